@@ -1,0 +1,1 @@
+"""Driver-level runtime: devices, streams, memory, modules and library bindings."""

@@ -1,0 +1,1 @@
+"""CUDA C++ kernels, and the code that specialises, compiles and caches them."""

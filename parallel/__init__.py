@@ -1,0 +1,1 @@
+"""Data parallelism over threads and processes."""

@@ -1,0 +1,1 @@
+"""Tensors with PyTorch semantics on CUDA devices."""

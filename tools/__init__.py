@@ -1,0 +1,1 @@
+"""Programs run with ``python -m tools.NAME``."""
