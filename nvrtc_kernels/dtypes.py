@@ -1,0 +1,169 @@
+"""Element types: what an element is in NumPy, in CUDA C++ and in PTX-sized bytes.
+
+The objects are the public ``tensor.float32`` and so on; they live here because kernels are specialised
+by them.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+class Category(IntEnum):
+    """The kinds that type promotion distinguishes, weakest first."""
+
+    BOOL = 0
+    INTEGER = 1
+    FLOATING = 2
+    COMPLEX = 3
+
+
+class dtype:  # noqa: N801 - PyTorch's name
+    """An element type. There is one object per type, so identity compares.
+
+    Attributes
+    ----------
+    name : str
+        ``"float32"`` and the like; printed as ``tensor.float32``.
+    itemsize : int
+        Bytes per element.
+    numpy : numpy.dtype
+        The same type in NumPy (``ml_dtypes.bfloat16`` for bfloat16).
+    cuda : str
+        The same type in the CUDA C++ of this project's kernels.
+    category : Category
+        Its kind for type promotion.
+    """
+
+    __slots__ = (
+        "category",
+        "cuda",
+        "is_complex",
+        "is_floating_point",
+        "is_signed",
+        "itemsize",
+        "name",
+        "numpy",
+    )
+
+    def __init__(self, name: str, numpy: Any, cuda: str, category: Category) -> None:
+        self.name = name
+        self.numpy = np.dtype(numpy)
+        self.cuda = cuda
+        self.category = category
+        self.itemsize = self.numpy.itemsize
+        self.is_floating_point = category is Category.FLOATING
+        self.is_complex = category is Category.COMPLEX
+        self.is_signed = category is not Category.BOOL and name != "uint8"
+
+    def __repr__(self) -> str:
+        return f"tensor.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return dtype_named, (self.name,)
+
+    def to_real(self) -> dtype:
+        """Real type of the parts of a complex type; any other type itself."""
+        return {complex64: float32, complex128: float64}.get(self, self)
+
+    def to_complex(self) -> dtype:
+        """Complex type whose parts have this type.
+
+        Raises
+        ------
+        TypeError
+            For an integer, bool or half precision type: there is no such complex type.
+        """
+        found = {float32: complex64, float64: complex128}.get(self, self if self.is_complex else None)
+        if found is None:
+            raise TypeError(
+                f"there is no complex type with parts of {self!r}; convert to float32 or float64 first"
+            )
+        return found
+
+
+bool_ = dtype("bool", np.bool_, "bool", Category.BOOL)
+uint8 = dtype("uint8", np.uint8, "unsigned char", Category.INTEGER)
+int8 = dtype("int8", np.int8, "signed char", Category.INTEGER)
+int16 = dtype("int16", np.int16, "short", Category.INTEGER)
+int32 = dtype("int32", np.int32, "int", Category.INTEGER)
+int64 = dtype("int64", np.int64, "long long", Category.INTEGER)
+float16 = dtype("float16", np.float16, "__half", Category.FLOATING)
+bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, "__nv_bfloat16", Category.FLOATING)
+float32 = dtype("float32", np.float32, "float", Category.FLOATING)
+float64 = dtype("float64", np.float64, "double", Category.FLOATING)
+complex64 = dtype("complex64", np.complex64, "complex64", Category.COMPLEX)
+complex128 = dtype("complex128", np.complex128, "complex128", Category.COMPLEX)
+
+#: Every type, in the order of promotion within its category.
+ALL = (
+    bool_,
+    uint8,
+    int8,
+    int16,
+    int32,
+    int64,
+    float16,
+    bfloat16,
+    float32,
+    float64,
+    complex64,
+    complex128,
+)
+
+_BY_NAME = {each.name: each for each in ALL}
+_BY_NUMPY = {each.numpy: each for each in ALL}
+
+
+def dtype_named(name: str) -> dtype:
+    """Type called ``name`` (``"float32"``)."""
+    return _BY_NAME[name]
+
+
+def from_numpy(numpy_dtype: Any) -> dtype:
+    """Type that equals a NumPy dtype.
+
+    Raises
+    ------
+    TypeError
+        When no tensor can hold the NumPy type (strings, objects, unsigned types wider than 8 bits).
+    """
+    given = np.dtype(numpy_dtype)
+    found = _BY_NUMPY.get(given.newbyteorder("="))
+    if found is None:
+        known = ", ".join(each.name for each in ALL)
+        raise TypeError(
+            f"can't convert np.ndarray of type numpy.{given}. The only supported types are: {known}."
+        )
+    return found
+
+
+def promote_types(first: dtype, second: dtype) -> dtype:
+    """Smallest type that both convert to without leaving their kind, as PyTorch's ``promote_types``.
+
+    The stronger category wins; within integers ``uint8`` with ``int8`` gives ``int16``; ``float16`` with
+    ``bfloat16`` gives ``float32``; a complex type is wide enough for the parts of the other type.
+    """
+    return _PROMOTED[first][second]
+
+
+def _promote(first: dtype, second: dtype) -> dtype:
+    if first is second:
+        return first
+    weak, strong = sorted((first, second), key=lambda each: (each.category, ALL.index(each)))
+    if weak.category is not strong.category:
+        if strong.is_complex and weak.is_floating_point and weak is float64:
+            return complex128
+        return strong
+    if weak is uint8 and strong is int8:
+        return int16
+    if weak is float16 and strong is bfloat16:
+        return float32
+    return strong
+
+
+_PROMOTED = {first: {second: _promote(first, second) for second in ALL} for first in ALL}

@@ -1,0 +1,176 @@
+"""Arithmetic of shapes and strides. Strides count elements, as PyTorch's do."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Ints = tuple[int, ...]
+
+
+def contiguous_strides(shape: Sequence[int]) -> Ints:
+    """Strides of a row-major array of ``shape``; sizes of 0 count as 1, as in PyTorch."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
+    return tuple(strides)
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements lie in row-major order without gaps (strides of size-1 dimensions do not matter)."""
+    if 0 in shape:
+        return True
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements fill a range of memory in some order of the dimensions, none overlapping."""
+    if 0 in shape:
+        return True
+    expected = 1
+    for stride, size in sorted((t, s) for s, t in zip(shape, strides, strict=True) if s != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def dense_strides_like(shape: Sequence[int], strides: Sequence[int]) -> Ints:
+    """Strides that ``empty_like`` gives: the dimension order of a dense tensor, else row-major."""
+    return tuple(strides) if is_dense(shape, strides) else contiguous_strides(shape)
+
+
+def extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+    """Lowest and one past the highest element offset that is touched; ``(0, 0)`` when empty."""
+    if 0 in shape:
+        return 0, 0
+    reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    return sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach) + 1
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> Ints:
+    """Common shape of ``shapes``: sizes are aligned at the right and 1 stretches.
+
+    Raises
+    ------
+    RuntimeError
+        When two sizes differ and neither is 1; the message has the dimension and both sizes.
+    """
+    rank = max(map(len, shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        lead = rank - len(shape)
+        for axis, size in enumerate(shape, lead):
+            if size == 1 or size == result[axis]:
+                continue
+            if result[axis] != 1:
+                raise RuntimeError(
+                    f"The size of tensor a ({result[axis]}) must match the size of tensor b ({size}) "
+                    f"at non-singleton dimension {axis}"
+                )
+            result[axis] = size
+    return tuple(result)
+
+
+def broadcast_strides(shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) -> Ints:
+    """Strides with which a tensor of ``shape`` is read as ``to``: 0 where a size of 1 is stretched."""
+    lead = len(to) - len(shape)
+    kept = (
+        0 if size == 1 and wide != 1 else t for size, t, wide in zip(shape, strides, to[lead:], strict=True)
+    )
+    return (0,) * lead + tuple(kept)
+
+
+def collapse(shape: Sequence[int], *operands: Sequence[int]) -> tuple[Ints, tuple[Ints, ...]]:
+    """Merge neighbouring dimensions that every operand walks as one.
+
+    Parameters
+    ----------
+    shape
+        Common shape.
+    operands
+        The strides of each operand over ``shape``.
+
+    Returns
+    -------
+    tuple
+        The shortest shape, without sizes of 1, and each operand's strides over it. Contiguous operands of
+        any rank become one dimension; a single element becomes ``(1,)``.
+    """
+    sizes: list[int] = []
+    columns: list[Ints] = []
+    for size, *column in zip(shape, *operands, strict=True):
+        if size == 1:
+            continue
+        if sizes and all(outer == inner * size for outer, inner in zip(columns[-1], column, strict=True)):
+            sizes[-1] *= size
+            columns[-1] = tuple(column)
+        else:
+            sizes.append(size)
+            columns.append(tuple(column))
+    if not sizes:
+        return (1,), tuple((1,) for _ in operands)
+    return tuple(sizes), tuple(zip(*columns, strict=True)) if operands else ()
+
+
+def infer_size(shape: Sequence[int], count: int) -> Ints:
+    """Replace a ``-1`` in ``shape`` by the size that makes ``count`` elements.
+
+    Raises
+    ------
+    RuntimeError
+        For several -1, other negative sizes, or a shape that cannot hold ``count`` elements.
+    """
+    unknown = [axis for axis, size in enumerate(shape) if size == -1]
+    if len(unknown) > 1:
+        raise RuntimeError("only one dimension can be inferred")
+    if any(size < -1 for size in shape):
+        bad = next(size for size in shape if size < -1)
+        raise RuntimeError(
+            f"invalid shape dimension {bad} at index {list(shape).index(bad)} of shape {list(shape)}"
+        )
+    known = prod(size for size in shape if size != -1)
+    if unknown:
+        if known == 0:
+            raise RuntimeError(
+                f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension "
+                "size -1 can be any value and is ambiguous"
+                if count == 0
+                else f"shape '{list(shape)}' is invalid for input of size {count}"
+            )
+        if count % known == 0:
+            return tuple(count // known if size == -1 else size for size in shape)
+    elif known == count:
+        return tuple(shape)
+    raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {count}")
+
+
+def view_strides(shape: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> Ints | None:
+    """Strides that show the same elements in row-major order as shape ``new``, or ``None`` if a copy is needed.
+
+    Each run of old dimensions that is contiguous in itself is split into the new dimensions that it
+    covers; a new dimension that would span two runs cannot be a view.
+    """
+    if 0 in shape:
+        return tuple(strides) if tuple(shape) == tuple(new) else contiguous_strides(new)
+    runs, (run_strides,) = collapse(shape, strides)
+    result = [0] * len(new)
+    axis = len(new) - 1
+    for size, stride in zip(reversed(runs), reversed(run_strides), strict=True):
+        filled = 1
+        while axis >= 0 and (filled < size or new[axis] == 1):
+            result[axis] = stride * filled
+            filled *= new[axis]
+            axis -= 1
+        if filled != size:
+            return None
+    return tuple(result) if axis < 0 else None
