@@ -1,0 +1,176 @@
+"""Random words to numbers of a distribution.
+
+Only operations that every IEEE machine rounds alike are used (add, subtract, multiply, divide, square
+root, integer operations), in a fixed order and never fused. The CUDA kernels do the same in the same
+order, which is why one seed gives the same numbers on CPU and GPU, bit for bit.
+
+Source of the normal quantile: M. Wichura, "Algorithm AS 241: the percentage points of the normal
+distribution", Applied Statistics 37 (1988), PPND7 for single and PPND16 for double precision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[Any]
+
+#: Coefficients of AS 241, lowest power first: (numerator, denominator) for the centre and two tails.
+QUANTILE_32 = (
+    (
+        (3.3871327179, 50.434271938, 159.29113202, 59.109374720),
+        (1.0, 17.895169469, 78.757757664, 67.187563600),
+    ),
+    ((1.4234372777, 2.7568153900, 1.3067284816, 0.17023821103), (1.0, 0.73700164250, 0.12021132975)),
+    ((6.6579051150, 3.0812263860, 0.42868294337, 0.017337203997), (1.0, 0.24197894225, 0.012258202635)),
+)
+QUANTILE_64 = (
+    (
+        (
+            3.3871328727963666080,
+            133.14166789178437745,
+            1971.5909503065514427,
+            13731.693765509461125,
+            45921.953931549871457,
+            67265.770927008700853,
+            33430.575583588128105,
+            2509.0809287301226727,
+        ),
+        (
+            1.0,
+            42.313330701600911252,
+            687.18700749205790830,
+            5394.1960214247511077,
+            21213.794301586595867,
+            39307.895800092710610,
+            28729.085735721942674,
+            5226.4952788528545610,
+        ),
+    ),
+    (
+        (
+            1.42343711074968357734,
+            4.63033784615654529590,
+            5.76949722146069140550,
+            3.64784832476320460504,
+            1.27045825245236838258,
+            0.241780725177450611770,
+            0.0227238449892691845833,
+            7.74545014278341407640e-4,
+        ),
+        (
+            1.0,
+            2.05319162663775882187,
+            1.67638483018380384940,
+            0.689767334985100004550,
+            0.148103976427480074590,
+            0.0151986665636164571966,
+            5.47593808499534494600e-4,
+            1.05075007164441684324e-9,
+        ),
+    ),
+    (
+        (
+            6.65790464350110377720,
+            5.46378491116411436990,
+            1.78482653991729133580,
+            0.296560571828504891230,
+            0.0265321895265761230930,
+            0.00124266094738807843860,
+            2.71155556874348757815e-5,
+            2.01033439929228813265e-7,
+        ),
+        (
+            1.0,
+            0.599832206555887937690,
+            0.136929880922735805310,
+            0.0148753612908506148525,
+            7.86869131145613259100e-4,
+            1.84631831751005468180e-5,
+            1.42151175831644588870e-7,
+            2.04426310338993978564e-15,
+        ),
+    ),
+)
+#: Terms of ``log((1 + s) / (1 - s)) / (2 s)`` in powers of ``s * s``: enough for each precision.
+LOGARITHM_TERMS = {np.dtype(np.float32): 6, np.dtype(np.float64): 13}
+
+
+def _polynomial(x: Floats, coefficients: tuple[float, ...]) -> Floats:
+    kind = x.dtype.type
+    result = np.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        result *= x
+        result += kind(coefficient)
+    return result
+
+
+def logarithm(x: Floats) -> Floats:
+    """Natural logarithm of positive normal numbers, the same bits on every device.
+
+    ``x = m * 2**e`` with ``m`` in ``[0.70, 1.42)``, and ``log m`` by the series of the inverse
+    hyperbolic tangent; within 3 ulp.
+    """
+    kind = x.dtype.type
+    mantissa, exponent = np.frexp(x)
+    low = mantissa < kind(0.70710678118654752)
+    mantissa = np.where(low, mantissa * kind(2), mantissa)
+    power = (exponent - low).astype(x.dtype)
+    s = (mantissa - kind(1)) / (mantissa + kind(1))
+    series = tuple(1.0 / (2 * term + 1) for term in range(LOGARITHM_TERMS[x.dtype]))
+    small = s * _polynomial(s * s, series)
+    result: Floats = power * kind(0.69314718055994531) + (small + small)
+    return result
+
+
+def uniform32(words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Multiples of 2**-24 in ``[0, 1)``, one per word."""
+    return (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
+
+
+def uniform64(words: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """Multiples of 2**-53 in ``[0, 1)``, one per two words (low word first)."""
+    pairs = words.reshape(-1, 2).astype(np.uint64)
+    joined = pairs[:, 0] | (pairs[:, 1] << np.uint64(32))
+    return (joined >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _quantile(tail: Floats, negative: NDArray[np.bool_], coefficients: Any) -> Floats:
+    """Standard normal quantile at the distance ``tail`` in ``(0, 0.5)`` from the nearer end."""
+    kind = tail.dtype.type
+    centre, near, far = coefficients
+    q = kind(0.5) - tail
+    r = kind(0.180625) - q * q
+    result = q * _polynomial(r, centre[0]) / _polynomial(r, centre[1])
+    outside = np.flatnonzero(q > kind(0.425))
+    if outside.size:
+        r = np.sqrt(-logarithm(tail[outside]))
+        beyond = r > kind(5)
+        r_near, r_far = r - kind(1.6), r - kind(5)
+        close = _polynomial(r_near, near[0]) / _polynomial(r_near, near[1])
+        distant = _polynomial(r_far, far[0]) / _polynomial(r_far, far[1])
+        result[outside] = np.where(beyond, distant, close)
+    signed: Floats = np.where(negative, -result, result)
+    return signed
+
+
+def normal32(words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Standard normal numbers, one per word: a bit of sign, 31 bits of distance from the tail."""
+    negative = (words >> np.uint32(31)).astype(np.bool_)
+    magnitude = (words & np.uint32(0x7FFFFFFF)).astype(np.float32)
+    tail = np.minimum((magnitude + np.float32(0.5)) * np.float32(2.0**-32), np.float32(0.49999997))
+    return _quantile(tail, negative, QUANTILE_32)
+
+
+def normal64(words: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """Standard normal numbers, one per two words: a bit of sign, 63 bits of distance from the tail."""
+    pairs = words.reshape(-1, 2).astype(np.uint64)
+    joined = pairs[:, 0] | (pairs[:, 1] << np.uint64(32))
+    negative = (joined >> np.uint64(63)).astype(np.bool_)
+    magnitude = (joined & np.uint64(0x7FFFFFFFFFFFFFFF)).astype(np.float64)
+    tail = np.minimum((magnitude + 0.5) * 2.0**-64, 0.49999999999999994)
+    return _quantile(tail, negative, QUANTILE_64)
