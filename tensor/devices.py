@@ -1,0 +1,99 @@
+"""``device``: where a tensor's elements are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+TYPES = ("cpu", "cuda")
+_TEXT = re.compile(r"([a-z]+)(?::(0|[1-9][0-9]*))?", re.ASCII)
+
+
+class device:  # noqa: N801 - PyTorch's name
+    """A kind of device and, for CUDA, which one.
+
+    ``device("cuda:1")``, ``device("cuda", 1)`` and ``device(1)`` are the same object: there is one per
+    device, so that identity compares. ``device("cuda")`` has no index; it means the device that is current
+    when it is used.
+
+    Raises
+    ------
+    RuntimeError
+        For an unknown kind or a malformed text.
+    TypeError
+        For an argument that is neither a text, a number nor a device.
+    """
+
+    __slots__ = ("index", "type")
+
+    type: str
+    index: int | None
+    _made: ClassVar[dict[tuple[str, int | None], device]] = {}
+
+    def __new__(cls, type: str | int | device, index: int | None = None) -> device:  # noqa: A002, PYI034
+        if isinstance(type, device):
+            if index is not None:
+                raise TypeError(
+                    f"device() got an index ({index}) beside {type!r}, which says which one it is"
+                )
+            return type
+        key = _parse(type, index)
+        found = cls._made.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            object.__setattr__(found, "type", key[0])
+            object.__setattr__(found, "index", key[1])
+            # setdefault decides which of two threads made the one that is kept.
+            found = cls._made.setdefault(key, found)
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"device attributes cannot be changed (tried to set {name!r} of {self!r})")
+
+    def __repr__(self) -> str:
+        where = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{where})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return device, (str(self),)
+
+    def __copy__(self) -> device:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> device:
+        return self
+
+
+def _parse(given: str | int, index: int | None) -> tuple[str, int | None]:
+    if isinstance(given, bool) or not isinstance(given, (str, int)):
+        raise TypeError(f"device() wants a text such as 'cuda:0' or an index, got {given!r}")
+    if isinstance(given, int):
+        if index is not None:
+            raise TypeError(f"device() got two indices, {given} and {index}")
+        kind, index = "cuda", given
+    else:
+        match = _TEXT.fullmatch(given)
+        if match is None:
+            raise RuntimeError(f"Invalid device string: '{given}'; expected 'cpu', 'cuda' or 'cuda:INDEX'")
+        kind = match[1]
+        if kind not in TYPES:
+            raise RuntimeError(
+                f"Expected one of {', '.join(TYPES)} device type at start of device string: {given}"
+            )
+        if match[2] is not None:
+            if index is not None:
+                raise RuntimeError(
+                    f"type (string) must not include an index because index was passed explicitly: {given}"
+                )
+            index = int(match[2])
+    if index is not None:
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise TypeError(f"device index must be an int, got {index!r}")
+        if index < 0 or index > 127:
+            raise RuntimeError(f"Device index must be between 0 and 127, got {index}")
+        if kind == "cpu" and index != 0:
+            raise RuntimeError(f"CPU device index must be 0 or absent, got {index}")
+    return kind, index
