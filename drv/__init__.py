@@ -1,1 +1,119 @@
-"""Driver-level runtime: devices, streams, memory, modules and library bindings."""
+"""Driver-level runtime: devices, streams, memory, modules and library bindings.
+
+Importing it loads no driver; the first use chooses one, as ``GRAPHROOT_DRIVER`` says.
+"""
+
+from . import simulator
+from .compiler import CompiledProgram, compile_program
+from .copies import (
+    copy_2d,
+    copy_on_device,
+    copy_peer,
+    copy_to_device,
+    copy_to_host,
+    host_access,
+    memset,
+    memset_2d,
+)
+from .device import Device, DeviceProperties, MemoryInfo
+from .errors import (
+    CaptureError,
+    CompileError,
+    CudaError,
+    DataRaceError,
+    DeviceAssertError,
+    DeviceFaultError,
+    DeviceLostError,
+    DroppedRuntimeError,
+    FindingError,
+    ForkError,
+    FreedInUseError,
+    HostCallbackError,
+    IllegalAddressError,
+    IllegalInstructionError,
+    InvalidHandleError,
+    InvalidValueError,
+    LaunchError,
+    LaunchResourcesError,
+    LibraryNotInstalledError,
+    MisalignedAddressError,
+    ModuleLoadError,
+    NoDeviceError,
+    NoDriverError,
+    NotFoundError,
+    NotPermittedError,
+    NotSupportedError,
+    OutOfMemoryError,
+    PeerAccessError,
+    UninitializedReadError,
+)
+from .event import Event
+from .launch import Launcher, launch, prepare
+from .memory import DeviceMemory, PinnedMemory
+from .module import Function, Module, Parameter
+from .runtime import Runtime
+from .selection import current_device, device_count, is_available, is_initialized, reset, runtime
+from .stream import Stream
+
+__all__ = [
+    "CaptureError",
+    "CompileError",
+    "CompiledProgram",
+    "CudaError",
+    "DataRaceError",
+    "Device",
+    "DeviceAssertError",
+    "DeviceFaultError",
+    "DeviceLostError",
+    "DeviceMemory",
+    "DeviceProperties",
+    "DroppedRuntimeError",
+    "Event",
+    "FindingError",
+    "ForkError",
+    "FreedInUseError",
+    "Function",
+    "HostCallbackError",
+    "IllegalAddressError",
+    "IllegalInstructionError",
+    "InvalidHandleError",
+    "InvalidValueError",
+    "LaunchError",
+    "LaunchResourcesError",
+    "Launcher",
+    "LibraryNotInstalledError",
+    "MemoryInfo",
+    "MisalignedAddressError",
+    "Module",
+    "ModuleLoadError",
+    "NoDeviceError",
+    "NoDriverError",
+    "NotFoundError",
+    "NotPermittedError",
+    "NotSupportedError",
+    "OutOfMemoryError",
+    "Parameter",
+    "PeerAccessError",
+    "PinnedMemory",
+    "Runtime",
+    "Stream",
+    "UninitializedReadError",
+    "compile_program",
+    "copy_2d",
+    "copy_on_device",
+    "copy_peer",
+    "copy_to_device",
+    "copy_to_host",
+    "current_device",
+    "device_count",
+    "host_access",
+    "is_available",
+    "is_initialized",
+    "launch",
+    "memset",
+    "memset_2d",
+    "prepare",
+    "reset",
+    "runtime",
+    "simulator",
+]

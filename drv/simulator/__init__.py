@@ -1,1 +1,78 @@
 """A CUDA driver in Python: the calls of the driver API, with no GPU."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .. import environment, selection
+from ..errors import InvalidValueError, NotSupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..runtime import Runtime
+    from .findings import Findings
+
+__all__ = ["findings", "from_environment", "install", "installed"]
+
+
+def install(**options: Any) -> Runtime:
+    """Use the simulated driver in this process, before the first CUDA call.
+
+    Parameters
+    ----------
+    **options
+        As in ``GRAPHROOT_SIMULATOR``, whose values hold for what is not given here: ``devices=2``,
+        ``memory="2GiB"``, ``capability="9.0"``, ``multiprocessors=132``, ``peers="all"``,
+        ``schedule="lazy"``, ``seed=0``, ``check="race"``, ``execute=False``.
+
+    Raises
+    ------
+    CudaError
+        If a driver is already in use.
+    InvalidValueError
+        If an option does not exist or cannot have that value.
+    """
+    return selection.install(lambda: _driver(options))
+
+
+@contextmanager
+def installed(**options: Any) -> Iterator[Runtime]:
+    """Use the simulated driver for a block, as :func:`install` does, and drop it after."""
+    made = install(**options)
+    try:
+        yield made
+    finally:
+        if selection.is_current(made):
+            selection.reset()
+
+
+def findings() -> Findings:
+    """Everything that the simulated driver's checkers have found so far.
+
+    Raises
+    ------
+    NotSupportedError
+        If the driver in use is NVIDIA's.
+    """
+    found = selection.runtime()
+    if not found.simulated:
+        raise NotSupportedError("NVIDIA's driver reports no findings: use GRAPHROOT_DRIVER=simulator")
+    result: Findings = found.driver.findings
+    return result
+
+
+def from_environment() -> Any:
+    """A simulated driver with the options of ``GRAPHROOT_SIMULATOR``."""
+    return _driver({})
+
+
+def _driver(options: dict[str, Any]) -> Any:
+    from .driver import SimulatedDriver
+    from .options import OptionError, parse_options
+
+    try:
+        return SimulatedDriver(parse_options(environment.simulator_options(), **options))
+    except OptionError as error:
+        raise InvalidValueError(str(error)) from error

@@ -1,0 +1,226 @@
+"""CUDA C++ to PTX or cubin, with NVRTC. Needs no GPU."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from .errors import CompileError, CudaError, InvalidValueError, LibraryNotInstalledError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .device import Device
+
+_QUOTED_LINES = 5
+_INSTALL_HEADERS = (
+    "CUDA's headers were not found: pip install nvidia-cuda-runtime, or set CUDA_HOME to a CUDA toolkit."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProgram:
+    """What the compiler made of a source.
+
+    Attributes
+    ----------
+    image : bytes
+        PTX text or a cubin, for :class:`drv.Module`.
+    architecture : str
+        ``"compute_90"`` for PTX, ``"sm_90"`` for a cubin.
+    names : dict
+        Mangled name of each name expression, as in ``{"scale<float>": "_Z5scaleIfEvPT_"}``.
+    log : str
+        Warnings.
+    """
+
+    image: bytes
+    architecture: str
+    names: dict[str, str] = field(default_factory=dict)
+    log: str = ""
+
+
+def compile_program(
+    source: str,
+    architecture: str,
+    *,
+    name: str = "program.cu",
+    options: Sequence[str] = (),
+    include_dirs: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+    name_expressions: Sequence[str] = (),
+    line_info: bool = False,
+) -> CompiledProgram:
+    """Compile CUDA C++.
+
+    Parameters
+    ----------
+    source : str
+        Text of the program.
+    architecture : str
+        As :func:`architecture_of` a device gives it: ``"compute_90"`` makes PTX, ``"sm_90"`` a cubin.
+    name : str
+        File name of the program, in messages and line information.
+    options : sequence of str
+        Options of NVRTC, such as ``"-DWIDTH=4"``.
+    include_dirs : sequence of str
+        Directories searched for headers, before CUDA's own.
+    headers : mapping, optional
+        Text of headers by the name under which the source includes them.
+    name_expressions : sequence of str
+        C++ names whose mangled names are wanted, such as ``"scale<float>"``; templates are instantiated.
+    line_info : bool
+        Whether the code tells which source line it comes from.
+
+    Raises
+    ------
+    CompileError
+        If the source does not compile; the message holds the compiler's log and quotes the lines.
+    InvalidValueError
+        If an option is not known to NVRTC, or is the architecture.
+    LibraryNotInstalledError
+        If NVRTC is not installed.
+    """
+    if any(option.startswith(("-arch", "--gpu-architecture")) for option in options):
+        raise InvalidValueError("the architecture is no option: it follows from the device")
+    flags = [f"--gpu-architecture={architecture}", *options]
+    if line_info:
+        flags.append("--generate-line-info")
+    flags += [f"--include-path={directory}" for directory in (*include_dirs, *cuda_include_dirs())]
+    texts = dict(headers or {})
+    nvrtc = _nvrtc()
+    program = _check(
+        nvrtc.nvrtcCreateProgram(
+            source.encode(),
+            name.encode(),
+            len(texts),
+            [text.encode() for text in texts.values()] or None,
+            [header.encode() for header in texts] or None,
+        )
+    )
+    try:
+        for expression in name_expressions:
+            _check(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
+        status = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])[0]
+        log = _text(program, "ProgramLog")
+        if status:
+            _fail(status, log, source, name, architecture, flags)
+        binary = architecture.startswith("sm_")
+        return CompiledProgram(
+            image=_bytes(program, "CUBIN" if binary else "PTX"),
+            architecture=architecture,
+            names={
+                expression: _check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
+                for expression in name_expressions
+            },
+            log=log,
+        )
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def architecture_of(device: Device) -> str:
+    """What to compile for a device: PTX for a simulated one, else a cubin.
+
+    A device newer than the compiler gets PTX of the newest architecture that the compiler knows, which
+    NVIDIA's driver translates.
+
+    Raises
+    ------
+    InvalidValueError
+        If the device is older than anything the compiler knows.
+    """
+    major, minor = device.compute_capability
+    wanted = major * 10 + minor
+    known = [int(number) for number in _check(_nvrtc().nvrtcGetSupportedArchs())]
+    usable = [number for number in known if number <= wanted]
+    if not usable:
+        raise InvalidValueError(
+            f"device {device.ordinal} has compute capability {major}.{minor}; NVRTC {_version_text()} compiles "
+            f"for {known[0] // 10}.{known[0] % 10} and newer"
+        )
+    best = max(usable)
+    same_family = best // 10 == major
+    return f"sm_{best}" if same_family and not device.runtime.simulated else f"compute_{best}"
+
+
+def compiler_version() -> tuple[int, int]:
+    """Major and minor version of NVRTC."""
+    major, minor = _check(_nvrtc().nvrtcVersion())
+    return int(major), int(minor)
+
+
+@lru_cache(maxsize=1)
+def cuda_include_dirs() -> tuple[str, ...]:
+    """Directories of CUDA's own headers; empty where they are not installed."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    found = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
+    return tuple(dict.fromkeys(str(directory) for directory in found if directory is not None))
+
+
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise LibraryNotInstalledError(
+            f"cuda.bindings cannot be imported ({error}): pip install cuda-python"
+        ) from error
+    return nvrtc
+
+
+def _check(result: Any) -> Any:
+    status = result[0]
+    if status:
+        raise CudaError(f"NVRTC failed: {status.name}: {_status_text(status)}", status=status.name)
+    return result[1] if len(result) == 2 else result[1:]
+
+
+def _status_text(status: Any) -> str:
+    text: bytes = _nvrtc().nvrtcGetErrorString(status)[1]
+    return text.decode()
+
+
+def _version_text() -> str:
+    return ".".join(map(str, compiler_version()))
+
+
+def _bytes(program: Any, what: str) -> bytes:
+    nvrtc = _nvrtc()
+    size = _check(getattr(nvrtc, f"nvrtcGet{what}Size")(program))
+    buffer = bytearray(size)
+    _check(getattr(nvrtc, f"nvrtcGet{what}")(program, buffer))
+    return bytes(buffer)
+
+
+def _text(program: Any, what: str) -> str:
+    return _bytes(program, what).rstrip(b"\0").decode(errors="replace").strip()
+
+
+def _fail(status: Any, log: str, source: str, name: str, architecture: str, flags: Sequence[str]) -> None:
+    lines = [f"{name} does not compile (NVRTC {_version_text()}, {architecture}):", log]
+    quoted = _quote(log, source, name)
+    if quoted:
+        lines += ["", *quoted]
+    if "could not open source file" in log and not cuda_include_dirs():
+        lines += ["", _INSTALL_HEADERS]
+    if status.name == "NVRTC_ERROR_INVALID_OPTION":
+        raise InvalidValueError(f"NVRTC refuses an option among {list(flags)}: {log}", status=status.name)
+    raise CompileError(
+        "\n".join(lines), log=log, source=source, status=status.name, call="nvrtcCompileProgram"
+    )
+
+
+def _quote(log: str, source: str, name: str) -> list[str]:
+    """The first source lines that the log calls wrong, with their numbers."""
+    numbers = dict.fromkeys(
+        int(number) for number in re.findall(rf"^{re.escape(name)}\((\d+)\): [a-z ]*error", log, re.MULTILINE)
+    )
+    text = source.splitlines()
+    return [
+        f"{name}:{number}: {text[number - 1]}"
+        for number in list(numbers)[:_QUOTED_LINES]
+        if 0 < number <= len(text)
+    ]

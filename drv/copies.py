@@ -1,0 +1,361 @@
+"""Copies and memsets, and what the host does to pinned memory.
+
+A place is an address (``int``, with a size), a :class:`DeviceMemory` or :class:`PinnedMemory`, an object
+with ``__cuda_array_interface__``, or on the host a C-contiguous NumPy array or buffer. Sizes are checked
+wherever an object tells its own. With ``stream`` the copy is queued there; without, the call waits until
+the copy is done.
+
+From pageable memory (anything on the host that is not pinned) a queued copy has read its source when
+the call returns; to pageable memory it has written when the call returns. Pinned memory must stay
+untouched until the stream has run the copy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .errors import InvalidValueError
+from .memory import DeviceMemory, PinnedMemory
+
+if TYPE_CHECKING:
+    from .device import Device
+    from .stream import Stream
+
+
+class _Place(NamedTuple):
+    """Where a copy reads or writes. ``nbytes`` and ``device`` are ``None`` for a bare address."""
+
+    address: int
+    nbytes: int | None
+    device: Device | None
+    pageable: bool = False
+
+
+def copy_to_device(
+    destination: Any, source: Any, nbytes: int | None = None, *, stream: Stream | None = None
+) -> None:
+    """Copy host memory ``source`` to device memory ``destination``.
+
+    Parameters
+    ----------
+    nbytes : int, optional
+        Bytes to copy; by default the size that the objects have, which must then be the same.
+
+    Raises
+    ------
+    InvalidValueError
+        If the sizes do not fit, or a host array is not C-contiguous.
+    """
+    to, origin = _device_place(destination), _host_place(source, writes=False)
+    size = _size(nbytes, to, origin)
+    device = _enter(stream, to)
+    driver = device.runtime.driver
+    if stream is None:
+        _finish(
+            device, driver.cuMemcpyHtoD(to.address, origin.address, size), "cuMemcpyHtoD", to, origin, size
+        )
+    else:
+        result = driver.cuMemcpyHtoDAsync(to.address, origin.address, size, stream.handle)
+        _queued(device, result, "cuMemcpyHtoDAsync", to, origin, size)
+
+
+def copy_to_host(
+    destination: Any, source: Any, nbytes: int | None = None, *, stream: Stream | None = None
+) -> None:
+    """Copy device memory ``source`` to host memory ``destination``; see :func:`copy_to_device`."""
+    to, origin = _host_place(destination, writes=True), _device_place(source)
+    size = _size(nbytes, to, origin)
+    device = _enter(stream, origin)
+    driver = device.runtime.driver
+    if stream is None:
+        _finish(
+            device, driver.cuMemcpyDtoH(to.address, origin.address, size), "cuMemcpyDtoH", to, origin, size
+        )
+    else:
+        result = driver.cuMemcpyDtoHAsync(to.address, origin.address, size, stream.handle)
+        _queued(device, result, "cuMemcpyDtoHAsync", to, origin, size)
+
+
+def copy_on_device(
+    destination: Any, source: Any, nbytes: int | None = None, *, stream: Stream | None = None
+) -> None:
+    """Copy device memory ``source`` to device memory ``destination``; see :func:`copy_to_device`."""
+    to, origin = _device_place(destination), _device_place(source)
+    size = _size(nbytes, to, origin)
+    device = _enter(stream, to)
+    driver = device.runtime.driver
+    if stream is None:
+        _finish(
+            device, driver.cuMemcpyDtoD(to.address, origin.address, size), "cuMemcpyDtoD", to, origin, size
+        )
+    else:
+        result = driver.cuMemcpyDtoDAsync(to.address, origin.address, size, stream.handle)
+        _queued(device, result, "cuMemcpyDtoDAsync", to, origin, size)
+
+
+def copy_peer(
+    destination: Any,
+    destination_device: Device,
+    source: Any,
+    source_device: Device,
+    nbytes: int | None = None,
+    *,
+    stream: Stream | None = None,
+) -> None:
+    """Copy memory of one device to another's, with peer access or, through the host, without.
+
+    See :func:`copy_to_device`. ``stream`` may be a stream of either device.
+    """
+    to, origin = _device_place(destination), _device_place(source)
+    size = _size(nbytes, to, origin)
+    # Both contexts must exist before the driver is handed them.
+    source_device.use()
+    destination_device.use()
+    device = _enter(stream, _Place(to.address, size, destination_device))
+    driver = device.runtime.driver
+    places = (to.address, destination_device.context, origin.address, source_device.context, size)
+    if stream is None:
+        _finish(device, driver.cuMemcpyPeer(*places), "cuMemcpyPeer", to, origin, size)
+    else:
+        result = driver.cuMemcpyPeerAsync(*places, stream.handle)
+        _queued(device, result, "cuMemcpyPeerAsync", to, origin, size)
+
+
+def copy_2d(
+    destination: Any,
+    destination_pitch: int,
+    source: Any,
+    source_pitch: int,
+    width: int,
+    height: int,
+    *,
+    stream: Stream | None = None,
+) -> None:
+    """Copy ``height`` rows of ``width`` bytes; rows start ``pitch`` bytes after one another.
+
+    Either side may be on the host or on a device; a bare address is looked up by the driver, so it
+    must be of device or pinned memory.
+
+    Raises
+    ------
+    InvalidValueError
+        If a pitch is shorter than a row, or an object has fewer bytes than the rows take.
+    """
+    from cuda.bindings.driver import CUDA_MEMCPY2D, CUmemorytype
+
+    to, origin = _any_place(destination, writes=True), _any_place(source, writes=False)
+    _check_rows(to, destination_pitch, width, height, "destination")
+    _check_rows(origin, source_pitch, width, height, "source")
+    if width == 0 or height == 0:
+        return
+    plan = CUDA_MEMCPY2D()
+    if origin.pageable:
+        plan.srcMemoryType, plan.srcHost = CUmemorytype.CU_MEMORYTYPE_HOST, origin.address
+    else:
+        plan.srcMemoryType, plan.srcDevice = CUmemorytype.CU_MEMORYTYPE_UNIFIED, origin.address
+    if to.pageable:
+        plan.dstMemoryType, plan.dstHost = CUmemorytype.CU_MEMORYTYPE_HOST, to.address
+    else:
+        plan.dstMemoryType, plan.dstDevice = CUmemorytype.CU_MEMORYTYPE_UNIFIED, to.address
+    plan.srcPitch, plan.dstPitch = source_pitch, destination_pitch
+    plan.WidthInBytes, plan.Height = width, height
+    device = _enter(stream, to if to.device is not None else origin)
+    driver = device.runtime.driver
+    if stream is None:
+        _finish(device, driver.cuMemcpy2D(plan), "cuMemcpy2D", to, origin, width * height)
+    else:
+        result = driver.cuMemcpy2DAsync(plan, stream.handle)
+        _queued(device, result, "cuMemcpy2DAsync", to, origin, width * height)
+
+
+def memset(destination: Any, value: int, count: int, *, bits: int = 8, stream: Stream | None = None) -> None:
+    """Write ``count`` items of 8, 16 or 32 bits to device memory.
+
+    Raises
+    ------
+    InvalidValueError
+        If ``value`` does not fit into ``bits``, the items do not fit into ``destination``, or its address
+        is no multiple of the item's size.
+    """
+    to = _device_place(destination)
+    value = _check_item(to, value, bits)
+    _size(count * (bits // 8), to)
+    device = _enter(stream, to)
+    call = f"cuMemsetD{bits}" if stream is None else f"cuMemsetD{bits}Async"
+    function = getattr(device.runtime.driver, call)
+    if stream is None:
+        device.runtime.check(function(to.address, value, count), call, hex(to.address), value, count)
+    else:
+        device.runtime.check(
+            function(to.address, value, count, stream.handle), call, hex(to.address), value, count
+        )
+
+
+def memset_2d(
+    destination: Any,
+    pitch: int,
+    value: int,
+    width: int,
+    height: int,
+    *,
+    bits: int = 8,
+    stream: Stream | None = None,
+) -> None:
+    """Write ``height`` rows of ``width`` items of 8, 16 or 32 bits; rows start ``pitch`` bytes apart.
+
+    Raises as :func:`memset` does.
+    """
+    to = _device_place(destination)
+    value = _check_item(to, value, bits)
+    _check_rows(to, pitch, width * (bits // 8), height, "destination")
+    device = _enter(stream, to)
+    call = f"cuMemsetD2D{bits}" if stream is None else f"cuMemsetD2D{bits}Async"
+    function = getattr(device.runtime.driver, call)
+    places = (to.address, pitch, value, width, height)
+    result = function(*places) if stream is None else function(*places, stream.handle)
+    device.runtime.check(result, call, hex(to.address), *places[1:])
+
+
+def host_access(memory: Any, nbytes: int | None = None, *, writes: bool) -> None:
+    """Tell the race finder that the host reads, or ``writes``, pinned memory now.
+
+    ``memory`` is a :class:`PinnedMemory`, a NumPy array over one, or an address with ``nbytes``. Does
+    nothing with NVIDIA's driver, which has no race finder.
+    """
+    from .selection import runtime
+
+    found = runtime()
+    if found.simulated:
+        place = _host_place(memory, writes=writes)
+        found.driver.host_access(place.address, _size(nbytes, place), writes=writes)
+
+
+def _enter(stream: Stream | None, place: _Place) -> Device:
+    """Make the device current that does the copy."""
+    if stream is not None:
+        device = stream.device
+    elif place.device is not None:
+        device = place.device
+    else:
+        from .selection import current_device
+
+        device = current_device()
+    device.use()
+    return device
+
+
+def _queued(device: Device, result: Any, call: str, to: _Place, origin: _Place, size: int) -> None:
+    if result[0]:
+        device.runtime.fail(result[0], call, hex(to.address), hex(origin.address), f"{size} bytes")
+
+
+def _finish(device: Device, result: Any, call: str, to: _Place, origin: _Place, size: int) -> None:
+    _queued(device, result, call, to, origin, size)
+    device.runtime.raise_pending()
+
+
+def _device_place(memory: Any) -> _Place:
+    if isinstance(memory, int):
+        return _Place(memory, None, None)
+    if isinstance(memory, DeviceMemory):
+        return _Place(memory.address, memory.nbytes, memory.device)
+    if isinstance(memory, PinnedMemory):
+        return _Place(memory.address, memory.nbytes, None)
+    interface = getattr(memory, "__cuda_array_interface__", None)
+    if interface is None:
+        raise InvalidValueError(
+            f"expected device memory (an address, DeviceMemory, or an object with __cuda_array_interface__), "
+            f"{type(memory).__name__} was given"
+        )
+    return _Place(interface["data"][0], _interface_bytes(interface), None)
+
+
+def _interface_bytes(interface: Any) -> int:
+    """Size of a contiguous array described by ``__cuda_array_interface__``."""
+    item = int(interface["typestr"][2:])
+    size = item
+    for extent, stride in zip(
+        reversed(interface["shape"]), reversed(interface.get("strides") or interface["shape"]), strict=True
+    ):
+        if interface.get("strides") and extent > 1 and stride != size:
+            raise InvalidValueError(
+                f"expected a C-contiguous array, strides {interface['strides']} were given"
+            )
+        size *= extent
+    return size
+
+
+def _host_place(memory: Any, *, writes: bool) -> _Place:
+    if isinstance(memory, int):
+        return _Place(memory, None, None)
+    if isinstance(memory, PinnedMemory):
+        return _Place(memory.address, memory.nbytes, None)
+    import numpy as np
+
+    if isinstance(memory, np.ndarray):
+        array = memory
+    else:
+        try:
+            view = memoryview(memory)
+        except TypeError:
+            raise InvalidValueError(
+                f"expected host memory (a NumPy array, a buffer, PinnedMemory, or an address), "
+                f"{type(memory).__name__} was given"
+            ) from None
+        if not view.c_contiguous:
+            raise InvalidValueError("a host buffer must be C-contiguous")
+        array = np.frombuffer(view.cast("B") if view.nbytes else b"", np.uint8)
+    if not array.flags.c_contiguous:
+        raise InvalidValueError(
+            f"a host array must be C-contiguous, strides {array.strides} were given: "
+            "copy to or from numpy.ascontiguousarray(...)"
+        )
+    if writes and not array.flags.writeable:
+        raise InvalidValueError("the host buffer to copy to is read-only")
+    return _Place(array.ctypes.data, array.nbytes, None, pageable=True)
+
+
+def _any_place(memory: Any, *, writes: bool) -> _Place:
+    on_device = isinstance(memory, int | DeviceMemory) or hasattr(memory, "__cuda_array_interface__")
+    return _device_place(memory) if on_device else _host_place(memory, writes=writes)
+
+
+def _size(nbytes: int | None, *places: _Place) -> int:
+    """Bytes to copy, which every place that tells its size must hold."""
+    known = [place.nbytes for place in places if place.nbytes is not None]
+    if nbytes is None:
+        if not known:
+            raise InvalidValueError("bare addresses have no size: pass nbytes")
+        if len(set(known)) > 1:
+            raise InvalidValueError(
+                f"the destination has {known[0]} bytes and the source {known[1]}: pass nbytes"
+            )
+        return known[0]
+    if nbytes < 0:
+        raise InvalidValueError(f"nbytes must not be negative, {nbytes} was given")
+    if known and nbytes > min(known):
+        raise InvalidValueError(f"{nbytes} bytes do not fit: there are only {min(known)}")
+    return nbytes
+
+
+def _check_rows(place: _Place, pitch: int, width: int, height: int, which: str) -> None:
+    if width < 0 or height < 0:
+        raise InvalidValueError(f"width {width} and height {height} must not be negative")
+    if pitch < width and height > 1:
+        raise InvalidValueError(
+            f"the {which}'s pitch of {pitch} bytes is shorter than a row of {width} bytes"
+        )
+    needed = pitch * (height - 1) + width if width and height else 0
+    if place.nbytes is not None and needed > place.nbytes:
+        raise InvalidValueError(f"the rows take {needed} bytes, the {which} has {place.nbytes}")
+
+
+def _check_item(place: _Place, value: int, bits: int) -> int:
+    """The bit pattern of ``value``, which may be given signed or unsigned."""
+    if bits not in (8, 16, 32):
+        raise InvalidValueError(f"bits must be 8, 16 or 32, {bits} was given")
+    if not -(1 << (bits - 1)) <= value < 1 << bits:
+        raise InvalidValueError(f"{value} does not fit into {bits} bits")
+    if place.address % (bits // 8):
+        raise InvalidValueError(f"address {place.address:#x} is no multiple of {bits // 8} bytes")
+    return value & ((1 << bits) - 1)

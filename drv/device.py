@@ -1,0 +1,344 @@
+"""Devices: attributes, primary context, peers, memory information."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .errors import NotFoundError, PeerAccessError
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from .runtime import Runtime
+    from .stream import Stream
+
+_ATTRIBUTE_PREFIX = "CU_DEVICE_ATTRIBUTE_"
+
+
+class MemoryInfo(NamedTuple):
+    """Bytes of device memory that are free, and that there are."""
+
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProperties:
+    """What a device is and can do. Sizes are in bytes, clock rates in kHz."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    warp_size: int
+    max_threads_per_block: int
+    max_threads_per_multi_processor: int
+    max_block_dim: tuple[int, int, int]
+    max_grid_dim: tuple[int, int, int]
+    regs_per_multiprocessor: int
+    shared_memory_per_block: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    l2_cache_size: int
+    clock_rate: int
+    memory_clock_rate: int
+    memory_bus_width: int
+    is_integrated: bool
+    is_multi_gpu_board: bool
+    pci_bus_id: int
+    pci_device_id: int
+    pci_domain_id: int
+    uuid: UUID
+
+
+_PROPERTIES = {
+    "multi_processor_count": "MULTIPROCESSOR_COUNT",
+    "warp_size": "WARP_SIZE",
+    "max_threads_per_block": "MAX_THREADS_PER_BLOCK",
+    "max_threads_per_multi_processor": "MAX_THREADS_PER_MULTIPROCESSOR",
+    "regs_per_multiprocessor": "MAX_REGISTERS_PER_MULTIPROCESSOR",
+    "shared_memory_per_block": "MAX_SHARED_MEMORY_PER_BLOCK",
+    "shared_memory_per_block_optin": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "shared_memory_per_multiprocessor": "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR",
+    "l2_cache_size": "L2_CACHE_SIZE",
+    "clock_rate": "CLOCK_RATE",
+    "memory_clock_rate": "MEMORY_CLOCK_RATE",
+    "memory_bus_width": "GLOBAL_MEMORY_BUS_WIDTH",
+    "is_integrated": "INTEGRATED",
+    "is_multi_gpu_board": "MULTI_GPU_BOARD",
+    "pci_bus_id": "PCI_BUS_ID",
+    "pci_device_id": "PCI_DEVICE_ID",
+    "pci_domain_id": "PCI_DOMAIN_ID",
+}
+
+
+class Device:
+    """A CUDA device. ``Device(i)`` is the same object each time.
+
+    Parameters
+    ----------
+    ordinal : int
+        Which of the visible devices, from 0.
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no such device.
+    NoDriverError, NoDeviceError
+        If no driver, or no device, can be had.
+    """
+
+    runtime: Runtime
+    ordinal: int
+    _context: Any
+    _handle: Any
+    _lock: threading.Lock
+    _peers: set[int]
+    _properties: DeviceProperties | None
+    _capability: tuple[int, int] | None
+
+    def __new__(cls, ordinal: int = 0) -> Device:  # noqa: PYI034 - the runtime's own object
+        from .selection import runtime
+
+        return runtime().device(ordinal)
+
+    @classmethod
+    def create(cls, runtime: Runtime, ordinal: int) -> Device:
+        """Make the object for a device of ``runtime``; the runtime does so once per device."""
+        self = object.__new__(cls)
+        self.runtime = runtime
+        self.ordinal = ordinal
+        self._context = None
+        self._lock = threading.Lock()
+        self._peers = set()
+        self._properties = None
+        self._capability = None
+        self._handle = runtime.check(runtime.driver.cuDeviceGet(ordinal), "cuDeviceGet", ordinal)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<drv.Device {self.ordinal} of {self.runtime.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device, (self.ordinal,)
+
+    @property
+    def handle(self) -> Any:
+        """``CUdevice`` of this device."""
+        return self._handle
+
+    @property
+    def context(self) -> Any:
+        """Primary context (``CUcontext``), or ``None`` before anything needed one."""
+        return self._context
+
+    @property
+    def name(self) -> str:
+        """Name of the device's model."""
+        driver = self.runtime.driver
+        name: bytes = self.runtime.check(driver.cuDeviceGetName(256, self._handle), "cuDeviceGetName")
+        return name.split(b"\0", 1)[0].decode()
+
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        """Major and minor compute capability."""
+        if self._capability is None:
+            major = self.attribute("COMPUTE_CAPABILITY_MAJOR")
+            self._capability = major, self.attribute("COMPUTE_CAPABILITY_MINOR")
+        return self._capability
+
+    @property
+    def total_memory(self) -> int:
+        """Bytes of device memory."""
+        driver = self.runtime.driver
+        return int(self.runtime.check(driver.cuDeviceTotalMem(self._handle), "cuDeviceTotalMem"))
+
+    @property
+    def uuid(self) -> UUID:
+        """Identifier that no other device has."""
+        from uuid import UUID
+
+        found = self.runtime.check(self.runtime.driver.cuDeviceGetUuid(self._handle), "cuDeviceGetUuid")
+        return UUID(bytes=bytes(found.bytes))
+
+    @property
+    def properties(self) -> DeviceProperties:
+        """What the device is and can do. Asks the driver once."""
+        if self._properties is None:
+            values: dict[str, Any] = {name: self.attribute(key) for name, key in _PROPERTIES.items()}
+            for flag in ("is_integrated", "is_multi_gpu_board"):
+                values[flag] = bool(values[flag])
+            major, minor = self.compute_capability
+            self._properties = DeviceProperties(
+                name=self.name,
+                major=major,
+                minor=minor,
+                total_memory=self.total_memory,
+                max_block_dim=self._extent("MAX_BLOCK_DIM"),
+                max_grid_dim=self._extent("MAX_GRID_DIM"),
+                uuid=self.uuid,
+                **values,
+            )
+        return self._properties
+
+    @property
+    def default_stream(self) -> Stream:
+        """The legacy default stream, which waits for, and is waited for by, all blocking streams."""
+        from .stream import Stream
+
+        return self.runtime.cache(
+            ("default stream", self.ordinal), lambda: Stream.from_handle(self, Stream.LEGACY)
+        )
+
+    def attribute(self, name: str) -> int:
+        """Value of a device attribute, by its name in CUDA.
+
+        Parameters
+        ----------
+        name : str
+            Such as ``"MULTIPROCESSOR_COUNT"``; the prefix ``CU_DEVICE_ATTRIBUTE_`` may be left out,
+            and case does not matter.
+
+        Raises
+        ------
+        NotFoundError
+            If CUDA has no attribute of that name.
+        """
+        from cuda.bindings.driver import CUdevice_attribute
+
+        key = name.upper()
+        if not key.startswith(_ATTRIBUTE_PREFIX):
+            key = _ATTRIBUTE_PREFIX + key
+        attribute = getattr(CUdevice_attribute, key, None)
+        if attribute is None:
+            raise NotFoundError(f"CUDA has no device attribute {name!r}")
+        driver = self.runtime.driver
+        found = self.runtime.check(
+            driver.cuDeviceGetAttribute(attribute, self._handle), "cuDeviceGetAttribute", key
+        )
+        return int(found)
+
+    def make_current(self) -> None:
+        """Make this device's primary context current in this thread, whatever is current now."""
+        runtime = self.runtime
+        context = self._context or self._retain()
+        runtime.check(runtime.driver.cuCtxSetCurrent(context), "cuCtxSetCurrent", f"device {self.ordinal}")
+        runtime.current.device = self
+
+    def use(self) -> None:
+        """Make this device's context current in this thread, unless this runtime already did so.
+
+        For hot paths. It does not notice another library changing the context; :meth:`make_current` does.
+        """
+        if self.runtime.current.device is not self:
+            self.make_current()
+
+    def set_current(self) -> None:
+        """Select this device in this thread: :func:`drv.current_device` returns it from now on."""
+        self.make_current()
+        self.runtime.current.selected = self
+
+    def synchronize(self) -> None:
+        """Wait for all work queued on this device.
+
+        Raises
+        ------
+        CudaError
+            If that work, or earlier work, failed.
+        """
+        self.make_current()
+        runtime = self.runtime
+        runtime.check(runtime.driver.cuCtxSynchronize(), "cuCtxSynchronize")
+        runtime.collect()
+        runtime.raise_pending()
+
+    def memory_info(self) -> MemoryInfo:
+        """Free and total bytes of device memory."""
+        self.make_current()
+        free, total = self.runtime.check(self.runtime.driver.cuMemGetInfo(), "cuMemGetInfo")
+        return MemoryInfo(int(free), int(total))
+
+    def stream_priority_range(self) -> tuple[int, int]:
+        """Least and greatest stream priority; a greater priority is a lower number."""
+        self.make_current()
+        driver = self.runtime.driver
+        least, greatest = self.runtime.check(
+            driver.cuCtxGetStreamPriorityRange(), "cuCtxGetStreamPriorityRange"
+        )
+        return int(least), int(greatest)
+
+    def can_access_peer(self, peer: Device) -> bool:
+        """Whether kernels on this device could use memory of ``peer``."""
+        if peer is self:
+            return False
+        found = self.runtime.check(
+            self.runtime.driver.cuDeviceCanAccessPeer(self._handle, peer._handle),
+            "cuDeviceCanAccessPeer",
+            self.ordinal,
+            peer.ordinal,
+        )
+        return bool(found)
+
+    def enable_peer_access(self, peer: Device) -> None:
+        """Let kernels on this device use memory of ``peer``. Doing so twice changes nothing.
+
+        Raises
+        ------
+        PeerAccessError
+            If the hardware cannot, or ``peer`` is this device.
+        """
+        if peer is self:
+            raise PeerAccessError(f"device {self.ordinal} is not its own peer")
+        if not self.can_access_peer(peer):
+            raise PeerAccessError(f"device {self.ordinal} cannot access memory of device {peer.ordinal}")
+        peer.make_current()
+        self.make_current()
+        status = self.runtime.driver.cuCtxEnablePeerAccess(peer._context, 0)[0]
+        if status and int(status) != 704:
+            self.runtime.fail(status, "cuCtxEnablePeerAccess", f"from {self.ordinal} to {peer.ordinal}")
+        self._peers.add(peer.ordinal)
+
+    def disable_peer_access(self, peer: Device) -> None:
+        """Undo :meth:`enable_peer_access`.
+
+        Raises
+        ------
+        PeerAccessError
+            If access was not enabled.
+        """
+        if peer._context is None:
+            raise PeerAccessError(f"device {self.ordinal} has no access to device {peer.ordinal} to disable")
+        self.make_current()
+        self.runtime.check(
+            self.runtime.driver.cuCtxDisablePeerAccess(peer._context),
+            "cuCtxDisablePeerAccess",
+            f"from {self.ordinal} to {peer.ordinal}",
+        )
+        self._peers.discard(peer.ordinal)
+
+    def peer_access_enabled(self, peer: Device) -> bool:
+        """Whether :meth:`enable_peer_access` is in force."""
+        return peer.ordinal in self._peers
+
+    def release_context(self) -> None:
+        """Give the primary context back; the runtime does so when it is closed."""
+        if self._context is not None:
+            self._context = None
+            self.runtime.driver.cuDevicePrimaryCtxRelease(self._handle)
+
+    def _retain(self) -> Any:
+        with self._lock:
+            if self._context is None:
+                driver = self.runtime.driver
+                self._context = self.runtime.check(
+                    driver.cuDevicePrimaryCtxRetain(self._handle),
+                    "cuDevicePrimaryCtxRetain",
+                    f"device {self.ordinal}",
+                )
+            return self._context
+
+    def _extent(self, name: str) -> tuple[int, int, int]:
+        return self.attribute(f"{name}_X"), self.attribute(f"{name}_Y"), self.attribute(f"{name}_Z")

@@ -1,0 +1,93 @@
+"""The environment variables that graphroot reads, in one place.
+
+``GRAPHROOT_SIMULATOR`` is only fetched here; :mod:`drv.simulator.options` knows its syntax.
+``CUDA_VISIBLE_DEVICES`` is read by the drivers themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal, cast
+
+from .errors import InvalidValueError
+
+DriverChoice = Literal["auto", "nvidia", "simulator"]
+
+
+def driver_choice() -> DriverChoice:
+    """``GRAPHROOT_DRIVER``: which driver to use.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is none of ``auto``, ``nvidia`` and ``simulator``.
+    """
+    text = os.environ.get("GRAPHROOT_DRIVER", "").strip().lower() or "auto"
+    if text not in ("auto", "nvidia", "simulator"):
+        raise InvalidValueError(f"GRAPHROOT_DRIVER={text!r}: expected 'auto', 'nvidia' or 'simulator'")
+    return cast("DriverChoice", text)
+
+
+def simulator_options() -> str:
+    """``GRAPHROOT_SIMULATOR``: options of the simulated driver, as text."""
+    return os.environ.get("GRAPHROOT_SIMULATOR", "")
+
+
+def launch_blocking() -> bool:
+    """``CUDA_LAUNCH_BLOCKING``: whether every launch waits until its kernel has ended."""
+    return _flag("CUDA_LAUNCH_BLOCKING")
+
+
+def memory_caching() -> bool:
+    """Whether allocators may cache: false with ``GRAPHROOT_NO_CUDA_MEMORY_CACHING=1`` or PyTorch's name."""
+    return not (_flag("GRAPHROOT_NO_CUDA_MEMORY_CACHING") or _flag("PYTORCH_NO_CUDA_MEMORY_CACHING"))
+
+
+def allocator_options() -> dict[str, str]:
+    """``GRAPHROOT_CUDA_ALLOC_CONF`` (else ``PYTORCH_CUDA_ALLOC_CONF``) as names and values.
+
+    Raises
+    ------
+    InvalidValueError
+        If a part is not ``name:value`` or a name comes twice; the message quotes the part.
+    """
+    variable = "GRAPHROOT_CUDA_ALLOC_CONF"
+    if not os.environ.get(variable):
+        variable = "PYTORCH_CUDA_ALLOC_CONF"
+    options: dict[str, str] = {}
+    for part in _split_outside_brackets(os.environ.get(variable, "")):
+        name, colon, value = (piece.strip() for piece in part.partition(":"))
+        if not (name and colon and value):
+            raise InvalidValueError(f"{variable}: {part.strip()!r} is not name:value")
+        if name in options:
+            raise InvalidValueError(f"{variable}: {name!r} is given twice")
+        options[name] = value
+    return options
+
+
+def cache_directory() -> Path:
+    """``GRAPHROOT_CACHE_DIR``, else ``graphroot`` in the user's cache directory."""
+    chosen = os.environ.get("GRAPHROOT_CACHE_DIR")
+    if chosen:
+        return Path(chosen).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base and Path(base).is_absolute():
+        return Path(base) / "graphroot"
+    return Path(os.path.expanduser("~")) / ".cache" / "graphroot"  # noqa: PTH111 - Path.home() raises
+
+
+def _flag(variable: str) -> bool:
+    return os.environ.get(variable, "").strip().lower() in ("1", "true", "yes", "on")
+
+
+def _split_outside_brackets(text: str) -> list[str]:
+    """Parts between commas, leaving lists such as ``[256:1,512:2]`` whole."""
+    parts, depth, start = [], 0, 0
+    for index, character in enumerate(text):
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    parts.append(text[start:])
+    return [part for part in parts if part.strip()]

@@ -1,0 +1,250 @@
+"""Exceptions of the driver layer, and which status of the driver becomes which.
+
+Statuses are plain integers here, so that importing this module loads no driver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class CudaError(RuntimeError):
+    """A call of the driver, or of a library on top of it, failed.
+
+    Attributes
+    ----------
+    status : str or None
+        Name of the status, such as ``"CUDA_ERROR_INVALID_VALUE"``; ``None`` for errors found before
+        the driver was asked.
+    call : str or None
+        The call that returned it, such as ``"cuMemAlloc(1024 bytes on device 0)"``.
+    kernel : str or None
+        Name of the kernel, where the call is a launch.
+    sticky : bool
+        Whether the context is lost: every later call of this process fails too.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: str | None = None,
+        call: str | None = None,
+        kernel: str | None = None,
+        sticky: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.call = call
+        self.kernel = kernel
+        self.sticky = sticky
+
+
+class InvalidValueError(CudaError, ValueError):
+    """An argument is outside what the call accepts."""
+
+
+class InvalidHandleError(CudaError):
+    """A stream, event, module or context does not exist (any more), or belongs to another context."""
+
+
+class OutOfMemoryError(CudaError):
+    """Device or pinned host memory is exhausted. Everything still works after it is caught."""
+
+
+class NotFoundError(CudaError, LookupError):
+    """A kernel, variable or attribute of that name does not exist."""
+
+
+class NotSupportedError(CudaError):
+    """The device or the driver cannot do this."""
+
+
+class NotPermittedError(CudaError):
+    """The call is not allowed here, for example inside a host callback."""
+
+
+class CaptureError(CudaError):
+    """The call is not allowed while a stream is captured, or the capture failed."""
+
+
+class PeerAccessError(CudaError):
+    """Peer access is impossible, already enabled, or not enabled."""
+
+
+class ModuleLoadError(CudaError):
+    """The driver does not accept a PTX or cubin image; ``log`` holds what its linker said."""
+
+    def __init__(self, message: str, *, log: str = "", **details: Any) -> None:
+        super().__init__(message, **details)
+        self.log = log
+
+
+class LaunchResourcesError(CudaError):
+    """A launch asks for more threads, registers or shared memory than the device has."""
+
+
+class DeviceFaultError(CudaError):
+    """A kernel or copy failed while it ran on the device. The context is lost."""
+
+
+class IllegalAddressError(DeviceFaultError):
+    """A kernel or copy touched memory that is not allocated, was freed, or is another device's."""
+
+
+class MisalignedAddressError(DeviceFaultError):
+    """A kernel accessed an address that is no multiple of the access' size."""
+
+
+class DeviceAssertError(DeviceFaultError):
+    """An ``assert`` in a kernel failed."""
+
+
+class IllegalInstructionError(DeviceFaultError):
+    """A kernel met an instruction that does not exist, or jumped to where none is."""
+
+
+class LaunchError(DeviceFaultError):
+    """A kernel stopped for another reason: a trap, a time-out, a stack overflow."""
+
+
+class DeviceLostError(DeviceFaultError):
+    """The device itself failed or became unavailable."""
+
+
+class NoDeviceError(CudaError):
+    """The driver works, and no device is visible."""
+
+
+class NoDriverError(CudaError):
+    """No driver can be had, or the one installed does not work."""
+
+
+class LibraryNotInstalledError(CudaError, ImportError):
+    """An optional library is missing; the message names the extra to install."""
+
+
+class ForkError(CudaError):
+    """A forked child used CUDA after its parent had; start it with ``spawn`` instead."""
+
+
+class DroppedRuntimeError(CudaError):
+    """An object was used after :func:`drv.reset` dropped the runtime that it belongs to."""
+
+
+class HostCallbackError(CudaError):
+    """A Python function queued on a stream raised; its exception is the cause of this one."""
+
+
+class CompileError(CudaError):
+    """CUDA C++ source does not compile.
+
+    Attributes
+    ----------
+    log : str
+        Everything the compiler said.
+    source : str
+        The source, as it was given.
+    """
+
+    def __init__(self, message: str, *, log: str, source: str, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.log = log
+        self.source = source
+
+
+class FindingError(CudaError):
+    """The simulated driver found a mistake that a GPU may hide. ``findings`` holds its records."""
+
+    def __init__(self, message: str, findings: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.findings = findings
+
+
+class DataRaceError(FindingError):
+    """Two accesses to the same bytes are ordered by nothing."""
+
+
+class FreedInUseError(FindingError):
+    """Memory was freed while work that nothing orders before the free could still use it."""
+
+
+class UninitializedReadError(FindingError):
+    """Memory was read that nothing had written."""
+
+
+_CLASSES: Mapping[int, type[CudaError]] = {
+    1: InvalidValueError,
+    2: OutOfMemoryError,
+    34: NoDriverError,
+    46: DeviceLostError,
+    100: NoDeviceError,
+    101: InvalidValueError,
+    200: ModuleLoadError,
+    201: InvalidHandleError,
+    209: ModuleLoadError,
+    214: DeviceLostError,
+    217: PeerAccessError,
+    218: ModuleLoadError,
+    220: DeviceLostError,
+    221: ModuleLoadError,
+    222: ModuleLoadError,
+    223: ModuleLoadError,
+    226: DeviceFaultError,
+    300: ModuleLoadError,
+    400: InvalidHandleError,
+    500: NotFoundError,
+    700: IllegalAddressError,
+    701: LaunchResourcesError,
+    702: LaunchError,
+    704: PeerAccessError,
+    705: PeerAccessError,
+    709: InvalidHandleError,
+    710: DeviceAssertError,
+    714: LaunchError,
+    715: IllegalInstructionError,
+    716: MisalignedAddressError,
+    717: IllegalAddressError,
+    718: IllegalInstructionError,
+    719: LaunchError,
+    800: NotPermittedError,
+    801: NotSupportedError,
+    803: NoDriverError,
+    804: NoDriverError,
+    900: CaptureError,
+    901: CaptureError,
+    902: CaptureError,
+    903: CaptureError,
+    904: CaptureError,
+    905: CaptureError,
+    906: CaptureError,
+    907: CaptureError,
+    908: CaptureError,
+}
+
+#: Classes of the records that the simulated driver's checkers make, by their kind.
+_FINDINGS: Mapping[str, type[FindingError]] = {
+    "race": DataRaceError,
+    "shared race": DataRaceError,
+    "kernel race": DataRaceError,
+    "freed while in use": FreedInUseError,
+    "uninitialized": UninitializedReadError,
+}
+
+
+def error_class(status: int) -> type[CudaError]:
+    """Exception class for a ``CUresult``."""
+    return _CLASSES.get(status, CudaError)
+
+
+def is_sticky(status: int) -> bool:
+    """Whether a ``CUresult`` means that the context is lost."""
+    return issubclass(error_class(status), DeviceFaultError)
+
+
+def finding_class(kind: str) -> type[FindingError]:
+    """Exception class for a finding of the simulated driver's checkers."""
+    return _FINDINGS.get(kind, FindingError)

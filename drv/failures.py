@@ -1,0 +1,77 @@
+"""What a failed call says: the status' name, the driver's text, the call, the kernel, what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import CudaError, FindingError, error_class, finding_class, is_sticky
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from .runtime import Runtime
+
+_OUT_OF_DATE = "Update the NVIDIA driver, or install the cuda-python release made for it."
+_ADVICE = {
+    34: "A stub of libcuda was loaded: install the NVIDIA driver.",
+    100: "No CUDA device is visible: check CUDA_VISIBLE_DEVICES.",
+    222: _OUT_OF_DATE,
+    803: "The NVIDIA kernel module and libcuda differ: restart the machine after updating the driver.",
+    804: _OUT_OF_DATE,
+}
+_BLOCKING = (
+    "The error is asynchronous: it may belong to an earlier launch or copy than the call that reports it. "
+    "Set CUDA_LAUNCH_BLOCKING=1 to have it raised where the launch is."
+)
+_LOST = "The context is lost: every later CUDA call of this process fails with the same error."
+
+
+def failure(runtime: Runtime, status: Any, call: str, kernel: str | None = None) -> CudaError:
+    """Exception for ``status``, returned by ``call`` (a launch of ``kernel``, where one is given)."""
+    code = int(status)
+    name, text = status_text(runtime.driver, status)
+    subject = call if kernel is None else f"{call} of kernel '{kernel}'"
+    lines = [f"{subject} failed: {name}: {text}"]
+    sticky = is_sticky(code)
+    if sticky:
+        lines += _origin(runtime, lines[0], asynchronous=not runtime.launch_blocking)
+    if code in _ADVICE:
+        lines.append(_ADVICE[code])
+    kind = error_class(code)
+    return kind("\n".join(lines), status=name, call=call, kernel=kernel, sticky=sticky)
+
+
+def status_text(driver: Any, status: Any) -> tuple[str, str]:
+    """Name of a status, and the driver's own words for it."""
+    failed, name = driver.cuGetErrorName(status)
+    if failed or name is None:
+        return getattr(status, "name", f"CUresult {int(status)}"), "unknown error"
+    _, text = driver.cuGetErrorString(status)
+    return name.decode(), text.decode()
+
+
+def findings_error(findings: Sequence[Any]) -> FindingError:
+    """Exception for findings of the simulated driver; its class is that of the first."""
+    message = str(findings[0])
+    if len(findings) > 1:
+        message += f"\n({len(findings) - 1} more in drv.simulator.findings())"
+    return finding_class(findings[0].kind)(message, tuple(findings))
+
+
+def _origin(runtime: Runtime, first: str, *, asynchronous: bool) -> list[str]:
+    """Where a lost context comes from: what the simulator saw, or the launches before it was noticed."""
+    if runtime.lost is not None:
+        return [f"The context was lost earlier, when {runtime.lost}"]
+    report = runtime.driver.fault_report() if runtime.simulated else None
+    if report is not None:
+        lines = [report]
+    else:
+        lines = [f"Launches before the error, the latest last: {_names(runtime.recent_launches)}."]
+    runtime.lost = "\n".join([first, *lines])
+    if asynchronous:
+        lines.append(_BLOCKING)
+    return [*lines, _LOST]
+
+
+def _names(launches: Iterable[Any]) -> str:
+    return ", ".join(f"'{function.name}'" for function in launches) or "none"

@@ -1,0 +1,229 @@
+"""Launching kernels.
+
+A launch is prepared once per kernel and types of arguments. After that it packs its parameters into a
+buffer that is used again, with one :meth:`struct.Struct.pack_into`, and makes one driver call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .arguments import check_parameters, encode, has_fixed_size, size_of
+from .errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from .arguments import Code
+    from .module import Function
+    from .stream import Stream
+
+#: ``launcher(grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream_handle, *values)``
+Launcher = Callable[..., None]
+
+#: CUDA_ERROR_INVALID_CONTEXT and CUDA_ERROR_INVALID_HANDLE: another library may have changed the context.
+_WRONG_CONTEXT = (201, 400)
+
+
+def prepare(function: Function, types: Iterable[Code]) -> Launcher:
+    """Make the function that launches a kernel with parameters of given types.
+
+    Parameters
+    ----------
+    types
+        One code per parameter: a character of :mod:`struct` (``? b B h H i I q Q e f d``), ``"P"`` for
+        an address, or a number of bytes for a structure, which is then given as ``bytes``. A string such
+        as ``"PPfi"`` will do.
+
+    Returns
+    -------
+    Launcher
+        ``launcher(grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream_handle, *values)``:
+        ``shared`` is dynamic shared memory per block in bytes, ``stream_handle`` the ``handle`` of a
+        :class:`Stream` of the function's device. Safe to call from several threads.
+
+    Raises
+    ------
+    InvalidValueError
+        If the number or sizes of the parameters are not the kernel's, where the driver can tell.
+    """
+    codes = tuple(types)
+    check_parameters(function, codes)
+    blocking = function.runtime.launch_blocking
+    return _blocking_launcher(function, codes) if blocking else _launcher(function, codes)
+
+
+def launch(
+    function: Function,
+    grid: int | tuple[int, ...],
+    block: int | tuple[int, ...],
+    arguments: Sequence[Any] = (),
+    *,
+    shared: int = 0,
+    stream: Stream | None = None,
+) -> None:
+    """Launch a kernel with arguments whose types are read off the values.
+
+    Parameters
+    ----------
+    grid, block
+        Blocks in the grid and threads in a block, up to three numbers each.
+    arguments
+        :class:`DeviceMemory`, :class:`PinnedMemory` and objects with ``__cuda_array_interface__`` are
+        passed as addresses; a Python int (also an address) as 64 bits, a float as double, a bool as one
+        byte, a complex as two doubles; NumPy and ctypes scalars at their own width; ``bytes`` as a
+        structure by value.
+    shared : int
+        Dynamic shared memory per block, in bytes.
+    stream : Stream, optional
+        A stream of the function's device; its legacy default stream by default.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument does not fit the kernel's parameter, or the driver refuses grid or block.
+    LaunchResourcesError
+        If a block needs more than a multiprocessor has.
+    """
+    device = function.device
+    if stream is None:
+        stream = device.default_stream
+    elif stream.device is not device:
+        raise InvalidValueError(
+            f"kernel '{function.name}' is loaded on device {device.ordinal}, the stream is on device "
+            f"{stream.device.ordinal}"
+        )
+    key = tuple(map(type, arguments))
+    plan = function.launchers.get(key)
+    if plan is None:
+        plan = _plan(function, key, arguments)
+    launcher, converters = plan
+    if converters is not None:
+        arguments = [
+            value if convert is None else convert(value)
+            for convert, value in zip(converters, arguments, strict=True)
+        ]
+    launcher(*_extent(grid), *_extent(block), shared, stream.handle, *arguments)
+
+
+def _plan(function: Function, key: tuple[type, ...], arguments: Sequence[Any]) -> Any:
+    encoded = [encode(value, position, function.name) for position, value in enumerate(arguments)]
+    codes = tuple(code for code, _ in encoded)
+    fixed = all(map(has_fixed_size, key))
+    plan = None if fixed else function.launchers.get(codes)
+    if plan is None:
+        check_parameters(function, codes, arguments)
+        converters = [convert for _, convert in encoded]
+        plan = prepare(function, codes), converters if any(converters) else None
+        function.launchers[key if fixed else codes] = plan
+    return plan
+
+
+def _extent(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
+    if isinstance(numbers, int):
+        return numbers, 1, 1
+    size = len(numbers)
+    if size == 3:
+        return numbers
+    if not 1 <= size <= 2:
+        raise InvalidValueError(f"grid and block have 1 to 3 numbers, {numbers} was given")
+    return (*numbers, *(1,) * (3 - size))
+
+
+def _launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
+    runtime, device, handle = function.runtime, function.device, function.handle
+    launch_kernel = runtime.driver.cuLaunchKernel
+    remember = runtime.recent_launches.append
+    pack, new_buffer = _layout(codes)
+    pool: list[tuple[Any, int, Any]] = []
+    take, give_back = pool.pop, pool.append
+
+    def launcher(
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
+        block_x: int,
+        block_y: int,
+        block_z: int,
+        shared: int,
+        stream: Any,
+        *values: Any,
+    ) -> None:
+        # A dropped runtime has no current device, so this also keeps a stale launcher from launching.
+        if runtime.current.device is not device:
+            device.make_current()
+        try:
+            buffer = take()
+        except IndexError:
+            buffer = new_buffer()
+        try:
+            pack(buffer[0], 0, *values)
+        except struct.error as error:
+            raise InvalidValueError(f"arguments of kernel '{function.name}': {error}") from error
+        status = launch_kernel(
+            handle, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, buffer[1], 0
+        )[0]
+        if status:
+            if int(status) in _WRONG_CONTEXT:
+                device.make_current()
+                status = launch_kernel(
+                    handle, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, buffer[1], 0
+                )[0]
+            if status:
+                shape = f"grid {(grid_x, grid_y, grid_z)}, block {(block_x, block_y, block_z)}"
+                runtime.fail(
+                    status,
+                    "cuLaunchKernel",
+                    shape,
+                    f"{shared} bytes of dynamic shared memory",
+                    kernel=function.name,
+                )
+        give_back(buffer)
+        remember(function)
+
+    return launcher
+
+
+def _blocking_launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
+    """A launcher that waits for its kernel, so that errors are raised where the launch stands."""
+    start = _launcher(function, codes)
+    runtime = function.runtime
+    wait = runtime.driver.cuStreamSynchronize
+
+    def launcher(*arguments: Any) -> None:
+        start(*arguments)
+        status = wait(arguments[7])[0]
+        if status:
+            runtime.fail(status, "cuLaunchKernel", "CUDA_LAUNCH_BLOCKING=1", kernel=function.name)
+        runtime.raise_pending()
+
+    return launcher
+
+
+def _layout(codes: tuple[Code, ...]) -> tuple[Callable[..., None], Callable[[], tuple[Any, int, Any]]]:
+    """What packs parameters of these types, and what makes a buffer for them.
+
+    A buffer is its bytes, the address of the table of pointers into them that the driver takes, and that
+    table. The driver has copied the parameters when the launch returns, so a buffer serves again.
+    """
+    formats, offsets, offset = [], [], 0
+    for code in codes:
+        size = size_of(code)
+        alignment = min(size & -size or 1, 16)
+        padding = -offset % alignment
+        formats.append(f"{padding}x" if padding else "")
+        formats.append(f"{code}s" if isinstance(code, int) else "Q" if code == "P" else code)
+        offsets.append(offset + padding)
+        offset += padding + size
+    packer = struct.Struct("=" + "".join(formats))
+
+    def new_buffer() -> tuple[Any, int, Any]:
+        data = (ctypes.c_char * max(packer.size, 1))()
+        base = ctypes.addressof(data)
+        table = (ctypes.c_void_p * max(len(offsets), 1))(*(base + offset for offset in offsets))
+        return data, ctypes.addressof(table) if offsets else 0, table
+
+    return packer.pack_into, new_buffer

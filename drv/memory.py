@@ -1,0 +1,223 @@
+"""Raw memory: device and pinned host allocations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from .errors import InvalidHandleError, InvalidValueError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import DTypeLike, NDArray
+
+    from .device import Device
+    from .runtime import Runtime
+
+_PORTABLE, _DEVICE_MAP, _WRITE_COMBINED = 1, 2, 4
+
+
+class DeviceMemory:
+    """An allocation of device memory made by the driver itself, without a cache.
+
+    Parameters
+    ----------
+    nbytes : int
+        Size in bytes, more than 0.
+    device : Device, optional
+        Whose memory; this thread's current device by default.
+
+    Attributes
+    ----------
+    address : int
+        First address, aligned to at least 256 bytes.
+    nbytes : int
+        Size in bytes.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the device has no such free range.
+
+    Notes
+    -----
+    Freeing synchronises the device, as ``cuMemFree`` does. Usable as a context manager.
+    """
+
+    __slots__ = ("__weakref__", "_owned", "address", "device", "nbytes", "runtime")
+
+    def __init__(self, nbytes: int, device: Device | None = None) -> None:
+        self._owned = False
+        if nbytes <= 0:
+            raise InvalidValueError(f"an allocation has at least 1 byte, {nbytes} were asked for")
+        if device is None:
+            from .selection import current_device
+
+            device = current_device()
+        self.device = device
+        self.runtime = runtime = device.runtime
+        device.make_current()
+        runtime.collect()
+        self.nbytes = nbytes
+        self.address = int(
+            runtime.check(
+                runtime.driver.cuMemAlloc(nbytes), "cuMemAlloc", f"{nbytes} bytes on device {device.ordinal}"
+            )
+        )
+        self._owned = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "address":
+            raise InvalidHandleError("this device memory was freed")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        where = f"at {self.address:#x}" if self._owned else "(freed)"
+        return f"<drv.DeviceMemory {self.nbytes} bytes {where} on device {self.device.ordinal}>"
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The bytes as a one-dimensional array of uint8, for other libraries."""
+        return {
+            "shape": (self.nbytes,),
+            "typestr": "|u1",
+            "data": (self.address, False),
+            "strides": None,
+            "version": 3,
+        }
+
+    def free(self) -> None:
+        """Give the memory back, once the device's work is done. A second call does nothing."""
+        if self._owned:
+            self._owned = False
+            address = self.address
+            del self.address
+            self.device.make_current()
+            self.runtime.check(self.runtime.driver.cuMemFree(address), "cuMemFree", hex(address))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.free()
+
+    def __del__(self) -> None:
+        if self._owned:
+            self.runtime.release(self.device, "cuMemFree", self.address)
+
+
+class PinnedMemory:
+    """Page-locked host memory: copies to and from it are asynchronous, and kernels may access it.
+
+    Parameters
+    ----------
+    nbytes : int
+        Size in bytes, more than 0.
+    device : Device, optional
+        Whose context makes it; all devices may use it. This thread's current device by default.
+    write_combined : bool
+        Whether the memory bypasses the CPU's caches: faster for the device to read, slow for the host to.
+
+    Attributes
+    ----------
+    address : int
+        First address, the same on the host and on every device.
+    nbytes : int
+        Size in bytes.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the host cannot lock so much.
+
+    Notes
+    -----
+    Usable as a context manager. NumPy arrays over the memory (:meth:`array`) keep it: freeing it waits
+    until the last of them is gone, so that a forgotten array never points to nothing.
+    """
+
+    __slots__ = ("__weakref__", "_allocation", "nbytes")
+
+    def __init__(self, nbytes: int, device: Device | None = None, *, write_combined: bool = False) -> None:
+        if nbytes <= 0:
+            raise InvalidValueError(f"an allocation has at least 1 byte, {nbytes} were asked for")
+        if device is None:
+            from .selection import current_device
+
+            device = current_device()
+        flags = _PORTABLE | _DEVICE_MAP | (_WRITE_COMBINED if write_combined else 0)
+        self._allocation: _HostAllocation | None = _HostAllocation(device, nbytes, flags)
+        self.nbytes = nbytes
+
+    def __repr__(self) -> str:
+        where = "(freed)" if self._allocation is None else f"at {self.address:#x}"
+        return f"<drv.PinnedMemory {self.nbytes} bytes {where}>"
+
+    @property
+    def address(self) -> int:
+        """First address, the same on the host and on every device."""
+        return self._live().address
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime that the memory belongs to."""
+        return self._live().device.runtime
+
+    def array(self, dtype: DTypeLike = "u1") -> NDArray[Any]:
+        """The memory as a one-dimensional NumPy array; bytes after the last whole item are left out.
+
+        Reads and writes through it are seen by the race finder of the simulated driver only where
+        :func:`drv.host_access` reports them.
+        """
+        import numpy as np
+
+        kind = np.dtype(dtype)
+        whole: NDArray[np.uint8] = np.asarray(self._live())
+        return whole[: self.nbytes // kind.itemsize * kind.itemsize].view(kind)
+
+    def free(self) -> None:
+        """Give the memory back, now or when the last array over it is gone. A second call does nothing.
+
+        Copies from or to it must be done.
+        """
+        self._allocation = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.free()
+
+    def _live(self) -> _HostAllocation:
+        if self._allocation is None:
+            raise InvalidHandleError("this pinned memory was freed")
+        return self._allocation
+
+
+class _HostAllocation:
+    """Owner of a page-locked range; NumPy arrays over the range refer to it."""
+
+    __slots__ = ("__weakref__", "_driver", "_owned", "address", "device", "nbytes")
+
+    def __init__(self, device: Device, nbytes: int, flags: int) -> None:
+        self._owned = False
+        runtime = device.runtime
+        self.device = device
+        self.nbytes = nbytes
+        device.make_current()
+        runtime.collect()
+        found = runtime.check(
+            runtime.driver.cuMemHostAlloc(nbytes, flags), "cuMemHostAlloc", f"{nbytes} bytes"
+        )
+        self.address = int(found)
+        # The simulated driver owns the bytes: arrays must not outlive it, not even after drv.reset().
+        self._driver = runtime.driver
+        runtime.host_allocations.add(self)
+        self._owned = True
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+    def __del__(self) -> None:
+        if self._owned:
+            self.device.runtime.release(self.device, "cuMemFreeHost", self.address)

@@ -1,0 +1,251 @@
+"""The runtime: the one driver in use, and everything that holds one of its handles or addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from . import environment
+from .callback import report_unraised
+from .device import Device
+from .errors import CudaError, DroppedRuntimeError, HostCallbackError, InvalidValueError, NoDeviceError
+from .failures import failure, findings_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+_T = TypeVar("_T")
+_DROPPED = "it belongs to a runtime that drv.reset() dropped; make a new one"
+
+
+class CurrentDevice(threading.local):
+    """What holds for one thread.
+
+    ``device`` is the one whose context is current, as far as this runtime knows; ``selected`` is the
+    one that the user chose with :meth:`Device.set_current`.
+    """
+
+    device: Device | None = None
+    selected: Device | None = None
+    in_callback: bool = False
+
+
+class Refusal:
+    """Stands in for the driver of a runtime that must not be used any more."""
+
+    def __init__(self, kind: type[CudaError], message: str) -> None:
+        self._kind = kind
+        self._message = message
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise self._kind(f"{name}: {self._message}")
+
+
+class Runtime:
+    """One driver, its devices, and all that hangs on them.
+
+    Attributes
+    ----------
+    driver
+        ``cuda.bindings.driver`` or a simulated driver: the same functions either way.
+    name : str
+        ``"nvidia"`` or ``"simulator"``.
+    simulated : bool
+        Whether the driver is the simulated one.
+    devices : tuple of Device
+        The visible devices. Listing them creates no context.
+    alive : bool
+        False once the runtime was dropped, the process was forked, or the interpreter is exiting:
+        handles are not given back any more then.
+    """
+
+    def __init__(self, driver: Any, *, simulated: bool) -> None:
+        self.driver = driver
+        self.simulated = simulated
+        self.name = "simulator" if simulated else "nvidia"
+        self.alive = True
+        self.current = CurrentDevice()
+        self.launch_blocking = environment.launch_blocking()
+        self.recent_launches: deque[Any] = deque(maxlen=8)
+        self.lost: str | None = None
+        self.host_errors: deque[BaseException] = deque()
+        #: Live page-locked ranges; their pages go with the contexts.
+        self.host_allocations: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._cache: dict[Hashable, Any] = {}
+        self._cache_lock = threading.RLock()
+        self._garbage: deque[tuple[Device, str, Any]] = deque()
+        self.check(driver.cuInit(0), "cuInit")
+        count = self.check(driver.cuDeviceGetCount(), "cuDeviceGetCount")
+        if count == 0:
+            raise NoDeviceError(f"the {self.name} driver has no visible device: check CUDA_VISIBLE_DEVICES")
+        self.devices = tuple(Device.create(self, ordinal) for ordinal in range(count))
+
+    def __repr__(self) -> str:
+        return f"<drv.Runtime {self.name}, {len(self.devices)} device(s){'' if self.alive else ', dropped'}>"
+
+    def device(self, ordinal: int) -> Device:
+        """The device of that ordinal.
+
+        Raises
+        ------
+        InvalidValueError
+            If there is none.
+        """
+        self._require_alive()
+        if not isinstance(ordinal, int) or not 0 <= ordinal < len(self.devices):
+            count = len(self.devices)
+            expected = "expected 0" if count == 1 else f"expected 0 to {count - 1}"
+            raise InvalidValueError(f"no device {ordinal!r}: {count} visible, {expected}")
+        return self.devices[ordinal]
+
+    def check(self, result: Sequence[Any], call: str, *arguments: Any) -> Any:
+        """Result of a driver call without its status: nothing, one value, or a tuple.
+
+        Raises
+        ------
+        CudaError
+            Of the class that fits the status, when it is not success. ``call`` and ``arguments`` are
+            what its message says was called.
+        """
+        if result[0]:
+            self.fail(result[0], call, *arguments)
+        size = len(result)
+        return result[1] if size == 2 else None if size == 1 else result[1:]
+
+    def fail(self, status: Any, call: str, *arguments: Any, kernel: str | None = None) -> NoReturn:
+        """Raise the error for ``status``."""
+        text = f"{call}({', '.join(map(str, arguments))})" if arguments else call
+        error = failure(self, status, text, kernel)
+        # A device fault may be what a reported finding or a failed host function has led to.
+        error.__cause__ = self._pending_error()
+        raise error
+
+    def cache(self, key: Hashable, factory: Callable[[], _T]) -> _T:
+        """The value kept under ``key``; made by ``factory`` at the first call.
+
+        Whatever holds a handle or an address is kept here and nowhere else, so that it goes with the
+        runtime. ``factory`` runs once, also when several threads ask together.
+        """
+        found = self._cache.get(key, self)
+        if found is self:
+            with self._cache_lock:
+                found = self._cache.get(key, self)
+                if found is self:
+                    self._require_alive()
+                    found = self._cache[key] = factory()
+        return cast("_T", found)
+
+    def library(self, name: str) -> Any:
+        """Functions of ``"cublas"`` or ``"cufft"``, for the driver in use.
+
+        Raises
+        ------
+        LibraryNotInstalledError
+            If the library is missing; the message names the extra to install.
+        """
+        from . import libraries
+
+        return self.cache(("library", name), lambda: libraries.load(self, name))
+
+    def raise_pending(self) -> None:
+        """Raise what earlier asynchronous work left behind; every synchronising call ends with this.
+
+        Raises
+        ------
+        HostCallbackError
+            If a host callback raised.
+        FindingError
+            If the simulated driver found a race or a read of memory never written.
+        """
+        error = self._pending_error()
+        if error is not None:
+            raise error
+
+    def release(self, device: Device, call: str, handle: Any) -> None:
+        """Give ``handle`` back with the driver function ``call``; for finalizers, so it never raises.
+
+        The garbage collector may run a finalizer anywhere: inside a host callback, where CUDA forbids
+        calls, or in the middle of the simulated driver. The handle then waits for the next
+        :meth:`collect`. The thread's current context stays what it was.
+        """
+        if not self.alive:
+            return
+        if self.current.in_callback or (self.simulated and self.driver.busy()):
+            self._garbage.append((device, call, handle))
+            return
+        with contextlib.suppress(Exception):
+            self._release(device, call, handle)
+
+    def collect(self) -> None:
+        """Give back the handles that finalizers could not."""
+        while self._garbage:
+            with contextlib.suppress(IndexError):
+                device, call, handle = self._garbage.popleft()
+                self._release(device, call, handle)
+
+    def retire(self, kind: type[CudaError], message: str) -> None:
+        """Refuse every further use with an error of class ``kind``; calls no driver."""
+        self.alive = False
+        self.driver = Refusal(kind, message)
+        self.current = CurrentDevice()
+        self._cache = {}
+        self._garbage.clear()
+
+    def close(self) -> None:
+        """Give everything back and refuse further use."""
+        if not self.alive:
+            return
+        self._end_callbacks()
+        # Finalizers of cached objects still reach the driver, so they go first.
+        self._cache = {}
+        self.collect()
+        if self.simulated:
+            self.driver.close()
+        elif not self.host_allocations:
+            # NumPy arrays may still show page-locked memory, which would vanish with its context.
+            for device in self.devices:
+                device.release_context()
+        self.retire(DroppedRuntimeError, _DROPPED)
+
+    def exit(self) -> None:
+        """Let host callbacks end at interpreter exit, and leave every handle to the operating system."""
+        if self.alive:
+            self._end_callbacks()
+            self.alive = False
+            report_unraised(self)
+
+    def _end_callbacks(self) -> None:
+        """Wait for host callbacks, which run Python code in a thread of NVIDIA's driver."""
+        if self._cache.get("host callbacks") and not self.simulated:
+            for device in self.devices:
+                if device.context is not None:
+                    with contextlib.suppress(CudaError):
+                        device.synchronize()
+
+    def _release(self, device: Device, call: str, handle: Any) -> None:
+        driver = self.driver
+        if device.context is None or driver.cuCtxPushCurrent(device.context)[0]:
+            return
+        try:
+            getattr(driver, call)(handle)
+        finally:
+            driver.cuCtxPopCurrent()
+
+    def _pending_error(self) -> CudaError | None:
+        if self.host_errors:
+            raised = self.host_errors.popleft()
+            error = HostCallbackError(f"a host callback raised {type(raised).__name__}: {raised}")
+            error.__cause__ = raised
+            return error
+        if self.simulated and self.alive:
+            found = self.driver.findings.take_unraised()
+            if found:
+                return findings_error(found)
+        return None
+
+    def _require_alive(self) -> None:
+        if not self.alive:
+            raise DroppedRuntimeError(f"{self!r}: {_DROPPED}")

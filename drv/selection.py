@@ -1,0 +1,178 @@
+"""Choosing the driver, once; starting over; what a forked child may do."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from . import environment
+from .errors import CudaError, ForkError, NoDeviceError, NoDriverError
+from .runtime import Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .device import Device
+
+_FORKED = (
+    "this process was forked from one that had used CUDA, and no CUDA context survives a fork. Start workers "
+    "with multiprocessing.get_context('spawn'), or fork before the first CUDA call"
+)
+_NOT_INITIALIZED = 3
+
+
+class _Selection:
+    """The runtime in use, and how to make it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.runtime: Runtime | None = None
+        #: Makes the simulated driver that was installed from Python, if one was.
+        self.simulator: Callable[[], Any] | None = None
+        #: What the parent of this forked process had used: ``"context"``, ``"driver"`` or nothing.
+        self.inherited = ""
+        self.hooked = False
+
+
+_selection = _Selection()
+
+
+def runtime() -> Runtime:
+    """The runtime in use. The first call chooses the driver, as ``GRAPHROOT_DRIVER`` says.
+
+    Raises
+    ------
+    NoDriverError
+        If no driver can be had. The simulated driver is never chosen silently.
+    NoDeviceError
+        If NVIDIA's driver has no visible device.
+    ForkError
+        If the parent of this forked process had used CUDA.
+    """
+    found = _selection.runtime
+    return found if found is not None else _choose()
+
+
+def is_available() -> bool:
+    """Whether a driver with a device can be had. Creates no context."""
+    try:
+        runtime()
+    except (NoDriverError, NoDeviceError):
+        return False
+    except ForkError:
+        return True
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether a driver was chosen in this process."""
+    return _selection.runtime is not None
+
+
+def is_current(candidate: Runtime) -> bool:
+    """Whether ``candidate`` is the runtime in use."""
+    return _selection.runtime is candidate
+
+
+def device_count() -> int:
+    """Number of visible devices, 0 where no driver can be had. Creates no context."""
+    return len(runtime().devices) if is_available() else 0
+
+
+def current_device() -> Device:
+    """The device that this thread selected with :meth:`Device.set_current`, device 0 at first."""
+    found = runtime()
+    return found.current.selected or found.devices[0]
+
+
+def reset() -> None:
+    """Drop the runtime with all it holds; the next use chooses a driver afresh.
+
+    Objects of the dropped runtime raise :class:`DroppedRuntimeError` when used. Options given to
+    ``drv.simulator.install`` are forgotten.
+    """
+    with _selection.lock:
+        _selection.simulator = None
+        dropped, _selection.runtime = _selection.runtime, None
+        if dropped is not None:
+            dropped.close()
+
+
+def install(simulator: Callable[[], Any]) -> Runtime:
+    """Use the driver that ``simulator`` makes; see ``drv.simulator.install``."""
+    with _selection.lock:
+        if _selection.runtime is not None:
+            raise CudaError(
+                f"the {_selection.runtime.name} driver is already in use: install the simulator before the "
+                "first CUDA call, or call drv.reset() first"
+            )
+        made = _start(simulator(), simulated=True)
+        _selection.simulator = simulator
+        return made
+
+
+def _choose() -> Runtime:
+    with _selection.lock:
+        if _selection.runtime is not None:
+            return _selection.runtime
+        if _selection.inherited == "context":
+            raise ForkError(_FORKED)
+        if _selection.simulator is not None:
+            return _start(_selection.simulator(), simulated=True)
+        choice = environment.driver_choice()
+        if choice == "simulator":
+            from .simulator import from_environment
+
+            return _start(from_environment(), simulated=True)
+        return _start(_nvidia(choice), simulated=False)
+
+
+def _start(driver: Any, *, simulated: bool) -> Runtime:
+    if not _selection.hooked:
+        _selection.hooked = True
+        os.register_at_fork(after_in_child=_after_fork)
+        atexit.register(_at_exit)
+    made = _selection.runtime = Runtime(driver, simulated=simulated)
+    return made
+
+
+def _nvidia(choice: str) -> Any:
+    """NVIDIA's driver, initialised."""
+    remedy = (
+        "Install the NVIDIA driver, or run without a GPU on the simulated driver: GRAPHROOT_DRIVER=simulator"
+    )
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise NoDriverError(f"cuda.bindings cannot be imported ({error}): pip install cuda-python") from error
+    try:
+        status = driver.cuInit(0)[0]
+    except Exception as error:
+        raise NoDriverError(
+            f"NVIDIA's driver does not load (GRAPHROOT_DRIVER={choice}): {error} {remedy}"
+        ) from error
+    if int(status) == _NOT_INITIALIZED and _selection.inherited:
+        raise ForkError(_FORKED)
+    return driver
+
+
+def _after_fork() -> None:
+    """In a forked child: what the parent had is out of reach, and must not be given back either."""
+    _selection.lock = threading.RLock()
+    left, _selection.runtime = _selection.runtime, None
+    if left is None:
+        return
+    if any(device.context is not None for device in left.devices):
+        _selection.inherited = "context"
+    elif not left.simulated:
+        _selection.inherited = "driver"
+    left.retire(ForkError, _FORKED)
+
+
+def _at_exit() -> None:
+    """At interpreter exit: let host callbacks end, then leave every handle to the operating system."""
+    left = _selection.runtime
+    if left is not None:
+        left.exit()

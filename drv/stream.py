@@ -1,0 +1,229 @@
+"""Streams: queues of work on a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .callback import HostCallbacks
+from .errors import InvalidHandleError, InvalidValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .device import Device
+    from .event import Event
+
+_NOT_READY = 600
+_NON_BLOCKING = 1
+
+
+class Stream:
+    """A queue of work. Work of one stream runs in order; streams are unordered until an event orders them.
+
+    Parameters
+    ----------
+    device : Device, optional
+        Where the work runs; this thread's current device by default.
+    priority : int
+        Lower numbers run first, within :meth:`Device.stream_priority_range`; others are clamped to it.
+    non_blocking : bool
+        Whether the stream ignores the legacy default stream. A blocking stream waits for the work that
+        the legacy default stream holds, and that stream waits for it.
+
+    Attributes
+    ----------
+    handle
+        ``CUstream``, as the driver's functions take it.
+
+    Notes
+    -----
+    Streams are equal when the driver's streams are. The driver keeps a dropped stream until its work
+    is done.
+    """
+
+    __slots__ = ("__weakref__", "_owned", "device", "handle", "runtime")
+
+    #: Handles of the two default streams, which every device has.
+    LEGACY = 1
+    PER_THREAD = 2
+
+    def __init__(self, device: Device | None = None, *, priority: int = 0, non_blocking: bool = True) -> None:
+        self._owned = False
+        if device is None:
+            from .selection import current_device
+
+            device = current_device()
+        self.device = device
+        self.runtime = runtime = device.runtime
+        device.make_current()
+        runtime.collect()
+        self.handle = runtime.check(
+            runtime.driver.cuStreamCreateWithPriority(_NON_BLOCKING if non_blocking else 0, priority),
+            "cuStreamCreateWithPriority",
+            f"device {device.ordinal}",
+        )
+        self._owned = True
+
+    @classmethod
+    def from_handle(cls, device: Device, handle: int) -> Stream:
+        """A stream that something else made and destroys.
+
+        Parameters
+        ----------
+        handle : int
+            Value of a ``CUstream`` or ``cudaStream_t``; 0 and 1 are the legacy default stream, 2 is the
+            calling thread's own default stream.
+        """
+        from cuda.bindings.driver import CUstream
+
+        self = cls.__new__(cls)
+        self._owned = False
+        self.device = device
+        self.runtime = device.runtime
+        self.handle = CUstream(int(handle) or cls.LEGACY)
+        return self
+
+    @classmethod
+    def from_object(cls, stream: Any, device: Device | None = None) -> Stream:
+        """A stream of another library, by the protocol ``__cuda_stream__``.
+
+        ``device`` says whose stream it is; without it the driver is asked, and a default stream is
+        taken to be the current device's. ``stream`` must outlive the result.
+
+        Raises
+        ------
+        InvalidValueError
+            If ``stream`` has no such method, or speaks an unknown version of the protocol.
+        """
+        if isinstance(stream, Stream):
+            return stream
+        protocol = getattr(stream, "__cuda_stream__", None)
+        if protocol is None:
+            raise InvalidValueError(f"{type(stream).__name__} object has no __cuda_stream__ method")
+        version, handle = protocol() if callable(protocol) else protocol
+        if version != 0:
+            raise InvalidValueError(
+                f"version {version} of the __cuda_stream__ protocol is unknown, expected 0"
+            )
+        from .selection import current_device
+
+        here = current_device()
+        if device is None:
+            device = here
+            if handle > cls.PER_THREAD:
+                device.use()
+                driver = here.runtime.driver
+                owner = here.runtime.check(driver.cuStreamGetDevice(handle), "cuStreamGetDevice")
+                device = here.runtime.device(int(owner))
+        return cls.from_handle(device, handle)
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only when a slot is empty, so that a live stream pays nothing for it.
+        if name == "handle":
+            raise InvalidHandleError("this stream was closed")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Version of the protocol, and the handle as an integer."""
+        return 0, int(self.handle)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Stream):
+            return NotImplemented
+        return self.device is other.device and int(self.handle) == int(other.handle)
+
+    def __hash__(self) -> int:
+        return hash((self.device.ordinal, int(self.handle)))
+
+    def __repr__(self) -> str:
+        return f"<drv.Stream {int(self.handle):#x} on device {self.device.ordinal}>"
+
+    @property
+    def priority(self) -> int:
+        """Priority that the driver gave the stream."""
+        driver = self.runtime.driver
+        self.device.use()
+        return int(self.runtime.check(driver.cuStreamGetPriority(self.handle), "cuStreamGetPriority"))
+
+    @property
+    def non_blocking(self) -> bool:
+        """Whether the stream ignores the legacy default stream."""
+        driver = self.runtime.driver
+        self.device.use()
+        flags = self.runtime.check(driver.cuStreamGetFlags(self.handle), "cuStreamGetFlags")
+        return bool(int(flags) & _NON_BLOCKING)
+
+    def query(self) -> bool:
+        """Whether all work queued so far is done.
+
+        Raises
+        ------
+        CudaError
+            If that work, or earlier work, failed.
+        """
+        self.device.use()
+        status = self.runtime.driver.cuStreamQuery(self.handle)[0]
+        if status:
+            if int(status) == _NOT_READY:
+                return False
+            self.runtime.fail(status, "cuStreamQuery")
+        self.runtime.raise_pending()
+        return True
+
+    def synchronize(self) -> None:
+        """Wait until all work queued so far is done.
+
+        Raises
+        ------
+        CudaError
+            If that work, or earlier work, failed.
+        """
+        self.device.use()
+        status = self.runtime.driver.cuStreamSynchronize(self.handle)[0]
+        if status:
+            self.runtime.fail(status, "cuStreamSynchronize")
+        self.runtime.raise_pending()
+
+    def wait_event(self, event: Event) -> None:
+        """Have later work of this stream wait for what ``event`` recorded; does nothing if it recorded nothing."""
+        self.device.use()
+        status = self.runtime.driver.cuStreamWaitEvent(self.handle, event.handle, 0)[0]
+        if status:
+            self.runtime.fail(status, "cuStreamWaitEvent")
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Have later work of this stream wait for all work queued on ``stream`` so far."""
+        self.wait_event(stream.record_event())
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record ``event``, or a new one without timing, and return it."""
+        if event is None:
+            from .event import Event
+
+            event = Event(self.device)
+        event.record(self)
+        return event
+
+    def add_callback(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Have ``function(*arguments)`` called on the host once everything queued so far is done.
+
+        The function must not call CUDA. If it raises, the next synchronising call raises
+        :class:`HostCallbackError` with that exception as its cause.
+        """
+        self.device.use()
+        runtime = self.runtime
+        callbacks = runtime.cache("host callbacks", lambda: HostCallbacks(runtime))
+        callbacks.queue(self, function, arguments)
+
+    def close(self) -> None:
+        """Give the stream back to the driver, which keeps it until its work is done. A second call does nothing."""
+        if self._owned:
+            self._owned = False
+            self.device.use()
+            handle = self.handle
+            del self.handle
+            self.runtime.check(self.runtime.driver.cuStreamDestroy(handle), "cuStreamDestroy")
+
+    def __del__(self) -> None:
+        if self._owned:
+            self.runtime.release(self.device, "cuStreamDestroy", self.handle)
