@@ -93,6 +93,8 @@ class Device:
 
     runtime: Runtime
     ordinal: int
+    #: What lost the device's context, once an error has.
+    lost: str | None
     _context: Any
     _handle: Any
     _lock: threading.Lock
@@ -111,6 +113,7 @@ class Device:
         self = object.__new__(cls)
         self.runtime = runtime
         self.ordinal = ordinal
+        self.lost = None
         self._context = None
         self._lock = threading.Lock()
         self._peers = set()

@@ -23,7 +23,7 @@ _BLOCKING = (
     "The error is asynchronous: it may belong to an earlier launch or copy than the call that reports it. "
     "Set CUDA_LAUNCH_BLOCKING=1 to have it raised where the launch is."
 )
-_LOST = "The context is lost: every later CUDA call of this process fails with the same error."
+_LOST = "The context is lost: every later call on this device fails with the same error."
 
 
 def failure(runtime: Runtime, status: Any, call: str, kernel: str | None = None) -> CudaError:
@@ -60,14 +60,16 @@ def findings_error(findings: Sequence[Any]) -> FindingError:
 
 def _origin(runtime: Runtime, first: str, *, asynchronous: bool) -> list[str]:
     """Where a lost context comes from: what the simulator saw, or the launches before it was noticed."""
-    if runtime.lost is not None:
-        return [f"The context was lost earlier, when {runtime.lost}"]
+    device = runtime.current.device
+    if device is not None and device.lost is not None:
+        return [f"The context was lost earlier: {device.lost}"]
     report = runtime.driver.fault_report() if runtime.simulated else None
     if report is not None:
         lines = [report]
     else:
         lines = [f"Launches before the error, the latest last: {_names(runtime.recent_launches)}."]
-    runtime.lost = "\n".join([first, *lines])
+    if device is not None:
+        device.lost = "\n".join([first, *lines])
     if asynchronous:
         lines.append(_BLOCKING)
     return [*lines, _LOST]

@@ -70,7 +70,6 @@ class Runtime:
         self.current = CurrentDevice()
         self.launch_blocking = environment.launch_blocking()
         self.recent_launches: deque[Any] = deque(maxlen=8)
-        self.lost: str | None = None
         self.host_errors: deque[BaseException] = deque()
         #: Live page-locked ranges; their pages go with the contexts.
         self.host_allocations: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -1,1 +1,7 @@
 """CUDA C++ kernels, and the code that specialises, compiles and caches them."""
+
+from .kernel_cache import KernelCache
+from .program import Program
+from .raw_kernel import RawKernel
+
+__all__ = ["KernelCache", "Program", "RawKernel"]

@@ -1,0 +1,104 @@
+"""Compiled kernels on disk, shared by processes that know nothing of each other.
+
+One file per entry. A file is written beside its place and renamed into it, so that a reader sees all of
+it or none; what a file holds is checked before it is used, so that a damaged one is only a miss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+_MAGIC = b"graphroot kernel 1\n"
+_SUFFIX = ".kernel"
+_UNFINISHED = ".unfinished"
+_ABANDONED_SECONDS = 3600.0
+#: A full cache shrinks to this share of its limit, so that not every later entry has to evict one.
+_KEPT_SHARE = 0.9
+
+
+class DiskCache:
+    """Bytes under keys, in one directory.
+
+    Parameters
+    ----------
+    directory : Path
+        Made when the first entry is stored.
+    limit : int
+        Bytes that all files may take together; the least recently used go first.
+    """
+
+    def __init__(self, directory: Path, limit: int = 1 << 30) -> None:
+        self.directory = directory
+        self.limit = limit
+        self._writable = True
+
+    def load(self, key: str) -> bytes | None:
+        """What is stored under ``key``; ``None`` where nothing is, or what is there is damaged."""
+        path = self._path(key)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        head = _MAGIC + key.encode() + b"\n"
+        payload = content[len(head) + hashlib.sha256().digest_size :]
+        if content != head + hashlib.sha256(payload).digest() + payload:
+            return None
+        # Its age decides what is evicted; a directory that cannot be written keeps the old one.
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return payload
+
+    def store(self, key: str, payload: bytes) -> None:
+        """Keep ``payload`` under ``key``. Where that is impossible, warn once and go on without."""
+        if not self._writable:
+            return
+        head = _MAGIC + key.encode() + b"\n"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            descriptor, unfinished = tempfile.mkstemp(_UNFINISHED, key[:16] + ".", self.directory)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(head + hashlib.sha256(payload).digest() + payload)
+                Path(unfinished).replace(self._path(key))
+            except BaseException:
+                Path(unfinished).unlink(missing_ok=True)
+                raise
+            self._evict()
+        except OSError as error:
+            self._writable = False
+            warnings.warn(
+                f"compiled kernels are not kept: {self.directory} cannot be written ({error}). Set "
+                "GRAPHROOT_CACHE_DIR to a directory that can.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _path(self, key: str) -> Path:
+        return self.directory / (key + _SUFFIX)
+
+    def _evict(self) -> None:
+        """Remove the least recently used entries of a full cache, and what crashed writers left."""
+        entries: list[tuple[float, int, str]] = []
+        now = time.time()
+        with os.scandir(self.directory) as found:
+            for entry in found:
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat()
+                    if entry.name.endswith(_SUFFIX):
+                        entries.append((status.st_mtime, status.st_size, entry.path))
+                    elif entry.name.endswith(_UNFINISHED) and now - status.st_mtime > _ABANDONED_SECONDS:
+                        Path(entry.path).unlink(missing_ok=True)
+        total = sum(size for _, size, _ in entries)
+        if total <= self.limit:
+            return
+        for _, size, path in sorted(entries):
+            if total <= self.limit * _KEPT_SHARE:
+                break
+            Path(path).unlink(missing_ok=True)
+            total -= size

@@ -1,0 +1,108 @@
+"""A source with everything that decides what it compiles to."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[ \t]*(.*)$", re.MULTILINE)
+_NAMED = re.compile(r"""["<]([^">]+)[">]""")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """CUDA C++ source and how to compile it.
+
+    Attributes
+    ----------
+    source : str
+        Text of the program.
+    name : str
+        File name, in messages and reports.
+    options : tuple of str
+        Options of NVRTC.
+    include_dirs : tuple of str
+        Directories of headers.
+    headers : tuple of (name, text)
+        Headers given as text.
+    name_expressions : tuple of str
+        C++ names whose mangled names are wanted.
+    line_info : bool or None
+        Whether code tells its source line; by default only for the simulated driver, whose reports
+        quote it.
+    key : str
+        Same for equal programs. Says nothing of the files in ``include_dirs``.
+    """
+
+    source: str
+    name: str = "program.cu"
+    options: tuple[str, ...] = ()
+    include_dirs: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    name_expressions: tuple[str, ...] = ()
+    line_info: bool | None = None
+    key: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = (
+            self.source,
+            self.name,
+            self.options,
+            self.include_dirs,
+            self.headers,
+            self.name_expressions,
+            self.line_info,
+        )
+        object.__setattr__(self, "key", hashlib.sha256(repr(parts).encode()).hexdigest())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def header_digest(self) -> str | None:
+        """Digest of the files that the source includes from ``include_dirs``, directly or not.
+
+        ``None`` when that cannot be known without the preprocessor (``#include MACRO``). CUDA's own
+        headers go with the compiler's version and are left out.
+        """
+        texts = dict(self.headers)
+        option_dirs = (option for option in self.options if option.startswith(("-I", "--include-path=")))
+        directories = [Path(directory) for directory in self.include_dirs]
+        directories += [Path(re.sub("^(-I|--include-path=)", "", option)) for option in option_dirs]
+        unknown = ("-include", "--pre-include")
+        if any(o in ("-I", "--include-path") or o.startswith(unknown) for o in self.options):
+            return None
+        digest = hashlib.sha256()
+        seen: set[str] = set()
+        queue: list[tuple[str, Path | None]] = [(text, None) for text in (self.source, *texts.values())]
+        while queue:
+            text, origin = queue.pop()
+            for name in _included(text):
+                if name is None:
+                    return None
+                if name in texts:
+                    continue
+                here = [origin] if origin is not None else []
+                path = next((d / name for d in (*here, *directories) if (d / name).is_file()), None)
+                if path is None or str(path) in seen:
+                    continue
+                seen.add(str(path))
+                content = path.read_bytes()
+                digest.update(f"{path}\0{len(content)}\0".encode() + content)
+                queue.append((content.decode(errors="replace"), path.parent))
+        return digest.hexdigest()
+
+
+def _included(text: str) -> Iterator[str | None]:
+    """Names that ``text`` includes; ``None`` for one that a macro gives."""
+    for rest in _INCLUDE.findall(text):
+        named = _NAMED.match(rest.strip())
+        yield named[1] if named else None

@@ -1,0 +1,83 @@
+"""Which driver the tests run on, and a clean start for each of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import drv
+
+_VARIABLES = (
+    "GRAPHROOT_DRIVER",
+    "GRAPHROOT_SIMULATOR",
+    "GRAPHROOT_CUDA_ALLOC_CONF",
+    "GRAPHROOT_NO_CUDA_MEMORY_CACHING",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "CUDA_LAUNCH_BLOCKING",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gpu", action="store_true", help="run on NVIDIA's driver and the first GPU")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "simulator_only: about the simulated driver; left out with --gpu")
+    for variable in _VARIABLES:
+        os.environ.pop(variable, None)
+    if config.getoption("--gpu"):
+        os.environ["GRAPHROOT_DRIVER"] = "nvidia"
+    else:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    # Compiled kernels are kept between runs, and apart from the user's own.
+    os.environ["GRAPHROOT_CACHE_DIR"] = str(config.rootpath / ".pytest_cache" / "graphroot")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    simulator_tests = Path(__file__).parent / "simulator"
+    for item in items:
+        if item.path.is_relative_to(simulator_tests):
+            item.add_marker(pytest.mark.simulator_only)
+    if config.getoption("--gpu"):
+        left_out = [item for item in items if item.get_closest_marker("simulator_only")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(autouse=True)
+def _clean_runtime(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test sees the simulated driver of another. A GPU keeps its context, which is slow to make."""
+    yield
+    drv = sys.modules.get("drv")
+    if drv is not None and not request.config.getoption("--gpu"):
+        drv.reset()
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> drv.Device:
+    """A device to test on: simulated, with races checked, or with ``--gpu`` the first GPU."""
+    import drv
+
+    if not request.config.getoption("--gpu"):
+        drv.simulator.install(check="race")
+    return drv.Device(0)
+
+
+@pytest.fixture
+def two_devices(request: pytest.FixtureRequest) -> tuple[drv.Device, drv.Device]:
+    """Two devices of one driver; skips where there is only one GPU."""
+    import drv
+
+    if not request.config.getoption("--gpu"):
+        drv.simulator.install(devices=2, check="race")
+    elif drv.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    return drv.Device(0), drv.Device(1)
