@@ -62,6 +62,9 @@ class Allocation:
     freed: tuple[Frame, ...] | None = None
     #: Whatever a checker keeps per byte; owned by the checker, dropped with the allocation.
     shadow: Any = None
+    #: For mapped virtual ranges: devices that may access it, and whether they may write
+    #: (``cuMemSetAccess``). ``None`` where the owner and its peers decide.
+    access: dict[int, bool] | None = None
     _views: dict[Any, NDArray[Any]] = field(default_factory=dict)
 
     @property
@@ -147,8 +150,11 @@ class AddressSpace:
                 found.append(self._live[base])
         return found
 
-    def accessible(self, allocation: Allocation, device: int) -> bool:
-        """Whether a kernel on ``device`` may touch ``allocation``."""
+    def accessible(self, allocation: Allocation, device: int, *, write: bool = False) -> bool:
+        """Whether a kernel on ``device`` may read (and, with ``write``, write) ``allocation``."""
+        rights = allocation.access
+        if rights is not None:
+            return device in rights and (rights[device] or not write)
         owner = allocation.device
         return owner is None or owner == device or (device, owner) in self.peers
 

@@ -1,0 +1,445 @@
+"""Driver calls that copy and fill memory.
+
+What blocks the host, and when a pageable source may be reused, follows "API synchronization behavior" of the
+CUDA driver API: a copy to or from pageable memory goes through a staging buffer, a copy from pageable memory is
+staged by the call itself, a copy to pageable memory is complete when its call returns, copies between host ranges
+are synchronous, copies between device ranges and fills of device memory never block the host.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from cuda.bindings import driver as cuda
+from cuda.bindings.driver import CUresult
+
+from .address_space import Allocation, MemoryKind
+from .driver_state import (
+    OK,
+    CallError,
+    call,
+    host_address,
+    integer,
+    invalid_value,
+    unsigned,
+)
+from .library_memory import LibraryMemory
+from .memory_records import MemoryBook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from .scheduler import Operation, Stream
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """One side of a copy: ``rows`` rows that begin ``pitch`` bytes apart. ``allocation`` is ``None`` when pageable."""
+
+    address: int
+    pitch: int
+    allocation: Allocation | None
+
+    @property
+    def host(self) -> bool:
+        """Whether it is host memory of any sort."""
+        return self.allocation is None or self.allocation.device is None
+
+
+class CopyCalls(MemoryBook):
+    """``cuMemcpy*`` and ``cuMemset*`` on linear memory."""
+
+    def library_call(self, stream: Any, label: str, run: Callable[[LibraryMemory], None]) -> tuple[Any, ...]:
+        """Queue work of a library (cuBLAS, cuFFT): ``run`` gets the memory as the stream's device sees it."""
+        with self.lock:
+            try:
+                target = self.stream(stream)
+            except CallError as error:
+                return (error.status,)
+            if self.execute:
+                device = target.context.device.ordinal
+                self.enqueue(target, label, lambda: self._with_memory(device, run))
+                if self.launch_blocking:
+                    self.wait_stream(target)
+                    return self.status(target.context)
+            return OK
+
+    def _with_memory(self, device: int | None, run: Callable[[LibraryMemory], None]) -> None:
+        checker: Any = self.scheduler.checker
+        memory = LibraryMemory(self.memory, device, checker)
+        run(memory)
+        memory.flush()
+
+    # Copies of one range
+
+    @call()
+    def cuMemcpy(self, dst: Any, src: Any, ByteCount: Any) -> tuple[Any, ...]:
+        return self._linear(integer(dst), integer(src), unsigned(ByteCount), None)
+
+    @call()
+    def cuMemcpyAsync(self, dst: Any, src: Any, ByteCount: Any, hStream: Any) -> tuple[Any, ...]:
+        stream = self.stream(hStream)
+        return self._linear(integer(dst), integer(src), unsigned(ByteCount), stream)
+
+    @call()
+    def cuMemcpyHtoD(self, dstDevice: Any, srcHost: Any, ByteCount: Any) -> tuple[Any, ...]:
+        return self._linear(
+            integer(dstDevice),
+            host_address(srcHost),
+            unsigned(ByteCount),
+            None,
+            source="host",
+            target="device",
+        )
+
+    @call()
+    def cuMemcpyHtoDAsync(
+        self, dstDevice: Any, srcHost: Any, ByteCount: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        address, size, stream = host_address(srcHost), unsigned(ByteCount), self.stream(hStream)
+        return self._linear(integer(dstDevice), address, size, stream, source="host", target="device")
+
+    @call()
+    def cuMemcpyDtoH(self, dstHost: Any, srcDevice: Any, ByteCount: Any) -> tuple[Any, ...]:
+        return self._linear(
+            host_address(dstHost),
+            integer(srcDevice),
+            unsigned(ByteCount),
+            None,
+            source="device",
+            target="host",
+        )
+
+    @call()
+    def cuMemcpyDtoHAsync(
+        self, dstHost: Any, srcDevice: Any, ByteCount: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        address, size, stream = host_address(dstHost), unsigned(ByteCount), self.stream(hStream)
+        return self._linear(address, integer(srcDevice), size, stream, source="device", target="host")
+
+    @call()
+    def cuMemcpyDtoD(self, dstDevice: Any, srcDevice: Any, ByteCount: Any) -> tuple[Any, ...]:
+        return self._linear(
+            integer(dstDevice),
+            integer(srcDevice),
+            unsigned(ByteCount),
+            None,
+            source="device",
+            target="device",
+        )
+
+    @call()
+    def cuMemcpyDtoDAsync(
+        self, dstDevice: Any, srcDevice: Any, ByteCount: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        size, stream = unsigned(ByteCount), self.stream(hStream)
+        return self._linear(
+            integer(dstDevice), integer(srcDevice), size, stream, source="device", target="device"
+        )
+
+    @call()
+    def cuMemcpyPeer(
+        self, dstDevice: Any, dstContext: Any, srcDevice: Any, srcContext: Any, ByteCount: Any
+    ) -> tuple[Any, ...]:
+        self.usable(self.context(dstContext))
+        self.usable(self.context(srcContext))
+        return self._linear(
+            integer(dstDevice),
+            integer(srcDevice),
+            unsigned(ByteCount),
+            None,
+            source="device",
+            target="device",
+        )
+
+    @call()
+    def cuMemcpyPeerAsync(
+        self,
+        dstDevice: Any,
+        dstContext: Any,
+        srcDevice: Any,
+        srcContext: Any,
+        ByteCount: Any,
+        hStream: Any,
+    ) -> tuple[Any, ...]:
+        self.usable(self.context(dstContext))
+        self.usable(self.context(srcContext))
+        size, stream = unsigned(ByteCount), self.stream(hStream)
+        return self._linear(
+            integer(dstDevice), integer(srcDevice), size, stream, source="device", target="device"
+        )
+
+    def _linear(
+        self,
+        dst: int,
+        src: int,
+        nbytes: int,
+        stream: Stream | None,
+        *,
+        source: str = "any",
+        target: str = "any",
+    ) -> tuple[Any, ...]:
+        if stream is None:
+            self.current()
+        if nbytes == 0:
+            return OK
+        return self._copy(
+            self._endpoint(dst, 1, nbytes, nbytes, target),
+            self._endpoint(src, 1, nbytes, nbytes, source),
+            1,
+            nbytes,
+            stream,
+        )
+
+    # Copies of rows
+
+    @call()
+    def cuMemcpy2D(self, pCopy: Any) -> tuple[Any, ...]:
+        return self._rectangle(pCopy, None, 1)
+
+    @call()
+    def cuMemcpy2DUnaligned(self, pCopy: Any) -> tuple[Any, ...]:
+        return self._rectangle(pCopy, None, 1)
+
+    @call()
+    def cuMemcpy2DAsync(self, pCopy: Any, hStream: Any) -> tuple[Any, ...]:
+        return self._rectangle(pCopy, self.stream(hStream), 1)
+
+    def _rectangle(self, copy: Any, stream: Stream | None, depth: int) -> tuple[Any, ...]:
+        if copy is None:
+            raise invalid_value()
+        if stream is None:
+            self.current()
+        width, height = copy.WidthInBytes, copy.Height
+        target = self._described(copy, "dst", width, height)
+        source = self._described(copy, "src", width, height)
+        if width == 0 or height == 0:
+            return OK
+        return self._copy(target, source, height, width, stream)
+
+    def _described(self, copy: Any, side: str, width: int, height: int) -> Endpoint:
+        try:
+            kind = getattr(copy, f"{side}MemoryType")
+        except ValueError:
+            raise invalid_value() from None
+        kinds = cuda.CUmemorytype
+        if kind == kinds.CU_MEMORYTYPE_HOST:
+            address, where = integer(getattr(copy, f"{side}Host")), "host"
+        elif kind == kinds.CU_MEMORYTYPE_DEVICE:
+            address, where = integer(getattr(copy, f"{side}Device")), "device"
+        elif kind == kinds.CU_MEMORYTYPE_UNIFIED:
+            address, where = integer(getattr(copy, f"{side}Device")), "any"
+        else:
+            raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        pitch, skipped = getattr(copy, f"{side}Pitch"), getattr(copy, f"{side}XInBytes")
+        if pitch == 0:
+            pitch = width + skipped
+        if pitch < width + skipped:
+            raise invalid_value()
+        start = address + getattr(copy, f"{side}Y") * pitch + skipped
+        if width == 0 or height == 0:
+            return Endpoint(start, pitch, None)
+        return self._endpoint(start, height, width, pitch, where)
+
+    # How a copy is queued
+
+    def _endpoint(self, address: int, rows: int, row_bytes: int, pitch: int, where: str) -> Endpoint:
+        allocation = self.simulated_range(address, (rows - 1) * pitch + row_bytes)
+        if where == "device" and allocation is None:
+            raise invalid_value()
+        if where == "host" and allocation is not None and allocation.device is not None:
+            raise invalid_value()
+        return Endpoint(address, pitch, allocation)
+
+    def _copy(
+        self, target: Endpoint, source: Endpoint, rows: int, row_bytes: int, stream: Stream | None
+    ) -> tuple[Any, ...]:
+        queue = stream if stream is not None else self.legacy_stream(self.current())
+        if not self.execute:
+            return OK
+        nbytes = rows * row_bytes
+        label = f"copy of {nbytes} bytes {_direction(source, target)}"
+        both_host = source.host and target.host
+        staged = None
+        if source.allocation is None:
+            if stream is None or both_host:
+                self.wait_stream(queue)
+                self.usable(queue.context)
+            staged = _pageable_rows(source.address, rows, row_bytes, source.pitch)
+        before = self.source_snapshot(source.allocation, source.address, nbytes) if rows == 1 else None
+
+        def run() -> None:
+            memory = LibraryMemory(self.memory, None, self.scheduler.checker)  # type: ignore[arg-type]
+            if before is not None:
+                self.compare_source(operation[0], source.address, nbytes, before)
+            data = (
+                staged
+                if staged is not None
+                else memory.read_rows(source.address, rows, row_bytes, source.pitch)
+            )
+            if target.allocation is None:
+                _write_pageable_rows(target.address, target.pitch, data)
+            else:
+                memory.write_rows(target.address, rows, row_bytes, target.pitch)[...] = data
+                memory.flush()
+
+        operation: list[Operation] = []
+        operation.append(self.enqueue(queue, label, run))
+        pageable_target = target.allocation is None
+        between_devices = not source.host and not target.host
+        if both_host or pageable_target or self.launch_blocking:
+            blocks = True
+        else:
+            blocks = stream is None and not between_devices and staged is None
+        if blocks:
+            self.wait(operation[0])
+            return self.status(queue.context)
+        return OK
+
+    # Fills
+
+    @call()
+    def cuMemsetD8(self, dstDevice: Any, uc: Any, N: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(uc, 8), 1, unsigned(N), 1, 0, None)
+
+    @call()
+    def cuMemsetD16(self, dstDevice: Any, us: Any, N: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(us, 16), 2, unsigned(N), 1, 0, None)
+
+    @call()
+    def cuMemsetD32(self, dstDevice: Any, ui: Any, N: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(ui, 32), 4, unsigned(N), 1, 0, None)
+
+    @call()
+    def cuMemsetD8Async(self, dstDevice: Any, uc: Any, N: Any, hStream: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(uc, 8), 1, unsigned(N), 1, 0, self.stream(hStream))
+
+    @call()
+    def cuMemsetD16Async(self, dstDevice: Any, us: Any, N: Any, hStream: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(us, 16), 2, unsigned(N), 1, 0, self.stream(hStream))
+
+    @call()
+    def cuMemsetD32Async(self, dstDevice: Any, ui: Any, N: Any, hStream: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(ui, 32), 4, unsigned(N), 1, 0, self.stream(hStream))
+
+    @call()
+    def cuMemsetD2D8(
+        self, dstDevice: Any, dstPitch: Any, uc: Any, Width: Any, Height: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(uc, 8), 1, *shape, None)
+
+    @call()
+    def cuMemsetD2D16(
+        self, dstDevice: Any, dstPitch: Any, us: Any, Width: Any, Height: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(us, 16), 2, *shape, None)
+
+    @call()
+    def cuMemsetD2D32(
+        self, dstDevice: Any, dstPitch: Any, ui: Any, Width: Any, Height: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(ui, 32), 4, *shape, None)
+
+    @call()
+    def cuMemsetD2D8Async(
+        self, dstDevice: Any, dstPitch: Any, uc: Any, Width: Any, Height: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(uc, 8), 1, *shape, self.stream(hStream))
+
+    @call()
+    def cuMemsetD2D16Async(
+        self, dstDevice: Any, dstPitch: Any, us: Any, Width: Any, Height: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(us, 16), 2, *shape, self.stream(hStream))
+
+    @call()
+    def cuMemsetD2D32Async(
+        self, dstDevice: Any, dstPitch: Any, ui: Any, Width: Any, Height: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(ui, 32), 4, *shape, self.stream(hStream))
+
+    def _fill(
+        self,
+        dstDevice: Any,
+        value: int,
+        item: int,
+        count: int,
+        rows: int,
+        pitch: int,
+        stream: Stream | None,
+    ) -> tuple[Any, ...]:
+        address, row_bytes = integer(dstDevice), count * item
+        if stream is None:
+            self.current()
+        if rows > 1 and (pitch < row_bytes or pitch % item):
+            raise invalid_value()
+        if row_bytes == 0 or rows == 0:
+            return OK
+        if address % item:
+            raise invalid_value()
+        allocation = self.simulated_range(address, (rows - 1) * pitch + row_bytes)
+        if allocation is None:
+            raise invalid_value()
+        queue = stream if stream is not None else self.legacy_stream(self.current())
+        if not self.execute:
+            return OK
+        pattern = np.frombuffer(value.to_bytes(item, "little"), np.uint8)
+
+        def run() -> None:
+            memory = LibraryMemory(self.memory, None, self.scheduler.checker)  # type: ignore[arg-type]
+            target = memory.write_rows(address, rows, row_bytes, pitch if rows > 1 else row_bytes)
+            if item == 1:
+                target[...] = value
+            else:
+                target.reshape(rows, count, item)[...] = pattern
+            memory.flush()
+
+        operation = self.enqueue(queue, f"fill of {rows * row_bytes} bytes", run)
+        if (stream is None and allocation.device is None) or self.launch_blocking:
+            self.wait(operation)
+            return self.status(queue.context)
+        return OK
+
+
+def _direction(source: Endpoint, target: Endpoint) -> str:
+    return f"from {_place(source)} to {_place(target)}"
+
+
+def _place(endpoint: Endpoint) -> str:
+    allocation = endpoint.allocation
+    if allocation is None:
+        return "pageable host memory"
+    if allocation.device is None:
+        return "pinned host memory" if allocation.kind is MemoryKind.PINNED else "registered host memory"
+    return f"device {allocation.device}"
+
+
+def _pageable_rows(address: int, rows: int, row_bytes: int, pitch: int) -> NDArray[np.uint8]:
+    """A copy of rows of pageable host memory, shape ``(rows, row_bytes)``."""
+    span = (rows - 1) * pitch + row_bytes
+    flat = np.frombuffer(ctypes.string_at(address, span), np.uint8)
+    if rows == 1:
+        return flat.reshape(1, row_bytes)
+    strided = np.lib.stride_tricks.as_strided(flat, (rows, row_bytes), (pitch, 1))
+    return strided if pitch == row_bytes else np.ascontiguousarray(strided)
+
+
+def _write_pageable_rows(address: int, pitch: int, data: NDArray[np.uint8]) -> None:
+    data = np.ascontiguousarray(data)
+    rows, row_bytes = data.shape
+    if rows == 1 or pitch == row_bytes:
+        ctypes.memmove(address, data.ctypes.data, rows * row_bytes)
+        return
+    for row in range(rows):
+        ctypes.memmove(address + row * pitch, data[row].ctypes.data, row_bytes)

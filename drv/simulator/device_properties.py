@@ -1,0 +1,160 @@
+"""Simulated devices: identity, limits of their architecture, and the table of device attributes."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuda.bindings.driver import CUdevice_attribute
+
+from .address_space import DEVICE_BASE, DEVICE_STRIDE
+
+if TYPE_CHECKING:
+    from .options import Options
+
+KIB = 1024
+#: Granularity of ``cuMemCreate`` and address reservations, as on NVIDIA's devices.
+GRANULARITY = 2 << 20
+#: Alignment and rounding of ``cuMemAlloc``.
+ALLOCATION_ALIGNMENT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Limits of one compute capability (CUDA C++ programming guide, "Compute capabilities")."""
+
+    threads_per_multiprocessor: int
+    blocks_per_multiprocessor: int
+    shared_per_multiprocessor: int
+    shared_per_block_optin: int
+    reserved_shared_per_block: int
+
+
+_ARCHITECTURES = {
+    (5, 0): Architecture(2048, 32, 64 * KIB, 48 * KIB, 0),
+    (5, 2): Architecture(2048, 32, 96 * KIB, 48 * KIB, 0),
+    (6, 0): Architecture(2048, 32, 64 * KIB, 48 * KIB, 0),
+    (6, 1): Architecture(2048, 32, 96 * KIB, 48 * KIB, 0),
+    (7, 0): Architecture(2048, 32, 96 * KIB, 96 * KIB, 0),
+    (7, 5): Architecture(1024, 16, 64 * KIB, 64 * KIB, 0),
+    (8, 0): Architecture(2048, 32, 164 * KIB, 163 * KIB, KIB),
+    (8, 6): Architecture(1536, 16, 100 * KIB, 99 * KIB, KIB),
+    (8, 7): Architecture(1536, 16, 164 * KIB, 163 * KIB, KIB),
+    (8, 9): Architecture(1536, 24, 100 * KIB, 99 * KIB, KIB),
+    (9, 0): Architecture(2048, 32, 228 * KIB, 227 * KIB, KIB),
+    (10, 0): Architecture(2048, 32, 228 * KIB, 227 * KIB, KIB),
+    (12, 0): Architecture(1536, 24, 100 * KIB, 99 * KIB, KIB),
+}
+
+WARP_SIZE = 32
+MAX_THREADS_PER_BLOCK = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+REGISTERS_PER_MULTIPROCESSOR = 65536
+SHARED_PER_BLOCK = 48 * KIB
+
+
+def architecture(capability: tuple[int, int]) -> Architecture:
+    """Limits of ``capability``, or of the closest older one that is known."""
+    older = [known for known in _ARCHITECTURES if known <= capability]
+    return _ARCHITECTURES[max(older, default=min(_ARCHITECTURES))]
+
+
+class SimulatedDevice:
+    """One device of the simulated machine. ``index`` is its place there, ``ordinal`` the visible one."""
+
+    def __init__(self, options: Options, index: int) -> None:
+        self.index = index
+        self.ordinal = index
+        self.capability = options.capability[index]
+        self.multiprocessors = options.multiprocessors[index]
+        self.total = options.memory[index]
+        self.used = 0
+        self.lost = False
+        self.architecture = architecture(self.capability)
+        self.name = f"Simulated GPU sm_{self.capability[0]}{self.capability[1]}"
+        self.uuid = uuid.uuid5(uuid.NAMESPACE_OID, f"graphroot simulated device {index}").bytes
+        self.attributes = _attributes(self)
+
+    @property
+    def base(self) -> int:
+        """First address of the device's memory."""
+        return DEVICE_BASE + self.index * DEVICE_STRIDE
+
+    @property
+    def uuid_text(self) -> str:
+        """UUID as ``CUDA_VISIBLE_DEVICES`` and ``nvidia-smi`` write it."""
+        return f"GPU-{uuid.UUID(bytes=self.uuid)}"
+
+    @property
+    def pci_bus_id(self) -> str:
+        """``domain:bus:device.function``."""
+        return f"0000:{self.index + 1:02X}:00.0"
+
+
+def _attributes(device: SimulatedDevice) -> dict[int, int]:
+    limits = device.architecture
+    modern = device.capability >= (7, 0)
+    named = {
+        "MAX_THREADS_PER_BLOCK": MAX_THREADS_PER_BLOCK,
+        "MAX_BLOCK_DIM_X": MAX_BLOCK[0],
+        "MAX_BLOCK_DIM_Y": MAX_BLOCK[1],
+        "MAX_BLOCK_DIM_Z": MAX_BLOCK[2],
+        "MAX_GRID_DIM_X": MAX_GRID[0],
+        "MAX_GRID_DIM_Y": MAX_GRID[1],
+        "MAX_GRID_DIM_Z": MAX_GRID[2],
+        "MAX_SHARED_MEMORY_PER_BLOCK": SHARED_PER_BLOCK,
+        "TOTAL_CONSTANT_MEMORY": 64 * KIB,
+        "WARP_SIZE": WARP_SIZE,
+        "MAX_PITCH": 2**31 - 1,
+        "MAX_REGISTERS_PER_BLOCK": 65536,
+        "CLOCK_RATE": 1_500_000,
+        "TEXTURE_ALIGNMENT": 512,
+        "GPU_OVERLAP": 1,
+        "MULTIPROCESSOR_COUNT": device.multiprocessors,
+        "CAN_MAP_HOST_MEMORY": 1,
+        "MAXIMUM_TEXTURE1D_WIDTH": 131072,
+        "MAXIMUM_TEXTURE2D_WIDTH": 131072,
+        "MAXIMUM_TEXTURE2D_HEIGHT": 65536,
+        "MAXIMUM_TEXTURE3D_WIDTH": 16384,
+        "MAXIMUM_TEXTURE3D_HEIGHT": 16384,
+        "MAXIMUM_TEXTURE3D_DEPTH": 16384,
+        "SURFACE_ALIGNMENT": 512,
+        "CONCURRENT_KERNELS": 1,
+        "ECC_ENABLED": 1,
+        "PCI_BUS_ID": device.index + 1,
+        "MEMORY_CLOCK_RATE": 2_600_000,
+        "GLOBAL_MEMORY_BUS_WIDTH": 5120,
+        "L2_CACHE_SIZE": 50 << 20,
+        "MAX_THREADS_PER_MULTIPROCESSOR": limits.threads_per_multiprocessor,
+        "ASYNC_ENGINE_COUNT": 3,
+        "UNIFIED_ADDRESSING": 1,
+        "TEXTURE_PITCH_ALIGNMENT": 32,
+        "COMPUTE_CAPABILITY_MAJOR": device.capability[0],
+        "COMPUTE_CAPABILITY_MINOR": device.capability[1],
+        "STREAM_PRIORITIES_SUPPORTED": 1,
+        "GLOBAL_L1_CACHE_SUPPORTED": 1,
+        "LOCAL_L1_CACHE_SUPPORTED": 1,
+        "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": limits.shared_per_multiprocessor,
+        "MAX_REGISTERS_PER_MULTIPROCESSOR": REGISTERS_PER_MULTIPROCESSOR,
+        "MULTI_GPU_BOARD_GROUP_ID": device.index,
+        "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO": 2,
+        "COMPUTE_PREEMPTION_SUPPORTED": 1,
+        "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM": 1,
+        "COOPERATIVE_LAUNCH": 1,
+        "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": limits.shared_per_block_optin,
+        "HOST_REGISTER_SUPPORTED": 1,
+        "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED": int(modern),
+        "MAX_BLOCKS_PER_MULTIPROCESSOR": limits.blocks_per_multiprocessor,
+        "RESERVED_SHARED_MEMORY_PER_BLOCK": limits.reserved_shared_per_block,
+        "MEMORY_POOLS_SUPPORTED": 1,
+        "NUMA_ID": -1,
+        "HOST_NUMA_ID": 0,
+        "MEM_SYNC_DOMAIN_COUNT": 1,
+    }
+    table = {int(attribute): 0 for attribute in CUdevice_attribute}
+    for name, value in named.items():
+        table[int(getattr(CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"))] = value
+    del table[int(CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX)]
+    return table

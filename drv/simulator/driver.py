@@ -1,0 +1,58 @@
+"""The simulated driver: the calls of ``cuda.bindings.driver``, with no GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings import driver as cuda
+from cuda.bindings.driver import CUresult
+
+from .api_context import ContextCalls
+from .api_copy import CopyCalls
+from .api_device import DeviceCalls
+from .api_memory import MemoryCalls
+from .api_stream import StreamCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .options import Options
+
+
+class SimulatedDriver(DeviceCalls, ContextCalls, StreamCalls, MemoryCalls, CopyCalls):
+    """Stands where the module ``cuda.bindings.driver`` does.
+
+    Its methods have the names, parameters and ``(CUresult, ...)`` results of that module's functions and use its
+    enums and handle types; a function that is not simulated answers ``CUDA_ERROR_NOT_SUPPORTED``. Beyond CUDA's there
+    are ``findings``, ``inject``, ``fault_report``, ``host_access`` and ``library_call``.
+    """
+
+    def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(options, environment)
+        self.inject.on_lose_device = self._lose_device
+
+    def __getattr__(self, name: str) -> Callable[..., tuple[Any, ...]]:
+        real = getattr(cuda, name, None) if name.startswith("cu") else None
+        if real is None:
+            raise AttributeError(f"the simulated driver has no attribute {name!r}")
+        answer = (CUresult.CUDA_ERROR_NOT_SUPPORTED, *[None] * _result_count(real))
+
+        def unsupported(*args: Any, **keywords: Any) -> tuple[Any, ...]:
+            return answer
+
+        unsupported.__name__ = name
+        return unsupported
+
+
+def _result_count(function: Any) -> int:
+    """How many results a function of the bindings has beside its status, from its documentation."""
+    lines = (function.__doc__ or "").splitlines()
+    if "Returns" not in lines:
+        return 0
+    count = -1
+    for line in lines[lines.index("Returns") + 2 :]:
+        if line in ("See Also", "Notes"):
+            break
+        if line and not line.startswith(" "):
+            count += 1
+    return max(count, 0)

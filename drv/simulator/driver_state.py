@@ -1,0 +1,412 @@
+"""What every call of the simulated driver stands on: its objects, its lock, and how a call answers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from functools import update_wrapper
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+from cuda.bindings.driver import CUresult
+
+from .address_space import AddressSpace, Allocation, Frame
+from .device_properties import SimulatedDevice
+from .injection import Injection
+from .options import Options, visible_devices
+from .python_stack import StackRecorder, format_stack
+from .scheduler import Event, Operation, Reentered, Scheduler, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .faults import DeviceFault
+
+#: The answer of a call that has nothing to return.
+OK = (CUresult.CUDA_SUCCESS,)
+SUCCESS = CUresult.CUDA_SUCCESS
+
+LEGACY_STREAM = 1
+PER_THREAD_STREAM = 2
+
+Parameters = ParamSpec("Parameters")
+State = TypeVar("State", bound="DriverState")
+
+
+class CallError(Exception):
+    """A call answers with ``status``."""
+
+    def __init__(self, status: CUresult) -> None:
+        super().__init__(status.name)
+        self.status = status
+
+
+def invalid_value() -> CallError:
+    """The error of an argument that has no meaning."""
+    return CallError(CUresult.CUDA_ERROR_INVALID_VALUE)
+
+
+def invalid_handle() -> CallError:
+    """The error of a handle that names nothing, or something of another kind or context."""
+    return CallError(CUresult.CUDA_ERROR_INVALID_HANDLE)
+
+
+def call(
+    results: int = 0, *, uninitialised: bool = False
+) -> Callable[
+    [Callable[Concatenate[State, Parameters], tuple[Any, ...]]],
+    Callable[Concatenate[State, Parameters], tuple[Any, ...]],
+]:
+    """A method as a driver call: locked, refused where CUDA refuses it, errors as ``(status, None, ...)``."""
+    nothing = (None,) * results
+
+    def decorate(
+        method: Callable[Concatenate[State, Parameters], tuple[Any, ...]],
+    ) -> Callable[Concatenate[State, Parameters], tuple[Any, ...]]:
+        def checked(self: State, /, *args: Parameters.args, **keywords: Parameters.kwargs) -> tuple[Any, ...]:
+            with self.lock:
+                scheduler = self.scheduler
+                if scheduler.callback_threads and get_ident() in scheduler.callback_threads:
+                    return (CUresult.CUDA_ERROR_NOT_PERMITTED, *nothing)
+                if not (self.initialised or uninitialised):
+                    return (CUresult.CUDA_ERROR_NOT_INITIALIZED, *nothing)
+                try:
+                    if scheduler.wanders:
+                        scheduler.wander()
+                    return method(self, *args, **keywords)
+                except CallError as error:
+                    return (error.status, *nothing)
+                except Reentered:
+                    return (CUresult.CUDA_ERROR_NOT_PERMITTED, *nothing)
+
+        update_wrapper(checked, method)
+        return checked
+
+    return decorate
+
+
+def from_finalizer(
+    method: Callable[Concatenate[State, Parameters], tuple[Any, ...]],
+) -> Callable[Concatenate[State, Parameters], tuple[Any, ...]]:
+    """A releasing call that a finalizer may make in the middle of another call of the same thread.
+
+    No Python code runs inside NVIDIA's driver, but the garbage collector may run inside this one. The
+    release is then put off until the outer call, or the next one, is done.
+    """
+
+    def checked(self: State, /, *args: Parameters.args, **keywords: Parameters.kwargs) -> tuple[Any, ...]:
+        if self.lock._is_owned():  # type: ignore[attr-defined]
+            self.postponed.append(lambda: method(self, *args, **keywords))
+            return OK
+        answer = method(self, *args, **keywords)
+        while self.postponed:
+            self.postponed.popleft()()
+        return answer
+
+    update_wrapper(checked, method)
+    return checked
+
+
+def integer(value: Any) -> int:
+    """An integer argument, a handle object or ``None`` (0) as an int; ``TypeError`` for anything else."""
+    if value is None:
+        return 0
+    if isinstance(value, (str, bytes, bytearray)):
+        raise TypeError("an integer is required")
+    return int(value)
+
+
+def unsigned(value: Any, bits: int = 64) -> int:
+    """An unsigned integer argument of ``bits`` bits; ``OverflowError`` when it does not fit."""
+    if value is None:
+        raise TypeError("an integer is required")
+    number = integer(value)
+    if number < 0:
+        raise OverflowError("can't convert negative value to an unsigned integer")
+    if number >> bits:
+        raise OverflowError(f"Python int too large to convert to {bits} unsigned bits")
+    return number
+
+
+def host_address(value: Any) -> int:
+    """Address that a ``void *`` argument means: an int, ``None``, a buffer, or an object with ``getPtr``."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return unsigned(value)
+    get_pointer = getattr(value, "getPtr", None)
+    if get_pointer is not None:
+        return int(get_pointer())
+    try:
+        view = memoryview(value)
+    except TypeError:
+        raise TypeError(
+            f"Provided argument is of type {type(value)} but expected Type NoneType, int or object with Buffer Protocol"
+        ) from None
+    if view.nbytes == 0:
+        return 0
+    return int(np.frombuffer(view, np.uint8).ctypes.data)
+
+
+@dataclass(slots=True, eq=False)
+class Context:
+    """A context. ``lost`` is the status of the error that has made it unusable."""
+
+    handle: int
+    identifier: int
+    device: SimulatedDevice
+    primary: bool = False
+    flags: int = 0
+    active: bool = True
+    destroyed: bool = False
+    lost: CUresult | None = None
+    report: str | None = None
+    #: Status of an error that the next synchronising call answers with, once.
+    passing: CUresult | None = None
+    retained: int = 0
+    streams: dict[int, Stream] = field(default_factory=dict)
+    per_thread: dict[int, Stream] = field(default_factory=dict)
+    legacy: Stream | None = None
+    #: Last operations of destroyed streams, which a synchronisation of the context still waits for.
+    orphans: list[Stream] = field(default_factory=list)
+    peers: set[int] = field(default_factory=set)
+    limits: dict[int, int] = field(default_factory=dict)
+    cache_config: int = 0
+
+    def all_streams(self) -> list[Stream]:
+        """Streams of the context, default ones and destroyed ones with unfinished work included."""
+        legacy = [self.legacy] if self.legacy is not None else []
+        return [*legacy, *self.per_thread.values(), *self.streams.values(), *self.orphans]
+
+
+class _ThreadState(threading.local):
+    def __init__(self) -> None:
+        self.contexts: list[Context] = []
+
+
+class DriverState:
+    """Objects of one simulated driver. The ``cu...`` calls are in the classes that extend this one."""
+
+    def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:
+        self.options = options
+        self.environment = os.environ if environment is None else environment
+        self.lock = threading.RLock()
+        self.initialised = False
+        #: The machine's devices, and those that are visible, by ordinal.
+        self.machine = [SimulatedDevice(options, index) for index in range(options.devices)]
+        self.devices: list[SimulatedDevice] = []
+        self.memory = AddressSpace()
+        self.execute = options.execute
+        self.launch_blocking = self.environment.get("CUDA_LAUNCH_BLOCKING", "") not in ("", "0")
+        self.recorder = StackRecorder(options.check != "off" and options.execute)
+        self.inject = Injection()
+        self.postponed: deque[Callable[[], Any]] = deque()
+        self.thread = _ThreadState()
+        self.scheduler = Scheduler(options.schedule, options.seed, self.lock, self._operation_failed)
+        self.contexts: dict[int, Context] = {}
+        self.primary: dict[int, Context] = {}
+        self.streams: dict[int, Stream] = {}
+        self.events: dict[int, Event] = {}
+        self._next_handle = 0x5000_0000_0000
+        self._next_identifier = 0
+        self.last_report: str | None = None
+
+    def new_handle(self) -> int:
+        """A handle that was never given out, so that a stale one is always recognised."""
+        self._next_handle += 16
+        return self._next_handle
+
+    def new_identifier(self) -> int:
+        """A number unique among this driver's objects."""
+        self._next_identifier += 1
+        return self._next_identifier
+
+    def find_devices(self) -> None:
+        """Fill ``devices`` as ``CUDA_VISIBLE_DEVICES`` says."""
+        visible = visible_devices(self.environment, [device.uuid_text for device in self.machine])
+        self.devices = [self.machine[index] for index in visible]
+        for ordinal, device in enumerate(self.devices):
+            device.ordinal = ordinal
+
+    def device(self, dev: Any) -> SimulatedDevice:
+        """The device that an argument names."""
+        ordinal = integer(dev)
+        if not 0 <= ordinal < len(self.devices):
+            raise CallError(CUresult.CUDA_ERROR_INVALID_DEVICE)
+        return self.devices[ordinal]
+
+    def current(self) -> Context:
+        """The calling thread's context, usable."""
+        stack = self.thread.contexts
+        if not stack:
+            raise CallError(CUresult.CUDA_ERROR_INVALID_CONTEXT)
+        return self.usable(stack[-1])
+
+    def usable(self, context: Context) -> Context:
+        """``context``, or the error that keeps it from being used."""
+        if context.lost is not None:
+            raise CallError(context.lost)
+        if not context.active:
+            raise CallError(CUresult.CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return context
+
+    def context(self, ctx: Any) -> Context:
+        """The context that a handle names."""
+        found = self.contexts.get(integer(ctx))
+        if found is None:
+            raise CallError(CUresult.CUDA_ERROR_INVALID_CONTEXT)
+        return found
+
+    def stream(self, hStream: Any) -> Stream:
+        """The stream that a handle names; 0, 1 and 2 are the current context's default streams."""
+        handle = hStream if type(hStream) is int else integer(hStream)
+        if handle > PER_THREAD_STREAM:
+            found = self.streams.get(handle)
+            if found is None:
+                raise invalid_handle()
+            self.usable(found.context)
+            return found
+        context = self.current()
+        if handle == PER_THREAD_STREAM:
+            return self._per_thread_stream(context)
+        return self.legacy_stream(context)
+
+    def legacy_stream(self, context: Context) -> Stream:
+        """The legacy default stream of ``context``."""
+        if context.legacy is None:
+            context.legacy = Stream(
+                LEGACY_STREAM, context, self._stream_name(context, "default stream"), self.new_identifier()
+            )
+        return context.legacy
+
+    def _per_thread_stream(self, context: Context) -> Stream:
+        thread = get_ident()
+        found = context.per_thread.get(thread)
+        if found is None:
+            name = self._stream_name(context, f"per-thread default stream of thread {thread}")
+            found = Stream(PER_THREAD_STREAM, context, name, self.new_identifier())
+            context.per_thread[thread] = found
+        return found
+
+    def _stream_name(self, context: Context, name: str) -> str:
+        return name if len(self.devices) == 1 else f"{name} of device {context.device.ordinal}"
+
+    def event(self, hEvent: Any) -> Event:
+        """The event that a handle names."""
+        found = self.events.get(integer(hEvent))
+        if found is None:
+            raise invalid_handle()
+        return found
+
+    # Queueing
+
+    def enqueue(
+        self,
+        stream: Stream,
+        label: str,
+        run: Callable[[], None] | None,
+        after: list[Operation] | None = None,
+        *,
+        host: bool = False,
+        always: bool = False,
+    ) -> Operation:
+        """Queue an operation with the implicit order of the legacy default stream."""
+        earlier = after if after is not None else []
+        context = stream.context
+        legacy = context.legacy
+        if stream is legacy:
+            earlier += self.scheduler.before_legacy(stream, context.all_streams())
+        elif stream.blocking and legacy is not None and legacy.last is not None:
+            earlier.append(legacy.last)
+        operation = Operation(label, stream, run, earlier, self.recorder.take(), host=host, always=always)
+        self.scheduler.enqueue(operation)
+        return operation
+
+    # Synchronising
+
+    def wait(self, operation: Operation) -> None:
+        """Block the host until ``operation`` is done."""
+        if not operation.done:
+            self.scheduler.complete(operation)
+        if self.scheduler.checker is not None:
+            self.scheduler.checker.host_waits(operation)
+
+    def streams_behind(self, stream: Stream) -> list[Stream]:
+        """Streams whose work a synchronisation with ``stream`` waits for: all blocking ones for the legacy one."""
+        if stream is not stream.context.legacy:
+            return [stream]
+        return [other for other in stream.context.all_streams() if other.blocking]
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Block the host until everything queued on ``stream`` is done."""
+        for other in self.streams_behind(stream):
+            if other.last is not None:
+                self.wait(other.last)
+
+    def wait_context(self, context: Context) -> None:
+        """Block the host until everything queued in ``context`` is done."""
+        for stream in context.all_streams():
+            if stream.last is not None:
+                self.wait(stream.last)
+        context.orphans.clear()
+
+    def status(self, context: Context) -> tuple[Any, ...]:
+        """Answer of a synchronising call: the error that its context has met, if any."""
+        if context.lost is not None:
+            return (context.lost,)
+        if context.passing is not None:
+            passing, context.passing = context.passing, None
+            return (passing,)
+        return OK
+
+    # Errors
+
+    def _operation_failed(self, operation: Operation, fault: DeviceFault) -> None:
+        context: Context = operation.stream.context
+        queued = f"\nQueued by\n{format_stack(operation.stack)}" if operation.stack else ""
+        report = f"{fault.report}\nIn {operation.label} on {operation.stream_name}.{queued}"
+        if fault.sticky:
+            self.lose(context, fault.status, report)
+        else:
+            context.passing = fault.status
+            self.last_report = report
+
+    def lose(self, context: Context, status: CUresult, report: str) -> None:
+        """Make ``context`` unusable, as an error on a device does, and void what it has queued."""
+        if context.lost is None:
+            context.lost = status
+            context.report = self.last_report = report
+        for stream in context.all_streams():
+            self.scheduler.discard(stream)
+
+    def fault_report(self) -> str | None:
+        """Text of the error that lost the current context, or else of the latest error of all."""
+        with self.lock:
+            stack = self.thread.contexts
+            if stack and stack[-1].report is not None:
+                return stack[-1].report
+            return self.last_report
+
+    # Memory
+
+    def allocation_at(self, address: int) -> Allocation | None:
+        """The live allocation that holds ``address``."""
+        return self.memory.find(address)
+
+    def forget(self, allocation: Allocation) -> None:
+        """Take ``allocation`` out of the address space."""
+        stack: tuple[Frame, ...] = self.recorder.take()
+        self.memory.remove(allocation, stack)
+        checker: Any = self.scheduler.checker
+        if checker is not None:
+            checker.freed(allocation, stack)
+
+    def remember(self, allocation: Allocation) -> None:
+        """Put ``allocation`` into the address space."""
+        self.memory.insert(allocation)
+        checker: Any = self.scheduler.checker
+        if checker is not None:
+            checker.allocated(allocation)

@@ -1,0 +1,60 @@
+"""Python stacks of the calls that queued an operation or made an allocation, taken cheaply."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from .address_space import Frame
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+class StackRecorder:
+    """Takes stacks without the frames of ``drv`` itself, innermost frame first.
+
+    A line number costs a walk through the code object's line table, so frames already seen are
+    remembered by code object and instruction.
+    """
+
+    DEPTH = 16
+    REMEMBERED = 65536
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+        self._frames: dict[tuple[CodeType, int], Frame | None] = {}
+
+    def take(self) -> tuple[Frame, ...]:
+        """Stack of the caller, at most ``DEPTH`` frames; empty when recording is off."""
+        if not self.enabled:
+            return ()
+        known = self._frames
+        stack: list[Frame] = []
+        frame = sys._getframe(1)
+        while frame is not None:
+            key = (frame.f_code, frame.f_lasti)
+            try:
+                found = known[key]
+            except KeyError:
+                if len(known) >= self.REMEMBERED:
+                    known.clear()
+                code = frame.f_code
+                inside = code.co_filename.startswith(_PACKAGE)
+                found = known[key] = None if inside else (code.co_filename, frame.f_lineno or 0, code.co_name)
+            if found is not None:
+                stack.append(found)
+                if len(stack) == self.DEPTH:
+                    break
+            frame = frame.f_back  # type: ignore[assignment]
+        return tuple(stack)
+
+
+def format_stack(stack: tuple[Frame, ...], indent: str = "    ") -> str:
+    """Lines of a stack for people, innermost last as in a traceback."""
+    return "\n".join(
+        f'{indent}File "{name}", line {line}, in {function}' for name, line, function in reversed(stack)
+    )
