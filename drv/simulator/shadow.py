@@ -1,0 +1,133 @@
+"""Per-byte shadow of an allocation: who touched each byte last, and whether it was ever written.
+
+The shadow holds one number (a state, see ``access_states``) for each granule of 16 bytes at first, and
+for finer granules once an access needs them: memory that only holds floats costs one number per float,
+and a buffer that is only copied a quarter of that. Its arrays come zeroed from the operating system,
+which commits their pages when they are first written.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Item = TypeVar("Item", bound=np.generic)
+
+COARSEST = 16
+#: Items of a shadow looked through at a time; parts that were never touched stay uncommitted.
+PART = 1 << 18
+
+
+class Shadow:
+    """States of the granules of ``size`` bytes at address ``base``; 0 stands for the state ``initial``."""
+
+    __slots__ = ("__weakref__", "defined", "granule", "initial", "size", "states")
+
+    def __init__(self, base: int, size: int, *, track_definition: bool) -> None:
+        self.size = size
+        self.granule = coarsest_granule(base)
+        self.initial = 0
+        count = -(-size // self.granule)
+        self.states: NDArray[np.int32] = np.zeros(count, np.int32)
+        #: Whether each granule was ever written; ``None`` where all count as written.
+        self.defined: NDArray[np.bool_] | None = np.zeros(count, np.bool_) if track_definition else None
+
+    def cover(self, start: int, stop: int) -> slice:
+        """Granules of bytes ``[start, stop)``, refined so that they hold these bytes and no other."""
+        edge = start if stop == self.size else start | stop
+        if edge & (self.granule - 1):
+            self.refine(edge & -edge)
+        granule = self.granule
+        return slice(start // granule, -(-stop // granule))
+
+    def gather(self, offsets: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+        """Granules that ``width`` bytes at each of ``offsets`` ``(lanes,)`` cover.
+
+        ``(lanes,)``, or ``(lanes, granules)`` when an access covers several. ``width`` is a power of
+        two and the addresses are multiples of it.
+        """
+        if self.granule > width:
+            self.refine(width)
+        granule = self.granule
+        first = offsets >> (granule.bit_length() - 1)
+        if granule == width:
+            return first
+        return first[:, None] + np.arange(width // granule)
+
+    def bytes_of(self, first: int, last: int) -> tuple[int, int]:
+        """Bytes ``[start, stop)`` of granules ``[first, last)``."""
+        return first * self.granule, min(last * self.granule, self.size)
+
+    def refine(self, granule: int) -> None:
+        """Use granules of ``granule`` bytes, a power of two smaller than now."""
+        times = self.granule // granule
+        self.states = refined(self.states, times)
+        if self.defined is not None:
+            self.defined = refined(self.defined, times)
+        self.granule = granule
+
+    def define(self, start: int, stop: int) -> None:
+        """Bytes ``[start, stop)`` are written."""
+        if self.defined is not None and start < stop:
+            self.defined[self.cover(start, stop)] = True
+
+    def define_as(self, start: int, source: Shadow, source_start: int, size: int) -> None:
+        """``size`` bytes from ``start`` are as defined as those of ``source`` from ``source_start``."""
+        granules = source.cover(source_start, source_start + size)
+        target = self.cover(start, start + size)
+        if self.granule != source.granule:
+            coarser, finer = (self, source) if self.granule > source.granule else (source, self)
+            coarser.refine(finer.granule)
+        granules = source.cover(source_start, source_start + size)
+        target = self.cover(start, start + size)
+        if self.defined is not None and source.defined is not None:
+            self.defined[target] = source.defined[granules]
+
+    def undefined(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Ranges within bytes ``[start, stop)`` that were never written."""
+        if self.defined is None or start >= stop:
+            return []
+        granules = self.cover(start, stop)
+        part = self.defined[granules]
+        if part.all():
+            return []
+        edges = np.flatnonzero(part[1:] != part[:-1]) + 1
+        bounds = [0, *edges.tolist(), part.size]
+        base = granules.start
+        return [self.bytes_of(base + a, base + b) for a, b in pairwise(bounds) if not part[a]]
+
+    def distinct_states(self) -> set[int]:
+        """Every state that some byte is in."""
+        found: set[int] = set()
+        for start in range(0, self.states.size, PART):
+            part = self.states[start : start + PART]
+            runs = part[np.flatnonzero(part[1:] != part[:-1])]
+            found.update(np.unique(runs).tolist())
+            found.add(int(part[-1]))
+        return found
+
+    def forget(self) -> None:
+        """Nobody has touched anything."""
+        self.states.fill(0)
+        self.initial = 0
+
+
+def coarsest_granule(base: int) -> int:
+    """The largest granule that divides address ``base``, so that aligned accesses cover whole ones."""
+    return min(COARSEST, base & -base) or COARSEST
+
+
+def refined(array: NDArray[Item], times: int) -> NDArray[Item]:
+    """Every item of ``array`` ``times`` times, leaving parts that are zero uncommitted."""
+    result = np.zeros(array.size * times, array.dtype)
+    for start in range(0, array.size, PART):
+        part = array[start : start + PART]
+        if part.any():
+            whole = result[start * times : (start + part.size) * times]
+            np.copyto(whole.reshape(-1, times), part[:, None])
+    return result

@@ -1,0 +1,78 @@
+"""Which threads of a kernel touched each byte of a piece of memory, for the checks within a kernel.
+
+As in ``shadow``, entries stand for granules that are refined on demand, and arrays come zeroed from
+the operating system, which commits only pages that are touched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .shadow import coarsest_granule, refined
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Whom an entry of a record stands for besides its thread: nobody, threads of its warp, of its
+#: block, or of the grid.
+SINGLE, WARP, BLOCK, GRID = 1, 2, 3, 4
+
+
+class AccessRecord:
+    """Accesses of one kind to each granule: one of the threads, the latest time, and who else."""
+
+    __slots__ = ("scope", "thread", "time")
+
+    def __init__(self, size: int, *, several: bool) -> None:
+        #: Linear index of the thread in the grid, plus 1; 0 where there was no access.
+        self.thread: NDArray[np.int64] = np.zeros(size, np.int64)
+        self.time: NDArray[np.int32] = np.zeros(size, np.int32)
+        #: ``None`` where an access replaces all earlier ones, so that only one thread counts.
+        self.scope: NDArray[np.int8] | None = np.zeros(size, np.int8) if several else None
+
+    def refine(self, times: int) -> None:
+        self.thread = refined(self.thread, times)
+        self.time = refined(self.time, times)
+        if self.scope is not None:
+            self.scope = refined(self.scope, times)
+
+    def clear(self, entries: slice) -> None:
+        """Forget the accesses to ``entries``."""
+        self.thread[entries] = 0
+
+
+class ThreadShadow:
+    """Records of ``size`` bytes at address ``base``; each is made when it is first needed."""
+
+    __slots__ = ("atomics", "granule", "reads", "size", "writes")
+
+    def __init__(self, base: int, size: int) -> None:
+        self.size = size
+        self.granule = coarsest_granule(base)
+        self.writes: AccessRecord | None = None
+        self.reads: AccessRecord | None = None
+        self.atomics: AccessRecord | None = None
+
+    def new_record(self, *, several: bool) -> AccessRecord:
+        """Empty record of this shadow's size."""
+        return AccessRecord(-(-self.size // self.granule), several=several)
+
+    def records(self) -> list[AccessRecord]:
+        """Those that exist."""
+        return [one for one in (self.writes, self.reads, self.atomics) if one is not None]
+
+    def gather(self, offsets: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+        """Granules that ``width`` bytes at each of ``offsets`` ``(lanes,)`` cover, ``(lanes, granules)``."""
+        if self.granule > width:
+            for record in self.records():
+                record.refine(self.granule // width)
+            self.granule = width
+        first = offsets // self.granule
+        return first[:, None] + np.arange(width // self.granule)
+
+    def clear(self, start: int, stop: int) -> None:
+        """Forget what happened to bytes ``[start, stop)``, which are whole granules."""
+        for record in self.records():
+            record.clear(slice(start // self.granule, stop // self.granule))
