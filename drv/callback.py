@@ -49,7 +49,7 @@ class HostCallbacks:
 
     def _run(self, ticket: int) -> None:
         runtime = self._runtime
-        function, arguments = self._pending.pop(ticket)
+        function, arguments = self._pending[ticket]
         current = runtime.current
         outer, current.in_callback = current.in_callback, True
         try:
@@ -59,6 +59,7 @@ class HostCallbacks:
             runtime.host_errors.append(error)
         finally:
             current.in_callback = outer
+            del self._pending[ticket]
 
 
 def report_unraised(runtime: Runtime) -> None:

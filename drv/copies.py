@@ -2,8 +2,8 @@
 
 A place is an address (``int``, with a size), a :class:`DeviceMemory` or :class:`PinnedMemory`, an object
 with ``__cuda_array_interface__``, or on the host a C-contiguous NumPy array or buffer. Sizes are checked
-wherever an object tells its own. With ``stream`` the copy is queued there; without, the call waits until
-the copy is done.
+wherever an object tells its own. With ``stream`` the work is queued there; without, it is put on the
+legacy default stream and is done when the call returns.
 
 From pageable memory (anything on the host that is not pinned) a queued copy has read its source when
 the call returns; to pageable memory it has written when the call returns. Pinned memory must stay
@@ -183,12 +183,11 @@ def memset(destination: Any, value: int, count: int, *, bits: int = 8, stream: S
     device = _enter(stream, to)
     call = f"cuMemsetD{bits}" if stream is None else f"cuMemsetD{bits}Async"
     function = getattr(device.runtime.driver, call)
+    places = (to.address, value, count)
+    result = function(*places) if stream is None else function(*places, stream.handle)
+    device.runtime.check(result, call, hex(to.address), *places[1:])
     if stream is None:
-        device.runtime.check(function(to.address, value, count), call, hex(to.address), value, count)
-    else:
-        device.runtime.check(
-            function(to.address, value, count, stream.handle), call, hex(to.address), value, count
-        )
+        device.default_stream.synchronize()
 
 
 def memset_2d(
@@ -214,6 +213,8 @@ def memset_2d(
     places = (to.address, pitch, value, width, height)
     result = function(*places) if stream is None else function(*places, stream.handle)
     device.runtime.check(result, call, hex(to.address), *places[1:])
+    if stream is None:
+        device.default_stream.synchronize()
 
 
 def host_access(memory: Any, nbytes: int | None = None, *, writes: bool) -> None:
@@ -251,7 +252,8 @@ def _queued(device: Device, result: Any, call: str, to: _Place, origin: _Place, 
 
 def _finish(device: Device, result: Any, call: str, to: _Place, origin: _Place, size: int) -> None:
     _queued(device, result, call, to, origin, size)
-    device.runtime.raise_pending()
+    # CUDA's synchronous calls may return before the device has the data.
+    device.default_stream.synchronize()
 
 
 def _device_place(memory: Any) -> _Place:

@@ -166,13 +166,12 @@ class Runtime:
     def release(self, device: Device, call: str, handle: Any) -> None:
         """Give ``handle`` back with the driver function ``call``; for finalizers, so it never raises.
 
-        The garbage collector may run a finalizer anywhere: inside a host callback, where CUDA forbids
-        calls, or in the middle of the simulated driver. The handle then waits for the next
-        :meth:`collect`. The thread's current context stays what it was.
+        The garbage collector may run a finalizer inside a host callback, where CUDA forbids calls: the
+        handle then waits for the next :meth:`collect`. The thread's current context stays what it was.
         """
         if not self.alive:
             return
-        if self.current.in_callback or (self.simulated and self.driver.busy()):
+        if self.current.in_callback:
             self._garbage.append((device, call, handle))
             return
         with contextlib.suppress(Exception):
@@ -201,10 +200,8 @@ class Runtime:
         # Finalizers of cached objects still reach the driver, so they go first.
         self._cache = {}
         self.collect()
-        if self.simulated:
-            self.driver.close()
-        elif not self.host_allocations:
-            # NumPy arrays may still show page-locked memory, which would vanish with its context.
+        # NumPy arrays may still show page-locked memory, which would vanish with its context.
+        if not self.host_allocations:
             for device in self.devices:
                 device.release_context()
         self.retire(DroppedRuntimeError, _DROPPED)
@@ -217,15 +214,21 @@ class Runtime:
             report_unraised(self)
 
     def _end_callbacks(self) -> None:
-        """Wait for host callbacks, which run Python code in a thread of NVIDIA's driver."""
-        if self._cache.get("host callbacks") and not self.simulated:
+        """Wait for host callbacks, which run Python code in a thread of the driver."""
+        if self._cache.get("host callbacks"):
             for device in self.devices:
                 if device.context is not None:
                     with contextlib.suppress(CudaError):
-                        device.synchronize()
+                        device.make_current()
+                        self.driver.cuCtxSynchronize()
 
     def _release(self, device: Device, call: str, handle: Any) -> None:
         driver = self.driver
+        if self.simulated:
+            # The collector may run in the middle of the simulated driver, which puts off a release, but
+            # not a change of context. It finds the context by the handle.
+            getattr(driver, call)(handle)
+            return
         if device.context is None or driver.cuCtxPushCurrent(device.context)[0]:
             return
         try:
