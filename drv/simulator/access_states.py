@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .clocks import Vector
+    from .copied_definition import CopiedDefinition
     from .kernel_races import KernelRaces
     from .observation import Site
     from .shadow import Shadow
@@ -81,6 +82,8 @@ class Running:
     states: dict[Hashable, int] = field(default_factory=dict)
     launch: Any = None
     kernel: KernelRaces | None = None
+    #: Of a copy, what its source's bytes are; where that is asked for.
+    carried: CopiedDefinition | None = None
 
     def touch(self, kind: Access, site: Site | None) -> Touch:
         """The record of accesses of ``kind`` by the instruction ``site``."""

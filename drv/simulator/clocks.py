@@ -29,9 +29,10 @@ class Actor:
     #: Number of the latest operation queued, and of the latest one finished.
     queued: int = 0
     finished: int = 0
-    #: What the next operation inherits from the stream, and what the latest finished one had.
+    #: What the next operation inherits from the stream.
     vector: Vector = field(default_factory=dict)
-    finished_vector: Vector = field(default_factory=dict)
+    #: At least this is known to every operation that has not finished.
+    pending_vector: Vector = field(default_factory=dict)
     #: The host's vector when the latest operation was queued.
     host: Vector = field(default_factory=dict)
     #: Everything this actor did happens before everything still to come.
@@ -77,7 +78,8 @@ class Clocks:
         #: What the host has waited for, and its own count.
         self._known: Vector = {self.host: 0}
         self._streams: dict[Hashable, Actor] = {}
-        self._sequence = 0
+        #: How many operations were queued and accesses of the host made.
+        self.sequence = 0
         #: Whether an operation carries the host's current count, so that its next access needs another.
         self._carried = False
 
@@ -106,17 +108,19 @@ class Clocks:
                     vector = vector.copy()
                 vector[other] = earlier.count
         actor.vector = vector
+        if actor.finished == actor.queued:
+            actor.pending_vector = vector
         actor.queued += 1
         self._carried = True
-        self._sequence += 1
-        return Moment(actor, actor.queued, vector, self._sequence, label, stack, stream)
+        self.sequence += 1
+        return Moment(actor, actor.queued, vector, self.sequence, label, stack, stream)
 
     @staticmethod
     def finish(moment: Moment) -> None:
         """The operation has run."""
         actor = moment.actor
         actor.finished = moment.count
-        actor.finished_vector = moment.vector
+        actor.pending_vector = moment.vector
 
     def host_waits(self, moment: Moment) -> None:
         """The host has waited for the operation: it happens before everything the host does from now on."""
@@ -132,8 +136,8 @@ class Clocks:
         if self._carried:
             self._carried = False
             self._known = {**self._known, self.host: self._known[self.host] + 1}
-        self._sequence += 1
-        return Moment(self.host, self._known[self.host], self._known, self._sequence, label, stack, None)
+        self.sequence += 1
+        return Moment(self.host, self._known[self.host], self._known, self.sequence, label, stack, None)
 
     def horizon(self) -> Vector:
         """Counts such that everything up to them happens before everything that has not yet run.
@@ -144,7 +148,7 @@ class Clocks:
         result = self._known.copy()
         for stream in self._streams.values():
             if stream.finished < stream.queued:
-                vector = stream.finished_vector
+                vector = stream.pending_vector
                 result = {actor: min(count, vector.get(actor, 0)) for actor, count in result.items()}
         return result
 

@@ -72,17 +72,7 @@ class AccessObserver(Protocol):
         """``lanes`` passed a memory fence of device scope or wider."""
 
     def range_access(self, allocation: Allocation, start: int, stop: int, kind: Access) -> None:
-        """A memset or library call touches bytes ``[start, stop)`` of ``allocation``."""
+        """A copy, memset or library call touches bytes ``[start, stop)`` of ``allocation``."""
 
-    def copied(
-        self,
-        source: Allocation | None,
-        source_start: int,
-        destination: Allocation | None,
-        destination_start: int,
-        size: int,
-    ) -> None:
-        """A copy reads ``size`` bytes of ``source`` and writes them to ``destination``.
-
-        ``None`` is memory that is no allocation: pageable host memory.
-        """
+    def copy_begins(self) -> None:
+        """The running operation is a copy: it writes what it reads, bytes in the same order."""

@@ -17,11 +17,10 @@ from threading import local
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
-import numpy as np
-
 from .access_states import AccessStates, Running, State, Touch
 from .address_space import MemoryKind
 from .clocks import Clocks
+from .copied_definition import CopiedDefinition
 from .finding_text import HOST, byte_ranges, describe_thread, race_message, undefined_message
 from .findings import RANGES_KEPT, AccessReport, Finding, Kind
 from .kernel_races import KernelRaces
@@ -31,6 +30,7 @@ from .shadow import Shadow
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from .address_space import Allocation, Frame
@@ -95,8 +95,15 @@ class RaceChecker:
 
     def finish(self, op: Operation) -> None:
         """The calling thread has run ``op``, or has given up on it."""
-        self._running.discard(self._thread.running)
+        running = self._thread.running
         self._thread.running = None
+        self._running.discard(running)
+        if running.carried is not None:
+            undefined = running.carried.finish()
+            if undefined is not None:
+                allocation, start, stop = undefined
+                report = running.touch(Access.READ, None).report()
+                self._report_undefined(report, allocation, [(start, stop)])
         self._clocks.finish(op.clock)
 
     def host_waits(self, op: Operation) -> None:
@@ -113,10 +120,17 @@ class RaceChecker:
         running = self._now(stack)
         self._touch(running, allocation, start, stop, running.touch(kind, None))
 
-    def changed_while_pending(self, op: Operation, allocation: Allocation, start: int, stop: int) -> None:
-        """The host has changed bytes that ``op`` was queued to read, before ``op`` ran."""
-        host = Touch(self._clocks.host_moment(HOST, ()), Access.WRITE)
-        self._report(Kind.RACE, Touch(op.clock, Access.READ), host, allocation, [(start, stop)])
+    def source_changed(self, op: Operation, allocation: Allocation, offsets: NDArray[np.int64]) -> None:
+        """Bytes at ``offsets`` of host memory have changed between queueing ``op``, a copy, and now.
+
+        The host did it, unless queued work or an access that the host has told of has written the
+        allocation meanwhile; the order of those is checked by itself.
+        """
+        shadow = allocation.shadow
+        if shadow is None or shadow.last_write < op.clock.sequence:
+            host = Touch(self._clocks.host_moment(HOST, ()), Access.WRITE)
+            ranges = byte_ranges(offsets, 1)
+            self._report(Kind.RACE, Touch(op.clock, Access.READ), host, allocation, ranges)
 
     # Allocations
 
@@ -174,6 +188,8 @@ class RaceChecker:
         shadow = allocation.shadow or self._shadow(allocation)
         index = shadow.gather(offsets, width)
         touch = running.touch(kind, site)
+        if kind is not Access.READ:
+            shadow.last_write = self._clocks.sequence
         raced = self._states.touch_granules(running, touch, shadow, index)
         if raced is not None:
             for state, where in raced.items():
@@ -224,42 +240,25 @@ class RaceChecker:
         running: Running = self._thread.running
         touch = running.touch(kind, None)
         shadow = self._touch(running, allocation, start, stop, touch)
-        if shadow.defined is not None:
+        if not self.full or start >= stop:
+            return
+        carried = running.carried
+        if carried is None:
             if kind is not Access.WRITE:
                 undefined = shadow.undefined(start, stop)
                 if undefined:
                     self._report_undefined(touch.report(), allocation, undefined)
             if kind is not Access.READ:
                 shadow.define(start, stop)
+        elif kind is Access.READ:
+            carried.read(allocation, start, stop)
+        else:
+            carried.write(shadow, start, stop)
 
-    def copied(
-        self,
-        source: Allocation | None,
-        source_start: int,
-        destination: Allocation | None,
-        destination_start: int,
-        size: int,
-    ) -> None:
+    def copy_begins(self) -> None:
         """See :class:`~drv.simulator.observation.AccessObserver`."""
-        running: Running = self._thread.running
-        origin = target = None
-        if source is not None:
-            read = running.touch(Access.READ, None)
-            origin = self._touch(running, source, source_start, source_start + size, read)
-        if destination is not None:
-            write = running.touch(Access.WRITE, None)
-            target = self._touch(running, destination, destination_start, destination_start + size, write)
-        if not self.full or not size:
-            return
-        if origin is None or origin.defined is None:
-            if target is not None:
-                target.define(destination_start, destination_start + size)
-        elif target is not None and target.defined is not None:
-            target.define_as(destination_start, origin, source_start, size)
-        elif source is not None:
-            whole = [(source_start, source_start + size)]
-            if origin.undefined(*whole[0]) == whole:
-                self._report_undefined(read.report(), source, whole)
+        if self.full:
+            self._thread.running.carried = CopiedDefinition()
 
     # Behind them
 
@@ -286,6 +285,8 @@ class RaceChecker:
     ) -> Shadow:
         shadow: Shadow = allocation.shadow or self._shadow(allocation)
         if start < stop:
+            if touch.kind is not Access.READ:
+                shadow.last_write = self._clocks.sequence
             raced = self._states.touch_range(running, touch, shadow, start, stop)
             if raced:
                 for state, ranges in raced.items():

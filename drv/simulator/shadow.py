@@ -26,12 +26,14 @@ PART = 1 << 18
 class Shadow:
     """States of the granules of ``size`` bytes at address ``base``; 0 stands for the state ``initial``."""
 
-    __slots__ = ("__weakref__", "defined", "granule", "initial", "size", "states")
+    __slots__ = ("__weakref__", "defined", "granule", "initial", "last_write", "size", "states")
 
     def __init__(self, base: int, size: int, *, track_definition: bool) -> None:
         self.size = size
         self.granule = coarsest_granule(base)
         self.initial = 0
+        #: Position among everything queued when some byte was last written.
+        self.last_write = 0
         count = -(-size // self.granule)
         self.states: NDArray[np.int32] = np.zeros(count, np.int32)
         #: Whether each granule was ever written; ``None`` where all count as written.
@@ -74,19 +76,17 @@ class Shadow:
     def define(self, start: int, stop: int) -> None:
         """Bytes ``[start, stop)`` are written."""
         if self.defined is not None and start < stop:
-            self.defined[self.cover(start, stop)] = True
+            granules = self.cover(start, stop)
+            self.defined[granules] = True
 
-    def define_as(self, start: int, source: Shadow, source_start: int, size: int) -> None:
-        """``size`` bytes from ``start`` are as defined as those of ``source`` from ``source_start``."""
-        granules = source.cover(source_start, source_start + size)
-        target = self.cover(start, start + size)
-        if self.granule != source.granule:
-            coarser, finer = (self, source) if self.granule > source.granule else (source, self)
-            coarser.refine(finer.granule)
-        granules = source.cover(source_start, source_start + size)
-        target = self.cover(start, start + size)
-        if self.defined is not None and source.defined is not None:
-            self.defined[target] = source.defined[granules]
+    def define_as(self, start: int, written: NDArray[np.bool_]) -> None:
+        """Bytes from ``start`` on were ``written`` ``(nbytes,)`` or not."""
+        if self.defined is None:
+            return
+        edges = np.flatnonzero(written[1:] != written[:-1]) + 1
+        for first, last in pairwise([0, *edges.tolist(), written.size]):
+            part = self.cover(start + first, start + last)
+            self.defined[part] = written[first]
 
     def undefined(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Ranges within bytes ``[start, stop)`` that were never written."""
