@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drv.simulator.arithmetic import bits, comparisons, conversions, floats, integers
+from drv.simulator.arithmetic import (
+    approximate,
+    bits,
+    comparisons,
+    conversions,
+    floats,
+    integers,
+)
 
 if TYPE_CHECKING:
     from drv.simulator.arithmetic.operation import Family
 
+_TABLES: dict[Family, str] = {
+    integers.rows: "add sub mul mad min max div rem abs neg sad mul24 mad24",
+    bits.rows: "and or xor not cnot shl shr shf popc clz brev bfind fns bfe bfi bmsk szext",
+    comparisons.rows: "setp selp",
+    floats.rows: "add sub mul mad fma min max div sqrt rcp abs neg copysign",
+    approximate.rows: "rcp sqrt rsqrt sin cos lg2 ex2 tanh div",
+    conversions.rows: "cvt",
+}
+
+#: The tables to look into, by the opcode's first part.
 FAMILIES: dict[str, tuple[Family, ...]] = {
-    **dict.fromkeys(
-        ("add", "sub", "mul", "min", "max", "div", "abs", "neg", "mad"), (integers.rows, floats.rows)
-    ),
-    **dict.fromkeys(("rem", "sad", "mul24", "mad24"), (integers.rows,)),
-    **dict.fromkeys(
-        ("and", "or", "xor", "not", "cnot", "shl", "shr", "shf", "popc", "clz", "brev"), (bits.rows,)
-    ),
-    **dict.fromkeys(("bfind", "fns", "bfe", "bfi", "bmsk", "szext"), (bits.rows,)),
-    **dict.fromkeys(("setp", "selp"), (comparisons.rows,)),
-    **dict.fromkeys(("fma", "sqrt", "rcp", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"), (floats.rows,)),
-    "cvt": (conversions.rows,),
+    base: tuple(family for family, bases in _TABLES.items() if base in bases.split())
+    for base in sorted({base for bases in _TABLES.values() for base in bases.split()})
 }

@@ -83,14 +83,14 @@ def two_product(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 
 def fma_f64(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Return ``a * b + c`` of float64 lanes, rounded once to nearest, ties to even."""
-    high, odd = _sum_of_product(a, b, c)
+    high, odd = sum_of_product(a, b, c)
     result: Lanes = high + odd
-    if not _within_range(a * b, a, b, c):
+    if not within_range(a * b, a, b, c):
         fix_extremes(result, a, b, c, "rn")
     return result
 
 
-def _sum_of_product(a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
+def sum_of_product(a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     """Return ``a * b + c`` as a sum of two: the larger, and the rest rounded to odd."""
     product, error = two_product(a, b)
     partial, first = two_sum(c, error)
@@ -98,7 +98,7 @@ def _sum_of_product(a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     return high, sum_to_odd(first, second)
 
 
-def _within_range(product: Lanes, *operands: Lanes) -> bool:
+def within_range(product: Lanes, *operands: Lanes) -> bool:
     """Tell whether nothing can overflow, underflow or be special; False when in doubt."""
     if not np.abs(product).min() > _SMALL:
         return False
