@@ -16,7 +16,7 @@ import numpy as np
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .address_space import Allocation, MemoryKind
+from .address_space import MemoryKind
 from .driver_state import (
     OK,
     CallError,
@@ -34,16 +34,22 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .address_space import AddressSpace, Allocation
+    from .races import RaceChecker
     from .scheduler import Operation, Stream
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """One side of a copy: ``rows`` rows that begin ``pitch`` bytes apart. ``allocation`` is ``None`` when pageable."""
+    """One side of a copy: rows that begin ``pitch`` bytes apart, in slices ``slice_pitch`` bytes apart.
+
+    ``allocation`` is where it begins, ``None`` when that is pageable host memory.
+    """
 
     address: int
     pitch: int
     allocation: Allocation | None
+    slice_pitch: int = 0
 
     @property
     def host(self) -> bool:
@@ -70,8 +76,7 @@ class CopyCalls(MemoryBook):
             return OK
 
     def _with_memory(self, device: int | None, run: Callable[[LibraryMemory], None]) -> None:
-        checker: Any = self.scheduler.checker
-        memory = LibraryMemory(self.memory, device, checker)
+        memory = LibraryMemory(self.memory, device, self.observer)
         run(memory)
         memory.flush()
 
@@ -188,41 +193,56 @@ class CopyCalls(MemoryBook):
             self.current()
         if nbytes == 0:
             return OK
-        return self._copy(
-            self._endpoint(dst, 1, nbytes, nbytes, target),
-            self._endpoint(src, 1, nbytes, nbytes, source),
-            1,
-            nbytes,
-            stream,
-        )
+        shape = (1, 1, nbytes)
+        to = self._endpoint(dst, shape, nbytes, target)
+        return self._copy(to, self._endpoint(src, shape, nbytes, source), shape, stream)
 
     # Copies of rows
 
     @call()
     def cuMemcpy2D(self, pCopy: Any) -> tuple[Any, ...]:
-        return self._rectangle(pCopy, None, 1)
+        return self._rectangle(pCopy, None)
 
     @call()
     def cuMemcpy2DUnaligned(self, pCopy: Any) -> tuple[Any, ...]:
-        return self._rectangle(pCopy, None, 1)
+        return self._rectangle(pCopy, None)
 
     @call()
     def cuMemcpy2DAsync(self, pCopy: Any, hStream: Any) -> tuple[Any, ...]:
-        return self._rectangle(pCopy, self.stream(hStream), 1)
+        return self._rectangle(pCopy, self.stream(hStream))
 
-    def _rectangle(self, copy: Any, stream: Stream | None, depth: int) -> tuple[Any, ...]:
+    @call()
+    def cuMemcpy3D(self, pCopy: Any) -> tuple[Any, ...]:
+        return self._box(pCopy, None)
+
+    @call()
+    def cuMemcpy3DAsync(self, pCopy: Any, hStream: Any) -> tuple[Any, ...]:
+        return self._box(pCopy, self.stream(hStream))
+
+    def _rectangle(self, copy: Any, stream: Stream | None) -> tuple[Any, ...]:
         if copy is None:
             raise invalid_value()
         if stream is None:
             self.current()
-        width, height = copy.WidthInBytes, copy.Height
-        target = self._described(copy, "dst", width, height)
-        source = self._described(copy, "src", width, height)
-        if width == 0 or height == 0:
-            return OK
-        return self._copy(target, source, height, width, stream)
+        shape = (1, copy.Height, copy.WidthInBytes)
+        target = self._described(copy, "dst", shape)
+        source = self._described(copy, "src", shape)
+        return self._copy(target, source, shape, stream) if 0 not in shape else OK
 
-    def _described(self, copy: Any, side: str, width: int, height: int) -> Endpoint:
+    def _box(self, copy: Any, stream: Stream | None) -> tuple[Any, ...]:
+        if copy is None or copy.srcLOD or copy.dstLOD:
+            raise invalid_value()
+        if stream is None:
+            self.current()
+        shape = (copy.Depth, copy.Height, copy.WidthInBytes)
+        target = self._described(copy, "dst", shape, copy.dstHeight, copy.dstZ)
+        source = self._described(copy, "src", shape, copy.srcHeight, copy.srcZ)
+        return self._copy(target, source, shape, stream) if 0 not in shape else OK
+
+    def _described(
+        self, copy: Any, side: str, shape: tuple[int, int, int], whole_height: int = 0, z: int = 0
+    ) -> Endpoint:
+        """One side of a copy as its descriptor gives it."""
         try:
             kind = getattr(copy, f"{side}MemoryType")
         except ValueError:
@@ -236,68 +256,64 @@ class CopyCalls(MemoryBook):
             address, where = integer(getattr(copy, f"{side}Device")), "any"
         else:
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-        pitch, skipped = getattr(copy, f"{side}Pitch"), getattr(copy, f"{side}XInBytes")
-        if pitch == 0:
-            pitch = width + skipped
-        if pitch < width + skipped:
+        depth, height, width = shape
+        skipped, y = getattr(copy, f"{side}XInBytes"), getattr(copy, f"{side}Y")
+        pitch = getattr(copy, f"{side}Pitch") or width + skipped
+        whole_height = whole_height or height + y
+        if pitch < width + skipped or (depth > 1 and whole_height < height + y):
             raise invalid_value()
-        start = address + getattr(copy, f"{side}Y") * pitch + skipped
-        if width == 0 or height == 0:
+        start = address + (z * whole_height + y) * pitch + skipped
+        if 0 in shape:
             return Endpoint(start, pitch, None)
-        return self._endpoint(start, height, width, pitch, where)
+        return self._endpoint(start, shape, pitch, where, whole_height * pitch)
 
     # How a copy is queued
 
-    def _endpoint(self, address: int, rows: int, row_bytes: int, pitch: int, where: str) -> Endpoint:
-        allocation = self.simulated_range(address, (rows - 1) * pitch + row_bytes)
+    def _endpoint(
+        self, address: int, shape: tuple[int, int, int], pitch: int, where: str, slice_pitch: int = 0
+    ) -> Endpoint:
+        depth, height, width = shape
+        span = (depth - 1) * slice_pitch + (height - 1) * pitch + width
+        allocation = self.simulated_range(address, span)
         if where == "device" and allocation is None:
             raise invalid_value()
         if where == "host" and allocation is not None and allocation.device is not None:
             raise invalid_value()
-        return Endpoint(address, pitch, allocation)
+        return Endpoint(address, pitch, allocation, slice_pitch)
 
     def _copy(
-        self, target: Endpoint, source: Endpoint, rows: int, row_bytes: int, stream: Stream | None
+        self,
+        target: Endpoint,
+        source: Endpoint,
+        shape: tuple[int, int, int],
+        stream: Stream | None,
     ) -> tuple[Any, ...]:
         queue = stream if stream is not None else self.legacy_stream(self.current())
         if not self.execute:
             return OK
-        nbytes = rows * row_bytes
-        label = f"copy of {nbytes} bytes {_direction(source, target)}"
         both_host = source.host and target.host
         staged = None
         if source.allocation is None:
             if stream is None or both_host:
                 self.wait_stream(queue)
                 self.usable(queue.context)
-            staged = _pageable_rows(source.address, rows, row_bytes, source.pitch)
-        before = self.source_snapshot(source.allocation, source.address, nbytes) if rows == 1 else None
-
-        def run() -> None:
-            memory = LibraryMemory(self.memory, None, self.scheduler.checker)  # type: ignore[arg-type]
-            if before is not None:
-                self.compare_source(operation[0], source.address, nbytes, before)
-            data = (
-                staged
-                if staged is not None
-                else memory.read_rows(source.address, rows, row_bytes, source.pitch)
-            )
-            if target.allocation is None:
-                _write_pageable_rows(target.address, target.pitch, data)
-            else:
-                memory.write_rows(target.address, rows, row_bytes, target.pitch)[...] = data
-                memory.flush()
-
-        operation: list[Operation] = []
-        operation.append(self.enqueue(queue, label, run))
-        pageable_target = target.allocation is None
+            staged = [
+                _pageable_rows(source.address + z * source.slice_pitch, shape[1], shape[2], source.pitch)
+                for z in range(shape[0])
+            ]
+        label = f"copy of {shape[0] * shape[1] * shape[2]} bytes {_direction(source, target)}"
+        copy = _QueuedCopy(self.memory, self.observer, target, source, shape, staged)
+        operation = self.operation(queue, label, copy)
+        copy.operation = operation
+        self.scheduler.enqueue(operation)
         between_devices = not source.host and not target.host
-        if both_host or pageable_target or self.launch_blocking:
-            blocks = True
-        else:
-            blocks = stream is None and not between_devices and staged is None
-        if blocks:
-            self.wait(operation[0])
+        if (
+            both_host
+            or target.allocation is None
+            or self.launch_blocking
+            or (stream is None and not between_devices and staged is None)
+        ):
+            self.wait(operation)
             return self.status(queue.context)
         return OK
 
@@ -397,7 +413,7 @@ class CopyCalls(MemoryBook):
         pattern = np.frombuffer(value.to_bytes(item, "little"), np.uint8)
 
         def run() -> None:
-            memory = LibraryMemory(self.memory, None, self.scheduler.checker)  # type: ignore[arg-type]
+            memory = LibraryMemory(self.memory, None, self.observer)
             target = memory.write_rows(address, rows, row_bytes, pitch if rows > 1 else row_bytes)
             if item == 1:
                 target[...] = value
@@ -410,6 +426,67 @@ class CopyCalls(MemoryBook):
             self.wait(operation)
             return self.status(queue.context)
         return OK
+
+
+class _QueuedCopy:
+    """What a copy does when it runs."""
+
+    __slots__ = ("_before", "_observer", "_shape", "_source", "_space", "_staged", "_target", "operation")
+
+    def __init__(
+        self,
+        space: AddressSpace,
+        observer: RaceChecker | None,
+        target: Endpoint,
+        source: Endpoint,
+        shape: tuple[int, int, int],
+        staged: list[NDArray[np.uint8]] | None,
+    ) -> None:
+        self._space, self._observer = space, observer
+        self._target, self._source = target, source
+        self._shape, self._staged = shape, staged
+        self.operation: Operation | None = None
+        #: The source's bytes when the copy was queued, where the host may write them without a word.
+        self._before: NDArray[np.uint8] | None = None
+        allocation = source.allocation
+        if observer is not None and allocation is not None and allocation.device is None:
+            start, stop = self._source_range(allocation)
+            self._before = allocation.data[start:stop].copy()
+
+    def _source_range(self, allocation: Allocation) -> tuple[int, int]:
+        depth, height, width = self._shape
+        start = self._source.address - allocation.base
+        return start, start + (depth - 1) * self._source.slice_pitch + (
+            height - 1
+        ) * self._source.pitch + width
+
+    def __call__(self) -> None:
+        source, target, observer = self._source, self._target, self._observer
+        memory = LibraryMemory(self._space, None, observer)
+        if observer is not None:
+            self._compare_source(observer)
+            observer.copy_begins()
+        depth, height, width = self._shape
+        for z in range(depth):
+            if self._staged is not None:
+                data = self._staged[z]
+            else:
+                data = memory.read_rows(source.address + z * source.slice_pitch, height, width, source.pitch)
+            address = target.address + z * target.slice_pitch
+            if target.allocation is None:
+                _write_pageable_rows(address, target.pitch, data)
+            else:
+                memory.write_rows(address, height, width, target.pitch)[...] = data
+        memory.flush()
+
+    def _compare_source(self, observer: RaceChecker) -> None:
+        allocation = self._source.allocation
+        if self._before is None or allocation is None or allocation.freed is not None:
+            return
+        start, stop = self._source_range(allocation)
+        changed = np.flatnonzero(allocation.data[start:stop] != self._before)
+        if changed.size and self.operation is not None:
+            observer.source_changed(self.operation, allocation, changed + start)
 
 
 def _direction(source: Endpoint, target: Endpoint) -> str:

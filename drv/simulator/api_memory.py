@@ -22,6 +22,7 @@ from .driver_state import (
     unsigned,
 )
 from .memory_records import MemoryBook, MemoryRecord
+from .observation import Access
 
 _PITCH_ALIGNMENT = 512
 _PAGE = 4096
@@ -178,10 +179,11 @@ class MemoryCalls(MemoryBook):
 
     def host_access(self, address: int, nbytes: int, *, writes: bool) -> None:
         """The host touches ``nbytes`` of pinned or registered memory: what the race finder needs to know."""
-        checker: Any = self.scheduler.checker
-        if checker is None or nbytes == 0:
+        if self.observer is None or nbytes == 0:
             return
         with self.lock:
             allocation = self.memory.find(address)
             if allocation is not None and allocation.device is None:
-                self.tell_host_access(allocation, address - allocation.base, nbytes, writes)
+                start = address - allocation.base
+                kind = Access.WRITE if writes else Access.READ
+                self.observer.host_access(allocation, start, start + nbytes, kind, self.recorder.take())

@@ -195,12 +195,10 @@ class StreamCalls(DriverState):
 
     def record(self, event: Event, stream: Stream) -> None:
         """Record ``event`` at the end of ``stream``."""
-        operation = self.enqueue(stream, "record of an event", None)
+        operation = self.operation(stream, "record of an event", None)
+        operation.run = lambda: _stamp(operation)
         event.record = operation
-        if operation.done:
-            operation.time = perf_counter_ns()
-        else:
-            operation.run = lambda: _stamp(operation)
+        self.scheduler.enqueue(operation)
 
     @call()
     def cuEventQuery(self, hEvent: Any) -> tuple[Any, ...]:
@@ -241,7 +239,7 @@ class StreamCalls(DriverState):
         if address == 0:
             raise invalid_value()
         function = _HOST_FUNCTION(address)
-        self.enqueue(stream, "host function", lambda: function(data), host=True)
+        self.scheduler.enqueue(self.operation(stream, "host function", lambda: function(data), host=True))
         return OK
 
     @call()
@@ -251,9 +249,8 @@ class StreamCalls(DriverState):
         if address == 0 or unsigned(flags, 32) != 0:
             raise invalid_value()
         function = _STREAM_CALLBACK(address)
-        self.enqueue(
-            stream, "stream callback", self._callback(stream, function, data), host=True, always=True
-        )
+        run = self._callback(stream, function, data)
+        self.scheduler.enqueue(self.operation(stream, "stream callback", run, host=True, always=True))
         return OK
 
     def _callback(self, stream: Stream, function: Any, data: int) -> Callable[[], None]:

@@ -47,6 +47,16 @@ _ARCHITECTURES = {
     (12, 0): Architecture(1536, 24, 100 * KIB, 99 * KIB, KIB),
 }
 
+
+@dataclass(frozen=True, slots=True)
+class ExecutionProperties:
+    """What a running kernel can ask of its device (``%warpsize``, ``%nsmid``, ...)."""
+
+    warp_size: int
+    multiprocessors: int
+    capability: tuple[int, int]
+
+
 WARP_SIZE = 32
 MAX_THREADS_PER_BLOCK = 1024
 MAX_BLOCK = (1024, 1024, 64)
@@ -76,6 +86,7 @@ class SimulatedDevice:
         self.name = f"Simulated GPU sm_{self.capability[0]}{self.capability[1]}"
         self.uuid = uuid.uuid5(uuid.NAMESPACE_OID, f"graphroot simulated device {index}").bytes
         self.attributes = _attributes(self)
+        self.execution_properties = ExecutionProperties(WARP_SIZE, self.multiprocessors, self.capability)
 
     @property
     def base(self) -> int:

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
+from .api_capture import CaptureCalls
 from .api_context import ContextCalls
 from .api_copy import CopyCalls
 from .api_device import DeviceCalls
+from .api_library import LibraryCalls
 from .api_memory import MemoryCalls
+from .api_pointer import PointerCalls
+from .api_pool import PoolCalls
 from .api_stream import StreamCalls
+from .api_virtual_memory import VirtualMemoryCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,7 +24,18 @@ if TYPE_CHECKING:
     from .options import Options
 
 
-class SimulatedDriver(DeviceCalls, ContextCalls, StreamCalls, MemoryCalls, CopyCalls):
+class SimulatedDriver(
+    DeviceCalls,
+    LibraryCalls,
+    ContextCalls,
+    StreamCalls,
+    CaptureCalls,
+    MemoryCalls,
+    PoolCalls,
+    VirtualMemoryCalls,
+    PointerCalls,
+    CopyCalls,
+):
     """Stands where the module ``cuda.bindings.driver`` does.
 
     Its methods have the names, parameters and ``(CUresult, ...)`` results of that module's functions and use its

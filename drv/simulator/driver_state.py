@@ -15,6 +15,7 @@ from cuda.bindings.driver import CUresult
 
 from .address_space import AddressSpace, Allocation, Frame
 from .device_properties import SimulatedDevice
+from .findings import Findings
 from .injection import Injection
 from .options import Options, visible_devices
 from .python_stack import StackRecorder, format_stack
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .faults import DeviceFault
+    from .races import RaceChecker
 
 #: The answer of a call that has nothing to return.
 OK = (CUresult.CUDA_SUCCESS,)
@@ -73,6 +75,8 @@ def call(
                     return (CUresult.CUDA_ERROR_NOT_PERMITTED, *nothing)
                 if not (self.initialised or uninitialised):
                     return (CUresult.CUDA_ERROR_NOT_INITIALIZED, *nothing)
+                if self.closed and not uninitialised:
+                    return (CUresult.CUDA_ERROR_DEINITIALIZED, *nothing)
                 try:
                     if scheduler.wanders:
                         scheduler.wander()
@@ -185,6 +189,7 @@ class Context:
 class _ThreadState(threading.local):
     def __init__(self) -> None:
         self.contexts: list[Context] = []
+        self.capture_mode = 0
 
 
 class DriverState:
@@ -195,6 +200,7 @@ class DriverState:
         self.environment = os.environ if environment is None else environment
         self.lock = threading.RLock()
         self.initialised = False
+        self.closed = False
         #: The machine's devices, and those that are visible, by ordinal.
         self.machine = [SimulatedDevice(options, index) for index in range(options.devices)]
         self.devices: list[SimulatedDevice] = []
@@ -213,6 +219,25 @@ class DriverState:
         self._next_handle = 0x5000_0000_0000
         self._next_identifier = 0
         self.last_report: str | None = None
+        self.findings = Findings()
+        #: The race checker, which is also the observer of every access; none unless it is asked for.
+        self.observer: RaceChecker | None = None
+        if options.check in ("race", "full") and options.execute:
+            from .races import RaceChecker
+
+            self.observer = self.scheduler.checker = RaceChecker(options.check == "full", self.findings)
+
+    def busy(self) -> bool:
+        """Whether the calling thread is inside a call already (a finalizer run by the garbage collector is)."""
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """End: nothing that is queued runs any more, and every later call answers that the driver is gone."""
+        with self.lock:
+            for context in self.contexts.values():
+                for stream in context.all_streams():
+                    self.scheduler.discard(stream)
+            self.closed = True
 
     def new_handle(self) -> int:
         """A handle that was never given out, so that a stale one is always recognised."""
@@ -303,7 +328,7 @@ class DriverState:
 
     # Queueing
 
-    def enqueue(
+    def operation(
         self,
         stream: Stream,
         label: str,
@@ -313,7 +338,7 @@ class DriverState:
         host: bool = False,
         always: bool = False,
     ) -> Operation:
-        """Queue an operation with the implicit order of the legacy default stream."""
+        """An operation to be queued on ``stream``, with the implicit order of the legacy default stream."""
         earlier = after if after is not None else []
         context = stream.context
         legacy = context.legacy
@@ -321,7 +346,17 @@ class DriverState:
             earlier += self.scheduler.before_legacy(stream, context.all_streams())
         elif stream.blocking and legacy is not None and legacy.last is not None:
             earlier.append(legacy.last)
-        operation = Operation(label, stream, run, earlier, self.recorder.take(), host=host, always=always)
+        return Operation(label, stream, run, earlier, self.recorder.take(), host=host, always=always)
+
+    def enqueue(
+        self,
+        stream: Stream,
+        label: str,
+        run: Callable[[], None] | None,
+        after: list[Operation] | None = None,
+    ) -> Operation:
+        """Queue an operation; see :meth:`operation`."""
+        operation = self.operation(stream, label, run, after)
         self.scheduler.enqueue(operation)
         return operation
 
@@ -400,13 +435,11 @@ class DriverState:
         """Take ``allocation`` out of the address space."""
         stack: tuple[Frame, ...] = self.recorder.take()
         self.memory.remove(allocation, stack)
-        checker: Any = self.scheduler.checker
-        if checker is not None:
-            checker.freed(allocation, stack)
+        if self.observer is not None:
+            self.observer.freed(allocation, stack)
 
     def remember(self, allocation: Allocation) -> None:
         """Put ``allocation`` into the address space."""
         self.memory.insert(allocation)
-        checker: Any = self.scheduler.checker
-        if checker is not None:
-            checker.allocated(allocation)
+        if self.observer is not None:
+            self.observer.allocated(allocation)

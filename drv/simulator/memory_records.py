@@ -12,7 +12,6 @@ from cuda.bindings.driver import CUresult
 from .address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
 from .device_properties import ALLOCATION_ALIGNMENT, SimulatedDevice
 from .driver_state import CallError, Context, DriverState, invalid_value
-from .observation import Access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .options import Options
-    from .scheduler import Operation
 
-#: Addresses from here up belong to reservations of virtual ranges, below to plain allocations.
-RESERVATIONS = DEVICE_STRIDE // 2
 _PAGE = 4096
 _USER_SPACE = 1 << 47
 _MS_ASYNC = 1
@@ -80,7 +76,7 @@ class MemoryBook(DriverState):
 
     def new_address(self, device: SimulatedDevice, size: int) -> int:
         """A free address on ``device``. Freed ones come back only after all others were used once."""
-        start, stop = device.base, device.base + RESERVATIONS
+        start, stop = device.base, device.base + DEVICE_STRIDE
         step = (size + 2 * ALLOCATION_ALIGNMENT - 1) // ALLOCATION_ALIGNMENT * ALLOCATION_ALIGNMENT
         address = self._next_address.get(device.index, start)
         if address + step > stop:
@@ -163,33 +159,3 @@ class MemoryBook(DriverState):
             if following is None or following.kind is not MemoryKind.MAPPED:
                 raise invalid_value()
             here = following
-
-    # What the race finder is told
-
-    def tell_host_access(self, allocation: Allocation, start: int, nbytes: int, writes: bool) -> None:
-        """The host touches ``nbytes`` of ``allocation`` from ``start`` on."""
-        checker: Any = self.scheduler.checker
-        kind = Access.WRITE if writes else Access.READ
-        checker.host_access(allocation, start, start + nbytes, kind, self.recorder.take())
-
-    def source_snapshot(
-        self, allocation: Allocation | None, address: int, nbytes: int
-    ) -> NDArray[np.uint8] | None:
-        """The bytes a copy from pinned memory is queued with, where the race finder compares them."""
-        if self.scheduler.checker is None or allocation is None or allocation.device is not None:
-            return None
-        start = address - allocation.base
-        return allocation.data[start : start + nbytes].copy()
-
-    def compare_source(
-        self, operation: Operation, address: int, nbytes: int, before: NDArray[np.uint8]
-    ) -> None:
-        """Tell the race finder which bytes of a copy's pinned source changed while the copy was pending."""
-        checker: Any = self.scheduler.checker
-        allocation = self.memory.find(address)
-        if allocation is None or checker is None:
-            return
-        start = address - allocation.base
-        changed = np.flatnonzero(allocation.data[start : start + nbytes] != before)
-        if changed.size:
-            checker.source_changed(operation, allocation, changed + start)

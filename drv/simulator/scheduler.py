@@ -232,8 +232,11 @@ class Scheduler:
                 continue
             if operation.always:
                 self._start_callback(operation)
-            else:
-                self._finish(operation)
+                continue
+            if self.checker is not None and self._running_thread is None:
+                self.checker.start(operation)
+                self.checker.finish(operation)
+            self._finish(operation)
         self._busy.pop(stream, None)
         self._changed.notify_all()
 
@@ -323,7 +326,6 @@ class Scheduler:
                 run = operation.run
                 if self.checker is not None:
                     self.checker.start(operation)
-                    self.checker.finish(operation)
                 self.callback_threads.add(get_ident())
             try:
                 if run is not None:
@@ -332,6 +334,8 @@ class Scheduler:
                 sys.excepthook(*sys.exc_info())
             with self._changed:
                 self.callback_threads.discard(get_ident())
+                if self.checker is not None:
+                    self.checker.finish(operation)
                 self._leave_queue(operation)
                 if self._eager:
                     self.settle()
