@@ -86,6 +86,7 @@ def _parse(image: bytes) -> Program:
         program: Program = parse(text)
     except PTXSyntaxError as error:
         raise ImageError(CUresult.CUDA_ERROR_INVALID_PTX, f"ptxas application ptx input: {error}") from error
+    return program
 
 
 def check_target(target: str, capability: tuple[int, int]) -> None:
