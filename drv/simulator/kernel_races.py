@@ -58,7 +58,7 @@ class SharedMemory:
         self.shadow = ThreadShadow(0, self.slots * self.stride)
         #: Whether everything that blocks did is in the shadow.
         self.whole = whole
-        #: Slot of each block plus 1, and the block in each slot.
+        #: Slot of each block plus 1 (-1 when it had one and lost it), and the block in each slot.
         self._slot = np.zeros(blocks, np.int32)
         self._block = np.full(self.slots, -1, np.int64)
         self._next = 0
@@ -66,8 +66,8 @@ class SharedMemory:
     def places(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where the shared memory of ``blocks`` ``(lanes,)`` starts in the shadow."""
         slots = self._slot[blocks]
-        if not slots.all():
-            for block in np.unique(blocks[slots == 0]).tolist():
+        if slots.min() <= 0:
+            for block in np.unique(blocks[slots <= 0]).tolist():
                 self._admit(block)
             slots = self._slot[blocks]
         return (slots - 1).astype(np.int64) * self.stride
@@ -77,8 +77,10 @@ class SharedMemory:
         self._next = (slot + 1) % self.slots
         former = int(self._block[slot])
         if former >= 0:
-            self._slot[former] = 0
+            self._slot[former] = -1
             self.shadow.clear(slot * self.stride, (slot + 1) * self.stride)
+        if self._slot[block] < 0:
+            self.whole = False
         self._block[slot] = block
         self._slot[block] = slot + 1
 

@@ -197,7 +197,7 @@ def play(steps, pick, *, sweep: bool) -> Recorder:
 SITES = {kind: FakeSite() for kind in Access}
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(programs(), st.randoms(use_true_random=False))
 def test_races_are_those_of_the_transitive_closure(steps, random):
     _, pairs, places = model(steps)
