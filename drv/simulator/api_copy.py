@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from .address_space import AddressSpace, Allocation
     from .races import RaceChecker
-    from .scheduler import Operation, Stream
+    from .scheduler import Stream
 
 
 @dataclass(slots=True)
@@ -60,15 +60,23 @@ class Endpoint:
 class CopyCalls(MemoryBook):
     """``cuMemcpy*`` and ``cuMemset*`` on linear memory."""
 
-    def library_call(self, stream: Any, label: str, run: Callable[[LibraryMemory], None]) -> tuple[Any, ...]:
-        """Queue work of a library (cuBLAS, cuFFT): ``run`` gets the memory as the stream's device sees it."""
+    def library_call(
+        self, stream: Any, label: str, run: Callable[[LibraryMemory], None], device: int | None = None
+    ) -> tuple[Any, ...]:
+        """Queue work of a library (cuBLAS, cuFFT): ``run`` gets the memory as the stream's device sees it.
+
+        With ``device``, the ordinal of the one that the library's handle belongs to, a stream of another is refused.
+        """
         with self.lock:
             try:
                 target = self.stream(stream)
             except CallError as error:
                 return (error.status,)
-            if self.execute:
+            if device is None:
                 device = target.context.device.ordinal
+            elif target.context.device.ordinal != device:
+                return (CUresult.CUDA_ERROR_INVALID_CONTEXT,)
+            if self.execute:
                 self.enqueue(target, label, lambda: self._with_memory(device, run))
                 if self.launch_blocking:
                     self.wait_stream(target)
@@ -304,7 +312,11 @@ class CopyCalls(MemoryBook):
         label = f"copy of {shape[0] * shape[1] * shape[2]} bytes {_direction(source, target)}"
         copy = _QueuedCopy(self.memory, self.observer, target, source, shape, staged)
         operation = self.operation(queue, label, copy)
-        copy.operation = operation
+        origin = source.allocation
+        if self.observer is not None and origin is not None and origin.device is None:
+            # The host may write pinned memory without a word.
+            pitches = (source.slice_pitch, source.pitch)
+            self.observer.watch_source(operation, origin, source.address - origin.base, shape, pitches)
         self.scheduler.enqueue(operation)
         between_devices = not source.host and not target.host
         if (
@@ -431,7 +443,7 @@ class CopyCalls(MemoryBook):
 class _QueuedCopy:
     """What a copy does when it runs."""
 
-    __slots__ = ("_before", "_observer", "_shape", "_source", "_space", "_staged", "_target", "operation")
+    __slots__ = ("_observer", "_shape", "_source", "_space", "_staged", "_target")
 
     def __init__(
         self,
@@ -445,26 +457,11 @@ class _QueuedCopy:
         self._space, self._observer = space, observer
         self._target, self._source = target, source
         self._shape, self._staged = shape, staged
-        self.operation: Operation | None = None
-        #: The source's bytes when the copy was queued, where the host may write them without a word.
-        self._before: NDArray[np.uint8] | None = None
-        allocation = source.allocation
-        if observer is not None and allocation is not None and allocation.device is None:
-            start, stop = self._source_range(allocation)
-            self._before = allocation.data[start:stop].copy()
-
-    def _source_range(self, allocation: Allocation) -> tuple[int, int]:
-        depth, height, width = self._shape
-        start = self._source.address - allocation.base
-        return start, start + (depth - 1) * self._source.slice_pitch + (
-            height - 1
-        ) * self._source.pitch + width
 
     def __call__(self) -> None:
         source, target, observer = self._source, self._target, self._observer
         memory = LibraryMemory(self._space, None, observer)
         if observer is not None:
-            self._compare_source(observer)
             observer.copy_begins()
         depth, height, width = self._shape
         for z in range(depth):
@@ -478,15 +475,6 @@ class _QueuedCopy:
             else:
                 memory.write_rows(address, height, width, target.pitch)[...] = data
         memory.flush()
-
-    def _compare_source(self, observer: RaceChecker) -> None:
-        allocation = self._source.allocation
-        if self._before is None or allocation is None or allocation.freed is not None:
-            return
-        start, stop = self._source_range(allocation)
-        changed = np.flatnonzero(allocation.data[start:stop] != self._before)
-        if changed.size and self.operation is not None:
-            observer.source_changed(self.operation, allocation, changed + start)
 
 
 def _direction(source: Endpoint, target: Endpoint) -> str:

@@ -81,6 +81,11 @@ class PoolCalls(MemoryBook):
         record.pool = pool
         pool.used += record.charged
         pool.high = max(pool.high, pool.used)
+        observer = self.observer
+        if observer is not None:
+            # What uses the memory has to come after this place in the stream.
+            allocation = record.allocation
+            self.enqueue(stream, f"allocation of {size} bytes", lambda: observer.allocated(allocation))
         return SUCCESS, cuda.CUdeviceptr(record.allocation.base)
 
     @call()

@@ -124,12 +124,15 @@ class Clocks:
 
     def host_waits(self, moment: Moment) -> None:
         """The host has waited for the operation: it happens before everything the host does from now on."""
-        actor = moment.actor
-        if actor.retired or self._known.get(actor, 0) >= moment.count:
+        if self.host_knows(moment):
             return
         known = joined(moment.vector, self._known).copy()
-        known[actor] = moment.count
+        known[moment.actor] = moment.count
         self._known = known
+
+    def host_knows(self, moment: Moment) -> bool:
+        """Whether the host has waited for the operation, or for something after it."""
+        return moment.actor.retired or self._known.get(moment.actor, 0) >= moment.count
 
     def host_moment(self, label: str, stack: tuple[Frame, ...]) -> Moment:
         """Moment of something that the host does now."""

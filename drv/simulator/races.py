@@ -26,6 +26,7 @@ from .findings import RANGES_KEPT, AccessReport, Finding, Kind
 from .kernel_races import KernelRaces
 from .observation import Access
 from .shadow import Shadow
+from .watched_sources import WatchedSources
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -74,6 +75,7 @@ class RaceChecker:
         self._states = AccessStates()
         self._thread = local()
         self._running: set[Running] = set()
+        self._watched = WatchedSources()
         self._shadows: WeakSet[Shadow] = WeakSet()
         self._state_limit = STATES_BETWEEN_SWEEPS
         self._operations_left = OPERATIONS_BETWEEN_SWEEPS
@@ -92,6 +94,8 @@ class RaceChecker:
             self._sweep()
         running = self._thread.running = Running(op.clock)
         self._running.add(running)
+        if self._watched:
+            self._compare_source(op)
 
     def finish(self, op: Operation) -> None:
         """The calling thread has run ``op``, or has given up on it."""
@@ -108,7 +112,12 @@ class RaceChecker:
 
     def host_waits(self, op: Operation) -> None:
         """A synchronising call has waited for ``op``, or a query has said that it is done."""
-        self._clocks.host_waits(op.clock)
+        clocks = self._clocks
+        clocks.host_waits(op.clock)
+        if self._watched:
+            for copy in self._watched.done(lambda copy: clocks.host_knows(copy.clock)):
+                self._compare_source(copy)
+                self._watched.release(copy)
 
     def host_access(
         self, allocation: Allocation, start: int, stop: int, kind: Access, stack: tuple[Frame, ...]
@@ -120,13 +129,27 @@ class RaceChecker:
         running = self._now(stack)
         self._touch(running, allocation, start, stop, running.touch(kind, None))
 
-    def source_changed(self, op: Operation, allocation: Allocation, offsets: NDArray[np.int64]) -> None:
-        """Bytes at ``offsets`` of host memory have changed between queueing ``op``, a copy, and now.
+    def watch_source(
+        self,
+        op: Operation,
+        allocation: Allocation,
+        start: int,
+        shape: tuple[int, int, int],
+        pitches: tuple[int, int],
+    ) -> None:
+        """``op``, about to be queued, copies bytes ``(depth, height, width)`` of host memory.
 
-        The host did it, unless queued work or an access that the host has told of has written the
-        allocation meanwhile; the order of those is checked by itself.
+        They begin at byte ``start`` of ``allocation``, slices and rows ``pitches`` bytes apart.
         """
+        self._watched.watch(op, allocation, start, shape, pitches)
+
+    def _compare_source(self, op: Operation) -> None:
+        found = self._watched.changed(op)
+        if found is None:
+            return
+        allocation, offsets = found
         shadow = allocation.shadow
+        # What queued work has written, or the host has told of, is checked by its order.
         if shadow is None or shadow.last_write < op.clock.sequence:
             host = Touch(self._clocks.host_moment(HOST, ()), Access.WRITE)
             ranges = byte_ranges(offsets, 1)
@@ -137,14 +160,19 @@ class RaceChecker:
     def allocated(self, allocation: Allocation) -> None:
         """``allocation`` is new, and this orders nothing.
 
-        While an operation runs it is that one's doing (stream-ordered allocation), and whatever uses
+        Told while an operation runs it is that one's doing (stream-ordered allocation), and whatever uses
         the memory must come after it.
         """
-        shadow = self._shadow(allocation)
         running = getattr(self._thread, "running", None)
-        if running is not None:
-            touch = Touch(running.moment, Access.WRITE, action="allocates")
-            shadow.initial = self._states.number(running, State(touch))
+        if running is None:
+            allocation.shadow = None
+            return
+        touch = Touch(running.moment, Access.WRITE, action="allocates")
+        if allocation.shadow is None:
+            self._shadow(allocation).initial = self._states.number(running, State(touch))
+        else:
+            # It was used before this ran.
+            self._touch(running, allocation, 0, allocation.size, touch)
 
     def freed(self, allocation: Allocation, stack: tuple[Frame, ...] = ()) -> None:
         """``allocation`` is freed by the running operation, else by the host at ``stack``."""

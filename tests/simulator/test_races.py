@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from drv.simulator import access_states
+from drv.simulator import access_states, watched_sources
 from drv.simulator.address_space import MemoryKind
 from drv.simulator.findings import Kind
 from drv.simulator.observation import Access
@@ -157,20 +157,52 @@ def test_host_writes_while_a_copy_is_pending():
 
 
 def test_host_writes_that_only_the_bytes_tell():
+    for early in (False, True):
+        program = Program(memory=allocation(kind=MemoryKind.PINNED))
+        pending = program.queue("a")
+        # Two rows of four bytes, eight bytes apart; what lies between does not matter.
+        program.checker.watch_source(pending, program.memory, 2, (1, 2, 4), (16, 8))
+        if early:
+            program.run(pending, (2, 14, READ))
+        program.memory.data[[3, 4, 7, 12]] = 1
+        if not early:
+            program.run(pending, (2, 14, READ))
+        program.checker.host_waits(pending)
+        (finding,) = program.findings
+        assert finding.ranges == ((3, 5), (12, 13))
+        assert finding.count == 1
+
+
+def test_host_writes_after_the_wait():
     program = Program(memory=allocation(kind=MemoryKind.PINNED))
-    pending = program.queue("a")
-    program.checker.start(pending)
-    program.checker.source_changed(pending, program.memory, np.array([3, 4, 9]))
-    program.checker.finish(pending)
-    (finding,) = program.findings
-    assert finding.ranges == ((3, 5), (9, 10))
+    one, two = program.queue("a"), program.queue("b")
+    program.checker.watch_source(one, program.memory, 0, (1, 1, 64), (64, 64))
+    program.run(one, (0, 64, READ))
+    program.checker.host_waits(one)
+    program.memory.data[:] = 1
+    program.run(two)
+    program.checker.host_waits(two)
+    assert not program.findings
+
+
+def test_no_more_bytes_are_kept_than_the_limit(monkeypatch):
+    monkeypatch.setattr(watched_sources, "KEPT_BYTES", 100)
+    program = Program(memory=allocation(kind=MemoryKind.PINNED))
+    copies = [program.queue("a") for _ in range(3)]
+    for copy in copies:
+        program.checker.watch_source(copy, program.memory, 0, (1, 1, 50), (50, 50))
+    program.memory.data[0] = 1
+    program.checker.host_waits(copies[2])
+    assert [finding.first.operation for finding in program.findings] == ["operation 2", "operation 3"]
 
 
 def test_bytes_that_queued_work_has_changed_are_not_the_hosts_doing():
     program = Program(memory=allocation(kind=MemoryKind.PINNED))
     first, second = program.queue("a"), program.queue("a")
+    program.checker.watch_source(second, program.memory, 0, (1, 1, 64), (64, 64))
+    program.memory.data[:] = 1
     program.run(first, (0, 64, WRITE))
-    program.checker.source_changed(second, program.memory, np.array([3, 4, 9]))
+    program.run(second, (0, 64, READ))
     assert not program.findings
 
 
