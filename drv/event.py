@@ -225,8 +225,8 @@ class Event:
     def close(self) -> None:
         """Give the event back to the driver. A second call does nothing."""
         if self._owned:
-            self._owned = False
             self.device.use()
+            self._owned = False
             handle = self.handle
             del self.handle
             self.runtime.check(self.runtime.driver.cuEventDestroy(handle), "cuEventDestroy")

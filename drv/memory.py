@@ -88,10 +88,10 @@ class DeviceMemory:
     def free(self) -> None:
         """Give the memory back, once the device's work is done. A second call does nothing."""
         if self._owned:
+            self.device.make_current()
             self._owned = False
             address = self.address
             del self.address
-            self.device.make_current()
             self.runtime.check(self.runtime.driver.cuMemFree(address), "cuMemFree", hex(address))
 
     def __enter__(self) -> Self:

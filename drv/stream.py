@@ -218,8 +218,8 @@ class Stream:
     def close(self) -> None:
         """Give the stream back to the driver, which keeps it until its work is done. A second call does nothing."""
         if self._owned:
-            self._owned = False
             self.device.use()
+            self._owned = False
             handle = self.handle
             del self.handle
             self.runtime.check(self.runtime.driver.cuStreamDestroy(handle), "cuStreamDestroy")

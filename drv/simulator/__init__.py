@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from .. import environment, selection
 from ..errors import InvalidValueError, NotSupportedError
 
+# Imported here, so that loading the module later cannot replace the function of its name.
+from .findings import Findings  # noqa: TC001
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..runtime import Runtime
-    from .findings import Findings
 
 __all__ = ["findings", "from_environment", "install", "installed"]
 
