@@ -49,7 +49,7 @@ from .errors import (
 )
 from .event import Event
 from .launch import Launcher, launch, prepare
-from .memory import DeviceMemory, PinnedMemory
+from .memory import DeviceMemory, PinnedMemory, RegisteredMemory
 from .module import Function, Module, Parameter
 from .runtime import Runtime
 from .selection import current_device, device_count, is_available, is_initialized, reset, runtime
@@ -95,6 +95,7 @@ __all__ = [
     "Parameter",
     "PeerAccessError",
     "PinnedMemory",
+    "RegisteredMemory",
     "Runtime",
     "Stream",
     "UninitializedReadError",

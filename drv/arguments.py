@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from .errors import InvalidValueError
-from .memory import DeviceMemory, PinnedMemory
+from .memory import DeviceMemory, PinnedMemory, RegisteredMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ def encode(value: Any, position: int, kernel: str) -> tuple[Code, Callable[[Any]
         return "q", None
     if kind is float:
         return "d", None
-    if isinstance(value, DeviceMemory | PinnedMemory):
+    if isinstance(value, DeviceMemory | PinnedMemory | RegisteredMemory):
         return "P", operator.attrgetter("address")
     if isinstance(value, bytes | bytearray):
         return len(value), bytes

@@ -1,6 +1,6 @@
 """Copies and memsets, and what the host does to pinned memory.
 
-A place is an address (``int``, with a size), a :class:`DeviceMemory` or :class:`PinnedMemory`, an object
+A place is an address (``int``, with a size), a :class:`DeviceMemory`, :class:`PinnedMemory` or :class:`RegisteredMemory`, an object
 with ``__cuda_array_interface__``, or on the host a C-contiguous NumPy array or buffer. Sizes are checked
 wherever an object tells its own. With ``stream`` the work is queued there; without, it is put on the
 legacy default stream and is done when the call returns.
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import InvalidValueError
-from .memory import DeviceMemory, PinnedMemory
+from .memory import DeviceMemory, PinnedMemory, RegisteredMemory
 
 if TYPE_CHECKING:
     from .device import Device
@@ -261,7 +261,7 @@ def _device_place(memory: Any) -> _Place:
         return _Place(memory, None, None)
     if isinstance(memory, DeviceMemory):
         return _Place(memory.address, memory.nbytes, memory.device)
-    if isinstance(memory, PinnedMemory):
+    if isinstance(memory, PinnedMemory | RegisteredMemory):
         return _Place(memory.address, memory.nbytes, None)
     interface = getattr(memory, "__cuda_array_interface__", None)
     if interface is None:
@@ -290,7 +290,7 @@ def _interface_bytes(interface: Any) -> int:
 def _host_place(memory: Any, *, writes: bool) -> _Place:
     if isinstance(memory, int):
         return _Place(memory, None, None)
-    if isinstance(memory, PinnedMemory):
+    if isinstance(memory, PinnedMemory | RegisteredMemory):
         return _Place(memory.address, memory.nbytes, None)
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Raw memory: device and pinned host allocations."""
+"""Raw memory: device and pinned host allocations, and page-locking of memory that exists."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 _PORTABLE, _DEVICE_MAP, _WRITE_COMBINED = 1, 2, 4
+_REGISTER_PORTABLE = 1
 
 
 class DeviceMemory:
@@ -191,6 +192,73 @@ class PinnedMemory:
         if self._allocation is None:
             raise InvalidHandleError("this pinned memory was freed")
         return self._allocation
+
+
+class RegisteredMemory:
+    """Host memory that already exists, page-locked while this object lives.
+
+    Parameters
+    ----------
+    array : NDArray
+        C-contiguous and not empty; kept alive. Its memory must not be page-locked already.
+    device : Device, optional
+        Whose context locks it; all devices may use it. This thread's current device by default.
+
+    Attributes
+    ----------
+    address : int
+        First address, on the host.
+    nbytes : int
+        Size in bytes.
+
+    Notes
+    -----
+    Usable as a context manager. Work that uses the memory must be done before it is unlocked.
+    """
+
+    __slots__ = ("__weakref__", "_owned", "address", "array", "device", "nbytes")
+
+    def __init__(self, array: NDArray[Any], device: Device | None = None) -> None:
+        self._owned = False
+        if not array.flags.c_contiguous or array.nbytes == 0:
+            raise InvalidValueError(
+                f"only a C-contiguous array with elements can be page-locked; shape {array.shape} and "
+                f"strides {array.strides} were given"
+            )
+        if device is None:
+            from .selection import current_device
+
+            device = current_device()
+        self.device = device
+        self.array = array
+        self.address = array.ctypes.data
+        self.nbytes = array.nbytes
+        device.make_current()
+        runtime = device.runtime
+        runtime.check(
+            runtime.driver.cuMemHostRegister(self.address, self.nbytes, _REGISTER_PORTABLE),
+            "cuMemHostRegister",
+            f"{self.nbytes} bytes",
+        )
+        self._owned = True
+
+    def unregister(self) -> None:
+        """Unlock the memory. A second call does nothing."""
+        if self._owned:
+            self.device.make_current()
+            self._owned = False
+            runtime = self.device.runtime
+            runtime.check(runtime.driver.cuMemHostUnregister(self.address), "cuMemHostUnregister")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unregister()
+
+    def __del__(self) -> None:
+        if self._owned:
+            self.device.runtime.release(self.device, "cuMemHostUnregister", self.address)
 
 
 class _HostAllocation:

@@ -85,6 +85,26 @@ def test_arrays_keep_freed_pinned_memory(device: drv.Device) -> None:
         pinned.array()
 
 
+def test_registered_memory(device: drv.Device) -> None:
+    array = np.zeros(5000, np.float32)
+    memory, stream = drv.DeviceMemory(array.nbytes, device), drv.Stream(device)
+    drv.memset(memory, 1, array.nbytes)
+    with drv.RegisteredMemory(array, device) as registered:
+        assert registered.address == array.ctypes.data
+        with pytest.raises(drv.CudaError, match="HOST_MEMORY_ALREADY_REGISTERED"):
+            drv.RegisteredMemory(array, device)
+        drv.copy_to_host(registered, memory, stream=stream)
+        stream.synchronize()
+    assert (array.view(np.uint8) == 1).all()
+    registered.unregister()
+    drv.RegisteredMemory(array, device).unregister()
+    drv.RegisteredMemory(array, device)
+    drv.RegisteredMemory(array, device)
+    for wrong in (array[::2], array[:0]):
+        with pytest.raises(drv.InvalidValueError, match="C-contiguous array with elements"):
+            drv.RegisteredMemory(wrong, device)
+
+
 @pytest.mark.parametrize("queued", [False, True])
 @pytest.mark.parametrize("pinned", [False, True])
 def test_there_and_back(device: drv.Device, queued: bool, pinned: bool) -> None:
