@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from drv.simulator.options import OptionError, parse_options, visible_devices
+
+GIB = 1 << 30
+
+
+def test_defaults_are_those_of_the_design() -> None:
+    options = parse_options()
+    assert options.devices == 1
+    assert options.memory == (2 * GIB,)
+    assert options.capability == ((9, 0),)
+    assert options.multiprocessors == (132,)
+    assert (options.schedule, options.seed, options.check, options.execute) == ("eager", 0, "on", True)
+    assert options.peers == frozenset()
+
+
+def test_text_and_keywords_say_the_same() -> None:
+    text = parse_options(
+        "devices=2, memory=2GiB/512MiB,capability=9.0/8.6,multiprocessors=132/80,peers=0-1,"
+        "schedule=lazy,seed=7,check=race,execute=off"
+    )
+    keywords = parse_options(
+        devices=2,
+        memory=(2 * GIB, "512MiB"),
+        capability=((9, 0), 8.6),
+        multiprocessors=[132, 80],
+        peers=[(0, 1)],
+        schedule="lazy",
+        seed=7,
+        check="race",
+        execute=False,
+    )
+    assert text == keywords
+    assert text.capability == ((9, 0), (8, 6))
+    assert text.peers == {(0, 1)}
+
+
+def test_keywords_win_over_text() -> None:
+    assert parse_options("devices=2,seed=3", devices=4).devices == 4
+
+
+def test_peers_all_are_all_ordered_pairs() -> None:
+    assert parse_options("devices=3").peers == {(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        ("1000", 1000),
+        ("1kb", 1000),
+        ("1KiB", 1024),
+        ("1.5GiB", 3 << 29),
+        ("3 MiB", 3 << 20),
+        ("2TiB", 2 << 40),
+    ],
+)
+def test_memory_units(text: str, nbytes: int) -> None:
+    assert parse_options(f"memory={text}").memory == (nbytes,)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("devices", "'devices'"),
+        ("device=2", "'device'"),
+        ("devices=two", "'two'"),
+        ("devices=-1", "'-1'"),
+        ("memory=2XB", "'2XB'"),
+        ("memory=0", "memory=0"),
+        ("devices=2,memory=1GiB/1GiB/1GiB", "3 values for 2 devices"),
+        ("capability=nine", "'nine'"),
+        ("multiprocessors=0", "multiprocessors=0"),
+        ("schedule=never", "'never'"),
+        ("check=maybe", "'maybe'"),
+        ("execute=yes", "'yes'"),
+        ("seed=x", "'x'"),
+        ("devices=2,peers=0:1", "'0:1'"),
+        ("devices=2,peers=0-2", "'0-2'"),
+        ("devices=2,peers=1-1", "'1-1'"),
+    ],
+)
+def test_errors_quote_the_offending_part(text: str, quoted: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options(text)
+    assert quoted in str(caught.value)
+
+
+def test_unknown_keyword_is_named() -> None:
+    with pytest.raises(OptionError, match="'speed'"):
+        parse_options(speed=3)
+
+
+UUIDS = ["GPU-aaaa-1", "GPU-aabb-2", "GPU-cccc-3"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "chosen"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("1", [1]),
+        ("2,0", [2, 0]),
+        ("0,7,1", [0]),
+        ("0,-1,1", [0]),
+        ("nonsense", []),
+        ("1,1", []),
+        ("GPU-cccc", [2]),
+        ("GPU-aa,0", []),
+        ("GPU-AABB,0", [1, 0]),
+        (" 2 , 1 ", [2, 1]),
+    ],
+)
+def test_visible_devices_as_cuda_reads_them(variable: str | None, chosen: list[int]) -> None:
+    environment = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
+    assert visible_devices(environment, UUIDS) == chosen
