@@ -7,7 +7,7 @@ Rounding down is rounding up of the negated operation, which also gives exact ze
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,23 +31,25 @@ if TYPE_CHECKING:
 MODES = ("rz", "rm", "rp")
 
 
-def narrow(exact: Lanes, rounding: str) -> Lanes:
-    """Round float64 lanes, exact or rounded to odd, to float32 in the direction ``rounding``."""
-    nearest = exact.astype(np.float32)
-    bits = nearest.view(np.uint32)
+def narrow(exact: Lanes, rounding: str, dtype: type[np.floating[Any]] = np.float32) -> Lanes:
+    """Round float64 lanes, exact or rounded to odd, to ``dtype`` in the direction ``rounding``."""
+    nearest = exact.astype(dtype)
+    bits = nearest.view(f"i{nearest.itemsize}")
+    back = nearest.astype(np.float64)
     if rounding == "rz":
-        step = -(np.abs(nearest) > np.abs(exact)).astype(np.int32)
+        step = -(np.abs(back) > np.abs(exact)).astype(bits.dtype)
     elif rounding == "rp":
-        step = np.where(nearest < exact, _outwards(nearest), 0)
+        step = (back < exact) * _outwards(nearest)
     else:
-        step = -np.where(nearest > exact, _outwards(nearest), 0)
-    result: Lanes = (bits + step.view(np.uint32)).view(np.float32)
+        step = (back > exact) * -_outwards(nearest)
+    result: Lanes = (bits + step).view(dtype)
     return result
 
 
 def _outwards(value: Lanes) -> Lanes:
     """Return what to add to the bit pattern of ``value`` for the next larger number."""
-    return np.where(np.signbit(value), np.int32(-1), np.int32(1))
+    integer = np.dtype(f"i{value.itemsize}").type
+    return np.where(np.signbit(value), integer(-1), integer(1))
 
 
 def directed_f32(operation: str, rounding: str) -> Function:
@@ -154,10 +156,10 @@ def _mul_f64(rounding: str, a: Lanes, b: Lanes) -> Lanes:
 def _div_f64(rounding: str, a: Lanes, b: Lanes) -> Lanes:
     quotient = a / b
     result = _step(quotient, _quotient_error(a, b, quotient), rounding)
-    if not within_range(quotient, a, b) or np.abs(a).min() < 2.0**-900:
+    if not within_range(quotient, quotient, a, b) or np.abs(a).min() < 2.0**-900:
         zero = (a == 0) | (b == 0)
         np.copyto(result, quotient, where=zero | ~np.isfinite(a) | ~np.isfinite(b))
-        extreme = ~_moderate(quotient, a, b) | (np.abs(a) < 2.0**-900)
+        extreme = ~_moderate(quotient, quotient, a, b) | (np.abs(a) < 2.0**-900)
         _fix(result, extreme & ~zero, lambda x, y: x / y, (a, b), rounding)
     return result
 

@@ -33,12 +33,12 @@ def maximum(a: Lanes, b: Lanes) -> Lanes:
 
 def minimum_or_nan(a: Lanes, b: Lanes) -> Lanes:
     """Return the smaller of float lanes; NaN where one is NaN."""
-    return _finish(np.minimum(a, b), a, b, np.bitwise_or)
+    return _finish(np.minimum(a, b), a, b, np.bitwise_or, keeps_nan=True)
 
 
 def maximum_or_nan(a: Lanes, b: Lanes) -> Lanes:
     """Return the larger of float lanes; NaN where one is NaN."""
-    return _finish(np.maximum(a, b), a, b, np.bitwise_and)
+    return _finish(np.maximum(a, b), a, b, np.bitwise_and, keeps_nan=True)
 
 
 EXTREMA: dict[tuple[str, bool], Function] = {
@@ -49,7 +49,7 @@ EXTREMA: dict[tuple[str, bool], Function] = {
 }
 
 
-def _finish(chosen: Lanes, a: Lanes, b: Lanes, merge: Function) -> Lanes:
+def _finish(chosen: Lanes, a: Lanes, b: Lanes, merge: Function, *, keeps_nan: bool = False) -> Lanes:
     equal = a == b
     if equal.any():
         # Equal numbers have equal bits, but for zeros: there the sign bits are merged.
@@ -58,7 +58,10 @@ def _finish(chosen: Lanes, a: Lanes, b: Lanes, merge: Function) -> Lanes:
         chosen = np.where(equal, merged, chosen)
     nan = chosen != chosen
     if nan.any():
-        chosen[nan] = CANONICAL_NAN[chosen.dtype]
+        canonical = CANONICAL_NAN[chosen.dtype]
+        # The C library's fmin and fmax, unlike a GPU, let a signalling NaN win.
+        number = canonical if keeps_nan else np.where(a == a, a, np.where(b == b, b, canonical))
+        chosen = np.where(nan, number, chosen)
     return chosen
 
 

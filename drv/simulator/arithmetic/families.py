@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from drv.simulator.arithmetic import (
     approximate,
     bits,
+    bytewise,
+    carries,
     comparisons,
     conversions,
     floats,
+    halves,
     integers,
 )
 
@@ -19,9 +22,12 @@ if TYPE_CHECKING:
 _TABLES: dict[Family, str] = {
     integers.rows: "add sub mul mad min max div rem abs neg sad mul24 mad24",
     bits.rows: "and or xor not cnot shl shr shf popc clz brev bfind fns bfe bfi bmsk szext",
-    comparisons.rows: "setp selp",
+    bytewise.rows: "lop3 prmt dp4a dp2a",
+    carries.rows: "add addc sub subc mad madc",
+    comparisons.rows: "setp set selp slct testp",
     floats.rows: "add sub mul mad fma min max div sqrt rcp abs neg copysign",
     approximate.rows: "rcp sqrt rsqrt sin cos lg2 ex2 tanh div",
+    halves.rows: "add sub mul fma min max abs neg tanh ex2 setp set",
     conversions.rows: "cvt",
 }
 

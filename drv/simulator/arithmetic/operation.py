@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,13 @@ class Row(NamedTuple):
 
 
 Family: TypeAlias = Callable[[], Iterator[Row]]
+
+
+def function_of(expression: str, operands: int) -> Function:
+    """Return the function of ``operands`` arrays that ``expression`` over ``{0}``, ``{1}``, ... describes."""
+    names = [f"operand{index}" for index in range(operands)]
+    source = f"lambda {', '.join(names)}: {expression.format(*names)}"
+    return cast("Function", eval(source, {"np": np}))
 
 
 def width(ptx_type: str) -> int:

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, cast
-
-import numpy as np
 
 from drv.simulator.arithmetic.families import FAMILIES
-from drv.simulator.arithmetic.operation import Row, UnknownInstruction, VectorOperation
-
-if TYPE_CHECKING:
-    from drv.simulator.arithmetic.operation import Function
+from drv.simulator.arithmetic.operation import Row, UnknownInstruction, VectorOperation, function_of
 
 
 @cache
@@ -54,7 +48,5 @@ def resolve(opcode: str, operands: int | None = None, results: int | None = None
 def _operation(row: Row) -> VectorOperation:
     if not isinstance(row.meaning, str):
         return VectorOperation(row.opcode, row.operands, row.results, row.meaning, None)
-    names = [f"operand{index}" for index in range(len(row.operands))]
-    source = f"lambda {', '.join(names)}: {row.meaning.format(*names)}"
-    function = cast("Function", eval(source, {"np": np}))
+    function = function_of(row.meaning, len(row.operands))
     return VectorOperation(row.opcode, row.operands, row.results, function, row.meaning)

@@ -1,0 +1,139 @@
+"""lop3, prmt and the dot products of packed bytes and halfwords."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from drv.simulator.arithmetic.operation import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from drv.simulator.arithmetic.operation import Function, Lanes
+
+#: The bytes that prmt's modes pick for selectors 0 to 3 (of the eight bytes of b, a), from the lowest.
+PERMUTATIONS = {
+    "f4e": ((0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5), (3, 4, 5, 6)),
+    "b4e": ((0, 7, 6, 5), (1, 0, 7, 6), (2, 1, 0, 7), (3, 2, 1, 0)),
+    "rc8": ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 2, 2), (3, 3, 3, 3)),
+    "ecl": ((0, 1, 2, 3), (1, 1, 2, 3), (2, 2, 2, 3), (3, 3, 3, 3)),
+    "ecr": ((0, 0, 0, 0), (0, 1, 1, 1), (0, 1, 2, 2), (0, 1, 2, 3)),
+    "rc16": ((0, 1, 0, 1), (2, 3, 2, 3), (0, 1, 0, 1), (2, 3, 2, 3)),
+}
+
+
+def rows() -> Iterator[Row]:
+    """Yield lop3, prmt, dp4a and dp2a."""
+    three = ("b32", "b32", "b32")
+    yield Row("lop3.b32", (*three, "b32"), ("b32",), lookup)
+    for name, combine in (("or", np.logical_or), ("and", np.logical_and)):
+        yield Row(f"lop3.{name}.b32", (*three, "b32", "pred"), ("b32", "pred"), _lookup_and_test(combine))
+    yield Row("prmt.b32", three, ("b32",), permute)
+    for mode, picks in PERMUTATIONS.items():
+        yield Row(f"prmt.b32.{mode}", three, ("b32",), _permute_by_mode(picks))
+    for a in ("u32", "s32"):
+        for b in ("u32", "s32"):
+            d = "s32" if "s32" in (a, b) else "u32"
+            bytes_a, bytes_b = f"{a[0]}1", f"{b[0]}1"
+            products = _dot(bytes_a.replace("s", "i"), bytes_b.replace("s", "i"), slice(0, 4))
+            yield Row(f"dp4a.{a}.{b}", (a, b, d), (d,), products)
+            for half, used in (("lo", slice(0, 2)), ("hi", slice(2, 4))):
+                halves = _dot(bytes_a.replace("s", "i")[0] + "2", bytes_b.replace("s", "i"), used)
+                yield Row(f"dp2a.{half}.{a}.{b}", (a, b, d), (d,), halves)
+
+
+@cache
+def _truth_table(table: int) -> Callable[[Lanes, Lanes, Lanes], Lanes]:
+    """Return the function of three bits whose values the 8 bits of ``table`` list."""
+    terms = [
+        "&".join(
+            name if row >> position & 1 else f"~{name}" for name, position in (("a", 2), ("b", 1), ("c", 0))
+        )
+        for row in range(8)
+        if table >> row & 1
+    ]
+    shortest = _short_forms().get(table) or "|".join(f"({term})" for term in terms) or "(a^a)|(b^b)|(c^c)"
+    return cast("Callable[[Lanes, Lanes, Lanes], Lanes]", eval(f"lambda a, b, c: {shortest}"))
+
+
+@cache
+def _short_forms() -> dict[int, str]:
+    """Return for each truth table that one expression of up to four operators has, the shortest found."""
+    literals = [(0xF0, "a"), (0xCC, "b"), (0xAA, "c"), (0x0F, "~a"), (0x33, "~b"), (0x55, "~c")]
+    forms: dict[int, str] = {}
+    pairs = list(literals)
+    for symbol, operator in (("&", int.__and__), ("|", int.__or__), ("^", int.__xor__)):
+        for x, left in literals:
+            for y, right in literals:
+                pairs.append((operator(x, y), f"({left}{symbol}{right})"))
+    for symbol, operator in (("^", int.__xor__), ("&", int.__and__), ("|", int.__or__)):
+        for x, left in pairs:
+            for y, right in pairs:
+                text = f"{left}{symbol}{right}"
+                used = operator(x, y)
+                # All three names must appear for the result to have the lanes of all three operands.
+                if {"a", "b", "c"} <= set(text) and len(text) < len(forms.get(used, text + " ")):
+                    forms[used] = text
+    return forms
+
+
+def lookup(a: Lanes, b: Lanes, c: Lanes, table: Lanes) -> Lanes:
+    """Return the bits of ``a``, ``b``, ``c`` looked up in the truth table, an immediate (1,)."""
+    result: Lanes = _truth_table(int(table[0]) & 0xFF)(a, b, c)
+    return result
+
+
+def _lookup_and_test(combine: Function) -> Function:
+    def apply(a: Lanes, b: Lanes, c: Lanes, table: Lanes, other: Lanes) -> tuple[Lanes, Lanes]:
+        result = lookup(a, b, c, table)
+        predicate = combine(result != 0, other)
+        if len(predicate) > len(result):
+            result = result.repeat(len(predicate))
+        return result, predicate
+
+    return apply
+
+
+def permute(a: Lanes, b: Lanes, selector: Lanes) -> Lanes:
+    """Return four bytes of the eight of ``b`` and ``a``; bit 3 of a selector spreads the byte's sign."""
+    source = b.astype(np.uint64) << 32 | a
+    if len(selector) == 1:
+        return _permute_uniform(source, int(selector[0]))
+    result: Lanes = np.zeros(1, np.uint32)
+    for position in range(0, 16, 4):
+        choice = selector >> position
+        byte = (source >> ((choice & 7) << 3)).astype(np.uint32) & 0xFF
+        spread = (byte >> 7) * np.uint32(0xFF)
+        result = result | np.where(choice & 8 != 0, spread, byte) << 2 * position
+    return result
+
+
+def _permute_uniform(source: Lanes, selector: int) -> Lanes:
+    result: Lanes = np.zeros(1, np.uint32)
+    for position in range(4):
+        choice = selector >> 4 * position
+        byte = (source >> 8 * (choice & 7)).astype(np.uint32) & 0xFF
+        if choice & 8:
+            byte = (byte >> 7) * np.uint32(0xFF)
+        result = result | byte << 8 * position
+    return result
+
+
+def _permute_by_mode(picks: tuple[tuple[int, ...], ...]) -> Function:
+    selectors = np.array([sum(pick << 4 * i for i, pick in enumerate(four)) for four in picks], np.uint32)
+    return lambda a, b, mode: permute(a, b, selectors[mode & 3])
+
+
+def _dot(a_part: str, b_part: str, used: slice) -> Function:
+    """Return the sum of products of all parts of ``a`` with the ``used`` bytes of ``b``, and ``c``."""
+
+    def dot(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+        left = np.ascontiguousarray(a).view(a_part).reshape(len(a), -1).astype(np.int64)
+        right = np.ascontiguousarray(b).view(b_part).reshape(len(b), -1)[:, used].astype(np.int64)
+        result: Lanes = ((left * right).sum(axis=1) + c.astype(np.int64)).astype(c.dtype)
+        return result
+
+    return dot

@@ -1,0 +1,81 @@
+"""Arithmetic on numbers of several words: the carry flag goes in and out ("cc").
+
+After a subtraction the flag holds the borrow, as the PTX manual has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drv.simulator.arithmetic.integers import high_s64, high_u64
+from drv.simulator.arithmetic.operation import Row, scalar_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drv.simulator.arithmetic.operation import Function, Lanes
+
+TYPES = ("u32", "s32", "u64", "s64")
+
+
+def rows() -> Iterator[Row]:
+    """Yield add.cc, addc, sub.cc, subc, mad.cc and madc."""
+    for t in TYPES:
+        cast = f".astype({scalar_name(t)})"
+        for base, symbol, carry_out in (("add", "+", add_with_carry), ("sub", "-", subtract_with_borrow)):
+            both = (t, "cc")
+            yield Row(f"{base}.cc.{t}", (t, t), both, carry_out)
+            yield Row(f"{base}c.cc.{t}", (t, t, "cc"), both, carry_out)
+            value = f"{{0}} {symbol} {{1}} {symbol} {{2}}{cast}"
+            yield Row(f"{base}c.{t}", (t, t, "cc"), (t,), value)
+        for half, product in (("lo", _low), ("hi", _high)):
+            multiply_add = _multiply_add(product)
+            yield Row(f"mad.{half}.cc.{t}", (t, t, t), (t, "cc"), multiply_add)
+            yield Row(f"madc.{half}.cc.{t}", (t, t, t, "cc"), (t, "cc"), multiply_add)
+            yield Row(f"madc.{half}.{t}", (t, t, t, "cc"), (t,), _without_carry_out(multiply_add))
+
+
+def add_with_carry(a: Lanes, b: Lanes, carry: Lanes | None = None) -> tuple[Lanes, Lanes]:
+    """Return ``a + b + carry`` and the carry out of it."""
+    unsigned = f"u{a.itemsize}"
+    total = a + b
+    overflow = total.view(unsigned) < a.view(unsigned)
+    if carry is None:
+        return total, overflow
+    result = total + carry.astype(a.dtype)
+    return result, overflow | (result.view(unsigned) < total.view(unsigned))
+
+
+def subtract_with_borrow(a: Lanes, b: Lanes, borrow: Lanes | None = None) -> tuple[Lanes, Lanes]:
+    """Return ``a - b - borrow`` and the borrow out of it."""
+    unsigned = f"u{a.itemsize}"
+    difference = a - b
+    underflow = a.view(unsigned) < b.view(unsigned)
+    if borrow is None:
+        return difference, underflow
+    result = difference - borrow.astype(a.dtype)
+    return result, underflow | (result.view(unsigned) > difference.view(unsigned))
+
+
+def _low(a: Lanes, b: Lanes) -> Lanes:
+    product: Lanes = a * b
+    return product
+
+
+def _high(a: Lanes, b: Lanes) -> Lanes:
+    if a.itemsize == 8:
+        return (high_u64 if a.dtype.kind == "u" else high_s64)(a, b)
+    wide = f"{a.dtype.kind}8"
+    high: Lanes = (a.astype(wide) * b.astype(wide) >> 32).astype(a.dtype)
+    return high
+
+
+def _multiply_add(product: Function) -> Function:
+    def multiply_add(a: Lanes, b: Lanes, c: Lanes, carry: Lanes | None = None) -> tuple[Lanes, Lanes]:
+        return add_with_carry(product(a, b), c, carry)
+
+    return multiply_add
+
+
+def _without_carry_out(function: Function) -> Function:
+    return lambda *operands: function(*operands)[0]
