@@ -1,0 +1,26 @@
+"""Element types as CUDA's libraries name them (``library_types.h``)."""
+
+from enum import IntEnum
+
+
+class cudaDataType(IntEnum):  # noqa: N801 - C name
+    """Type of the elements of an array: real or complex, size, and format."""
+
+    CUDA_R_32F = 0
+    CUDA_R_64F = 1
+    CUDA_R_16F = 2
+    CUDA_R_8I = 3
+    CUDA_C_32F = 4
+    CUDA_C_64F = 5
+    CUDA_C_16F = 6
+    CUDA_C_8I = 7
+    CUDA_R_8U = 8
+    CUDA_C_8U = 9
+    CUDA_R_32I = 10
+    CUDA_C_32I = 11
+    CUDA_R_32U = 12
+    CUDA_C_32U = 13
+    CUDA_R_16BF = 14
+    CUDA_C_16BF = 15
+    CUDA_R_8F_E4M3 = 28
+    CUDA_R_8F_E5M2 = 29
