@@ -104,6 +104,7 @@ class ContextCalls(MemoryBook):
         context.per_thread.clear()
         context.orphans.clear()
         context.legacy = None
+        context.barrier = None
         context.active = False
         context.lost = None
         context.report = None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from .address_space import AddressSpace, Allocation
     from .races import RaceChecker
-    from .scheduler import Stream
+    from .scheduler import Operation, Stream
 
 
 @dataclass(slots=True)
@@ -159,16 +159,19 @@ class CopyCalls(MemoryBook):
     def cuMemcpyPeer(
         self, dstDevice: Any, dstContext: Any, srcDevice: Any, srcContext: Any, ByteCount: Any
     ) -> tuple[Any, ...]:
-        self.usable(self.context(dstContext))
-        self.usable(self.context(srcContext))
-        return self._linear(
-            integer(dstDevice),
-            integer(srcDevice),
-            unsigned(ByteCount),
-            None,
-            source="device",
-            target="device",
-        )
+        here, to = self.current(), self.usable(self.context(dstContext))
+        # It comes after all work of the three contexts, and all their later work comes after it.
+        contexts = list(dict.fromkeys((here, to, self.usable(self.context(srcContext)))))
+        streams = [stream for context in contexts for stream in context.all_streams()]
+        after = [stream.last for stream in streams if stream.last is not None]
+        target, source, size = integer(dstDevice), integer(srcDevice), unsigned(ByteCount)
+        queue = self.legacy_stream(here)
+        before = queue.last
+        answer = self._linear(target, source, size, None, source="device", target="device", after=after)
+        if queue.last is not before:
+            for context in contexts:
+                context.barrier = queue.last
+        return answer
 
     @call()
     def cuMemcpyPeerAsync(
@@ -196,6 +199,7 @@ class CopyCalls(MemoryBook):
         *,
         source: str = "any",
         target: str = "any",
+        after: list[Operation] | None = None,
     ) -> tuple[Any, ...]:
         if stream is None:
             self.current()
@@ -203,7 +207,7 @@ class CopyCalls(MemoryBook):
             return OK
         shape = (1, 1, nbytes)
         to = self._endpoint(dst, shape, nbytes, target)
-        return self._copy(to, self._endpoint(src, shape, nbytes, source), shape, stream)
+        return self._copy(to, self._endpoint(src, shape, nbytes, source), shape, stream, after)
 
     # Copies of rows
 
@@ -295,6 +299,7 @@ class CopyCalls(MemoryBook):
         source: Endpoint,
         shape: tuple[int, int, int],
         stream: Stream | None,
+        after: list[Operation] | None = None,
     ) -> tuple[Any, ...]:
         queue = stream if stream is not None else self.legacy_stream(self.current())
         if not self.execute:
@@ -311,7 +316,7 @@ class CopyCalls(MemoryBook):
             ]
         label = f"copy of {shape[0] * shape[1] * shape[2]} bytes {_direction(source, target)}"
         copy = _QueuedCopy(self.memory, self.observer, target, source, shape, staged)
-        operation = self.operation(queue, label, copy)
+        operation = self.operation(queue, label, copy, after)
         origin = source.allocation
         if self.observer is not None and origin is not None and origin.device is None:
             # The host may write pinned memory without a word.

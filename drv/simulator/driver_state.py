@@ -174,6 +174,8 @@ class Context:
     streams: dict[int, Stream] = field(default_factory=dict)
     per_thread: dict[int, Stream] = field(default_factory=dict)
     legacy: Stream | None = None
+    #: An operation that everything queued in the context later comes after (``cuMemcpyPeer``).
+    barrier: Operation | None = None
     #: Last operations of destroyed streams, which a synchronisation of the context still waits for.
     orphans: list[Stream] = field(default_factory=list)
     peers: set[int] = field(default_factory=set)
@@ -346,6 +348,11 @@ class DriverState:
             earlier += self.scheduler.before_legacy(stream, context.all_streams())
         elif stream.blocking and legacy is not None and legacy.last is not None:
             earlier.append(legacy.last)
+        if context.barrier is not None:
+            if context.barrier.done and self.observer is None:
+                context.barrier = None
+            else:
+                earlier.append(context.barrier)
         return Operation(label, stream, run, earlier, self.recorder.take(), host=host, always=always)
 
     def enqueue(
