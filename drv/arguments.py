@@ -115,8 +115,6 @@ def check_parameters(function: Function, codes: Sequence[Code], values: Sequence
                 kind = type(values[position])
                 if kind in _EIGHT_BYTES_WIDE and parameter.size == 4:
                     advice = f": a Python {kind.__name__} is 64 bits wide, pass {_EIGHT_BYTES_WIDE[kind]}"
-                elif kind is not bytes:
-                    what = f"a {kind.__name__}, {what},"
             raise InvalidValueError(
                 f"argument {position} of kernel '{function.name}' is {what}, the kernel takes "
                 f"{_bytes(parameter.size)}{advice}"
