@@ -101,6 +101,7 @@ class Device:
     _peers: set[int]
     _properties: DeviceProperties | None
     _capability: tuple[int, int] | None
+    _default_stream: Stream | None
 
     def __new__(cls, ordinal: int = 0) -> Device:  # noqa: PYI034 - the runtime's own object
         from .selection import runtime
@@ -119,6 +120,7 @@ class Device:
         self._peers = set()
         self._properties = None
         self._capability = None
+        self._default_stream = None
         self._handle = runtime.check(runtime.driver.cuDeviceGet(ordinal), "cuDeviceGet", ordinal)
         return self
 
@@ -190,11 +192,11 @@ class Device:
     @property
     def default_stream(self) -> Stream:
         """The legacy default stream, which waits for, and is waited for by, all blocking streams."""
-        from .stream import Stream
+        if self._default_stream is None:
+            from .stream import Stream
 
-        return self.runtime.cache(
-            ("default stream", self.ordinal), lambda: Stream.from_handle(self, Stream.LEGACY)
-        )
+            self._default_stream = Stream.from_handle(self, Stream.LEGACY)
+        return self._default_stream
 
     def attribute(self, name: str) -> int:
         """Value of a device attribute, by its name in CUDA.

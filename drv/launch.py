@@ -128,9 +128,11 @@ def _extent(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
     size = len(numbers)
     if size == 3:
         return numbers
-    if not 1 <= size <= 2:
-        raise InvalidValueError(f"grid and block have 1 to 3 numbers, {numbers} was given")
-    return (*numbers, *(1,) * (3 - size))
+    if size == 2:
+        return numbers[0], numbers[1], 1
+    if size == 1:
+        return numbers[0], 1, 1
+    raise InvalidValueError(f"grid and block have 1 to 3 numbers, {numbers} was given")
 
 
 def _launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 import weakref
 from collections import deque
@@ -94,10 +95,11 @@ class Runtime:
             If there is none.
         """
         self._require_alive()
-        if not isinstance(ordinal, int) or not 0 <= ordinal < len(self.devices):
+        ordinal = operator.index(ordinal)
+        if not 0 <= ordinal < len(self.devices):
             count = len(self.devices)
             expected = "expected 0" if count == 1 else f"expected 0 to {count - 1}"
-            raise InvalidValueError(f"no device {ordinal!r}: {count} visible, {expected}")
+            raise InvalidValueError(f"no device {ordinal}: {count} visible, {expected}")
         return self.devices[ordinal]
 
     def check(self, result: Sequence[Any], call: str, *arguments: Any) -> Any:
