@@ -29,27 +29,29 @@ if TYPE_CHECKING:
     from drv.simulator.arithmetic.operation import Function, Lanes
 
 MODES = ("rz", "rm", "rp")
+_F32 = np.dtype(np.float32)
 
 
-def narrow(exact: Lanes, rounding: str, dtype: type[np.floating[Any]] = np.float32) -> Lanes:
+def narrow(exact: Lanes, rounding: str, dtype: np.dtype[Any] = _F32) -> Lanes:
     """Round float64 lanes, exact or rounded to odd, to ``dtype`` in the direction ``rounding``."""
     nearest = exact.astype(dtype)
     bits = nearest.view(f"i{nearest.itemsize}")
     back = nearest.astype(np.float64)
     if rounding == "rz":
-        step = -(np.abs(back) > np.abs(exact)).astype(bits.dtype)
+        move = -(np.abs(back) > np.abs(exact)).astype(bits.dtype)
     elif rounding == "rp":
-        step = (back < exact) * _outwards(nearest)
+        move = (back < exact) * _outwards(nearest)
     else:
-        step = (back > exact) * -_outwards(nearest)
-    result: Lanes = (bits + step).view(dtype)
+        move = (back > exact) * -_outwards(nearest)
+    result: Lanes = (bits + move).view(dtype)
     return result
 
 
 def _outwards(value: Lanes) -> Lanes:
     """Return what to add to the bit pattern of ``value`` for the next larger number."""
     integer = np.dtype(f"i{value.itemsize}").type
-    return np.where(np.signbit(value), integer(-1), integer(1))
+    outwards: Lanes = np.where(np.signbit(value), integer(-1), integer(1))
+    return outwards
 
 
 def directed_f32(operation: str, rounding: str) -> Function:
@@ -123,21 +125,23 @@ def _odd_sqrt(a: Lanes) -> Lanes:
     return to_odd(root, (a - product) - error)
 
 
-def _step(nearest: Lanes, error: Lanes, rounding: str) -> Lanes:
+def step(nearest: Lanes, error: Lanes, rounding: str) -> Lanes:
     """Move float64 lanes rounded to nearest to the next number where ``error`` (exact - nearest) says so."""
     bits = nearest.view(np.int64)
-    negative = np.signbit(nearest)
     if rounding == "rz":
-        step = -np.where(negative, error > 0, error < 0).astype(np.int64)
+        inwards = np.where(np.signbit(nearest), error > 0, error < 0)
+        move: Lanes = -inwards.astype(np.int64)
+    elif rounding == "rp":
+        move = (error > 0) * _outwards(nearest)
     else:
-        step = np.where(error > 0, np.where(negative, -1, 1), 0)
-    result: Lanes = (bits + step).view(np.float64)
+        move = (error < 0) * -_outwards(nearest)
+    result: Lanes = (bits + move).view(np.float64)
     return result
 
 
 def _add_f64(rounding: str, a: Lanes, b: Lanes) -> Lanes:
     total, error = two_sum(a, b)
-    result = _step(total, error, rounding)
+    result = step(total, error, rounding)
     huge = (np.abs(a) > 2.0**1000) | (np.abs(b) > 2.0**1000)
     _fix(result, huge, lambda x, y: x + y, (a, b), rounding)
     return result
@@ -145,7 +149,7 @@ def _add_f64(rounding: str, a: Lanes, b: Lanes) -> Lanes:
 
 def _mul_f64(rounding: str, a: Lanes, b: Lanes) -> Lanes:
     product, error = two_product(a, b)
-    result = _step(product, error, rounding)
+    result = step(product, error, rounding)
     if not within_range(product, a, b):
         zero = (a == 0) | (b == 0)
         np.copyto(result, product, where=zero | ~np.isfinite(a) | ~np.isfinite(b))
@@ -155,7 +159,7 @@ def _mul_f64(rounding: str, a: Lanes, b: Lanes) -> Lanes:
 
 def _div_f64(rounding: str, a: Lanes, b: Lanes) -> Lanes:
     quotient = a / b
-    result = _step(quotient, _quotient_error(a, b, quotient), rounding)
+    result = step(quotient, _quotient_error(a, b, quotient), rounding)
     if not within_range(quotient, quotient, a, b) or np.abs(a).min() < 2.0**-900:
         zero = (a == 0) | (b == 0)
         np.copyto(result, quotient, where=zero | ~np.isfinite(a) | ~np.isfinite(b))
@@ -167,7 +171,7 @@ def _div_f64(rounding: str, a: Lanes, b: Lanes) -> Lanes:
 def _fma_f64(rounding: str, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     high, odd = sum_of_product(a, b, c)
     nearest, error = two_sum(high, odd)
-    result = _step(nearest, error, rounding)
+    result = step(nearest, error, rounding)
     if not within_range(a * b, a, b, c):
         fix_extremes(result, a, b, c, rounding)
     return result
@@ -178,7 +182,7 @@ def _sqrt_f64(a: Lanes, rounding: str) -> Lanes:
     scaled = a * scale * scale
     root = np.sqrt(scaled)
     product, error = two_product(root, root)
-    result: Lanes = _step(root, (scaled - product) - error, rounding) / scale
+    result: Lanes = step(root, (scaled - product) - error, rounding) / scale
     return result
 
 

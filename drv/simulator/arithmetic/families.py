@@ -14,6 +14,7 @@ from drv.simulator.arithmetic import (
     floats,
     halves,
     integers,
+    packing,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _TABLES: dict[Family, str] = {
     approximate.rows: "rcp sqrt rsqrt sin cos lg2 ex2 tanh div",
     halves.rows: "add sub mul fma min max abs neg tanh ex2 setp set",
     conversions.rows: "cvt",
+    packing.rows: "cvt",
 }
 
 #: The tables to look into, by the opcode's first part.
