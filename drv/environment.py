@@ -55,13 +55,24 @@ def allocator_options() -> dict[str, str]:
     variable = "GRAPHROOT_CUDA_ALLOC_CONF"
     if not os.environ.get(variable):
         variable = "PYTORCH_CUDA_ALLOC_CONF"
+    return option_pairs(os.environ.get(variable, ""), variable)
+
+
+def option_pairs(text: str, source: str) -> dict[str, str]:
+    """``name:value,name:value`` as names and values; ``source`` is what errors call the text.
+
+    Raises
+    ------
+    InvalidValueError
+        If a part is not ``name:value`` or a name comes twice; the message quotes the part.
+    """
     options: dict[str, str] = {}
-    for part in _split_outside_brackets(os.environ.get(variable, "")):
+    for part in _split_outside_brackets(text):
         name, colon, value = (piece.strip() for piece in part.partition(":"))
         if not (name and colon and value):
-            raise InvalidValueError(f"{variable}: {part.strip()!r} is not name:value")
+            raise InvalidValueError(f"{source}: {part.strip()!r} is not name:value")
         if name in options:
-            raise InvalidValueError(f"{variable}: {name!r} is given twice")
+            raise InvalidValueError(f"{source}: {name!r} is given twice")
         options[name] = value
     return options
 

@@ -1,0 +1,286 @@
+"""Free blocks of one stream: best fit, splitting, merging."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from .blocks import CachedBlock
+from .rounding import BLOCK_UNIT, LARGE_SEGMENT, NO_LIMIT, SMALL_LIMIT
+from .statistics import EXPANDABLE, LARGE, PARTS, UNCHANGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: A key is the size, whether the block is a whole segment, and the address, most significant first.
+SIZE_SHIFT = 64
+WHOLE = 1 << 63
+#: Chunks of the sorted order are cut in two above this length.
+CHUNK = 1024
+
+_last = itemgetter(-1)
+
+
+class Clock:
+    """Counts the searches for a large block, by which the age of free blocks is measured."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = 0
+
+
+class BlockPool:
+    """Free blocks of one stream and one size class, small or large.
+
+    The order is PyTorch's: by size, then parts of a segment before whole segments, then by address; the
+    first block that is large enough is taken. It is kept as a sorted list of integer keys with a list
+    of the blocks beside it, which one bisection in C searches; above ``CHUNK`` free blocks as a list of
+    such lists, so that an insertion moves little however many there are. Splitting and merging mostly
+    leave a block between the same neighbours of the order, and then only replace its entry.
+
+    Parameters
+    ----------
+    stream : int
+        Handle of the stream.
+    small : bool
+        Whether this is the pool for blocks up to 1 MiB.
+    journal : list of int
+        Where allocations and frees are recorded; see :mod:`drv.allocators.statistics`.
+    clock : Clock
+        Gives the time at which a block became free.
+    """
+
+    __slots__ = (
+        "_blocks",
+        "_code",
+        "_journal",
+        "_keys",
+        "clock",
+        "least_remainder",
+        "max_split_size",
+        "small",
+        "stream",
+    )
+
+    expandable = False
+
+    def __init__(self, stream: int, small: bool, journal: list[int], clock: Clock) -> None:
+        self.stream = stream
+        self.small = small
+        self.clock = clock
+        self.max_split_size = NO_LIMIT
+        self.least_remainder = BLOCK_UNIT if small else SMALL_LIMIT + BLOCK_UNIT
+        self._journal = journal
+        self._code = UNCHANGED | (0 if small else LARGE) | (EXPANDABLE if self.expandable else 0)
+        self._keys: list[list[int]] = [[]]
+        self._blocks: list[list[CachedBlock]] = [[]]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._keys))
+
+    def __iter__(self) -> Iterator[CachedBlock]:
+        """Free blocks in order. The pool may change while the iteration goes on."""
+        return iter([block for blocks in self._blocks for block in blocks])
+
+    def take(self, size: int, requested: int) -> CachedBlock | None:
+        """Hand out the best fit for ``size`` bytes (already rounded); the rest of it stays."""
+        wanted = size << SIZE_SHIFT
+        chunks = self._keys
+        if len(chunks) == 1:
+            chunk = 0
+        else:
+            chunk = bisect_left(chunks, wanted, key=_last)
+            if chunk == len(chunks):
+                return None
+        keys = chunks[chunk]
+        index = bisect_left(keys, wanted)
+        if index == len(keys):
+            return None
+        block = self._blocks[chunk][index]
+        whole = block.size
+        limit = self.max_split_size
+        if whole >= limit and (size < limit or whole >= size + LARGE_SEGMENT):
+            return None
+        block.live = True
+        block.requested = requested
+        block.key = 0
+        following = block.next
+        rest = whole - size
+        if rest < self.least_remainder or size >= limit:
+            self._delete(chunk, index)
+            if following is None and block.prev is None:
+                self._journal += (whole + self._code, requested, 0)
+            else:
+                self._journal += (whole + self._code - PARTS, requested, -whole)
+            return block
+        if following is None and block.prev is None:
+            self._journal += (size + self._code + PARTS, requested, rest)
+        else:
+            self._journal += (size + self._code, requested, -size)
+        address = block.address + size
+        block.size = size
+        block.next = remainder = CachedBlock(address, rest, self, block, following)
+        if following is not None:
+            following.prev = remainder
+        remainder.key = key = (rest << SIZE_SHIFT) | address
+        if keys[index - 1] < key if index else chunk == 0:
+            keys[index] = key
+            self._blocks[chunk][index] = remainder
+        else:
+            self._delete(chunk, index)
+            self._insert(key, remainder)
+        return block
+
+    def carve(self, block: CachedBlock, size: int, requested: int) -> CachedBlock:
+        """Hand out the first ``size`` bytes of ``block``, which is not in the pool; the rest goes there."""
+        block.live = True
+        block.requested = requested
+        rest = block.size - size
+        if rest < self.least_remainder or size >= self.max_split_size:
+            self._journal += (block.size + self._code, requested, 0)
+            return block
+        self._journal += (size + self._code + PARTS, requested, rest)
+        following = block.next
+        block.size = size
+        block.next = remainder = CachedBlock(block.address + size, rest, self, block, following)
+        if following is not None:
+            following.prev = remainder
+        remainder.key = (rest << SIZE_SHIFT) | remainder.address
+        self._insert(remainder.key, remainder)
+        return block
+
+    def give(self, block: CachedBlock, counted: int, requested: int) -> CachedBlock:
+        """Put ``block`` into the pool, merged with free neighbours; the block that it became.
+
+        ``counted`` of its bytes, ``requested`` of them asked for, are recorded as freed by this.
+        """
+        prev = block.prev
+        following = block.next
+        size = block.size
+        if following is not None and following.key:
+            if prev is not None and prev.key:
+                merged = prev.size + following.size
+                self.remove(following)
+                block.size = size + following.size
+                block.next = beyond = following.next
+                if beyond is not None:
+                    beyond.prev = block
+                chunk, index = self._find(prev.key)
+                block = self._absorb(prev, block)
+                count = -2
+            else:
+                # The free block on the right leaves its place in the order to this one.
+                chunk, index = self._find(following.key)
+                following.key = 0
+                merged = following.size
+                block.size = size + merged
+                block.next = beyond = following.next
+                if beyond is not None:
+                    beyond.prev = block
+                count = -1
+        elif prev is not None and prev.key:
+            merged = prev.size
+            chunk, index = self._find(prev.key)
+            block = self._absorb(prev, block)
+            count = -1
+        elif prev is None and following is None:
+            block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
+            block.since = self.clock.now
+            self._journal += (self._code - counted, -requested, 0)
+            self._insert(key, block)
+            return block
+        else:
+            block.key = key = (size << SIZE_SHIFT) | block.address
+            self._journal += (self._code + PARTS - counted, -requested, size)
+            self._insert(key, block)
+            return block
+        size = block.size
+        if block.next is None and block.prev is None:
+            block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
+            block.since = self.clock.now
+            self._journal += (self._code + PARTS * count - counted, -requested, -merged)
+        else:
+            block.key = key = (size << SIZE_SHIFT) | block.address
+            code = self._code + PARTS * (count + 1)
+            self._journal += (code - counted, -requested, size - merged)
+        keys = self._keys[chunk]
+        after = index + 1
+        if keys[after] > key if after < len(keys) else chunk + 1 == len(self._keys):
+            keys[index] = key
+            self._blocks[chunk][index] = block
+        else:
+            self._delete(chunk, index)
+            self._insert(key, block)
+        return block
+
+    def remove(self, block: CachedBlock) -> None:
+        """Take a free block out of the order."""
+        self._delete(*self._find(block.key))
+        block.key = 0
+
+    def insert(self, block: CachedBlock) -> None:
+        """Put a free block into the order as it is."""
+        flag = 0 if block.split else WHOLE
+        block.key = (block.size << SIZE_SHIFT) | flag | block.address
+        block.since = self.clock.now
+        self._insert(block.key, block)
+
+    def from_size(self, size: int) -> Iterator[CachedBlock]:
+        """Free blocks of at least ``size`` bytes, in order. The pool must not change meanwhile."""
+        wanted = size << SIZE_SHIFT
+        for keys, blocks in zip(self._keys, self._blocks, strict=True):
+            if keys and keys[-1] >= wanted:
+                yield from islice(blocks, bisect_left(keys, wanted), None)
+
+    @staticmethod
+    def _absorb(left: CachedBlock, block: CachedBlock) -> CachedBlock:
+        left.size += block.size
+        left.next = following = block.next
+        if following is not None:
+            following.prev = left
+        block.prev = block.next = None
+        return left
+
+    def _find(self, key: int) -> tuple[int, int]:
+        chunks = self._keys
+        chunk = 0 if len(chunks) == 1 else bisect_left(chunks, key, key=_last)
+        return chunk, bisect_left(chunks[chunk], key)
+
+    def _delete(self, chunk: int, index: int) -> None:
+        keys = self._keys[chunk]
+        del keys[index]
+        del self._blocks[chunk][index]
+        if not keys and len(self._keys) > 1:
+            del self._keys[chunk]
+            del self._blocks[chunk]
+
+    def _insert(self, key: int, block: CachedBlock) -> None:
+        chunks = self._keys
+        if len(chunks) == 1:
+            chunk = 0
+        else:
+            chunk = min(bisect_left(chunks, key, key=_last), len(chunks) - 1)
+        keys = chunks[chunk]
+        index = bisect_left(keys, key)
+        keys.insert(index, key)
+        self._blocks[chunk].insert(index, block)
+        if len(keys) > CHUNK:
+            half = len(keys) // 2
+            blocks = self._blocks[chunk]
+            chunks.insert(chunk + 1, keys[half:])
+            self._blocks.insert(chunk + 1, blocks[half:])
+            del keys[half:]
+            del blocks[half:]
+
+
+class EmptyPool(BlockPool):
+    """Where blocks of no bytes come from and return to."""
+
+    __slots__ = ()
+
+    def give(self, block: CachedBlock, counted: int, requested: int) -> CachedBlock:
+        """Forget ``block``."""
+        return block

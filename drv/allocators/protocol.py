@@ -1,0 +1,138 @@
+"""What every allocator does, so that they stack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .history import Frames
+
+#: Largest size that is worth asking a driver for; PyTorch draws the line at the same place.
+LARGEST_REQUEST = 1 << 60
+
+
+class Block(Protocol):
+    """A range of memory that an allocator handed out; its holder frees it once.
+
+    Attributes
+    ----------
+    address : int
+        First address, a multiple of at least 256 for device memory.
+    size : int
+        Bytes that belong to the block, at least ``requested``.
+    requested : int
+        Bytes that were asked for.
+    """
+
+    address: int
+    size: int
+    requested: int
+
+    @property
+    def stream(self) -> int:
+        """Handle of the stream that the block was allocated for."""
+
+
+B = TypeVar("B", bound=Block)
+
+
+class Allocator(Protocol[B]):
+    """Gives out memory for work on streams, and takes it back.
+
+    Streams are the integer values of their handles. Within one allocator a stream always goes by the
+    same number, and is not destroyed while blocks that were allocated for it or used on it exist. All
+    methods may be called from any thread, and ``free`` also from finalizers.
+    """
+
+    def allocate(self, size: int, stream: int) -> B:
+        """``size`` bytes for work on ``stream``, contents undefined.
+
+        Nothing is waited for. A size of 0 gives a block at address 0.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If there is no such range, also after cached memory was given back.
+        InvalidValueError
+            If ``size`` is negative.
+        """
+
+    def free(self, block: B) -> None:
+        """Take ``block`` back. Work that its own stream has queued on it may still be running.
+
+        Raises
+        ------
+        InvalidValueError
+            If it was freed before.
+        """
+
+    def record_stream(self, block: B, stream: int, device: int | None = None) -> None:
+        """Note that ``stream`` (of ``device``, by default the allocator's) uses ``block``.
+
+        Once freed, the block is not handed out again before all work is done that ``stream`` has
+        queued at the moment of freeing.
+        """
+
+    def empty_cache(self) -> None:
+        """Give memory that no block occupies back to the driver."""
+
+    def statistics(self) -> Mapping[str, int]:
+        """Counters under PyTorch's names, such as ``"allocated_bytes.all.current"``; sizes in bytes."""
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Segments and the blocks in them, as ``torch.cuda.memory_snapshot`` describes them."""
+
+
+class DeviceAllocator(Allocator[B], Protocol[B]):
+    """An allocator of one device's memory."""
+
+    def set_memory_fraction(self, fraction: float) -> None:
+        """Refuse to hold more than ``fraction`` (0 to 1) of the device's total memory."""
+
+    def reset_peaks(self) -> None:
+        """Let the peaks among the statistics start over at the current values."""
+
+    def reset_accumulated(self) -> None:
+        """Let the sums among the statistics start over at 0."""
+
+    def observe(self, observer: Observer | None) -> None:
+        """Tell ``observer`` of everything from now on; ``None`` ends it."""
+
+    def grant_access(self, device: int) -> None:
+        """Let ``device`` use this memory, after its access to this device as a peer was enabled."""
+
+
+class MemorySource(Protocol[B]):
+    """What a caching allocator stands on: whole segments from the driver, or from an allocator around it."""
+
+    def allocate(self, size: int, stream: int) -> B:
+        """``size`` bytes. See :meth:`Allocator.allocate`."""
+
+    def free(self, block: B) -> None:
+        """Take ``block`` back. See :meth:`Allocator.free`."""
+
+    def memory_info(self) -> tuple[int, int]:
+        """Free and total bytes of the device."""
+
+    def process_use(self) -> int | None:
+        """Bytes of the device's memory that this process holds, ``None`` where nobody can tell."""
+
+
+class Observer(Protocol):
+    """Told of everything that an allocator does; its frames travel with the blocks.
+
+    ``action`` is one of ``alloc``, ``free_requested``, ``free_completed``, ``segment_alloc``,
+    ``segment_free``, ``segment_map``, ``segment_unmap``, ``oom`` (``address`` is then the device's free
+    memory) and ``snapshot``.
+    """
+
+    def frames_for_allocation(self) -> Frames | None:
+        """Python stack of an allocation that is being made, or ``None`` when it is not wanted."""
+
+    def frames_for_free(self) -> Frames | None:
+        """Python stack of a free, or ``None`` when it is not wanted."""
+
+    def record(self, action: str, address: int, size: int, stream: int, frames: Frames | None) -> None:
+        """Note that ``action`` happened to ``size`` bytes at ``address`` of ``stream``."""
