@@ -187,6 +187,9 @@ class Scheduler:
             if stack[-1].done:
                 stack.pop()
                 continue
+            if stack[-1].running:
+                self._wait_for_callback(stack[-1])
+                continue
             first = stack[-1].stream.pending[0]
             blocker = self._blocker(first)
             if blocker is not None:
@@ -199,7 +202,7 @@ class Scheduler:
     def progress(self, target: Operation) -> None:
         """Run one due operation that ``target`` needs, if there is one. Never waits."""
         operation = target
-        while not operation.done:
+        while not (operation.done or operation.running):
             operation = operation.stream.pending[0]
             blocker = self._blocker(operation)
             if blocker is None:
