@@ -20,7 +20,7 @@ from ..cublas import (
 )
 from ..library_types import cudaDataType
 from .address_space import DEVICE_BASE
-from .library_call import Driver, Refusal, refusing
+from .library_call import Driver, Refusal, answer_text, refusing
 from .matrix_products import DTYPES
 from .strided_memory import load, store
 
@@ -222,7 +222,7 @@ class CublasState:
             self._fail(state, answer[0])
 
     def _fail(self, state: Handle, status: Any) -> NoReturn:
-        detail = f"the driver answered {status.name}"
+        detail = answer_text(self._driver, status)
         if status == CUresult.CUDA_ERROR_INVALID_CONTEXT:
             detail += f"; the handle was made on device {state.device}, and the stream is another device's"
         raise Refusal(EXECUTION_FAILED, detail)

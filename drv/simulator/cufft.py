@@ -17,7 +17,7 @@ from cuda.bindings.driver import CUresult
 from ..cufft import CUFFT_FORWARD, CUFFT_INVERSE, CUFFT_PLAN_NULL, cufftResult, cufftType, failure
 from ..library_types import cudaDataType
 from .fft_layout import Transform, transform
-from .library_call import Driver, Refusal, refusing
+from .library_call import Driver, Refusal, answer_text, refusing
 from .strided_memory import load, store
 
 if TYPE_CHECKING:
@@ -315,4 +315,4 @@ class SimulatedCufft:
                 f"the plan was made on device {found.device}, and the stream is another device's",
             )
         if answer[0]:
-            raise Refusal(cufftResult.CUFFT_EXEC_FAILED, f"the driver answered {answer[0].name}")
+            raise Refusal(cufftResult.CUFFT_EXEC_FAILED, answer_text(self._driver, answer[0]))

@@ -6,6 +6,7 @@ import inspect
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ..errors import is_sticky
 from ..prototypes import call_text
 
 if TYPE_CHECKING:
@@ -33,6 +34,15 @@ class Driver(Protocol):
 
     def cuMemFree(self, dptr: Any) -> tuple[Any, ...]:
         """Free device memory."""
+
+    def fault_report(self) -> str | None:
+        """What lost the current context."""
+
+
+def answer_text(driver: Driver, status: Any) -> str:
+    """What the driver answered, and what lost the context where that is why."""
+    report = driver.fault_report() if is_sticky(int(status)) else None
+    return f"the driver answered {status.name}" + (f"\n{report}" if report else "")
 
 
 class Refusal(Exception):  # noqa: N818 - a status, not yet an error
