@@ -152,7 +152,9 @@ class StreamCalls(DriverState):
     def wait_for_event(self, stream: Stream, event: Event) -> None:
         """Make what is queued on ``stream`` from now on come after the latest record of ``event``."""
         record = event.record
-        if record is None or (record.done and self.scheduler.checker is None):
+        if record is None:
+            return
+        if record.done and self.scheduler.checker is None and not (stream.blocking and self.scheduler.busy):
             return
         self.enqueue(stream, "wait for an event", None, [record])
 

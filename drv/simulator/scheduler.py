@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .faults import DeviceFault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from .address_space import Frame
 
@@ -161,9 +161,10 @@ class Scheduler:
                     self._unsettled = False
                     self.settle()
 
-    def busy(self) -> Iterator[Stream]:
-        """Streams that have pending operations."""
-        return iter(self._busy)
+    @property
+    def busy(self) -> bool:
+        """Whether any stream has pending operations."""
+        return bool(self._busy)
 
     def before_legacy(self, legacy: Stream, streams: Iterable[Stream]) -> list[Operation]:
         """What an operation on the legacy default stream comes after: the ends of all blocking streams."""
