@@ -1,4 +1,4 @@
-"""lop3, prmt and the dot products of packed bytes and halfwords."""
+"""lop3, prmt, and sums of products and differences of packed bytes and halfwords."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ PERMUTATIONS = {
     "rc16": ((0, 1, 0, 1), (2, 3, 2, 3), (0, 1, 0, 1), (2, 3, 2, 3)),
 }
 
+_BYTE = {"u32": "u1", "s32": "i1"}
+_HALFWORD = {"u32": "u2", "s32": "i2"}
+
 
 def rows() -> Iterator[Row]:
-    """Yield lop3, prmt, dp4a and dp2a."""
+    """Yield lop3, prmt, dp4a, dp2a and vabsdiff4."""
     three = ("b32", "b32", "b32")
     yield Row("lop3.b32", (*three, "b32"), ("b32",), lookup)
     for name, combine in (("or", np.logical_or), ("and", np.logical_and)):
@@ -37,11 +40,15 @@ def rows() -> Iterator[Row]:
     for a in ("u32", "s32"):
         for b in ("u32", "s32"):
             d = "s32" if "s32" in (a, b) else "u32"
-            bytes_a, bytes_b = f"{a[0]}1", f"{b[0]}1"
-            products = _dot(bytes_a.replace("s", "i"), bytes_b.replace("s", "i"), slice(0, 4))
+            products = _dot(_BYTE[a], _BYTE[b], slice(0, 4))
             yield Row(f"dp4a.{a}.{b}", (a, b, d), (d,), products)
+            for c in ("u32", "s32"):
+                # Without a mask all four bytes are written, and nothing is left of the third operand.
+                opcode = f"vabsdiff4.{c}.{a}.{b}"
+                yield Row(opcode, (a, b, c), (c,), _differences(a, b, accumulate=False))
+                yield Row(f"{opcode}.add", (a, b, c), (c,), _differences(a, b, accumulate=True))
             for half, used in (("lo", slice(0, 2)), ("hi", slice(2, 4))):
-                halves = _dot(bytes_a.replace("s", "i")[0] + "2", bytes_b.replace("s", "i"), used)
+                halves = _dot(_HALFWORD[a], _BYTE[b], used)
                 yield Row(f"dp2a.{half}.{a}.{b}", (a, b, d), (d,), halves)
 
 
@@ -137,3 +144,19 @@ def _dot(a_part: str, b_part: str, used: slice) -> Function:
         return result
 
     return dot
+
+
+def _differences(a_type: str, b_type: str, *, accumulate: bool) -> Function:
+    """Return the absolute differences of the four bytes, packed, or their sum with ``c``."""
+
+    def differ(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+        left = np.ascontiguousarray(a).view(_BYTE[a_type]).reshape(len(a), 4).astype(np.int64)
+        right = np.ascontiguousarray(b).view(_BYTE[b_type]).reshape(len(b), 4)
+        sizes = np.abs(left - right)
+        if accumulate:
+            total: Lanes = (sizes.sum(axis=1) + c.astype(np.int64)).astype(c.dtype)
+            return total
+        packed: Lanes = sizes.astype(np.uint8).view(c.dtype).reshape(-1)
+        return np.broadcast_to(packed, (max(len(packed), len(c)),))
+
+    return differ

@@ -213,6 +213,8 @@ def _rounding(source: str, t: str, rounding: str, *, clamp: bool) -> Function:
 
 def _to_whole_floats() -> Iterator[Row]:
     """Yield conversions of a float type to itself: to whole numbers, flushed, or saturated."""
+    for rounding, function in TO_WHOLE.items():
+        yield Row(f"cvt.{rounding}.bf16.bf16", ("bf16",), ("bf16",), _then(round_f32, function, widen))
     for t in ("f16", "f32", "f64"):
         for rounding, function in (*TO_WHOLE.items(), ("", _same)):
             for ftz in ("", ".ftz") if t == "f32" else ("",):

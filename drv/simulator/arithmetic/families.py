@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TABLES: dict[Family, str] = {
     integers.rows: "add sub mul mad min max div rem abs neg sad mul24 mad24",
     bits.rows: "and or xor not cnot shl shr shf popc clz brev bfind fns bfe bfi bmsk szext",
-    bytewise.rows: "lop3 prmt dp4a dp2a",
+    bytewise.rows: "lop3 prmt dp4a dp2a vabsdiff4",
     carries.rows: "add addc sub subc mad madc",
     comparisons.rows: "setp set selp slct testp",
     floats.rows: "add sub mul mad fma min max div sqrt rcp abs neg copysign",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from drv.simulator.arithmetic.brain_floats import widen
+from drv.simulator.arithmetic.brain_floats import round_f32, widen
 from drv.simulator.arithmetic.conversions import modified
 from drv.simulator.arithmetic.operation import Row
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from drv.simulator.arithmetic.operation import Function, Lanes
 
+#: The NaN of both f16 and bf16.
+_CANONICAL_NAN = 0x7FFF
 #: Small float formats: NumPy type, bits, largest finite number, the pattern of NaN (None: the largest number).
 MINIFLOATS: dict[str, tuple[Any, int, float, int | None]] = {
     "e4m3": (ml_dtypes.float8_e4m3fn, 8, 448.0, 0x7F),
@@ -42,9 +44,9 @@ def rows() -> Iterator[Row]:
             yield Row(f"{prefix}.f32", ("f32", "f32"), (result,), _encode_two(encode, small))
             for packed, unpack in (("f16x2", _f16_pair), ("bf16x2", _bf16_pair)):
                 yield Row(f"{prefix}.{packed}", (packed,), (result,), _encode_packed(encode, unpack, small))
-            yield Row(
-                f"cvt.rn{relu}.f16x2.{small}x2", (result,), ("f16x2",), _decoder(small, relu=bool(relu))
-            )
+            for t in ("f16", "bf16"):
+                decode = _decoder(small, t, relu=bool(relu))
+                yield Row(f"cvt.rn{relu}.{t}x2.{small}x2", (result,), (f"{t}x2",), decode)
     for t, low, high in (("u16", 0, 0xFFFF), ("s16", -0x8000, 0x7FFF)):
         yield Row(f"cvt.pack.sat.{t}.s32", ("s32", "s32"), ("b32",), _packed_integers(16, low, high))
     for bits in (8, 4, 2):
@@ -133,24 +135,22 @@ def _join(upper: Lanes, lower: Lanes, small: str) -> Lanes:
     return result
 
 
-def _decoder(small: str, *, relu: bool) -> Function:
+def _decoder(small: str, t: str, *, relu: bool) -> Function:
     dtype, bits, _, _ = MINIFLOATS[small]
 
     def decode(packed: Lanes) -> Lanes:
         halves = []
         for part in (packed >> bits, packed & ((1 << bits) - 1)):
-            value = part.astype(np.uint8).view(dtype).astype(np.float16)
-            value = np.where(value != value, _NAN_F16, value)
+            value = part.astype(np.uint8).view(dtype).astype(np.float32)
             if relu:
-                value = np.where(value <= 0, np.float16(0), value)
-            halves.append(value.view(np.uint16).astype(np.uint32))
+                value = np.where(value <= 0, np.float32(0), value)
+            # Every value of the small formats is one of f16 and of bf16.
+            half = value.astype(np.float16).view(np.uint16) if t == "f16" else round_f32(value)
+            halves.append(np.where(value != value, np.uint16(_CANONICAL_NAN), half).astype(np.uint32))
         result: Lanes = halves[0] << 16 | halves[1]
         return result
 
     return decode
-
-
-_NAN_F16 = np.array(0x7FFF, np.uint16).view(np.float16)[()]
 
 
 def _f16_pair(pair: Lanes) -> tuple[Lanes, Lanes]:

@@ -124,6 +124,9 @@ def test_floats_to_whole_floats(t: str) -> None:
     lanes = _floats(t, 7)
     for rounding, function in {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}.items():
         assert same(t, _convert(f"cvt.{rounding}.{t}.{t}", lanes), function(lanes)).all()
+        brain = _floats("bf16", 7)
+        whole = as_floats("bf16", _convert(f"cvt.{rounding}.bf16.bf16", brain))
+        assert same("f32", whole, function(as_floats("bf16", brain))).all()
 
 
 def test_modifiers() -> None:
@@ -187,6 +190,8 @@ def test_small_floats(small: str) -> None:
     decoded = _convert(f"cvt.rn.f16x2.{small}x2", packed)
     expected = np.stack((values[::-1], values), axis=1).astype(np.float16).reshape(-1)
     assert same("f16x2", decoded, expected.view(np.uint32)).all()
+    brain = as_floats("bf16x2", _convert(f"cvt.rn.bf16x2.{small}x2", packed))
+    assert same("f32", brain, expected.astype(np.float32)).all()
     known = np.isfinite(values)
     upper, lower = values[known], np.zeros(1, np.float32)
     encoded = _convert(f"cvt.rn.satfinite.{small}x2.f32", upper, lower)

@@ -178,6 +178,13 @@ def _references() -> dict[str, Reference]:
             f"mad24.hi.{t}": lambda a, b, c, s=small: (wrap(a, s) * wrap(b, s) >> 16) + c,
         }
         for u in ("u32", "s32"):
+            known[f"vabsdiff4.u32.{t}.{u}"] = lambda a, b, c, t=t, u=u: sum(
+                (abs(x - y) & 255) << 8 * i
+                for i, (x, y) in enumerate(zip(parts(a, t, 8), parts(b, u, 8), strict=True))
+            )
+            known[f"vabsdiff4.u32.{t}.{u}.add"] = lambda a, b, c, t=t, u=u: (
+                c + sum(abs(x - y) for x, y in zip(parts(a, t, 8), parts(b, u, 8), strict=True))
+            )
             known[f"dp4a.{t}.{u}"] = lambda a, b, c, t=t, u=u: (
                 c + sum(x * y for x, y in zip(parts(a, t, 8), parts(b, u, 8), strict=True))
             )
