@@ -106,9 +106,9 @@ def _lookup_and_test(combine: Function) -> Function:
 
 def permute(a: Lanes, b: Lanes, selector: Lanes) -> Lanes:
     """Return four bytes of the eight of ``b`` and ``a``; bit 3 of a selector spreads the byte's sign."""
-    source = b.astype(np.uint64) << 32 | a
     if len(selector) == 1:
-        return _permute_uniform(source, int(selector[0]))
+        return _permutation(int(selector[0]) & 0xFFFF)(a, b)
+    source = b.astype(np.uint64) << 32 | a
     result: Lanes = np.zeros(1, np.uint32)
     for position in range(0, 16, 4):
         choice = selector >> position
@@ -118,15 +118,34 @@ def permute(a: Lanes, b: Lanes, selector: Lanes) -> Lanes:
     return result
 
 
-def _permute_uniform(source: Lanes, selector: int) -> Lanes:
-    result: Lanes = np.zeros(1, np.uint32)
-    for position in range(4):
-        choice = selector >> 4 * position
-        byte = (source >> 8 * (choice & 7)).astype(np.uint32) & 0xFF
-        if choice & 8:
-            byte = (byte >> 7) * np.uint32(0xFF)
-        result = result | byte << 8 * position
-    return result
+@cache
+def _permutation(selector: int) -> Callable[[Lanes, Lanes], Lanes]:
+    """Return the function of ``a`` and ``b`` that one selector describes; bytes that stay together move together."""
+    choices = [selector >> position & 15 for position in range(0, 16, 4)]
+    terms = []
+    position = 0
+    while position < 4:
+        first = choices[position]
+        source, byte = "b" if first & 4 else "a", first & 3
+        length = 1
+        if first & 8:
+            spread = f"({source} >> {8 * byte + 7} & 1) * np.uint32(255)"
+            terms.append(f"({spread} << {8 * position})")
+        else:
+            while (
+                position + length < 4 and byte + length < 4 and choices[position + length] == first + length
+            ):
+                length += 1
+            moved = 8 * (position - byte)
+            shifted = (
+                f"({source} << {moved})" if moved > 0 else f"({source} >> {-moved})" if moved else source
+            )
+            mask = ((1 << 8 * length) - 1) << 8 * position
+            terms.append(f"({shifted} & {mask})")
+        position += length
+    # A result has the lanes of both operands, the one that gives no byte included.
+    terms += [f"({name} & 0)" for name in "ab" if name not in {term.lstrip("(")[0] for term in terms}]
+    return cast("Callable[[Lanes, Lanes], Lanes]", eval(f"lambda a, b: {' | '.join(terms)}", {"np": np}))
 
 
 def _permute_by_mode(picks: tuple[tuple[int, ...], ...]) -> Function:
@@ -138,9 +157,12 @@ def _dot(a_part: str, b_part: str, used: slice) -> Function:
     """Return the sum of products of all parts of ``a`` with the ``used`` bytes of ``b``, and ``c``."""
 
     def dot(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-        left = np.ascontiguousarray(a).view(a_part).reshape(len(a), -1).astype(np.int64)
-        right = np.ascontiguousarray(b).view(b_part).reshape(len(b), -1)[:, used].astype(np.int64)
-        result: Lanes = ((left * right).sum(axis=1) + c.astype(np.int64)).astype(c.dtype)
+        left = np.ascontiguousarray(a).view(a_part)
+        right = np.ascontiguousarray(b).view(b_part)
+        total = c.view(np.int32)
+        for part, byte in enumerate(range(4)[used]):
+            total = total + left[part :: len(left) // len(a)].astype(np.int32) * right[byte::4]
+        result: Lanes = total.view(c.dtype)
         return result
 
     return dot

@@ -237,6 +237,13 @@ def test_every_truth_table(lut: int) -> None:
     assert predicate.tolist() == [bool(result[0]), False]
 
 
+@given(selector=st.integers(0, 2**32 - 1))
+def test_permutations_with_one_selector_for_all_lanes(selector: int) -> None:
+    a, b = np.array([0xF3827160, 0x12345678], np.uint32), np.array([0x04F58697], np.uint32)
+    given_bytes = resolve("prmt.b32").function(a, b, np.array([selector], np.uint32))
+    assert given_bytes.tolist() == [permuted(x, 0x04F58697, selector) for x in a.tolist()]
+
+
 @pytest.mark.parametrize("t", ["u32", "s32", "u64", "s64"])
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
