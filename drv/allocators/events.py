@@ -26,6 +26,8 @@ class StreamEvents:
     def ready(self) -> bool:
         """Whether the driver may be called now: not from a host callback, nor by a finalizer inside the driver."""
         runtime = self.runtime
+        if not runtime.alive:
+            return True
         return not (runtime.current.in_callback or (runtime.simulated and runtime.driver.busy()))
 
     @property
