@@ -21,7 +21,7 @@ class CaptureCalls(DriverState):
         _mode(mode)
         raise CallError(CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 
-    @call(1)
+    @call()
     def cuStreamBeginCaptureToGraph(
         self,
         hStream: Any,
