@@ -1,9 +1,9 @@
 """Copies and memsets, and what the host does to pinned memory.
 
-A place is an address (``int``, with a size), a :class:`DeviceMemory`, :class:`PinnedMemory` or :class:`RegisteredMemory`, an object
-with ``__cuda_array_interface__``, or on the host a C-contiguous NumPy array or buffer. Sizes are checked
-wherever an object tells its own. With ``stream`` the work is queued there; without, it is put on the
-legacy default stream and is done when the call returns.
+A place is an address (``int``, with a size), a :class:`DeviceMemory`, :class:`PinnedMemory` or
+:class:`RegisteredMemory`, an object with ``__cuda_array_interface__``, or on the host a C-contiguous
+NumPy array or buffer. Sizes are checked wherever an object tells its own. With ``stream`` the work is
+queued there; without, it is put on the legacy default stream and is done when the call returns.
 
 From pageable memory (anything on the host that is not pinned) a queued copy has read its source when
 the call returns; to pageable memory it has written when the call returns. Pinned memory must stay
