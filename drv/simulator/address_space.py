@@ -81,6 +81,11 @@ class Allocation:
             found = self._views[dtype] = self.data[:whole].view(dtype)
         return found
 
+    def drop_bytes(self) -> None:
+        """Let go of the bytes of freed memory; what reports say of it stays."""
+        self.data = self.data[:0].copy()
+        self._views.clear()
+
     def describe(self) -> str:
         """One line for reports: kind, size, address, device and name."""
         owner = "" if self.device is None else f" on device {self.device}"

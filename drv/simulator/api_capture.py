@@ -7,7 +7,8 @@ from typing import Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .driver_state import SUCCESS, CallError, DriverState, call, integer, invalid_value
+from .driver_call import SUCCESS, CallError, call, integer, invalid_value
+from .driver_state import DriverState
 
 _NONE = cuda.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .driver_state import OK, SUCCESS, CallError, Context, call, integer, invalid_value, unsigned
+from .driver_call import OK, SUCCESS, CallError, call, integer, invalid_value, unsigned
+from .driver_state import Context
 from .memory_records import MemoryBook
 
 if TYPE_CHECKING:

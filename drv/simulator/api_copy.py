@@ -1,64 +1,31 @@
-"""Driver calls that copy and fill memory.
+"""Driver calls that copy memory.
 
 What blocks the host, and when a pageable source may be reused, follows "API synchronization behavior" of the
 CUDA driver API: a copy to or from pageable memory goes through a staging buffer, a copy from pageable memory is
 staged by the call itself, a copy to pageable memory is complete when its call returns, copies between host ranges
-are synchronous, copies between device ranges and fills of device memory never block the host.
+are synchronous, copies between device ranges never block the host.
 """
 
 from __future__ import annotations
 
-import ctypes
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .address_space import MemoryKind
-from .driver_state import (
-    OK,
-    CallError,
-    call,
-    host_address,
-    integer,
-    invalid_value,
-    unsigned,
-)
+from .driver_call import OK, CallError, call, host_address, integer, invalid_value, unsigned
 from .library_memory import LibraryMemory
 from .memory_records import MemoryBook
+from .queued_copy import Endpoint, QueuedCopy, direction, pageable_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    from .address_space import AddressSpace, Allocation
-    from .races import RaceChecker
     from .scheduler import Operation, Stream
 
 
-@dataclass(slots=True)
-class Endpoint:
-    """One side of a copy: rows that begin ``pitch`` bytes apart, in slices ``slice_pitch`` bytes apart.
-
-    ``allocation`` is where it begins, ``None`` when that is pageable host memory.
-    """
-
-    address: int
-    pitch: int
-    allocation: Allocation | None
-    slice_pitch: int = 0
-
-    @property
-    def host(self) -> bool:
-        """Whether it is host memory of any sort."""
-        return self.allocation is None or self.allocation.device is None
-
-
 class CopyCalls(MemoryBook):
-    """``cuMemcpy*`` and ``cuMemset*`` on linear memory."""
+    """``cuMemcpy*`` on linear memory, and work that the simulated libraries queue."""
 
     def library_call(
         self, stream: Any, label: str, run: Callable[[LibraryMemory], None], device: int | None = None
@@ -311,11 +278,11 @@ class CopyCalls(MemoryBook):
                 self.wait_stream(queue)
                 self.usable(queue.context)
             staged = [
-                _pageable_rows(source.address + z * source.slice_pitch, shape[1], shape[2], source.pitch)
+                pageable_rows(source.address + z * source.slice_pitch, shape[1], shape[2], source.pitch)
                 for z in range(shape[0])
             ]
-        label = f"copy of {shape[0] * shape[1] * shape[2]} bytes {_direction(source, target)}"
-        copy = _QueuedCopy(self.memory, self.observer, target, source, shape, staged)
+        label = f"copy of {shape[0] * shape[1] * shape[2]} bytes {direction(source, target)}"
+        copy = QueuedCopy(self.memory, self.observer, target, source, shape, staged)
         operation = self.operation(queue, label, copy, after)
         origin = source.allocation
         if self.observer is not None and origin is not None and origin.device is None:
@@ -333,183 +300,3 @@ class CopyCalls(MemoryBook):
             self.wait(operation)
             return self.status(queue.context)
         return OK
-
-    # Fills
-
-    @call()
-    def cuMemsetD8(self, dstDevice: Any, uc: Any, N: Any) -> tuple[Any, ...]:
-        return self._fill(dstDevice, unsigned(uc, 8), 1, unsigned(N), 1, 0, None)
-
-    @call()
-    def cuMemsetD16(self, dstDevice: Any, us: Any, N: Any) -> tuple[Any, ...]:
-        return self._fill(dstDevice, unsigned(us, 16), 2, unsigned(N), 1, 0, None)
-
-    @call()
-    def cuMemsetD32(self, dstDevice: Any, ui: Any, N: Any) -> tuple[Any, ...]:
-        return self._fill(dstDevice, unsigned(ui, 32), 4, unsigned(N), 1, 0, None)
-
-    @call()
-    def cuMemsetD8Async(self, dstDevice: Any, uc: Any, N: Any, hStream: Any) -> tuple[Any, ...]:
-        return self._fill(dstDevice, unsigned(uc, 8), 1, unsigned(N), 1, 0, self.stream(hStream))
-
-    @call()
-    def cuMemsetD16Async(self, dstDevice: Any, us: Any, N: Any, hStream: Any) -> tuple[Any, ...]:
-        return self._fill(dstDevice, unsigned(us, 16), 2, unsigned(N), 1, 0, self.stream(hStream))
-
-    @call()
-    def cuMemsetD32Async(self, dstDevice: Any, ui: Any, N: Any, hStream: Any) -> tuple[Any, ...]:
-        return self._fill(dstDevice, unsigned(ui, 32), 4, unsigned(N), 1, 0, self.stream(hStream))
-
-    @call()
-    def cuMemsetD2D8(
-        self, dstDevice: Any, dstPitch: Any, uc: Any, Width: Any, Height: Any
-    ) -> tuple[Any, ...]:
-        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
-        return self._fill(dstDevice, unsigned(uc, 8), 1, *shape, None)
-
-    @call()
-    def cuMemsetD2D16(
-        self, dstDevice: Any, dstPitch: Any, us: Any, Width: Any, Height: Any
-    ) -> tuple[Any, ...]:
-        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
-        return self._fill(dstDevice, unsigned(us, 16), 2, *shape, None)
-
-    @call()
-    def cuMemsetD2D32(
-        self, dstDevice: Any, dstPitch: Any, ui: Any, Width: Any, Height: Any
-    ) -> tuple[Any, ...]:
-        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
-        return self._fill(dstDevice, unsigned(ui, 32), 4, *shape, None)
-
-    @call()
-    def cuMemsetD2D8Async(
-        self, dstDevice: Any, dstPitch: Any, uc: Any, Width: Any, Height: Any, hStream: Any
-    ) -> tuple[Any, ...]:
-        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
-        return self._fill(dstDevice, unsigned(uc, 8), 1, *shape, self.stream(hStream))
-
-    @call()
-    def cuMemsetD2D16Async(
-        self, dstDevice: Any, dstPitch: Any, us: Any, Width: Any, Height: Any, hStream: Any
-    ) -> tuple[Any, ...]:
-        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
-        return self._fill(dstDevice, unsigned(us, 16), 2, *shape, self.stream(hStream))
-
-    @call()
-    def cuMemsetD2D32Async(
-        self, dstDevice: Any, dstPitch: Any, ui: Any, Width: Any, Height: Any, hStream: Any
-    ) -> tuple[Any, ...]:
-        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
-        return self._fill(dstDevice, unsigned(ui, 32), 4, *shape, self.stream(hStream))
-
-    def _fill(
-        self,
-        dstDevice: Any,
-        value: int,
-        item: int,
-        count: int,
-        rows: int,
-        pitch: int,
-        stream: Stream | None,
-    ) -> tuple[Any, ...]:
-        address, row_bytes = integer(dstDevice), count * item
-        if stream is None:
-            self.current()
-        if rows > 1 and (pitch < row_bytes or pitch % item):
-            raise invalid_value()
-        if row_bytes == 0 or rows == 0:
-            return OK
-        if address % item:
-            raise invalid_value()
-        allocation = self.simulated_range(address, (rows - 1) * pitch + row_bytes)
-        if allocation is None:
-            raise invalid_value()
-        queue = stream if stream is not None else self.legacy_stream(self.current())
-        if not self.execute:
-            return OK
-        pattern = np.frombuffer(value.to_bytes(item, "little"), np.uint8)
-
-        def run() -> None:
-            memory = LibraryMemory(self.memory, None, self.observer)
-            target = memory.write_rows(address, rows, row_bytes, pitch if rows > 1 else row_bytes)
-            if item == 1:
-                target[...] = value
-            else:
-                target.reshape(rows, count, item)[...] = pattern
-            memory.flush()
-
-        operation = self.enqueue(queue, f"fill of {rows * row_bytes} bytes", run)
-        if (stream is None and allocation.device is None) or self.launch_blocking:
-            self.wait(operation)
-            return self.status(queue.context)
-        return OK
-
-
-class _QueuedCopy:
-    """What a copy does when it runs."""
-
-    __slots__ = ("_observer", "_shape", "_source", "_space", "_staged", "_target")
-
-    def __init__(
-        self,
-        space: AddressSpace,
-        observer: RaceChecker | None,
-        target: Endpoint,
-        source: Endpoint,
-        shape: tuple[int, int, int],
-        staged: list[NDArray[np.uint8]] | None,
-    ) -> None:
-        self._space, self._observer = space, observer
-        self._target, self._source = target, source
-        self._shape, self._staged = shape, staged
-
-    def __call__(self) -> None:
-        source, target, observer = self._source, self._target, self._observer
-        memory = LibraryMemory(self._space, None, observer)
-        if observer is not None:
-            observer.copy_begins()
-        depth, height, width = self._shape
-        for z in range(depth):
-            if self._staged is not None:
-                data = self._staged[z]
-            else:
-                data = memory.read_rows(source.address + z * source.slice_pitch, height, width, source.pitch)
-            address = target.address + z * target.slice_pitch
-            if target.allocation is None:
-                _write_pageable_rows(address, target.pitch, data)
-            else:
-                memory.write_rows(address, height, width, target.pitch)[...] = data
-        memory.flush()
-
-
-def _direction(source: Endpoint, target: Endpoint) -> str:
-    return f"from {_place(source)} to {_place(target)}"
-
-
-def _place(endpoint: Endpoint) -> str:
-    allocation = endpoint.allocation
-    if allocation is None:
-        return "pageable host memory"
-    if allocation.device is None:
-        return "pinned host memory" if allocation.kind is MemoryKind.PINNED else "registered host memory"
-    return f"device {allocation.device}"
-
-
-def _pageable_rows(address: int, rows: int, row_bytes: int, pitch: int) -> NDArray[np.uint8]:
-    """A copy of rows of pageable host memory, shape ``(rows, row_bytes)``."""
-    span = (rows - 1) * pitch + row_bytes
-    flat = np.frombuffer(ctypes.string_at(address, span), np.uint8)
-    if rows == 1:
-        return flat.reshape(1, row_bytes)
-    strided = np.lib.stride_tricks.as_strided(flat, (rows, row_bytes), (pitch, 1))
-    return strided if pitch == row_bytes else np.ascontiguousarray(strided)
-
-
-def _write_pageable_rows(address: int, pitch: int, data: NDArray[np.uint8]) -> None:
-    data = np.ascontiguousarray(data)
-    rows, row_bytes = data.shape
-    if rows == 1 or pitch == row_bytes:
-        ctypes.memmove(address, data.ctypes.data, rows * row_bytes)
-        return
-    for row in range(rows):
-        ctypes.memmove(address + row * pitch, data[row].ctypes.data, row_bytes)

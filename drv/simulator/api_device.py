@@ -8,7 +8,8 @@ import numpy as np
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .driver_state import OK, SUCCESS, CallError, DriverState, call, integer, invalid_value, unsigned
+from .driver_call import OK, SUCCESS, CallError, call, integer, invalid_value, unsigned
+from .driver_state import DriverState
 from .error_text import ERROR_TEXT
 
 DRIVER_VERSION = 13000

@@ -16,7 +16,7 @@ from .device_properties import (
     REGISTERS_PER_MULTIPROCESSOR,
     WARP_SIZE,
 )
-from .driver_state import OK, SUCCESS, CallError, call, integer, invalid_handle, invalid_value, unsigned
+from .driver_call import OK, SUCCESS, CallError, call, integer, invalid_handle, invalid_value, unsigned
 from .faults import DeviceFault
 from .kernel_parameters import gather
 

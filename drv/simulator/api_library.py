@@ -19,21 +19,13 @@ from .api_module import (
     set_function_attribute,
     symbol_name,
 )
-from .driver_state import (
-    OK,
-    SUCCESS,
-    CallError,
-    Context,
-    call,
-    integer,
-    invalid_handle,
-    unsigned,
-)
+from .driver_call import OK, SUCCESS, CallError, call, integer, invalid_handle, unsigned
 from .module_image import ImageError, check_jit_options, image_bytes, jit_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .driver_state import Context
     from .options import Options
     from .program import Program
 

@@ -10,7 +10,7 @@ from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
 from .address_space import Allocation, MemoryKind
-from .driver_state import (
+from .driver_call import (
     OK,
     SUCCESS,
     CallError,

@@ -12,11 +12,10 @@ from cuda.bindings.driver import CUresult
 
 from .address_space import MemoryKind
 from .device_properties import MAX_THREADS_PER_BLOCK, REGISTERS_PER_MULTIPROCESSOR, SHARED_PER_BLOCK
-from .driver_state import (
+from .driver_call import (
     OK,
     SUCCESS,
     CallError,
-    Context,
     call,
     from_finalizer,
     integer,
@@ -30,6 +29,7 @@ from .module_image import ImageCache, ImageError, check_jit_options, check_targe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .driver_state import Context
     from .options import Options
     from .program import KernelCode, Program
 

@@ -8,16 +8,7 @@ from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
 from .address_space import MemoryKind
-from .driver_state import (
-    OK,
-    SUCCESS,
-    CallError,
-    call,
-    integer,
-    invalid_handle,
-    invalid_value,
-    unsigned,
-)
+from .driver_call import OK, SUCCESS, CallError, call, integer, invalid_handle, invalid_value, unsigned
 from .memory_records import MemoryBook, MemoryRecord
 
 _ATTRIBUTES = cuda.CUpointer_attribute

@@ -10,12 +10,10 @@ from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
 from .api_context import GREATEST_PRIORITY, LEAST_PRIORITY
-from .driver_state import (
+from .driver_call import (
     OK,
-    PER_THREAD_STREAM,
     SUCCESS,
     CallError,
-    DriverState,
     call,
     from_finalizer,
     host_address,
@@ -24,6 +22,7 @@ from .driver_state import (
     invalid_value,
     unsigned,
 )
+from .driver_state import PER_THREAD_STREAM, DriverState
 from .scheduler import Event, Operation, Stream
 
 if TYPE_CHECKING:

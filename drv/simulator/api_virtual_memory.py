@@ -11,7 +11,7 @@ from cuda.bindings.driver import CUresult
 
 from .address_space import DEVICE_BASE, DEVICE_STRIDE, Allocation, MemoryKind
 from .device_properties import GRANULARITY, SimulatedDevice
-from .driver_state import OK, SUCCESS, CallError, call, integer, invalid_value, unsigned
+from .driver_call import OK, SUCCESS, CallError, call, integer, invalid_value, unsigned
 from .memory_records import MemoryBook, MemoryRecord
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from .api_capture import CaptureCalls
 from .api_context import ContextCalls
 from .api_copy import CopyCalls
 from .api_device import DeviceCalls
+from .api_fill import FillCalls
 from .api_library import LibraryCalls
 from .api_memory import MemoryCalls
 from .api_pointer import PointerCalls
@@ -35,6 +36,7 @@ class SimulatedDriver(
     VirtualMemoryCalls,
     PointerCalls,
     CopyCalls,
+    FillCalls,
 ):
     """Stands where the module ``cuda.bindings.driver`` does.
 

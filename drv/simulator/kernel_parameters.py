@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cuda
 
-from .driver_state import host_address, invalid_value
+from .driver_call import host_address, invalid_value
 
 if TYPE_CHECKING:
     from .api_module import LoadedFunction

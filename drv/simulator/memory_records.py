@@ -11,7 +11,8 @@ from cuda.bindings.driver import CUresult
 
 from .address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
 from .device_properties import ALLOCATION_ALIGNMENT, SimulatedDevice
-from .driver_state import CallError, Context, DriverState, invalid_value
+from .driver_call import CallError, invalid_value
+from .driver_state import Context, DriverState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,8 +117,9 @@ class MemoryBook(DriverState):
         return record
 
     def release(self, record: MemoryRecord) -> None:
-        """Free an allocation; its bytes stay until the operations that hold them are gone."""
+        """Free an allocation. Work that still uses it meets a fault."""
         self.forget(record.allocation)
+        record.allocation.drop_bytes()
         del self.records[record.allocation.base]
         if record.charged and record.context is not None:
             record.context.device.used -= record.charged

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .driver_state import CallError, host_address, integer, invalid_value
+from .driver_call import CallError, host_address, integer, invalid_value
 
 if TYPE_CHECKING:
     from .program import Program

@@ -1,0 +1,153 @@
+"""How a driver call answers: statuses, refused arguments, the lock, calls made by finalizers."""
+
+from __future__ import annotations
+
+from functools import update_wrapper
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+from cuda.bindings.driver import CUresult
+
+from .scheduler import Reentered, Scheduler
+
+if TYPE_CHECKING:
+    import threading
+    from collections import deque
+    from collections.abc import Callable
+
+#: The answer of a call that has nothing to return.
+OK = (CUresult.CUDA_SUCCESS,)
+SUCCESS = CUresult.CUDA_SUCCESS
+
+
+class Callee(Protocol):
+    """What a call needs of the driver it is made on."""
+
+    lock: threading.RLock  # type: ignore[valid-type, unused-ignore]
+    scheduler: Scheduler
+    initialised: bool
+    closed: bool
+    #: Releases that finalizers asked for in the middle of another call.
+    postponed: deque[Callable[[], Any]]
+
+
+Parameters = ParamSpec("Parameters")
+State = TypeVar("State", bound=Callee)
+
+
+class CallError(Exception):
+    """A call answers with ``status``."""
+
+    def __init__(self, status: CUresult) -> None:
+        super().__init__(status.name)
+        self.status = status
+
+
+def invalid_value() -> CallError:
+    """The error of an argument that has no meaning."""
+    return CallError(CUresult.CUDA_ERROR_INVALID_VALUE)
+
+
+def invalid_handle() -> CallError:
+    """The error of a handle that names nothing, or something of another kind or context."""
+    return CallError(CUresult.CUDA_ERROR_INVALID_HANDLE)
+
+
+def call(
+    results: int = 0, *, uninitialised: bool = False
+) -> Callable[
+    [Callable[Concatenate[State, Parameters], tuple[Any, ...]]],
+    Callable[Concatenate[State, Parameters], tuple[Any, ...]],
+]:
+    """A method as a driver call: locked, refused where CUDA refuses it, errors as ``(status, None, ...)``."""
+    nothing = (None,) * results
+
+    def decorate(
+        method: Callable[Concatenate[State, Parameters], tuple[Any, ...]],
+    ) -> Callable[Concatenate[State, Parameters], tuple[Any, ...]]:
+        def checked(self: State, /, *args: Parameters.args, **keywords: Parameters.kwargs) -> tuple[Any, ...]:
+            with self.lock:
+                scheduler = self.scheduler
+                if scheduler.callback_threads and get_ident() in scheduler.callback_threads:
+                    return (CUresult.CUDA_ERROR_NOT_PERMITTED, *nothing)
+                if not (self.initialised or uninitialised):
+                    return (CUresult.CUDA_ERROR_NOT_INITIALIZED, *nothing)
+                if self.closed and not uninitialised:
+                    return (CUresult.CUDA_ERROR_DEINITIALIZED, *nothing)
+                try:
+                    if scheduler.wanders:
+                        scheduler.wander()
+                    return method(self, *args, **keywords)
+                except CallError as error:
+                    return (error.status, *nothing)
+                except Reentered:
+                    return (CUresult.CUDA_ERROR_NOT_PERMITTED, *nothing)
+
+        update_wrapper(checked, method)
+        return checked
+
+    return decorate
+
+
+def from_finalizer(
+    method: Callable[Concatenate[State, Parameters], tuple[Any, ...]],
+) -> Callable[Concatenate[State, Parameters], tuple[Any, ...]]:
+    """A releasing call that a finalizer may make in the middle of another call of the same thread.
+
+    No Python code runs inside NVIDIA's driver, but the garbage collector may run inside this one. The
+    release is then put off until the outer call, or the next one, is done.
+    """
+
+    def checked(self: State, /, *args: Parameters.args, **keywords: Parameters.kwargs) -> tuple[Any, ...]:
+        if self.lock._is_owned():  # type: ignore[attr-defined]
+            self.postponed.append(lambda: method(self, *args, **keywords))
+            return OK
+        answer = method(self, *args, **keywords)
+        while self.postponed:
+            self.postponed.popleft()()
+        return answer
+
+    update_wrapper(checked, method)
+    return checked
+
+
+def integer(value: Any) -> int:
+    """An integer argument, a handle object or ``None`` (0) as an int; ``TypeError`` for anything else."""
+    if value is None:
+        return 0
+    if isinstance(value, (str, bytes, bytearray)):
+        raise TypeError("an integer is required")
+    return int(value)
+
+
+def unsigned(value: Any, bits: int = 64) -> int:
+    """An unsigned integer argument of ``bits`` bits; ``OverflowError`` when it does not fit."""
+    if value is None:
+        raise TypeError("an integer is required")
+    number = integer(value)
+    if number < 0:
+        raise OverflowError("can't convert negative value to an unsigned integer")
+    if number >> bits:
+        raise OverflowError(f"Python int too large to convert to {bits} unsigned bits")
+    return number
+
+
+def host_address(value: Any) -> int:
+    """Address that a ``void *`` argument means: an int, ``None``, a buffer, or an object with ``getPtr``."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return unsigned(value)
+    get_pointer = getattr(value, "getPtr", None)
+    if get_pointer is not None:
+        return int(get_pointer())
+    try:
+        view = memoryview(value)
+    except TypeError:
+        raise TypeError(
+            f"Provided argument is of type {type(value)} but expected Type NoneType, int or object with Buffer Protocol"
+        ) from None
+    if view.nbytes == 0:
+        return 0
+    return int(np.frombuffer(view, np.uint8).ctypes.data)
