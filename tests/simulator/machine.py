@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from functools import cache
 from typing import Any
 
 import numpy as np
 from cuda.bindings import driver as cuda
 
+from drv.compiler import compile_program
 from drv.simulator.driver import SimulatedDriver
 from drv.simulator.options import parse_options
 
@@ -15,6 +18,13 @@ from drv.simulator.options import parse_options
 SCHEDULES = [("eager", 0), ("lazy", 0), *(("random", seed) for seed in range(12))]
 NON_BLOCKING = int(cuda.CUstream_flags.CU_STREAM_NON_BLOCKING)
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@cache
+def compiled(source: str) -> tuple[bytes, list[str]]:
+    """PTX with line information, and the names of its kernels."""
+    image = compile_program(source, "compute_90", name="kernels.cu", line_info=True).image
+    return image, re.findall(r"\.entry (\w+)", image.decode())
 
 
 class Machine:
@@ -91,6 +101,20 @@ class Machine:
         made = HOST_FUNCTION(lambda _: function())
         self.keep.append(made)
         self.call("cuLaunchHostFunc", stream, ctypes.cast(made, ctypes.c_void_p).value, 0)
+
+    def kernels(self, source: str) -> dict[str, Any]:
+        """Kernels of a CUDA source by name, loaded in the current context."""
+        image, names = compiled(source)
+        module = self.call("cuModuleLoadData", image)
+        return {name: self.call("cuModuleGetFunction", module, name.encode()) for name in names}
+
+    def launch(
+        self, kernel: Any, grid: int, block: int, stream: int, *arguments: Any, shared: int = 0
+    ) -> None:
+        """Addresses and other integers are 64-bit unless they are NumPy scalars."""
+        types = tuple(ctypes.c_int if isinstance(one, np.int32) else ctypes.c_void_p for one in arguments)
+        values = tuple(int(one) for one in arguments)
+        self.call("cuLaunchKernel", kernel, grid, 1, 1, block, 1, 1, shared, stream, (values, types), 0)
 
     def bytes(self, address: int, nbytes: int = 1024) -> np.ndarray:
         """Contents of device memory, without any of the driver's ordering."""
