@@ -77,10 +77,3 @@ class StreamEvents:
         device = self.runtime.device(ordinal)
         device.use()
         self.runtime.check(self.runtime.driver.cuCtxSynchronize(), "cuCtxSynchronize")
-
-    def close(self) -> None:
-        """Give the idle events back."""
-        for ordinal, idle in self._idle.items():
-            device = self.runtime.device(ordinal)
-            while idle:
-                self.runtime.release(device, "cuEventDestroy", idle.pop())

@@ -8,12 +8,12 @@ the number of pages. A page goes back to the driver once no block touches it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from .blocks import CachedBlock
-from .pool import BlockPool, Clock
+from .pool import SIZE_SHIFT, BlockPool, Clock
 from .rounding import BLOCK_UNIT, LARGE_SEGMENT, SMALL_SEGMENT
 
 if TYPE_CHECKING:
@@ -110,23 +110,30 @@ class ExpandablePool(BlockPool):
         self.segments: list[ExpandableSegment] = []
         self._source = source
         self._mapped = mapped
-        #: Ranges without memory, in order of address.
-        self._unmapped: list[CachedBlock] = []
+        #: Ranges without memory.
+        self._unmapped: set[CachedBlock] = set()
 
     def take(self, size: int, requested: int) -> CachedBlock | None:
         """Hand out the best fit for ``size`` bytes (already rounded); the rest of it stays.
 
         A block at the end of what is mapped counts as large as it could grow.
         """
-        candidates = self.from_size(size)
-        block = next(candidates, None)
-        if block is None:
+        chunk, index = self._find(size << SIZE_SHIFT)
+        if chunk == len(self._keys) or index == len(self._keys[chunk]):
             return None
-        for other in candidates:
-            if self._reach(other) >= self._reach(block):
-                break
-            block = other
-        self.remove(block)
+        blocks = self._blocks[chunk]
+        block = blocks[index]
+        last = index + 1 == len(blocks) and chunk + 1 == len(self._keys)
+        if not last and block.next in self._unmapped:
+            for other in islice(self.from_size(size), 1, None):
+                if self._reach(other) >= self._reach(block):
+                    break
+                block = other
+        if block is blocks[index]:
+            self._delete(chunk, index)
+            block.key = 0
+        else:
+            self.remove(block)
         return self.carve(block, size, requested)
 
     def grow(self, size: int) -> CachedBlock | None:
@@ -168,14 +175,9 @@ class ExpandablePool(BlockPool):
                 self.segments.remove(segment)
                 segment.close()
 
-    def is_unmapped(self, block: CachedBlock) -> bool:
-        """Whether ``block`` is address space without memory."""
-        index = bisect_left(self._unmapped, block.address, key=_address)
-        return index < len(self._unmapped) and self._unmapped[index] is block
-
     def _reach(self, block: CachedBlock) -> int:
         following = block.next
-        if following is not None and self.is_unmapped(following):
+        if following is not None and following in self._unmapped:
             return block.size + following.size
         return block.size
 
@@ -183,7 +185,7 @@ class ExpandablePool(BlockPool):
         return next(s for s in self.segments if s.address <= block.address < s.address + s.size)
 
     def _room(self, size: int) -> CachedBlock:
-        for unmapped in self._unmapped:
+        for unmapped in sorted(self._unmapped, key=_address):
             start = unmapped
             if start.prev is not None and start.prev.key:
                 start = start.prev
@@ -192,12 +194,12 @@ class ExpandablePool(BlockPool):
         segment = ExpandableSegment(self._source, self.page)
         segment.head = block = CachedBlock(segment.address, segment.size, self)
         self.segments.append(segment)
-        self._unmapped.insert(bisect_left(self._unmapped, block.address, key=_address), block)
+        self._unmapped.add(block)
         return block
 
     def _available(self, block: CachedBlock | None, size: int) -> Iterator[CachedBlock]:
         """``block`` and free or unmapped ones right after it, until they hold ``size`` bytes."""
-        while block is not None and size > 0 and (block.key or self.is_unmapped(block)):
+        while block is not None and size > 0 and (block.key or block in self._unmapped):
             yield block
             size -= block.size
             block = block.next
@@ -215,7 +217,7 @@ class ExpandablePool(BlockPool):
                 rest.next.prev = rest
             block.next = rest
             block.size = backed
-            self._unmapped.insert(bisect_left(self._unmapped, rest.address, key=_address), rest)
+            self._unmapped.add(rest)
         frames = self._mapped(self, "segment_map", block.address, backed)
         if segment.frames is None:
             segment.frames = frames
@@ -246,14 +248,14 @@ class ExpandablePool(BlockPool):
             self.insert(rest)
         hole = self._merge_unmapped(hole)
         self._mapped(self, "segment_unmap", start, size)
-        self._unmapped.insert(bisect_left(self._unmapped, hole.address, key=_address), hole)
+        self._unmapped.add(hole)
 
     def _merge_unmapped(self, hole: CachedBlock) -> CachedBlock:
         left, right = hole.prev, hole.next
-        if right is not None and self.is_unmapped(right):
+        if right is not None and right in self._unmapped:
             self._unmapped.remove(right)
             self._absorb(hole, right)
-        if left is not None and self.is_unmapped(left):
+        if left is not None and left in self._unmapped:
             self._unmapped.remove(left)
             self._absorb(left, hole)
             hole = left

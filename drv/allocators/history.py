@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import CodeType
+    from types import CodeType, FrameType
 
 #: Code and line of each frame of a Python stack, the innermost first.
 Frames = tuple[tuple["CodeType", int], ...]
@@ -23,15 +23,13 @@ _LEVELS = {None: 0, "state": 1, "alloc": 2, "all": 3}
 def python_stack() -> Frames:
     """The stack of the calling thread, without this package's own frames."""
     frames = []
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     inside = True
     while frame is not None:
         code = frame.f_code
         inside = inside and code.co_filename.startswith(_PACKAGE)
         if not inside:
             frames.append((code, frame.f_lineno))
-        if frame.f_back is None:
-            break
         frame = frame.f_back
     return tuple(frames)
 

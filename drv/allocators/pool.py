@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SIZE_SHIFT = 64
 WHOLE = 1 << 63
 #: Chunks of the sorted order are cut in two above this length.
-CHUNK = 1024
+CHUNK = 256
 
 _last = itemgetter(-1)
 
@@ -58,6 +58,7 @@ class BlockPool:
         "_code",
         "_journal",
         "_keys",
+        "_spare",
         "clock",
         "least_remainder",
         "max_split_size",
@@ -75,11 +76,10 @@ class BlockPool:
         self.least_remainder = BLOCK_UNIT if small else SMALL_LIMIT + BLOCK_UNIT
         self._journal = journal
         self._code = UNCHANGED | (0 if small else LARGE) | (EXPANDABLE if self.expandable else 0)
+        #: A block that nobody outside has seen and that is no more, to be the next remainder.
+        self._spare: CachedBlock | None = None
         self._keys: list[list[int]] = [[]]
         self._blocks: list[list[CachedBlock]] = [[]]
-
-    def __len__(self) -> int:
-        return sum(map(len, self._keys))
 
     def __iter__(self) -> Iterator[CachedBlock]:
         """Free blocks in order. The pool may change while the iteration goes on."""
@@ -104,27 +104,42 @@ class BlockPool:
         limit = self.max_split_size
         if whole >= limit and (size < limit or whole >= size + LARGE_SEGMENT):
             return None
-        block.live = True
-        block.requested = requested
-        block.key = 0
         following = block.next
         rest = whole - size
         if rest < self.least_remainder or size >= limit:
             self._delete(chunk, index)
+            block.key = 0
+            block.live = True
+            block.requested = requested
             if following is None and block.prev is None:
                 self._journal += (whole + self._code, requested, 0)
             else:
                 self._journal += (whole + self._code - PARTS, requested, -whole)
             return block
-        if following is None and block.prev is None:
-            self._journal += (size + self._code + PARTS, requested, rest)
-        else:
-            self._journal += (size + self._code, requested, -size)
         address = block.address + size
-        block.size = size
-        block.next = remainder = CachedBlock(address, rest, self, block, following)
+        remainder = self._spare
+        if remainder is None:
+            remainder = CachedBlock(address, rest, self, block, following)
+        else:
+            self._spare = None
+            remainder.address = address
+            remainder.size = rest
+            remainder.prev = block
+            remainder.next = following
+        # An exception that a signal handler raises can come with any call, so until here nothing has changed,
+        # and from here on there is none before the block is out of the order.
         if following is not None:
             following.prev = remainder
+            self._journal += (size + self._code, requested, -size)
+        elif block.prev is not None:
+            self._journal += (size + self._code, requested, -size)
+        else:
+            self._journal += (size + self._code + PARTS, requested, rest)
+        block.next = remainder
+        block.size = size
+        block.key = 0
+        block.live = True
+        block.requested = requested
         remainder.key = key = (rest << SIZE_SHIFT) | address
         if keys[index - 1] < key if index else chunk == 0:
             keys[index] = key
@@ -175,6 +190,8 @@ class BlockPool:
                 # The free block on the right leaves its place in the order to this one.
                 chunk, index = self._find(following.key)
                 following.key = 0
+                if not following.requested:
+                    self._spare = following
                 merged = following.size
                 block.size = size + merged
                 block.next = beyond = following.next
@@ -245,9 +262,12 @@ class BlockPool:
         return left
 
     def _find(self, key: int) -> tuple[int, int]:
+        """Where the first key from ``key`` on is; past the end if there is none."""
         chunks = self._keys
-        chunk = 0 if len(chunks) == 1 else bisect_left(chunks, key, key=_last)
-        return chunk, bisect_left(chunks[chunk], key)
+        if len(chunks) == 1:
+            return 0, bisect_left(chunks[0], key)
+        chunk = bisect_left(chunks, key, key=_last)
+        return (chunk, bisect_left(chunks[chunk], key)) if chunk < len(chunks) else (chunk, 0)
 
     def _delete(self, chunk: int, index: int) -> None:
         keys = self._keys[chunk]

@@ -202,12 +202,6 @@ class Statistics:
             counters.active_bytes.change(-size)
             counters.requested_bytes.change(-requested)
 
-    def split(self, small: bool, count: int, size: int) -> None:
-        """Free parts of segments became ``count`` more, with ``size`` more bytes."""
-        for counters in self.pools(small):
-            counters.inactive_split.change(count)
-            counters.inactive_split_bytes.change(size)
-
     def reserved(self, small: bool, segments: int, size: int) -> None:
         """Segments became ``segments`` more, with ``size`` more bytes; negative when they were given back."""
         for counters in self.pools(small):

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from ..device import Device
 
 _OUT_OF_MEMORY = 2
-#: Address ranges and mappings are multiples of this on every device there is.
-GRANULARITY = 2 << 20
 
 
 class AddressSpaceSource(Protocol):

@@ -113,6 +113,17 @@ def test_blocks_of_both_kinds_live_side_by_side() -> None:
     assert expandable == {plain.address: False, grown.address: True}
 
 
+def test_a_block_that_could_grow_counts_as_large_as_it_could() -> None:
+    bottom = Bottom(OPTION)
+    inner, _ = bottom.allocator.allocate(8 * MIB), bottom.allocator.allocate(8 * MIB)
+    bottom.allocator.free(inner)
+    # The last 4 MiB of the page are the smaller fit, and worth more where they are.
+    assert bottom.allocator.allocate(3 * MIB).address == inner.address
+    assert bottom.allocator.allocate(3 * MIB).address == inner.address + 3 * MIB
+    # 2 MiB are left of the inner block, 4 MiB at the end.
+    assert bottom.allocator.allocate(3 * MIB).address == inner.address + 16 * MIB
+
+
 def test_peers_that_come_later_are_granted_access() -> None:
     bottom = Bottom(OPTION)
     bottom.allocator.allocate(30 * MIB)
@@ -176,7 +187,9 @@ class Expandable(RuleBasedStateMachine):
         segments = self.allocator.snapshot()
         mapped = sum(segment["total_size"] for segment in segments)
         assert mapped == self.bottom.addresses.used
-        assert mapped == self.allocator.statistics()["reserved_bytes.all.current"]
+        counted = self.allocator.statistics()
+        assert mapped == counted["reserved_bytes.all.current"]
+        assert counted["inactive_split.all.allocated"] == counted["inactive_split_bytes.all.peak"] == 0
         assert sum(s["allocated_size"] for s in segments) == sum(block.size for block in self.live)
         for segment in segments:
             states = [block["state"] for block in segment["blocks"]]
