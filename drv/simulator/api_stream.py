@@ -78,11 +78,13 @@ class StreamCalls(DriverState):
         stream.destroyed = True
         del self.streams[handle]
         del stream.context.streams[handle]
-        # Queued work still runs, and a synchronisation of the context still waits for it.
-        if stream.last is not None and (stream.pending or self.scheduler.checker is not None):
-            context = stream.context
-            context.orphans = [s for s in context.orphans if s.pending or self.scheduler.checker is not None]
-            context.orphans.append(stream)
+        # Queued work still runs, and what comes after the whole context still comes after it.
+        context, observed = stream.context, self.observer is not None
+        context.orphans = [
+            orphan
+            for orphan in (*context.orphans, stream)
+            if orphan.last is not None and (orphan.pending or (observed and not orphan.last.waited))
+        ]
         return OK
 
     @call()
@@ -98,9 +100,8 @@ class StreamCalls(DriverState):
     def _query(self, context: Any, ends: list[Operation]) -> tuple[Any, ...]:
         if not all(end.done for end in ends):
             return NOT_READY
-        if self.scheduler.checker is not None:
-            for end in ends:
-                self.scheduler.checker.host_waits(end)
+        for end in ends:
+            self.wait(end)
         return self.status(context)
 
     @call()

@@ -248,6 +248,7 @@ class DriverState:
         """Block the host until ``operation`` is done."""
         if not operation.done:
             self.scheduler.complete(operation)
+        operation.waited = True
         if self.scheduler.checker is not None:
             self.scheduler.checker.host_waits(operation)
 

@@ -62,6 +62,8 @@ class MemoryBook(DriverState):
 
     def charge(self, device: SimulatedDevice, nbytes: int) -> None:
         """Count ``nbytes`` of ``device`` as used, or answer that there is not enough memory."""
+        while self.postponed:
+            self.postponed.popleft()()
         if device.used + nbytes > device.total or self.inject.refuses(nbytes):
             raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY)
         device.used += nbytes

@@ -64,6 +64,8 @@ class Operation:
     host: bool = False
     #: Runs even when its context is lost (``cuStreamAddCallback``).
     always: bool = False
+    #: The host has waited for it, so that whatever is queued from then on comes after it.
+    waited: bool = False
     #: Host clock in nanoseconds at which it was done, for events.
     time: int = 0
     #: Owned by the race checker.

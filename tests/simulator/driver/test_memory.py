@@ -210,7 +210,7 @@ def test_a_finalizer_in_the_middle_of_a_call_is_put_off(machine: Machine) -> Non
     assert machine.driver.library_call(stream, "collects garbage", run)[0] == 0
     assert [int(status) for (status,) in answers] == [0]
     assert not machine.driver.busy()
-    machine.cuMemFree(machine.device_memory(64))
+    machine.device_memory(64)
     assert machine.driver.memory.find(memory) is None
 
 

@@ -214,6 +214,16 @@ def test_a_destroyed_stream_finishes_its_work(any_schedule: MachineMaker) -> Non
     machine.cuEventSynchronize(event)
 
 
+def test_destroyed_streams_do_not_pile_up() -> None:
+    machine = Machine(check="race")
+    for _ in range(50):
+        stream = machine.stream()
+        machine.mark(stream, 1)
+        machine.cuStreamSynchronize(stream)
+        machine.cuStreamDestroy(stream)
+    assert machine.driver.contexts[int(machine.contexts[0])].orphans == []
+
+
 def test_a_destroyed_event_still_holds_those_who_wait(lazy: Machine) -> None:
     producer, consumer, event = lazy.stream(), lazy.stream(), lazy.event()
     lazy.mark(producer, "made")
