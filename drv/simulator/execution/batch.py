@@ -1,0 +1,349 @@
+"""Thread blocks that run together: their threads' constants, memory, and who waits at which barrier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .activation import Activation
+from .lanes import Lanes
+from .launch_state import STACK_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from .launch_state import LaunchState
+    from .translation import Code
+
+    Array = NDArray[Any]
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """Lanes of an activation that wait at a block-wide barrier; ``index`` are their places in it."""
+
+    activation: Activation
+    index: Array
+    code: Code
+    barrier: Array
+    count: Array | None
+    predicate: Array | None
+
+
+class Batch:
+    """``count`` thread blocks, from linear index ``start`` on."""
+
+    def __init__(self, launch: LaunchState, start: int, count: int) -> None:
+        self.launch = launch
+        self.start = start
+        self.count = count
+        self.n = count * launch.threads
+        self.warps = count * launch.warps
+        self.shared_stride = -(-launch.shared_bytes // 16) * 16
+        self.stack_bytes = 0
+        self._shared: Array | None = None
+        self._shared_views: dict[Any, Array] = {}
+        self._local = np.zeros(0, np.uint8)
+        self._local_views: dict[Any, Array] = {}
+        self._constants: dict[Any, Array] = {}
+        self.live_count = self.n
+        #: Threads that have not ended, made when the first one does.
+        self.live: Array | None = None
+        self.waits: list[Wait] = []
+        #: Threads that arrived at a barrier without waiting: (block in batch, barrier) -> number.
+        self.arrivals: dict[tuple[int, int], int] = {}
+        self.steps = 0
+        #: Whether threads have polled memory, perhaps for what a block of another batch writes.
+        self.polled = False
+        entry = launch.plan.function(launch.plan.entry.name)
+        self.reserve_stack(entry.frame_bytes)
+        lanes = Lanes(self, np.arange(self.n), 0, entry.frame_bytes)
+        root = Activation(self, entry, lanes)
+        for number, formal in zip(entry.formals, launch.plan.entry.formals, strict=True):
+            part = launch.parameter_bytes[formal.offset : formal.offset + formal.size]
+            root.registers[number] = part.reshape(1, -1)
+        self.stack: list[Activation] = [root]
+
+    # Constants
+
+    def constant(self, name: str, axis: int | None) -> Array:
+        """A value that never changes, per thread of the batch or ``(1,)``; see :meth:`Lanes.constant`."""
+        key = name, axis
+        found = self._constants.get(key)
+        if found is None:
+            cache = self.launch.plan.geometry
+            place = (self.launch.block, self.count, name, axis)
+            if name in _THREAD_CONSTANTS:
+                found = cache.get(place)
+                if found is None:
+                    if len(cache) > 256:
+                        cache.clear()
+                    found = cache[place] = _THREAD_CONSTANTS[name](self, axis)
+            else:
+                found = _BLOCK_CONSTANTS[name](self, axis)
+            self._constants[key] = found
+        return found
+
+    # Memory
+
+    def shared(self, dtype: Any) -> Array:
+        """Shared memory of all blocks, one after the other."""
+        found = self._shared_views.get(dtype)
+        if found is None:
+            if self._shared is None:
+                self._shared = np.zeros(max(self.shared_stride * self.count, 16), np.uint8)
+            found = self._shared_views[dtype] = self._shared.view(dtype)
+        return found
+
+    def local(self, dtype: Any) -> Array:
+        """Local memory of all threads, ``stack_bytes`` each."""
+        found = self._local_views.get(dtype)
+        if found is None:
+            found = self._local_views[dtype] = self._local.view(dtype)
+        return found
+
+    def reserve_stack(self, size: int) -> bool:
+        """Have at least ``size`` bytes of local memory per thread; ``False`` if that is more than there may be."""
+        if size <= self.stack_bytes:
+            return True
+        if size > STACK_LIMIT:
+            return False
+        grown = min(max(size, 2 * self.stack_bytes), STACK_LIMIT)
+        local = np.zeros((self.n, grown), np.uint8)
+        local[:, : self.stack_bytes] = self._local.reshape(self.n, self.stack_bytes)
+        self._local, self.stack_bytes = local.reshape(-1), grown
+        self._local_views.clear()
+        return True
+
+    # Ends and barriers
+
+    def exit(self, slots: Array) -> None:
+        """Threads end."""
+        if self.live is None:
+            self.live = np.ones(self.n, np.bool_)
+        self.live[slots] = False
+        self.live_count -= len(slots)
+
+    def arrive(self, wait: Wait) -> None:
+        """Lanes arrive at a barrier without waiting."""
+        blocks = wait.activation.lanes.broadcast(wait.activation.lanes.constant("block_in_batch"))[wait.index]
+        barrier = np.broadcast_to(wait.barrier, blocks.shape)
+        for block, number in zip(blocks.tolist(), barrier.tolist(), strict=True):
+            key = block, number
+            self.arrivals[key] = self.arrivals.get(key, 0) + 1
+
+    def release(self) -> bool:
+        """Let the threads go on that wait at complete barriers; whether there were any."""
+        if not self.waits:
+            return False
+        block_of = self.constant("block_in_batch", None)
+        slots = np.concatenate([wait.activation.lanes.slots[wait.index] for wait in self.waits])
+        sizes = [len(wait.index) for wait in self.waits]
+        owner = np.repeat(np.arange(len(self.waits)), sizes)
+        barrier = np.concatenate(
+            [np.broadcast_to(wait.barrier, (size,)) for wait, size in zip(self.waits, sizes, strict=True)]
+        ).astype(np.int64)
+        blocks = block_of[slots] if block_of.shape[0] > 1 else np.zeros(len(slots), np.int64)
+        expected = self._expected(owner, blocks, block_of)
+        keys = blocks * 1024 + barrier
+        present = np.bincount(keys, minlength=1)
+        if self.arrivals:
+            present = np.concatenate([present, np.zeros(max(self.count * 1024 - len(present), 0), np.int64)])
+            for (block, number), arrived in self.arrivals.items():
+                present[block * 1024 + number] += arrived
+        complete = present[keys] >= expected
+        if not complete.any():
+            return False
+        done = np.unique(keys[complete])
+        for key in done.tolist():
+            self.arrivals.pop((key // 1024, key % 1024), None)
+        self._pass(owner, keys, np.isin(keys, done), slots)
+        return True
+
+    def _expected(self, owner: Array, blocks: Array, block_of: Array) -> Array:
+        """Threads that each waiting thread's barrier waits for."""
+        if self.live is None:
+            alive = np.full(self.count, self.launch.threads)
+        elif block_of.shape[0] == 1:
+            alive = np.array([self.live_count])
+        else:
+            alive = np.bincount(block_of[self.live], minlength=self.count)
+        expected = alive[blocks]
+        start = 0
+        for wait in self.waits:
+            stop = start + len(wait.index)
+            if wait.count is not None:
+                expected[start:stop] = np.broadcast_to(wait.count, (stop - start,))
+            start = stop
+        return expected
+
+    def _pass(self, owner: Array, keys: Array, complete: Array, slots: Array) -> None:
+        launch = self.launch
+        predicates = None
+        if any(wait.predicate is not None for wait in self.waits):
+            predicates = np.concatenate(
+                [
+                    np.broadcast_to(
+                        np.zeros(1, np.bool_) if w.predicate is None else w.predicate, w.index.shape
+                    )
+                    for w in self.waits
+                ]
+            )
+            ones = np.bincount(keys, weights=predicates, minlength=1).astype(np.uint32)
+            total = np.bincount(keys, minlength=1).astype(np.uint32)
+        if launch.observer is not None:
+            passing = Lanes(self, np.sort(slots[complete]), 0, 0)
+            launch.observer.barrier(np.unique(passing.block), passing)
+        left = []
+        for number, wait in enumerate(self.waits):
+            mine = owner == number
+            passes = complete[mine]
+            index = wait.index[passes]
+            if len(index):
+                if wait.predicate is not None:
+                    mine_keys = keys[mine][passes]
+                    wait.activation.set_reduction(wait.code, index, ones[mine_keys], total[mine_keys])
+                wait.activation.resume(wait.code.block.targets[0], index)
+            if not passes.all():
+                kept = ~passes
+                wait.barrier = _select(wait.barrier, kept)
+                wait.count = None if wait.count is None else _select(wait.count, kept)
+                wait.predicate = None if wait.predicate is None else _select(wait.predicate, kept)
+                wait.index = wait.index[kept]
+                left.append(wait)
+        self.waits = left
+
+    # Running
+
+    def run(self, steps: int) -> bool:
+        """Run for about ``steps`` blocks of instructions; whether all threads have ended."""
+        self.steps = steps
+        while self.stack:
+            running = next((each for each in reversed(self.stack) if each.runnable), None)
+            if running is None:
+                if not self.release() and not any(each.deliver() for each in reversed(self.stack)):
+                    raise self.launch.reports.deadlock(self._waiting())
+            else:
+                running.run()
+                if self.steps <= 0:
+                    self.release()
+                    return False
+            while self.stack and self.stack[-1].finished:
+                self.stack.pop().deliver()
+            if len(self.stack) > 1:
+                for each in [each for each in self.stack if each.finished]:
+                    each.deliver()
+                    self.stack.remove(each)
+        return True
+
+    def _waiting(self) -> list[tuple[Lanes, Any, str]]:
+        found = [
+            (wait.activation.lanes.subset(wait.index), wait.code.site, "at a barrier of their block")
+            for wait in self.waits
+        ]
+        for each in self.stack:
+            for block, index in each.waiting.items():
+                code = each.plan.code(block)
+                found.append((each.lanes.subset(index), code.site, "for other lanes of their warp"))
+        return found
+
+
+def _select(values: Array, kept: Array) -> Array:
+    return values if values.shape[0] == 1 else values[kept]
+
+
+def _thread(batch: Batch, axis: int | None) -> Array:
+    return np.tile(np.arange(batch.launch.threads), batch.count)
+
+
+def _thread_index(batch: Batch, axis: int | None) -> Array:
+    x, y, _ = batch.launch.block
+    assert axis is not None
+    if batch.launch.block[axis] == 1:
+        return np.zeros(1, np.uint32)
+    linear = np.arange(batch.launch.threads)
+    index = (linear % x, linear // x % y, linear // (x * y))[axis]
+    return np.tile(index.astype(np.uint32), batch.count)
+
+
+def _lane(batch: Batch, axis: int | None) -> Array:
+    return (_thread(batch, None) & 31).astype(np.uint32)
+
+
+def _warp(batch: Batch, axis: int | None) -> Array:
+    return (_thread(batch, None) >> 5).astype(np.uint32)
+
+
+def _block_in_batch(batch: Batch, axis: int | None) -> Array:
+    if batch.count == 1:
+        return np.zeros(1, np.int64)
+    return np.repeat(np.arange(batch.count), batch.launch.threads)
+
+
+def _place(batch: Batch, axis: int | None) -> Array:
+    return _block_in_batch(batch, None) * (batch.launch.warps * 32) + _thread(batch, None)
+
+
+def _shared_base(batch: Batch, axis: int | None) -> Array:
+    return _block_in_batch(batch, None) * batch.shared_stride
+
+
+def _lane_mask(relation: str) -> Callable[[Batch, int | None], Array]:
+    def mask(batch: Batch, axis: int | None) -> Array:
+        one = np.uint64(1) << _lane(batch, None).astype(np.uint64)
+        below = one - np.uint64(1)
+        found = {
+            "eq": one,
+            "lt": below,
+            "le": below | one,
+            "gt": ~(below | one),
+            "ge": ~below,
+        }[relation]
+        return found.astype(np.uint32)
+
+    return mask
+
+
+def _block(batch: Batch, axis: int | None) -> Array:
+    if batch.count == 1:
+        return np.array([batch.start])
+    return np.repeat(np.arange(batch.start, batch.start + batch.count), batch.launch.threads)
+
+
+def _block_index(batch: Batch, axis: int | None) -> Array:
+    assert axis is not None
+    x, y, _ = batch.launch.grid
+    if batch.launch.grid[axis] == 1:
+        return np.zeros(1, np.uint32)
+    linear = _block(batch, None)
+    if axis == 0:
+        index = linear if batch.launch.grid[1] == batch.launch.grid[2] == 1 else linear % x
+    else:
+        index = linear // x % y if axis == 1 else linear // (x * y)
+    return index.astype(np.uint32)
+
+
+def _multiprocessor(batch: Batch, axis: int | None) -> Array:
+    return (_block(batch, None) % batch.launch.multiprocessors).astype(np.uint32)
+
+
+#: What depends only on the shape of a block and the number of blocks in the batch.
+_THREAD_CONSTANTS: dict[str, Callable[[Batch, int | None], Array]] = {
+    "thread": _thread,
+    "thread_index": _thread_index,
+    "lane": _lane,
+    "warp": _warp,
+    "block_in_batch": _block_in_batch,
+    "place": _place,
+    **{f"lanes_{relation}": _lane_mask(relation) for relation in ("eq", "lt", "le", "gt", "ge")},
+}
+_BLOCK_CONSTANTS: dict[str, Callable[[Batch, int | None], Array]] = {
+    "block": _block,
+    "block_index": _block_index,
+    "multiprocessor": _multiprocessor,
+    "shared_base": _shared_base,
+}

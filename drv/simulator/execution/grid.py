@@ -1,0 +1,109 @@
+"""A launch: its grid in batches of thread blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .batch import Batch
+from .launch_state import LaunchState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..address_space import AddressSpace
+    from ..observation import AccessObserver
+    from ..ptx.program import Function, Module
+
+#: Lanes of a batch: enough that NumPy's cost per call is spread, few enough that registers stay in the cache.
+BATCH_LANES = 4096
+#: Blocks of instructions that a batch runs before others have a turn, and that a launch may run.
+TURN = 20_000
+MOST_STEPS = 100_000_000
+
+
+@dataclass(slots=True)
+class Launch:
+    """A kernel with all that it needs to run.
+
+    Attributes
+    ----------
+    kernel, module
+        Entry function, and the module that it is in.
+    symbols
+        Address of every module variable on the device.
+    grid, block
+        Blocks, and threads in a block, along ``(x, y, z)``.
+    dynamic_shared
+        Bytes of dynamic shared memory per block.
+    params
+        Parameter buffer, laid out as ``kernel.parameters`` says.
+    device
+        Ordinal of the device that runs it.
+    properties
+        What the kernel can ask of the device: ``multiprocessors``.
+    checked
+        Whether accesses that are not allowed are faults (otherwise they do nothing).
+    observer
+        Told of every access, if there is one.
+    printf
+        Takes what the kernel prints.
+    cooperative
+        Whether all blocks must run at the same time.
+    """
+
+    kernel: Function
+    module: Module
+    symbols: Mapping[str, int]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared: int
+    params: bytes
+    device: int
+    properties: Any
+    checked: bool
+    observer: AccessObserver | None
+    printf: Callable[[str], object]
+    cooperative: bool = False
+
+
+def run(launch: Launch, memory: AddressSpace) -> None:
+    """Run a launch to its end.
+
+    Raises
+    ------
+    DeviceFault
+        If the kernel does what a GPU would stop it for; its report says where.
+    """
+    state = LaunchState(launch, memory)
+    with np.errstate(all="ignore"):
+        size = state.blocks if launch.cooperative else max(1, BATCH_LANES // state.threads)
+        if state.blocks <= size:
+            _finish(state, [Batch(state, 0, state.blocks)], state.blocks, size)
+            return
+        start = 0
+        while start < state.blocks:
+            count = min(size, state.blocks - start)
+            start = _finish(state, [Batch(state, start, count)], start + count, size)
+
+
+def _finish(state: LaunchState, running: list[Batch], start: int, size: int) -> int:
+    """Run batches to their end; returns the first block that has not run.
+
+    A batch that polls memory may wait for blocks that have not started, so further ones join it.
+    """
+    steps = 0
+    while running:
+        left = [batch for batch in running if not batch.run(TURN)]
+        if left:
+            steps += TURN * len(left)
+            if steps > MOST_STEPS:
+                raise state.reports.timeout(steps)
+            if start < state.blocks and any(batch.polled for batch in left):
+                count = min(size, state.blocks - start)
+                left.append(Batch(state, start, count))
+                start += count
+        running = left
+    return start

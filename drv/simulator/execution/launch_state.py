@@ -1,0 +1,117 @@
+"""What one launch shares among its batches: the arguments, values that all threads have, clocks."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..address_space import MemoryKind
+from .plan import KernelPlan
+from .reports import Reports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from ..address_space import AddressSpace, Allocation
+    from ..observation import AccessObserver
+
+    Array = NDArray[Any]
+
+_launches = count(1)
+#: Bytes of local memory that one thread may use, as ``cuCtxSetLimit`` allows at most on current GPUs.
+STACK_LIMIT = 512 * 1024
+
+
+class LaunchState:
+    """A running launch. See :class:`drv.simulator.execution.Launch` for its arguments."""
+
+    def __init__(self, launch: Any, memory: AddressSpace) -> None:
+        entry = launch.kernel
+        if entry.plan is None:
+            entry.plan = KernelPlan(launch.module, entry)
+        self.plan: KernelPlan = entry.plan
+        self.memory = memory
+        self.device: int = launch.device
+        self.checked: bool = launch.checked
+        self.observer: AccessObserver | None = launch.observer
+        self.printf: Callable[[str], object] = launch.printf
+        self.symbols: Mapping[str, int] = launch.symbols
+        self.grid: tuple[int, int, int] = launch.grid
+        self.block: tuple[int, int, int] = launch.block
+        self.threads = prod(launch.block)
+        self.blocks = prod(launch.grid)
+        self.warps = -(-self.threads // 32)
+        self.dynamic_shared: int = launch.dynamic_shared
+        self.shared_bytes = (
+            self.plan.dynamic_offset if launch.dynamic_shared else self.plan.static_shared
+        ) + (launch.dynamic_shared)
+        self.parameter_size = len(launch.params)
+        self.parameter_bytes: Array = np.frombuffer(
+            bytes(launch.params) + bytes(-len(launch.params) % 16), np.uint8
+        )
+        self.multiprocessors: int = getattr(launch.properties, "multiprocessors", 1)
+        self.grid_id = next(_launches)
+        self.block_size = [np.array([size], np.uint32) for size in launch.block]
+        self.grid_size = [np.array([size], np.uint32) for size in launch.grid]
+        self.reports = Reports(self)
+        self.never = np.zeros(1, np.bool_)
+        self._symbols: dict[str, Array] = {}
+        self._constant_names = {
+            name for name, variable in launch.module.variables.items() if variable.space == "const"
+        }
+
+    def symbol(self, name: str) -> Array:
+        """Address of a module variable, ``(1,)``."""
+        found = self._symbols.get(name)
+        if found is None:
+            found = self._symbols[name] = np.array([self.symbols[name]], np.uint64)
+        return found
+
+    def read_only(self, allocation: Allocation) -> bool:
+        """Whether an allocation is a variable in constant memory."""
+        return allocation.kind is MemoryKind.VARIABLE and allocation.name in self._constant_names
+
+    def is_constant(self, address: int) -> bool:
+        """Whether an address is in constant memory."""
+        found = self.memory.find(address)
+        return found is not None and self.read_only(found)
+
+    @staticmethod
+    def number(value: int) -> Array:
+        """``(1,)`` of 32 bits."""
+        return np.array([value], np.uint32)
+
+    @staticmethod
+    def wide_number(value: int) -> Array:
+        """``(1,)`` of 64 bits."""
+        return np.array([value], np.uint64)
+
+    def clock64(self) -> Array:
+        """A counter that grows by the nanosecond."""
+        return np.array([time.perf_counter_ns()], np.uint64)
+
+    def clock(self) -> Array:
+        """Low 32 bits of :meth:`clock64`."""
+        return self.clock64().astype(np.uint32)
+
+    def clock_high(self) -> Array:
+        """High 32 bits of :meth:`clock64`."""
+        return (self.clock64() >> np.uint64(32)).astype(np.uint32)
+
+    def timer(self) -> Array:
+        """Nanoseconds since the epoch."""
+        return np.array([time.time_ns()], np.uint64)
+
+    def timer_low(self) -> Array:
+        """Low 32 bits of :meth:`timer`."""
+        return self.timer().astype(np.uint32)
+
+    def timer_high(self) -> Array:
+        """High 32 bits of :meth:`timer`."""
+        return (self.timer() >> np.uint64(32)).astype(np.uint32)

@@ -1,0 +1,478 @@
+"""Loads, stores and atomics of every space, for the lanes that run an instruction.
+
+The usual case is short: the lowest and the highest address lie in one allocation, the one that the same
+instruction accessed last; one pass checks alignment; one gather or scatter moves the data. Everything
+else (several allocations, unaligned host memory, mixed spaces) goes a slower way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..address_space import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from ..arithmetic import atomic
+from ..observation import Access
+from .plan import CODE_WINDOW, PARAMETER_WINDOW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from ..address_space import Allocation
+    from .batch import Batch
+    from .launch_state import LaunchState
+    from .translation import Site
+
+    Array = NDArray[Any]
+
+_SHIFT = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4}
+#: Generic addresses from here on are memory that allocations own.
+_MEMORY = CODE_WINDOW * 2
+_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
+
+
+def _bounds(address: Array, offset: int) -> tuple[int, int]:
+    if address.shape[0] == 1:
+        low = high = int(address[0]) + offset
+        return low, high
+    return int(address.min()) + offset, int(address.max()) + offset
+
+
+class MemoryAccess:
+    """The memory instructions of :class:`~.lanes.Lanes`, which has the attributes named here."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        batch: Batch
+        launch: LaunchState
+        slots: Array
+        n: int
+        frame_bytes: int
+        top: int
+
+        def constant(self, name: str, axis: int | None = None) -> Array: ...
+        def broadcast(self, value: Array) -> Array: ...
+        def subset(self, index: Array) -> Any: ...
+        def field(self, matrix: Array, at: int, dtype: Any) -> Array: ...
+
+    # Global memory
+
+    def _global(
+        self, site: Site, address: Array, offset: int, width: int, kind: Access
+    ) -> tuple[Allocation, Array] | None:
+        """The one allocation that all lanes access, and their byte offsets in it; ``None`` if it is not so simple."""
+        low, high = _bounds(address, offset)
+        found = site.allocation
+        launch = self.launch
+        if (
+            found is None
+            or found.freed is not None
+            or low < found.base
+            or high + width > found.base + found.size
+        ):
+            found = launch.memory.find(low)
+            if found is None or high + width > found.end:
+                return None
+            site.allocation = found
+        if found.device != launch.device and not launch.memory.accessible(found, launch.device):
+            return None
+        if found.base & 15 or (kind is not Access.READ and launch.read_only(found)):
+            return None
+        relative = address - np.uint64(found.base - offset)
+        if width > 1 and int(np.bitwise_or.reduce(relative)) & (width - 1):
+            return None
+        places = relative.view(np.int64)
+        if launch.observer is not None:
+            launch.observer.global_access(found, self.broadcast(places), width, kind, self, site)
+        return found, places
+
+    def _scattered(
+        self, site: Site, address: Array, offset: int, width: int, kind: Access
+    ) -> Iterator[tuple[Allocation, Array, Array]]:
+        """Allocations that the lanes access, with the lanes and their byte offsets; faults where one may not."""
+        launch = self.launch
+        absolute = self.broadcast(address) + np.uint64(offset & 0xFFFFFFFFFFFFFFFF)
+        rest = np.arange(self.n)
+        while rest.size:
+            first = int(absolute[rest[0]])
+            found = launch.memory.find(first)
+            wrong = self._refusal(found, first, width, kind)
+            if wrong is not None:
+                if launch.checked:
+                    raise launch.reports.access(self, site, int(rest[0]), first, width, kind, wrong)
+                rest = rest[1:]
+                continue
+            assert found is not None
+            places = absolute[rest] - np.uint64(found.base)
+            aligned = (absolute[rest] & np.uint64(width - 1)) == 0
+            inside = (places <= np.uint64(found.size - width)) & aligned
+            chosen = rest[inside]
+            taken = places[inside].view(np.int64)
+            if launch.observer is not None:
+                launch.observer.global_access(found, taken, width, kind, self.subset(chosen), site)
+            yield found, chosen, taken
+            rest = rest[~inside]
+
+    def _refusal(self, found: Allocation | None, address: int, width: int, kind: Access) -> str | None:
+        """Why an access is not allowed, ``None`` if it is."""
+        launch = self.launch
+        if address & (width - 1):
+            return "misaligned"
+        if found is None or address + width > found.end:
+            return "outside"
+        if not launch.memory.accessible(found, launch.device):
+            return "peer"
+        if kind is not Access.READ and launch.read_only(found):
+            return "read-only"
+        return None
+
+    def load_global(self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int) -> Any:
+        """``ld.global``: an array, or a list of ``lanes`` arrays."""
+        if address.dtype != np.uint64:
+            address = address.astype(np.uint64)
+        simple = self._global(site, address, offset, width * lanes, Access.READ)
+        if simple is not None:
+            data, index = simple[0].view(dtype), simple[1] >> _SHIFT[width]
+            return data.take(index) if lanes == 1 else [data.take(index + i) for i in range(lanes)]
+        found = [np.zeros(self.n, dtype) for _ in range(lanes)]
+        for allocation, chosen, places in self._scattered(site, address, offset, width * lanes, Access.READ):
+            for i, each in enumerate(found):
+                each[chosen] = _read_bytes(allocation, places + i * width, each.dtype)
+        return found[0] if lanes == 1 else found
+
+    load_const = load_global
+
+    def store_global(
+        self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int, value: Any
+    ) -> None:
+        """``st.global``. Where lanes store to the same place the last of them stays."""
+        if address.dtype != np.uint64:
+            address = address.astype(np.uint64)
+        values = value if lanes > 1 else (value,)
+        simple = self._global(site, address, offset, width * lanes, Access.WRITE)
+        if simple is not None:
+            data, index = simple[0].view(dtype), simple[1] >> _SHIFT[width]
+            for i, each in enumerate(values):
+                data[index + i if i else index] = each if index.shape[0] > 1 else each[-1:]
+            return
+        for allocation, chosen, places in self._scattered(site, address, offset, width * lanes, Access.WRITE):
+            for i, each in enumerate(values):
+                _write_bytes(allocation, places + i * width, self.broadcast(each)[chosen])
+
+    store_const = store_global
+
+    def atomic_global(
+        self,
+        site: Site,
+        address: Array,
+        offset: int,
+        dtype: Any,
+        width: int,
+        operation: str,
+        kind: str,
+        old: bool,
+        value: Array,
+        compare: Array | None = None,
+    ) -> Any:
+        """``atom.global`` and ``red.global``: the old values, in the order of the lanes, if wanted."""
+        if address.dtype != np.uint64:
+            address = address.astype(np.uint64)
+        simple = self._global(site, address, offset, width, Access.ATOMIC)
+        if simple is not None:
+            index = self.broadcast(simple[1] >> _SHIFT[width])
+            return atomic(simple[0].view(dtype), index, operation, kind, value, compare, want_old=old)
+        found = np.zeros(self.n, dtype)
+        for allocation, chosen, places in self._scattered(site, address, offset, width, Access.ATOMIC):
+            mine = self.broadcast(value)[chosen]
+            wanted = None if compare is None else self.broadcast(compare)[chosen]
+            index = places >> _SHIFT[width]
+            result = atomic(allocation.view(dtype), index, operation, kind, mine, wanted, want_old=old)
+            if old:
+                found[chosen] = result
+        return found if old else None
+
+    # Shared memory
+
+    def _shared(self, site: Site, address: Array, offset: int, width: int, kind: Access) -> Array:
+        """Byte offsets in the shared memory of all blocks of the batch."""
+        low, high = _bounds(address, offset)
+        launch = self.launch
+        if (
+            low < 0
+            or high + width > launch.shared_bytes
+            or (width > 1 and _odd(address, offset) & (width - 1))
+        ):
+            return self._wild(
+                site,
+                address,
+                offset,
+                width,
+                kind,
+                launch.shared_bytes,
+                self.constant("shared_base"),
+                "shared",
+            )
+        places = address.astype(np.int64) + offset if offset else address.astype(np.int64)
+        if launch.observer is not None:
+            launch.observer.shared_access(self.broadcast(places), width, kind, self, site)
+        return places + self.constant("shared_base")
+
+    def _wild(
+        self,
+        site: Site,
+        address: Array,
+        offset: int,
+        width: int,
+        kind: Access,
+        size: int,
+        base: Array,
+        space: str,
+    ) -> Array:
+        """Lanes that leave their shared or local memory: a fault, or held inside where nothing is checked."""
+        places = self.broadcast(address).astype(np.int64) + offset
+        if self.launch.checked:
+            bad = (places < 0) | (places + width > size) | ((places & (width - 1)) != 0)
+            lane = int(np.flatnonzero(bad)[0])
+            raise self.launch.reports.window(self, site, lane, int(places[lane]), width, kind, size, space)
+        kept: Array = np.clip(places, 0, max(size - width, 0)) & ~(width - 1)
+        return kept + base
+
+    def load_shared(self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int) -> Any:
+        """``ld.shared``."""
+        index = self._shared(site, address, offset, width * lanes, Access.READ) >> _SHIFT[width]
+        data = self.batch.shared(dtype)
+        return data.take(index) if lanes == 1 else [data.take(index + i) for i in range(lanes)]
+
+    def store_shared(
+        self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int, value: Any
+    ) -> None:
+        """``st.shared``."""
+        index = self._shared(site, address, offset, width * lanes, Access.WRITE) >> _SHIFT[width]
+        data = self.batch.shared(dtype)
+        for i, each in enumerate(value if lanes > 1 else (value,)):
+            data[index + i if i else index] = each if index.shape[0] > 1 else each[-1:]
+
+    def atomic_shared(
+        self,
+        site: Site,
+        address: Array,
+        offset: int,
+        dtype: Any,
+        width: int,
+        operation: str,
+        kind: str,
+        old: bool,
+        value: Array,
+        compare: Array | None = None,
+    ) -> Any:
+        """``atom.shared`` and ``red.shared``."""
+        index = self._shared(site, address, offset, width, Access.ATOMIC) >> _SHIFT[width]
+        index = self.broadcast(index)
+        return atomic(self.batch.shared(dtype), index, operation, kind, value, compare, want_old=old)
+
+    # Local memory
+
+    def _local(self, site: Site, address: Array, offset: int, width: int, kind: Access) -> Array:
+        low, high = _bounds(address, offset)
+        if low < 0 or high + width > self.top or (width > 1 and _odd(address, offset) & (width - 1)):
+            base = self.slots * self.batch.stack_bytes
+            return self._wild(site, address, offset, width, kind, self.top, base, "local")
+        return address.astype(np.int64) + offset + self.slots * self.batch.stack_bytes
+
+    def load_local(self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int) -> Any:
+        """``ld.local``."""
+        index = self._local(site, address, offset, width * lanes, Access.READ) >> _SHIFT[width]
+        data = self.batch.local(dtype)
+        return data.take(index) if lanes == 1 else [data.take(index + i) for i in range(lanes)]
+
+    def store_local(
+        self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int, value: Any
+    ) -> None:
+        """``st.local``."""
+        index = self._local(site, address, offset, width * lanes, Access.WRITE) >> _SHIFT[width]
+        data = self.batch.local(dtype)
+        for i, each in enumerate(value if lanes > 1 else (value,)):
+            data[index + i if i else index] = each
+
+    # Parameters of the kernel, addressed at run time
+
+    def load_param(self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int) -> Any:
+        """``ld.param`` from an address."""
+        data = self.launch.parameter_bytes
+        size = len(data) - len(data) % width
+        window = np.uint64(PARAMETER_WINDOW)
+        places = (address - window).view(np.int64) + offset
+        if int(places.min()) < 0 or int(places.max()) + width * lanes > self.launch.parameter_size:
+            self._wild(site, address - window, offset, width * lanes, Access.READ, size, places * 0, "param")
+        index = np.clip(places, 0, max(size - width * lanes, 0)) >> _SHIFT[width]
+        values = data[:size].view(dtype)
+        return values.take(index) if lanes == 1 else [values.take(index + i) for i in range(lanes)]
+
+    def store_param(self, site: Site, *_: Any) -> None:
+        """Storing to a kernel's parameters through an address: they are read-only."""
+        raise self.launch.reports.unknown(self, site)
+
+    # Generic addresses
+
+    def _space_of(self, low: int, high: int) -> str | None:
+        """Space of all addresses from ``low`` to ``high``; ``None`` when they may differ."""
+        if low >= _MEMORY:
+            return "global"
+        for space, window in _WINDOWS.items():
+            if window <= low and high < window + WINDOW_SIZE:
+                return space
+        return "global" if high < SHARED_WINDOW else None
+
+    def _spaces(self, address: Array, offset: int) -> Iterator[tuple[str, Array]]:
+        """The lanes of each space."""
+        absolute = self.broadcast(address) + np.uint64(offset & 0xFFFFFFFFFFFFFFFF)
+        rest = np.ones(self.n, np.bool_)
+        for space, window in _WINDOWS.items():
+            inside = (absolute - np.uint64(window)) < np.uint64(WINDOW_SIZE)
+            if inside.any():
+                yield space, np.flatnonzero(inside)
+                rest &= ~inside
+        if rest.any():
+            yield "global", np.flatnonzero(rest)
+
+    def load_generic(
+        self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int
+    ) -> Any:
+        """``ld`` of a generic address."""
+        space = self._space_of(*_bounds(address, offset))
+        if space is not None:
+            if space in ("shared", "local"):
+                address = address - np.uint64(_WINDOWS[space])
+            return getattr(self, f"load_{space}")(site, address, offset, dtype, width, lanes)
+        found = [np.zeros(self.n, dtype) for _ in range(lanes)]
+        for _, chosen in self._spaces(address, offset):
+            part = self.subset(chosen)
+            values = part.load_generic(site, self.broadcast(address)[chosen], offset, dtype, width, lanes)
+            for each, value in zip(found, [values] if lanes == 1 else values, strict=True):
+                each[chosen] = value
+        return found[0] if lanes == 1 else found
+
+    def store_generic(
+        self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int, value: Any
+    ) -> None:
+        """``st`` to a generic address."""
+        space = self._space_of(*_bounds(address, offset))
+        if space is not None:
+            if space in ("shared", "local"):
+                address = address - np.uint64(_WINDOWS[space])
+            getattr(self, f"store_{space}")(site, address, offset, dtype, width, lanes, value)
+            return
+        for _, chosen in self._spaces(address, offset):
+            values = [self.broadcast(each)[chosen] for each in (value if lanes > 1 else (value,))]
+            given = values[0] if lanes == 1 else values
+            part = self.subset(chosen)
+            part.store_generic(site, self.broadcast(address)[chosen], offset, dtype, width, lanes, given)
+
+    def atomic_generic(
+        self,
+        site: Site,
+        address: Array,
+        offset: int,
+        dtype: Any,
+        width: int,
+        operation: str,
+        kind: str,
+        old: bool,
+        value: Array,
+        compare: Array | None = None,
+    ) -> Any:
+        """``atom`` and ``red`` of a generic address."""
+        space = self._space_of(*_bounds(address, offset))
+        if space in ("shared", "global"):
+            if space == "shared":
+                address = address - np.uint64(SHARED_WINDOW)
+            method = self.atomic_shared if space == "shared" else self.atomic_global
+            return method(site, address, offset, dtype, width, operation, kind, old, value, compare)
+        if space == "local":
+            index = self._local(site, address - np.uint64(LOCAL_WINDOW), offset, width, Access.ATOMIC)
+            place = index >> _SHIFT[width]
+            return atomic(self.batch.local(dtype), place, operation, kind, value, compare, want_old=old)
+        found = np.zeros(self.n, dtype)
+        for _, chosen in self._spaces(address, offset):
+            wanted = None if compare is None else self.broadcast(compare)[chosen]
+            mine = self.broadcast(value)[chosen]
+            result = self.subset(chosen).atomic_generic(
+                site,
+                self.broadcast(address)[chosen],
+                offset,
+                dtype,
+                width,
+                operation,
+                kind,
+                old,
+                mine,
+                wanted,
+            )
+            if old:
+                found[chosen] = result
+        return found if old else None
+
+    def readable_bytes(self, site: Site, address: int, size: int) -> bytes:
+        """Up to ``size`` bytes at a generic address, as many as there are, for a single lane."""
+        space = self._space_of(address, address)
+        if space == "local":
+            size = min(size, self.top - (address - LOCAL_WINDOW))
+        words = [
+            self.load_generic(site, np.array([address + at], np.uint64), 0, np.uint8, 1, 1).tobytes()
+            for at in range(size)
+        ]
+        return b"".join(words)
+
+    # Copies from global to shared memory
+
+    def copy_async(
+        self,
+        site: Site,
+        into: Array,
+        into_offset: int,
+        origin: Array,
+        offset: int,
+        size: int,
+        kept: Array | None,
+    ) -> None:
+        """``cp.async``, done at once. Of ``size`` bytes the first ``kept`` are copied, the rest is zero."""
+        if kept is not None and kept.shape[0] > 1 and (kept != kept[0]).any():
+            for each in np.unique(kept):
+                chosen = np.flatnonzero(kept == each)
+                places = self.broadcast(into)[chosen], self.broadcast(origin)[chosen]
+                self.subset(chosen).copy_async(
+                    site, places[0], into_offset, places[1], offset, size, np.array([each], kept.dtype)
+                )
+            return
+        copied = size if kept is None else min(int(kept[0]), size)
+        done = 0
+        while done < copied:
+            width = 4 if copied - done >= 4 else 1
+            dtype = np.uint32 if width == 4 else np.uint8
+            value = self.load_global(site, origin, offset + done, dtype, width, 1)
+            self.store_shared(site, into, into_offset + done, dtype, width, 1, value)
+            done += width
+        zero = np.zeros(1, np.uint8)
+        for at in range(copied, size):
+            self.store_shared(site, into, into_offset + at, np.uint8, 1, 1, zero)
+
+
+def _odd(address: Array, offset: int) -> int:
+    """Low bits that any of the addresses has set (only the lowest four are meaningful)."""
+    if offset & 15:
+        return int(np.bitwise_or.reduce((address + address.dtype.type(offset & 15)) & address.dtype.type(15)))
+    return int(np.bitwise_or.reduce(address))
+
+
+def _read_bytes(allocation: Allocation, places: Array, dtype: np.dtype[Any]) -> Array:
+    rows = allocation.data[places[:, None] + np.arange(dtype.itemsize)]
+    return np.ascontiguousarray(rows).view(dtype).reshape(-1)
+
+
+def _write_bytes(allocation: Allocation, places: Array, values: Array) -> None:
+    rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(places), -1)
+    allocation.data[places[:, None] + np.arange(values.dtype.itemsize)] = rows

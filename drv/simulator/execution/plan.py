@@ -1,0 +1,157 @@
+"""What is worked out once per kernel: translated functions, the layout of shared memory, code addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arithmetic import DTYPES, UnknownInstruction
+from ..ptx.control_flow import CARRY, End, blocks_of
+from ..ptx.program import Symbol, align_up
+from .translation import Code, translate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..ptx.program import Function, Module
+
+#: Generic addresses of the entry's parameters and of functions, below any memory.
+PARAMETER_WINDOW = 1 << 42
+CODE_WINDOW = 1 << 43
+CODE_STRIDE = 16
+
+
+def code_addresses(module: Module) -> dict[str, int]:
+    """Address of every function of a module, as function pointers and tables of virtual functions hold it."""
+    return {name: CODE_WINDOW + CODE_STRIDE * (index + 1) for index, name in enumerate(module.functions)}
+
+
+def reachable(module: Module, entry: Function) -> list[Function]:
+    """``entry`` and every function whose name its code, or the code of those, mentions."""
+    found = {entry.name: entry}
+    pending = [entry]
+    while pending:
+        for name in _symbols(pending.pop()):
+            function = module.functions.get(name)
+            if function is not None and function.defined and name not in found:
+                found[name] = function
+                pending.append(function)
+    return list(found.values())
+
+
+def _symbols(function: Function) -> Iterator[str]:
+    for instruction in function.instructions:
+        for operand in instruction.operands:
+            base = getattr(operand, "base", operand)
+            if isinstance(base, Symbol):
+                yield base.name
+
+
+def shared_layout(module: Module, entry: Function) -> tuple[dict[str, int], int]:
+    """Offset of every shared variable that a kernel reaches, and the bytes of the static ones.
+
+    Variables without a size are the dynamic shared memory, which begins where the static part ends. A
+    function called through a pointer may be any function of the module, so when the code takes the
+    address of one all functions count.
+    """
+    functions = reachable(module, entry)
+    mentioned = {name for function in functions for name in _symbols(function)}
+    variables = [v for function in functions for v in function.variables.values() if v.space == "shared"]
+    variables += [variable for name, variable in module.shared.items() if name in mentioned]
+    offsets, end, alignment = {}, 0, 1
+    for variable in variables:
+        alignment = max(alignment, variable.align)
+        if variable.size and not variable.external:
+            offsets[variable.name] = align_up(end, variable.align)
+            end = offsets[variable.name] + variable.size
+    dynamic = align_up(end, max(alignment, 16))
+    for variable in variables:
+        offsets.setdefault(variable.name, dynamic)
+    return offsets, end
+
+
+class KernelPlan:
+    """A kernel ready to run."""
+
+    def __init__(self, module: Module, entry: Function) -> None:
+        self.module = module
+        self.entry = entry
+        self.shared_offsets, self.static_shared = shared_layout(module, entry)
+        self.dynamic_offset = align_up(self.static_shared, 16)
+        self.code = code_addresses(module)
+        self.by_address = {address: name for name, address in self.code.items()}
+        self._functions: dict[str, FunctionPlan] = {}
+        #: Constants of threads by the shape of a block and the number of blocks; see :class:`~.batch.Batch`.
+        self.geometry: dict[Any, Any] = {}
+
+    def function(self, name: str) -> FunctionPlan:
+        """Translated function ``name``."""
+        found = self._functions.get(name)
+        if found is None:
+            found = self._functions[name] = FunctionPlan(self, self.module.functions[name])
+        return found
+
+    def symbol(self, plan: FunctionPlan, name: str) -> tuple[str, int]:
+        """What a name means as a value: ``("frame", offset)``, ``("global", 0)`` or ``("constant", value)``."""
+        if name in plan.frame_offsets:
+            return "frame", plan.frame_offsets[name]
+        if name in self.shared_offsets:
+            return "constant", self.shared_offsets[name]
+        if name in self.module.variables:
+            return "global", 0
+        if name in self.code:
+            return "constant", self.code[name]
+        if plan.function is self.entry:
+            for formal in self.entry.formals:
+                if formal.name == name:
+                    return "constant", PARAMETER_WINDOW + formal.offset
+        raise UnknownInstruction(f"address of {name}")
+
+
+class FunctionPlan:
+    """A function's register file, frame and translated blocks. Blocks are translated when first reached."""
+
+    def __init__(self, kernel: KernelPlan, function: Function) -> None:
+        self.kernel = kernel
+        self.function = function
+        self.blocks = blocks_of(function)
+        parameters = [*function.formals, *function.results, *function.call_parameters.values()]
+        self.parameter_sizes = {each.name: each.size for each in parameters}
+        names = [*function.register_types, CARRY, *self.parameter_sizes]
+        self.numbers = {name: index for index, name in enumerate(names)}
+        self.dtypes = {
+            name: DTYPES.get(kind, np.dtype(np.uint64)) for name, kind in function.register_types.items()
+        }
+        self.dtypes[CARRY] = np.dtype(np.bool_)
+        self.dtypes |= {name: np.dtype(np.uint8) for name in self.parameter_sizes}
+        self.template: list[Any] = [
+            np.zeros(1, self.dtypes[name]) for name in [*function.register_types, CARRY]
+        ]
+        self.template += [np.zeros((1, size), np.uint8) for size in self.parameter_sizes.values()]
+        self.formals = [self.numbers[each.name] for each in function.formals]
+        self.results = [self.numbers[each.name] for each in function.results]
+        self.frame_offsets: dict[str, int] = {}
+        end = 0
+        for variable in function.variables.values():
+            if variable.space == "local":
+                self.frame_offsets[variable.name] = end = align_up(end, max(variable.align, 1))
+                end += variable.size
+        self.frame_bytes = align_up(end, 16)
+        registers = self.numbers
+        for block in self.blocks:
+            block.live_in = tuple(name for name in block.live_in if name in registers)
+            block.live_out = tuple(name for name in block.live_out if name in registers)
+        self._codes: list[Code | None] = [None] * len(self.blocks)
+
+    def code(self, index: int) -> Code:
+        """Block ``index``, translated."""
+        found = self._codes[index]
+        if found is None:
+            found = self._codes[index] = translate(self, self.blocks[index])
+        return found
+
+    @property
+    def has_barriers(self) -> bool:
+        """Whether the function itself waits at a block-wide barrier."""
+        return any(block.end is End.BARRIER for block in self.blocks)

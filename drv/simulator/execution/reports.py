@@ -1,0 +1,196 @@
+"""Texts that explain why a kernel was stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings.driver import CUresult
+
+from ..faults import DeviceFault
+from ..observation import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..address_space import Allocation, Frame
+    from .lanes import Lanes
+    from .launch_state import LaunchState
+    from .translation import Site
+
+_VERBS = {Access.READ: "read", Access.WRITE: "wrote", Access.ATOMIC: "did an atomic operation on"}
+
+
+def position(linear: int, size: tuple[int, int, int]) -> tuple[int, int, int]:
+    """``(x, y, z)`` of a linear index."""
+    x, y, _ = size
+    return linear % x, linear // x % y, linear // (x * y)
+
+
+def where(site: Site) -> str:
+    """The CUDA source line and the PTX instruction."""
+    text = f"PTX line {site.ptx_line}: {site.text}"
+    return text if site.source is None else f"{site.source[0]}:{site.source[1]} ({text})"
+
+
+def python_line(stack: Iterable[Frame]) -> str:
+    """The innermost recorded Python line of a stack."""
+    for file, line, function in stack:
+        return f'File "{file}", line {line}, in {function}'
+    return "an unknown place"
+
+
+class Reports:
+    """Makes the faults of one launch."""
+
+    def __init__(self, launch: LaunchState) -> None:
+        self.launch = launch
+
+    def thread(self, lanes: Lanes, lane: int) -> str:
+        """Block and thread of a lane."""
+        block = position(int(lanes.block[lane]), self.launch.grid)
+        thread = position(int(lanes.thread[lane]), self.launch.block)
+        return f"block {block}, thread {thread}"
+
+    def _fault(self, status: CUresult, what: str, site: Site, *lines: str) -> DeviceFault:
+        name = self.launch.plan.entry.name
+        return DeviceFault(status, "\n  ".join([f"kernel '{name}' {what}", f"at {where(site)}", *lines]))
+
+    def access(
+        self, lanes: Lanes, site: Site, lane: int, address: int, width: int, kind: Access, wrong: str
+    ) -> DeviceFault:
+        """A lane touched global memory that it may not."""
+        memory = self.launch.memory
+        status = CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+        lines = [f"by {self.thread(lanes, lane)}, address {address:#x}"]
+        found = memory.find(address)
+        if wrong == "misaligned":
+            status = CUresult.CUDA_ERROR_MISALIGNED_ADDRESS
+            what = f"{_VERBS[kind]} {width} bytes at an address that is no multiple of {width}"
+            if found is not None:
+                lines.append(self._inside(found, address))
+        elif wrong == "peer":
+            assert found is not None
+            what = f"on device {self.launch.device} {_VERBS[kind]} {width} bytes of device {found.device}"
+            lines += [self._inside(found, address), "peer access between the two devices is not enabled"]
+        elif wrong == "read-only":
+            assert found is not None
+            what = f"{_VERBS[kind]} {width} bytes of constant memory, which kernels may only read"
+            lines.append(self._inside(found, address))
+        elif found is not None:
+            what = f"{_VERBS[kind]} {width} bytes across the end of an allocation"
+            lines.append(self._inside(found, address))
+        else:
+            freed = memory.find_freed(address)
+            if freed is not None:
+                what = f"{_VERBS[kind]} {width} bytes of memory that was freed"
+                lines += [
+                    self._inside(freed, address),
+                    f"which was freed at {python_line(freed.freed or ())}",
+                ]
+            elif address < 1 << 16:
+                what = f"{_VERBS[kind]} {width} bytes through a null pointer"
+            else:
+                what = f"{_VERBS[kind]} {width} bytes outside any allocation"
+                lines += self._near(address)
+        return self._fault(status, what, site, *lines)
+
+    @staticmethod
+    def _inside(found: Allocation, address: int) -> str:
+        return f"byte {address - found.base} of {found.describe()}, allocated at {python_line(found.stack)}"
+
+    def _near(self, address: int) -> list[str]:
+        near = self.launch.memory.nearest(address)
+        if near is None:
+            return ["nothing is allocated"]
+        distance = (
+            f"{near.base - address} bytes before"
+            if address < near.base
+            else f"{address - near.end} bytes past the end of"
+        )
+        return [f"{distance} {near.describe()}, allocated at {python_line(near.stack)}"]
+
+    def window(
+        self, lanes: Lanes, site: Site, lane: int, at: int, width: int, kind: Access, size: int, space: str
+    ) -> DeviceFault:
+        """A lane left shared or local memory."""
+        names = {
+            "shared": "the block's shared memory",
+            "local": "the thread's local memory",
+            "param": "the kernel's parameters",
+        }
+        lines = [f"by {self.thread(lanes, lane)}, byte {at} of {names[space]}, which has {size} bytes"]
+        if 0 <= at <= size - width:
+            what = (
+                f"{_VERBS[kind]} {width} bytes of {space} memory at an address that is no multiple of {width}"
+            )
+            return self._fault(CUresult.CUDA_ERROR_MISALIGNED_ADDRESS, what, site, *lines)
+        what = f"{_VERBS[kind]} {width} bytes outside {names[space]}"
+        return self._fault(CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, what, site, *lines)
+
+    def trap(self, lanes: Lanes, site: Site) -> DeviceFault:
+        """``trap``."""
+        return self._fault(
+            CUresult.CUDA_ERROR_LAUNCH_FAILED,
+            "stopped itself with a trap",
+            site,
+            f"by {self.thread(lanes, 0)}",
+        )
+
+    def unknown(self, lanes: Lanes, site: Site) -> DeviceFault:
+        """An instruction that the simulator does not know."""
+        return self._fault(
+            CUresult.CUDA_ERROR_NOT_SUPPORTED,
+            "reached an instruction that the simulated driver does not know",
+            site,
+            f"by {self.thread(lanes, 0)}",
+        )
+
+    def bad_call(self, lanes: Lanes, site: Site, lane: int, address: int) -> DeviceFault:
+        """A call through a pointer that is no function."""
+        return self._fault(
+            CUresult.CUDA_ERROR_INVALID_PC,
+            f"called address {address:#x}, where no function is",
+            site,
+            f"by {self.thread(lanes, lane)}",
+        )
+
+    def no_function(self, lanes: Lanes, site: Site, name: str) -> DeviceFault:
+        """A call of a function that nothing defines."""
+        return self._fault(
+            CUresult.CUDA_ERROR_NOT_SUPPORTED,
+            f"called {name}, which the module does not define and the simulated driver does not provide",
+            site,
+            f"by {self.thread(lanes, 0)}",
+        )
+
+    def stack_overflow(self, lanes: Lanes, site: Site, limit: int) -> DeviceFault:
+        """Calls nested too deeply."""
+        return self._fault(
+            CUresult.CUDA_ERROR_LAUNCH_FAILED,
+            f"overflowed the stack: more than {limit} bytes of local memory per thread, or calls too deep",
+            site,
+            f"by {self.thread(lanes, 0)}",
+        )
+
+    def assertion(self, text: str) -> DeviceFault:
+        """A failed ``assert``; ``text`` is CUDA's own message."""
+        name = self.launch.plan.entry.name
+        return DeviceFault(CUresult.CUDA_ERROR_ASSERT, f"kernel '{name}': an assertion failed\n  {text}")
+
+    def deadlock(self, waits: list[tuple[Any, Site, str]]) -> DeviceFault:
+        """Threads wait for each other and none can go on."""
+        name = self.launch.plan.entry.name
+        lines = [f"kernel '{name}' hangs: threads wait and none can go on"]
+        for lanes, site, reason in waits[:8]:
+            lines.append(
+                f"{lanes.n} threads, the first {self.thread(lanes, 0)}, wait {reason} at {where(site)}"
+            )
+        return DeviceFault(CUresult.CUDA_ERROR_LAUNCH_TIMEOUT, "\n  ".join(lines))
+
+    def timeout(self, steps: int) -> DeviceFault:
+        """The kernel does not end."""
+        name = self.launch.plan.entry.name
+        return DeviceFault(
+            CUresult.CUDA_ERROR_LAUNCH_TIMEOUT,
+            f"kernel '{name}' did not end within {steps} steps of the simulator",
+        )

@@ -1,0 +1,42 @@
+"""Special registers: the expression that reads each, over the lanes ``X``, and its NumPy type."""
+
+from __future__ import annotations
+
+
+def _table() -> dict[str, tuple[str, str]]:
+    found = {}
+    for axis, letter in enumerate("xyz"):
+        found[f"%tid.{letter}"] = f"X.constant('thread_index', {axis})", "uint32"
+        found[f"%ctaid.{letter}"] = f"X.constant('block_index', {axis})", "uint32"
+        found[f"%ntid.{letter}"] = f"X.launch.block_size[{axis}]", "uint32"
+        found[f"%nctaid.{letter}"] = f"X.launch.grid_size[{axis}]", "uint32"
+        found[f"%clusterid.{letter}"] = f"X.constant('block_index', {axis})", "uint32"
+        found[f"%nclusterid.{letter}"] = f"X.launch.grid_size[{axis}]", "uint32"
+        found[f"%cluster_ctaid.{letter}"] = "X.launch.number(0)", "uint32"
+        found[f"%cluster_nctaid.{letter}"] = "X.launch.number(1)", "uint32"
+    found |= {
+        "%laneid": ("X.constant('lane')", "uint32"),
+        "%warpid": ("X.constant('warp')", "uint32"),
+        "%nwarpid": ("X.launch.number(X.launch.warps)", "uint32"),
+        "%smid": ("X.constant('multiprocessor')", "uint32"),
+        "%nsmid": ("X.launch.number(X.launch.multiprocessors)", "uint32"),
+        "%gridid": ("X.launch.wide_number(X.launch.grid_id)", "uint64"),
+        "%clock": ("X.launch.clock()", "uint32"),
+        "%clock_hi": ("X.launch.clock_high()", "uint32"),
+        "%clock64": ("X.launch.clock64()", "uint64"),
+        "%globaltimer": ("X.launch.timer()", "uint64"),
+        "%globaltimer_lo": ("X.launch.timer_low()", "uint32"),
+        "%globaltimer_hi": ("X.launch.timer_high()", "uint32"),
+        "%dynamic_smem_size": ("X.launch.number(X.launch.dynamic_shared)", "uint32"),
+        "%total_smem_size": ("X.launch.number(X.launch.shared_bytes)", "uint32"),
+        "%aggr_smem_size": ("X.launch.number(X.launch.shared_bytes)", "uint32"),
+        "%cluster_ctarank": ("X.launch.number(0)", "uint32"),
+        "%cluster_nctarank": ("X.launch.number(1)", "uint32"),
+        "%is_explicit_cluster": ("X.launch.never", "bool"),
+    }
+    for relation in ("eq", "le", "lt", "ge", "gt"):
+        found[f"%lanemask_{relation}"] = f"X.constant('lanes_{relation}')", "uint32"
+    return found
+
+
+SPECIAL_REGISTERS = _table()

@@ -1,0 +1,312 @@
+"""Basic blocks of a function, and which registers are live between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from .program import (
+    Address,
+    Group,
+    Instruction,
+    Negated,
+    Pair,
+    PTXSyntaxError,
+    Register,
+    Symbol,
+    Vector,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .program import Function, Operand
+
+#: Instructions without a result in their first operand.
+_NO_RESULT = {
+    "st", "red", "bra", "brx", "bar", "barrier", "membar", "fence", "ret", "exit", "trap", "brkpt", "prefetch",
+    "prefetchu", "nanosleep", "call", "pmevent", "cp", "griddepcontrol", "discard", "applypriority", "stackrestore",
+    "setmaxnreg",
+}  # fmt: skip
+#: Pseudo-register of the carry flag.
+CARRY = "%cc"
+
+
+class End(Enum):
+    """How a block ends."""
+
+    FALL = "falls through"
+    JUMP = "jumps"
+    BRANCH = "branches"
+    SWITCH = "branches by an index"
+    CALL = "calls"
+    BARRIER = "waits at a barrier"
+    RETURN = "returns"
+    EXIT = "exits"
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Instructions that run one after the other.
+
+    ``targets`` are the blocks that may follow: for a branch the one taken, then the one below. ``last`` is
+    the instruction that ends the block where it is more than falling through. ``converges`` tells that the
+    first instruction is a warp-level synchronisation.
+    """
+
+    index: int
+    instructions: list[Instruction]
+    end: End = End.FALL
+    last: Instruction | None = None
+    targets: tuple[int, ...] = ()
+    converges: bool = False
+    live_in: tuple[str, ...] = ()
+    live_out: tuple[str, ...] = ()
+    labels: list[str] = field(default_factory=list)
+
+
+def is_block_barrier(instruction: Instruction) -> bool:
+    """Whether threads of a block meet here."""
+    parts = instruction.parts
+    return (
+        parts[0] in ("bar", "barrier")
+        and parts[1] != "warp"
+        and not (parts[1] == "cluster" and parts[2] == "arrive")
+    )
+
+
+def is_warp_synchronous(instruction: Instruction) -> bool:
+    """Whether the threads of a member mask meet here."""
+    parts = instruction.parts
+    return (parts[0] in ("shfl", "vote", "match", "redux", "elect") and "sync" in parts) or parts[:2] == [
+        "bar",
+        "warp",
+    ]
+
+
+def member_mask(instruction: Instruction) -> Operand:
+    """Operand that holds the member mask of a warp-level synchronisation."""
+    return instruction.operands[-1]
+
+
+def blocks_of(function: Function) -> list[Block]:
+    """Basic blocks in the order of the text, with their successors and live registers."""
+    blocks, places = _split(function)
+    _connect(function, blocks, places)
+    _liveness(blocks, {each.name for each in function.results})
+    return blocks
+
+
+def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
+    """Blocks, and the block that each label stands before.
+
+    A guarded instruction that is not a branch becomes a block of its own, behind a branch around it.
+    """
+    labels_at: dict[int, list[str]] = {}
+    for label, position in function.labels.items():
+        labels_at.setdefault(position, []).append(label)
+    blocks = [Block(0, [])]
+    places: dict[str, int] = {}
+
+    def fresh() -> Block:
+        if blocks[-1].instructions or blocks[-1].last is not None:
+            blocks.append(Block(len(blocks), []))
+        return blocks[-1]
+
+    mask: Operand = None
+    for position, instruction in enumerate(function.instructions):
+        if position in labels_at:
+            block = fresh()
+            for label in labels_at[position]:
+                places[label] = block.index
+            mask = None
+        ends = _end_of(instruction)
+        if instruction.guard is not None and ends not in (End.JUMP,):
+            register, negated = instruction.guard
+            skip = f"skip {position}"
+            around = Instruction(
+                "bra",
+                (Symbol(skip),),
+                (register, not negated),
+                instruction.ptx_line,
+                instruction.source,
+                instruction.text,
+            )
+            blocks[-1].last, blocks[-1].end = around, End.BRANCH
+            fresh()
+            labels_at.setdefault(position + 1, []).append(skip)
+            mask = None
+        if is_warp_synchronous(instruction):
+            wanted = member_mask(instruction)
+            # One meeting serves all that follow with the same mask, until lanes may part again.
+            if wanted != mask or mask is None:
+                fresh().converges = True
+                mask = wanted
+        block = blocks[-1]
+        if ends is None:
+            block.instructions.append(instruction)
+            if isinstance(mask, Register) and mask.name in written(instruction):
+                mask = None
+        else:
+            block.last, block.end = instruction, ends
+            blocks.append(Block(len(blocks), []))
+            mask = None
+    for label in labels_at.get(len(function.instructions), ()):
+        places[label] = fresh().index
+    if blocks[-1].last is None and not blocks[-1].instructions and blocks[-1].index not in places.values():
+        if len(blocks) > 1:
+            blocks.pop()
+    return blocks, places
+
+
+def _end_of(instruction: Instruction) -> End | None:
+    base = instruction.base
+    if base == "bra":
+        return End.JUMP
+    if base == "brx":
+        return End.SWITCH
+    if base in ("ret", "exit"):
+        return End.RETURN if base == "ret" else End.EXIT
+    if base == "call":
+        return End.CALL
+    return End.BARRIER if is_block_barrier(instruction) else None
+
+
+def _connect(function: Function, blocks: list[Block], places: dict[str, int]) -> None:
+    def place(symbol: Operand, line: int) -> int:
+        if not isinstance(symbol, Symbol) or symbol.name not in places:
+            name = symbol.name if isinstance(symbol, Symbol) else symbol
+            raise PTXSyntaxError(line, f"unknown label {name!r}")
+        return places[symbol.name]
+
+    for block in blocks:
+        following = block.index + 1
+        last = block.last
+        if last is None:
+            if following < len(blocks):
+                block.targets = (following,)
+            else:
+                block.end = End.RETURN
+        elif block.end in (End.JUMP, End.BRANCH):
+            target = place(last.operands[0], last.ptx_line)
+            block.end = End.JUMP if last.guard is None else End.BRANCH
+            block.targets = (target,) if last.guard is None else (target, following)
+        elif block.end is End.SWITCH:
+            name = last.operands[1]
+            assert isinstance(name, Symbol)
+            targets = function.branch_targets.get(name.name, ())
+            block.targets = tuple(place(Symbol(label), last.ptx_line) for label in targets)
+        elif block.end in (End.CALL, End.BARRIER):
+            block.targets = (following,)
+    if any(target >= len(blocks) for block in blocks for target in block.targets):
+        blocks.append(Block(len(blocks), [], End.RETURN))
+
+
+def operand_registers(operand: Operand) -> Iterator[str]:
+    """Registers, and parameters of call sites, that an operand names."""
+    if isinstance(operand, Register) or isinstance(operand, Symbol):
+        yield operand.name
+    elif isinstance(operand, Negated):
+        yield operand.register.name
+    elif isinstance(operand, Address):
+        if isinstance(operand.base, (Register, Symbol)):
+            yield operand.base.name
+    elif isinstance(operand, (Vector, Group)):
+        for item in operand.items:
+            yield from operand_registers(item)
+    elif isinstance(operand, Pair):
+        for item in (operand.first, operand.second):
+            if item is not None:
+                yield item.name
+
+
+def has_result(instruction: Instruction) -> bool:
+    """Whether the first operand is what the instruction writes."""
+    base = instruction.base
+    if base in ("bar", "barrier"):
+        return "red" in instruction.parts
+    return base not in _NO_RESULT
+
+
+def is_parameter_store(instruction: Instruction) -> bool:
+    """Whether an instruction fills a parameter of a call, or a result."""
+    return instruction.opcode.startswith("st.param")
+
+
+def written(instruction: Instruction) -> set[str]:
+    """Names that an instruction writes."""
+    found: set[str] = set()
+    parts = instruction.parts
+    if (has_result(instruction) and instruction.operands) or is_parameter_store(instruction) or (parts[0] == "call" and isinstance(instruction.operands[0], Group)):
+        found.update(operand_registers(instruction.operands[0]))
+    if "cc" in parts:
+        found.add(CARRY)
+    return found
+
+
+def read(instruction: Instruction) -> set[str]:
+    """Names that an instruction reads."""
+    found: set[str] = set()
+    parts = instruction.parts
+    operands = instruction.operands
+    if has_result(instruction) or (parts[0] == "call" and operands and isinstance(operands[0], Group)):
+        operands = operands[1:]
+    for operand in operands:
+        found.update(operand_registers(operand))
+    if parts[0] in ("addc", "subc", "madc"):
+        found.add(CARRY)
+    if instruction.guard is not None:
+        found.add(instruction.guard[0].name)
+    if is_parameter_store(instruction):
+        # It may fill only a part.
+        found.update(operand_registers(instruction.operands[0]))
+    return found
+
+
+def _liveness(blocks: list[Block], results: set[str]) -> None:
+    numbers: dict[str, int] = {}
+
+    def bits(names: set[str]) -> int:
+        result = 0
+        for name in names:
+            result |= 1 << numbers.setdefault(name, len(numbers))
+        return result
+
+    uses, kills = [], []
+    for block in blocks:
+        use = kill = 0
+        for instruction in [*block.instructions, *([block.last] if block.last else [])]:
+            use |= bits(read(instruction)) & ~kill
+            kill |= bits(written(instruction))
+        if block.end is End.RETURN:
+            # The caller reads them.
+            use |= bits(results) & ~kill
+        uses.append(use)
+        kills.append(kill)
+    entering = [0] * len(blocks)
+    leaving = [0] * len(blocks)
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(blocks):
+            out = 0
+            for target in block.targets:
+                out |= entering[target]
+            into = uses[block.index] | (out & ~kills[block.index])
+            if out != leaving[block.index] or into != entering[block.index]:
+                leaving[block.index], entering[block.index] = out, into
+                changed = True
+    names = list(numbers)
+    for block in blocks:
+        block.live_in = _names(entering[block.index], names)
+        block.live_out = _names(leaving[block.index], names)
+
+
+def _names(bits: int, names: list[str]) -> tuple[str, ...]:
+    found = []
+    while bits:
+        low = bits & -bits
+        found.append(names[low.bit_length() - 1])
+        bits ^= low
+    return tuple(found)

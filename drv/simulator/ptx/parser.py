@@ -1,0 +1,508 @@
+"""From PTX text to a :class:`Module`."""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+from typing import Any, NoReturn
+
+from .program import (
+    TYPE_BYTES,
+    Address,
+    Function,
+    Group,
+    Immediate,
+    Instruction,
+    Module,
+    Negated,
+    Operand,
+    Pair,
+    Parameter,
+    PTXSyntaxError,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+    align_up,
+)
+from .tokens import Token, tokens
+
+_LINKAGE = {".visible", ".extern", ".weak", ".common"}
+_SPACES = {".global": "global", ".const": "const", ".shared": "shared", ".local": "local"}
+
+
+def parse(text: str) -> Module:
+    """Read a PTX text.
+
+    Raises
+    ------
+    PTXSyntaxError
+        If it is malformed; the message names the line.
+    """
+    return _Parser(text).module()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._tokens = list(tokens(text))
+        self._lines = text.split("\n")
+        self._at = 0
+        self._module = Module()
+        self._source: tuple[Any, int] | None = None
+        self._calls = 0
+
+    # Words
+
+    def _peek(self) -> Token:
+        return self._tokens[self._at]
+
+    def _next(self) -> Token:
+        token = self._tokens[self._at]
+        self._at += 1
+        return token
+
+    def _accept(self, text: str) -> bool:
+        if self._tokens[self._at].text == text:
+            self._at += 1
+            return True
+        return False
+
+    def _expect(self, text: str) -> Token:
+        token = self._next()
+        if token.text != text:
+            self._fail(f"expected {text!r}, found {token.text!r}", token)
+        return token
+
+    def _fail(self, message: str, token: Token | None = None) -> NoReturn:
+        raise PTXSyntaxError((token or self._tokens[min(self._at, len(self._tokens) - 1)]).line, message)
+
+    def _word(self) -> str:
+        token = self._next()
+        if token.kind != "word":
+            self._fail(f"expected a name, found {token.text!r}", token)
+        return token.text
+
+    def _integer(self) -> int:
+        negative = self._accept("-")
+        token = self._next()
+        if token.kind != "number":
+            self._fail(f"expected a number, found {token.text!r}", token)
+        value = _number(token.text).value
+        return -value if negative else value
+
+    # Module scope
+
+    def module(self) -> Module:
+        module = self._module
+        while self._peek().kind != "end":
+            token = self._next()
+            text = token.text
+            if text == ".version":
+                major, _, minor = self._next().text.partition(".")
+                module.version = int(major), int(minor or 0)
+            elif text == ".target":
+                module.target = self._word()
+                while self._accept(","):
+                    self._word()
+            elif text == ".address_size":
+                module.address_size = self._integer()
+            elif text == ".file":
+                self._file()
+            elif text == ".section":
+                self._skip_section()
+            elif text in (".pragma", ".alias"):
+                while self._next().text != ";":
+                    continue
+            elif text in _LINKAGE or text in _SPACES or text in (".entry", ".func"):
+                self._at -= 1
+                self._definition()
+            elif text != ";":
+                self._fail(f"unexpected {text!r}", token)
+        # Files are declared at the end of the text.
+        for function in module.functions.values():
+            for instruction in function.instructions:
+                if instruction.source is not None:
+                    file, line = instruction.source
+                    instruction.source = module.files.get(int(file), "?"), line
+        return module
+
+    def _file(self) -> None:
+        index = self._integer()
+        self._module.files[index] = self._next().text.strip('"')
+        while self._accept(","):
+            self._integer()
+
+    def _skip_section(self) -> None:
+        self._next()
+        self._expect("{")
+        depth = 1
+        while depth:
+            text = self._next().text
+            if not text and self._peek().kind == "end":
+                self._fail("unterminated section")
+            depth += (text == "{") - (text == "}")
+
+    def _definition(self) -> None:
+        linkage = set()
+        while self._peek().text in _LINKAGE:
+            linkage.add(self._next().text)
+        if self._peek().text in (".entry", ".func"):
+            self._function()
+            return
+        if self._peek().text not in _SPACES:
+            self._fail(f"unexpected {self._peek().text!r}")
+        space = _SPACES[self._next().text]
+        for variable in self._variables(space):
+            variable.visible = bool(linkage & {".visible", ".weak", ".common"})
+            variable.external = ".extern" in linkage
+            into = self._module.shared if space == "shared" else self._module.variables
+            into[variable.name] = variable
+
+    def _variables(self, space: str) -> list[Variable]:
+        """Declarations up to the semicolon: ``.align 4 .b8 name[16] = {...}, ...``."""
+        align, kind, lanes = 0, "", 1
+        while self._peek().text.startswith(".") and self._peek().kind == "word":
+            word = self._next().text[1:]
+            if word == "align":
+                align = self._integer()
+            elif word in ("v2", "v4", "v8"):
+                lanes = int(word[1:])
+            elif word in TYPE_BYTES:
+                kind = word
+            elif word.startswith("attribute"):
+                self._skip_parentheses()
+        if not kind:
+            self._fail("a variable without a type")
+        found = []
+        while True:
+            name = self._word()
+            shape = self._dimensions()
+            item = TYPE_BYTES[kind]
+            size = item * lanes * prod(shape)
+            initial, relocations = b"", []
+            if self._accept("="):
+                values: list[bytes] = []
+                self._initializer(kind, values, relocations)
+                initial = b"".join(values)
+                if not shape or -1 in shape:
+                    size = max(size, len(initial))
+            variable = Variable(name, space, max(size, 0), align or item * lanes, initial, tuple(relocations))
+            variable.external = shape == (0,)
+            found.append(variable)
+            if not self._accept(","):
+                break
+        self._expect(";")
+        return found
+
+    def _dimensions(self) -> tuple[int, ...]:
+        shape = []
+        while self._accept("["):
+            shape.append(0 if self._peek().text == "]" else self._integer())
+            self._expect("]")
+        return tuple(shape)
+
+    def _skip_parentheses(self) -> None:
+        if self._accept("("):
+            depth = 1
+            while depth:
+                text = self._next().text
+                depth += (text == "(") - (text == ")")
+
+    def _initializer(self, kind: str, values: list[bytes], relocations: list[tuple[int, str, int]]) -> None:
+        if self._accept("{"):
+            while not self._accept("}"):
+                self._initializer(kind, values, relocations)
+                self._accept(",")
+            return
+        size = TYPE_BYTES[kind]
+        token = self._peek()
+        if token.kind == "word" and not token.text.startswith("."):
+            self._relocation(size, values, relocations)
+            return
+        negative = self._accept("-")
+        token = self._next()
+        if token.kind != "number":
+            self._fail(f"expected a constant, found {token.text!r}", token)
+        constant = _number(token.text)
+        value = constant.value
+        if constant.kind == "f64" and kind == "f32":
+            value = int.from_bytes(
+                struct.pack("<f", struct.unpack("<d", value.to_bytes(8, "little"))[0]), "little"
+            )
+        if constant.kind == "int":
+            value = -value if negative else value
+        elif negative:
+            value ^= 1 << (size * 8 - 1)
+        values.append((value & ((1 << size * 8) - 1)).to_bytes(size, "little"))
+
+    def _relocation(self, size: int, values: list[bytes], relocations: list[tuple[int, str, int]]) -> None:
+        """``name``, ``generic(name)``, ``name+4``, or the byte of an address: ``0xFF(name)``."""
+        name = self._word()
+        generic = name == "generic"
+        if generic:
+            self._expect("(")
+            name = self._word()
+        addend = 0
+        if self._accept("+") or self._peek().text == "-":
+            addend = self._integer()
+        if generic:
+            self._expect(")")
+            if self._accept("+"):
+                addend += self._integer()
+        relocations.append((sum(map(len, values)), name, addend))
+        values.append(bytes(size))
+
+    # Functions
+
+    def _function(self) -> None:
+        entry = self._next().text == ".entry"
+        results = self._formals() if not entry and self._peek().text == "(" else []
+        name = self._word()
+        formals = self._formals() if self._peek().text == "(" else []
+        function = Function(name, entry, formals, results)
+        self._attributes(function)
+        declared = self._module.functions.get(name)
+        if self._accept(";"):
+            if declared is None:
+                self._module.functions[name] = function
+            return
+        self._module.functions[name] = function
+        function.defined = True
+        self._expect("{")
+        self._source = None
+        self._body(function, [{}], "")
+
+    def _attributes(self, function: Function) -> None:
+        while self._peek().kind == "word" and self._peek().text.startswith("."):
+            word = self._next().text
+            numbers = []
+            while self._peek().kind == "number":
+                numbers.append(self._integer())
+                self._accept(",")
+            if word in (".maxntid", ".reqntid") and numbers:
+                function.max_threads = prod(numbers)
+            elif word == ".pragma":
+                while self._next().text != ";":
+                    continue
+
+    def _formals(self) -> list[Parameter]:
+        self._expect("(")
+        found: list[Parameter] = []
+        end = 0
+        while not self._accept(")"):
+            parameter = self._parameter()
+            parameter.offset = align_up(end, parameter.align)
+            end = parameter.offset + parameter.size
+            found.append(parameter)
+            self._accept(",")
+        return found
+
+    def _parameter(self) -> Parameter:
+        """``.param .align 8 .b8 name[16]``; ``.reg`` parameters count as ``.param``."""
+        align, kind = 0, ""
+        while self._peek().text.startswith(".") and self._peek().kind == "word":
+            word = self._next().text[1:]
+            if word == "align":
+                align = self._integer()
+            elif word in TYPE_BYTES:
+                kind = word
+            elif word == "pred":
+                kind = "b8"
+        if not kind:
+            self._fail("a parameter without a type")
+        name = self._word() if self._peek().kind == "word" else "_"
+        shape = self._dimensions()
+        return Parameter(name, TYPE_BYTES[kind] * prod(shape), align or TYPE_BYTES[kind])
+
+    def _body(self, function: Function, scopes: list[dict[str, str]], suffix: str) -> None:
+        """Statements up to the closing brace. ``scopes`` maps declared names to names unique in the function."""
+        while True:
+            token = self._next()
+            text = token.text
+            if text == "}":
+                return
+            if text == "{":
+                self._calls += 1
+                self._body(function, [*scopes, {}], f"@{self._calls}")
+            elif text == ".reg":
+                self._registers(function, scopes[-1], suffix)
+            elif text in (".local", ".shared"):
+                for variable in self._variables(_SPACES[text]):
+                    function.variables[variable.name] = variable
+            elif text == ".param":
+                self._at -= 1
+                parameter = self._parameter()
+                self._expect(";")
+                scopes[-1][parameter.name] = parameter.name + suffix
+                parameter.name += suffix
+                function.call_parameters[parameter.name] = parameter
+            elif text == ".loc":
+                self._location()
+            elif text == ".file":
+                self._file()
+            elif text == ".pragma":
+                while self._next().text != ";":
+                    continue
+            elif token.kind == "end":
+                self._fail(f"function {function.name} has no end", token)
+            elif token.kind == "word" and self._accept(":"):
+                self._label(function, text, scopes)
+            elif text != ";":
+                self._at -= 1
+                self._instruction(function, scopes)
+
+    def _registers(self, function: Function, scope: dict[str, str], suffix: str) -> None:
+        kind = ""
+        while self._peek().text.startswith(".") and self._peek().kind == "word":
+            word = self._next().text[1:]
+            if word not in ("v2", "v4"):
+                kind = word
+        while True:
+            name = self._word()
+            names = [name]
+            if self._accept("<"):
+                names = [f"{name}{index}" for index in range(self._integer())]
+                self._expect(">")
+            for each in names:
+                unique = each + suffix
+                if suffix:
+                    scope[each] = unique
+                function.register_types[unique] = kind
+            if not self._accept(","):
+                break
+        self._expect(";")
+
+    def _location(self) -> None:
+        file, line, _ = self._integer(), self._integer(), self._integer()
+        self._source = file, line
+        while self._accept(","):
+            word = self._word()
+            if word == "inlined_at":
+                # The line that the user wrote last on the way to the inlined code is the more telling one
+                # only for library headers; the innermost line is kept, as debuggers do.
+                for _ in range(3):
+                    self._integer()
+            else:
+                self._word()
+                if self._accept("+"):
+                    self._integer()
+
+    def _label(self, function: Function, name: str, scopes: list[dict[str, str]]) -> None:
+        peek = self._peek().text
+        if peek == ".branchtargets":
+            self._next()
+            targets = [self._word()]
+            while self._accept(","):
+                targets.append(self._word())
+            self._expect(";")
+            function.branch_targets[name] = tuple(targets)
+        elif peek in (".callprototype", ".calltargets"):
+            while self._next().text != ";":
+                continue
+        else:
+            function.labels[name] = len(function.instructions)
+
+    def _instruction(self, function: Function, scopes: list[dict[str, str]]) -> None:
+        first = self._peek()
+        guard = None
+        if self._accept("@"):
+            negated = self._accept("!")
+            guard = Register(self._resolve(self._word(), scopes)), negated
+        token = self._next()
+        if token.kind != "word":
+            self._fail(f"expected an instruction, found {token.text!r}", token)
+        opcode = token.text
+        while self._accept("::"):
+            opcode += "::" + self._word()
+        operands: list[Operand] = []
+        if self._peek().text != ";":
+            operands.append(self._operand(function, scopes))
+            while self._accept(","):
+                operands.append(self._operand(function, scopes))
+        end = self._expect(";")
+        text = " ".join(" ".join(self._lines[first.line - 1 : end.line]).split())
+        source = self._source if self._source is None or self._source[1] else None
+        function.instructions.append(Instruction(opcode, tuple(operands), guard, first.line, source, text))
+
+    @staticmethod
+    def _resolve(name: str, scopes: list[dict[str, str]]) -> str:
+        for scope in reversed(scopes):
+            if name in scope:
+                return scope[name]
+        return name
+
+    def _operand(self, function: Function, scopes: list[dict[str, str]]) -> Operand:
+        token = self._peek()
+        if token.text == "[":
+            return self._address(function, scopes)
+        if token.text in "{(" and token.text:
+            self._next()
+            close = "}" if token.text == "{" else ")"
+            items = []
+            while not self._accept(close):
+                items.append(self._operand(function, scopes))
+                self._accept(",")
+            return Vector(tuple(items)) if close == "}" else Group(tuple(items))
+        if self._accept("!"):
+            return Negated(Register(self._resolve(self._word(), scopes)))
+        if token.kind == "number" or token.text == "-":
+            negative = self._accept("-")
+            token = self._next()
+            if token.kind != "number":
+                self._fail(f"expected a number, found {token.text!r}", token)
+            constant = _number(token.text)
+            return Immediate(-constant.value, constant.kind) if negative else constant
+        operand = self._name(function, self._word(), scopes)
+        if self._accept("|"):
+            second = self._name(function, self._word(), scopes)
+            assert operand is None or isinstance(operand, Register)
+            assert second is None or isinstance(second, Register)
+            return Pair(operand, second)
+        if isinstance(operand, Symbol) and self._peek().text in ("+", "-"):
+            self._accept("+")
+            return Address(operand, self._integer())
+        return operand
+
+    def _name(self, function: Function, name: str, scopes: list[dict[str, str]]) -> Register | Symbol | None:
+        if name == "_":
+            return None
+        unique = self._resolve(name, scopes)
+        if unique in function.register_types or name.startswith("%"):
+            return Register(unique)
+        return Symbol(unique)
+
+    def _address(self, function: Function, scopes: list[dict[str, str]]) -> Operand:
+        self._expect("[")
+        if self._peek().kind == "number":
+            base: Register | Symbol | Immediate = Immediate(self._integer())
+        else:
+            found = self._name(function, self._word(), scopes)
+            if found is None:
+                self._fail("an address without a base")
+            base = found
+        offset = 0
+        while not self._accept("]"):
+            if self._accept("+") or self._peek().text == "-":
+                offset += self._integer()
+            else:
+                # Tensor coordinates and the like: an instruction that is refused when it is reached.
+                self._next()
+        return Address(base, offset)
+
+
+def _number(text: str) -> Immediate:
+    lead = text[:2].lower()
+    if lead == "0f":
+        return Immediate(int(text[2:], 16), "f32")
+    if lead == "0d":
+        return Immediate(int(text[2:], 16), "f64")
+    if "." in text:
+        return Immediate(int.from_bytes(struct.pack("<d", float(text)), "little"), "f64")
+    digits = text.rstrip("U")
+    if lead == "0x":
+        return Immediate(int(digits, 16))
+    if lead == "0b":
+        return Immediate(int(digits, 2))
+    if len(digits) > 1 and digits[0] == "0":
+        return Immediate(int(digits, 8))
+    return Immediate(int(digits))
