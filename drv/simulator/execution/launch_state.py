@@ -36,6 +36,7 @@ class LaunchState:
         if entry.plan is None:
             entry.plan = KernelPlan(launch.module, entry)
         self.plan: KernelPlan = entry.plan
+        self.plan.enter(memory)
         self.memory = memory
         self.device: int = launch.device
         self.checked: bool = launch.checked

@@ -9,11 +9,12 @@ import numpy as np
 from ..arithmetic import DTYPES, UnknownInstruction
 from ..ptx.control_flow import CARRY, End, blocks_of
 from ..ptx.program import Symbol, align_up
-from .translation import Code, translate
+from .translation import Code, Site, translate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..address_space import AddressSpace
     from ..ptx.program import Function, Module
 
 #: Generic addresses of the entry's parameters and of functions, below any memory.
@@ -82,8 +83,18 @@ class KernelPlan:
         self.code = code_addresses(module)
         self.by_address = {address: name for name, address in self.code.items()}
         self._functions: dict[str, FunctionPlan] = {}
+        self._memory: Any = None
+        #: Every translated memory instruction; each remembers the allocation that it accessed last.
+        self.sites: list[Site] = []
         #: Constants of threads by the shape of a block and the number of blocks; see :class:`~.batch.Batch`.
         self.geometry: dict[Any, Any] = {}
+
+    def enter(self, memory: AddressSpace) -> None:
+        """Forget the allocations of another address space than ``memory``."""
+        if memory is not self._memory:
+            self._memory = memory
+            for site in self.sites:
+                site.allocation = None
 
     def function(self, name: str) -> FunctionPlan:
         """Translated function ``name``."""

@@ -389,7 +389,9 @@ class _Writer:
         return self.bind(np.zeros(1, self.plan.dtypes[name]), "K")
 
     def site(self, instruction: Instruction) -> str:
-        return self.bind(Site(instruction), "S")
+        made = Site(instruction)
+        self.plan.kernel.sites.append(made)
+        return self.bind(made, "S")
 
     def arithmetic(self, instruction: Instruction) -> None:
         results = instruction.operands[0]
