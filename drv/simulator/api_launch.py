@@ -73,7 +73,7 @@ class LaunchCalls(ModuleCalls):
         function, stream = self.launchable(f), self.stream(hStream)
         grid, block = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
         _check_cooperative(function, grid, block, sharedMemBytes)
-        return self._launch(function, grid, block, sharedMemBytes, stream, kernelParams, 0)
+        return self._launch(function, grid, block, sharedMemBytes, stream, kernelParams, 0, cooperative=True)
 
     @call()
     def cuLaunchKernelEx(self, config: Any, f: Any, kernelParams: Any, extra: Any) -> tuple[Any, ...]:
@@ -83,14 +83,25 @@ class LaunchCalls(ModuleCalls):
         grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
         block = (config.blockDimX, config.blockDimY, config.blockDimZ)
         kinds = cuda.CUlaunchAttributeID
+        cooperative = False
         for attribute in config.attrs[: config.numAttrs]:
             if attribute.id == kinds.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and attribute.value.cooperative:
                 _check_cooperative(function, grid, block, config.sharedMemBytes)
+                cooperative = True
             elif attribute.id == kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
                 cluster = attribute.value.clusterDim
                 if (cluster.x, cluster.y, cluster.z) != (1, 1, 1):
                     raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-        return self._launch(function, grid, block, config.sharedMemBytes, stream, kernelParams, extra)
+        return self._launch(
+            function,
+            grid,
+            block,
+            config.sharedMemBytes,
+            stream,
+            kernelParams,
+            extra,
+            cooperative=cooperative,
+        )
 
     def _launch(
         self,
@@ -101,6 +112,8 @@ class LaunchCalls(ModuleCalls):
         stream: Stream,
         kernel_parameters: Any,
         extra: Any,
+        *,
+        cooperative: bool = False,
     ) -> tuple[Any, ...]:
         context = stream.context
         if function.context is not context or self.thread.contexts[-1:] != [context]:
@@ -129,7 +142,7 @@ class LaunchCalls(ModuleCalls):
         if fault is not None:
             run = _failing(fault[0], function)
         else:
-            run = self._runner(function, grid, block, shared, parameters)
+            run = self._runner(function, grid, block, shared, parameters, cooperative)
         operation = self.enqueue(stream, function.label, run)
         if self.launch_blocking:
             self.wait(operation)
@@ -143,9 +156,10 @@ class LaunchCalls(ModuleCalls):
         block: tuple[int, int, int],
         shared: int,
         parameters: bytes,
+        cooperative: bool,
     ) -> Callable[[], None]:
         def run() -> None:
-            from .execution import Launch  # type: ignore[import-not-found, unused-ignore]
+            from .execution import Launch
             from .execution import run as run_kernel
 
             checker: Any = self.scheduler.checker
@@ -163,6 +177,7 @@ class LaunchCalls(ModuleCalls):
                 checked=self.options.check != "off",
                 observer=self.observer,
                 printf=sys.stdout.write,
+                cooperative=cooperative,
             )
             if checker is None:
                 run_kernel(launch, self.memory)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from .driver_state import Context
     from .options import Options
-    from .program import Program
+    from .ptx import Module
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +36,7 @@ class LoadedLibrary:
 
     handle: int
     image: bytes
-    parsed: Program
+    parsed: Module
     modules: dict[int, LoadedModule] = field(default_factory=dict)
     kernels: dict[str, LibraryKernel] = field(default_factory=dict)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .driver_state import Context
     from .options import Options
-    from .program import KernelCode, Program
+    from .ptx import Function, Module
 
 #: Registers per thread that are assumed at most: PTX does not say how many the hardware's code needs.
 _MAX_REGISTERS = 255
@@ -43,7 +43,7 @@ class LoadedFunction:
 
     handle: int
     module: LoadedModule
-    kernel: KernelCode
+    kernel: Function
     label: str
     context: Context
     static_shared: int
@@ -65,7 +65,7 @@ class LoadedModule:
     handle: int
     context: Context
     image: bytes
-    parsed: Program
+    parsed: Module
     symbols: dict[str, int] = field(default_factory=dict)
     variables: list[MemoryRecord] = field(default_factory=list)
     functions: dict[str, LoadedFunction] = field(default_factory=dict)
@@ -109,12 +109,13 @@ class ModuleCalls(MemoryBook):
             module.symbols[variable.name] = record.allocation.base
         if not self.execute:
             return
+        places = module.parsed.code_addresses | module.symbols
         for variable, record in zip(module.parsed.variables.values(), module.variables, strict=True):
             data = record.allocation.data
             initial = np.frombuffer(variable.initial, np.uint8)
             data[: initial.size] = initial
             for offset, symbol, addend in variable.relocations:
-                target = module.symbols.get(symbol)
+                target = places.get(symbol)
                 if target is None:
                     raise ImageError(
                         CUresult.CUDA_ERROR_INVALID_PTX,
@@ -336,7 +337,7 @@ def set_function_attribute(function: LoadedFunction, attrib: Any, value: int) ->
         raise invalid_value()
 
 
-def _function(handle: int, module: LoadedModule, kernel: KernelCode) -> LoadedFunction:
+def _function(handle: int, module: LoadedModule, kernel: Function) -> LoadedFunction:
     registers = min(max(kernel.registers, 16), _MAX_REGISTERS)
     fitting = REGISTERS_PER_MULTIPROCESSOR // registers // 32 * 32
     max_threads = min(kernel.max_threads or MAX_THREADS_PER_BLOCK, MAX_THREADS_PER_BLOCK)

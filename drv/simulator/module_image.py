@@ -13,7 +13,7 @@ from cuda.bindings.driver import CUresult
 from .driver_call import CallError, host_address, integer, invalid_value
 
 if TYPE_CHECKING:
-    from .program import Program
+    from .ptx import Module
 
 _ELF = b"\x7fELF"
 _FATBINS = (b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46")
@@ -45,7 +45,7 @@ def image_bytes(image: Any) -> bytes:
 
 @dataclass(slots=True)
 class _Parsed:
-    module: Program
+    module: Module
     users: int = 0
 
 
@@ -55,7 +55,7 @@ class ImageCache:
     def __init__(self) -> None:
         self._parsed: dict[bytes, _Parsed] = {}
 
-    def acquire(self, image: bytes) -> Program:
+    def acquire(self, image: bytes) -> Module:
         """Parse ``image``, or find it parsed. Raises :class:`ImageError`."""
         found = self._parsed.get(image)
         if found is None:
@@ -71,7 +71,7 @@ class ImageCache:
             del self._parsed[image]
 
 
-def _parse(image: bytes) -> Program:
+def _parse(image: bytes) -> Module:
     if image.startswith(_ELF) or image.startswith(_FATBINS):
         raise ImageError(
             CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU,
@@ -80,13 +80,12 @@ def _parse(image: bytes) -> Program:
     text = image.split(b"\0", 1)[0].decode("utf-8", errors="replace")
     if not re.search(r"^\s*\.version\b", text, re.MULTILINE):
         raise ImageError(CUresult.CUDA_ERROR_INVALID_IMAGE, "the image is neither PTX nor a binary")
-    from .ptx import PTXSyntaxError, parse  # type: ignore[import-not-found, unused-ignore]
+    from .ptx import PTXSyntaxError, parse
 
     try:
-        program: Program = parse(text)
+        return parse(text)
     except PTXSyntaxError as error:
         raise ImageError(CUresult.CUDA_ERROR_INVALID_PTX, f"ptxas application ptx input: {error}") from error
-    return program
 
 
 def check_target(target: str, capability: tuple[int, int]) -> None:

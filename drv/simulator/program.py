@@ -74,3 +74,7 @@ class Program(Protocol):
     @property
     def variables(self) -> Mapping[str, VariableImage]:
         """Variables by name."""
+
+    @property
+    def code_addresses(self) -> dict[str, int]:
+        """Addresses of functions by name."""

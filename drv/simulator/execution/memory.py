@@ -14,7 +14,8 @@ import numpy as np
 from ..address_space import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from ..arithmetic import atomic
 from ..observation import Access
-from .plan import CODE_WINDOW, PARAMETER_WINDOW
+from ..ptx.program import CODE_WINDOW
+from .plan import PARAMETER_WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

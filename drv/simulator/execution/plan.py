@@ -17,15 +17,8 @@ if TYPE_CHECKING:
     from ..address_space import AddressSpace
     from ..ptx.program import Function, Module
 
-#: Generic addresses of the entry's parameters and of functions, below any memory.
+#: Generic addresses of the entry's parameters, below those of functions.
 PARAMETER_WINDOW = 1 << 42
-CODE_WINDOW = 1 << 43
-CODE_STRIDE = 16
-
-
-def code_addresses(module: Module) -> dict[str, int]:
-    """Address of every function of a module, as function pointers and tables of virtual functions hold it."""
-    return {name: CODE_WINDOW + CODE_STRIDE * (index + 1) for index, name in enumerate(module.functions)}
 
 
 def reachable(module: Module, entry: Function) -> list[Function]:
@@ -80,7 +73,7 @@ class KernelPlan:
         self.entry = entry
         self.shared_offsets, self.static_shared = shared_layout(module, entry)
         self.dynamic_offset = align_up(self.static_shared, 16)
-        self.code = code_addresses(module)
+        self.code = module.code_addresses
         self.by_address = {address: name for name, address in self.code.items()}
         self._functions: dict[str, FunctionPlan] = {}
         self._memory: Any = None

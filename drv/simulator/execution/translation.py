@@ -30,7 +30,7 @@ from ..ptx.program import (
 from .special_registers import SPECIAL_REGISTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..ptx.control_flow import Block
     from ..ptx.program import Operand
@@ -147,7 +147,8 @@ class _Writer:
         for instruction in self.block.instructions:
             self.instruction(instruction)
         decision = self.decision()
-        outputs = [name for name in self.block.live_out if name in self.values and self.is_written(name)]
+        after = dict.fromkeys([*self.block.live_out, *self.handed_over()])
+        outputs = [name for name in after if name in self.values and self.is_written(name)]
         returned = [decision, *(self.canonical(name) for name in outputs)]
         arguments = "".join(f", {value}" for value in self.inputs.values())
         body = [
@@ -185,8 +186,14 @@ class _Writer:
             code.site = code.site or Site(self.block.instructions[0])
         return code
 
+    def handed_over(self) -> Iterable[str]:
+        """Parameters that the end of the block passes on: arguments of a call, results of a function."""
+        if self.block.end is End.CALL and self.block.last is not None:
+            return (name for operand in self.block.last.operands for name in operand_registers(operand))
+        return (each.name for each in self.plan.function.results)
+
     def is_written(self, name: str) -> bool:
-        return list(self.values[name].values())[0] != self.inputs.get(name)
+        return next(iter(self.values[name].values())) != self.inputs.get(name)
 
     def mask_source(self, operand: Operand) -> Any:
         if isinstance(operand, Register):
@@ -195,10 +202,10 @@ class _Writer:
         return np.array([operand.value & 0xFFFFFFFF], np.uint32)
 
     def call(self, instruction: Instruction) -> Call:
-        operands = list(instruction.operands)
-        results = operands.pop(0).items if isinstance(operands[0], Group) else ()
-        target = operands.pop(0)
-        arguments = operands[0].items if operands and isinstance(operands[0], Group) else ()
+        groups = [operand.items for operand in instruction.operands if isinstance(operand, Group)]
+        results = groups.pop(0) if isinstance(instruction.operands[0], Group) else ()
+        arguments = groups[0] if groups else ()
+        target = next(operand for operand in instruction.operands if not isinstance(operand, Group))
         number = self.plan.numbers
         indirect = isinstance(target, Register)
         name = target.name if isinstance(target, Symbol) else None
@@ -480,9 +487,9 @@ class _Writer:
             raise UnknownInstruction(str(operand))
         if isinstance(operand.base, Immediate):
             return self.constant("u64", operand.base.value), operand.offset
-        if isinstance(operand.base, Register) and operand.base.name in self.plan.numbers:
-            if self.plan.dtypes[operand.base.name].itemsize == 4:
-                return self.use(operand.base, "u32"), operand.offset
+        register = operand.base.name if isinstance(operand.base, Register) else ""
+        if register in self.plan.numbers and self.plan.dtypes[register].itemsize == 4:
+            return self.use(operand.base, "u32"), operand.offset
         return self.use(operand.base, "u64"), operand.offset
 
     @staticmethod
@@ -631,9 +638,9 @@ class _Writer:
         result, same = self.emit("None"), self.emit("None")
         del self.lines[-2:]
         self.lines.append(f"{result}, {same} = X.match_all({arguments})")
-        for each, kind, value in ((first, "b32", result), (second, "pred", same)):
+        for each, each_kind, found in ((first, "b32", result), (second, "pred", same)):
             if each is not None:
-                self.define(each, kind, value)
+                self.define(each, each_kind, found)
 
     def do_redux(self, instruction: Instruction) -> None:
         target, value, mask = instruction.operands

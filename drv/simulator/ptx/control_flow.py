@@ -154,9 +154,9 @@ def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
             mask = None
     for label in labels_at.get(len(function.instructions), ()):
         places[label] = fresh().index
-    if blocks[-1].last is None and not blocks[-1].instructions and blocks[-1].index not in places.values():
-        if len(blocks) > 1:
-            blocks.pop()
+    end = blocks[-1]
+    if len(blocks) > 1 and end.last is None and not end.instructions and end.index not in places.values():
+        blocks.pop()
     return blocks, places
 
 
@@ -205,7 +205,7 @@ def _connect(function: Function, blocks: list[Block], places: dict[str, int]) ->
 
 def operand_registers(operand: Operand) -> Iterator[str]:
     """Registers, and parameters of call sites, that an operand names."""
-    if isinstance(operand, Register) or isinstance(operand, Symbol):
+    if isinstance(operand, (Register, Symbol)):
         yield operand.name
     elif isinstance(operand, Negated):
         yield operand.register.name
@@ -238,7 +238,11 @@ def written(instruction: Instruction) -> set[str]:
     """Names that an instruction writes."""
     found: set[str] = set()
     parts = instruction.parts
-    if (has_result(instruction) and instruction.operands) or is_parameter_store(instruction) or (parts[0] == "call" and isinstance(instruction.operands[0], Group)):
+    if (
+        (has_result(instruction) and instruction.operands)
+        or is_parameter_store(instruction)
+        or (parts[0] == "call" and isinstance(instruction.operands[0], Group))
+    ):
         found.update(operand_registers(instruction.operands[0]))
     if "cc" in parts:
         found.add(CARRY)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+#: Where addresses of functions begin, below any memory.
+CODE_WINDOW = 1 << 43
+CODE_STRIDE = 16
 #: Bytes of the fundamental types.
 TYPE_BYTES = {
     "b8": 1,
@@ -207,6 +210,11 @@ class Module:
     #: Module-scope variables of shared space.
     shared: dict[str, Variable] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def code_addresses(self) -> dict[str, int]:
+        """Address of every function, as function pointers and tables of virtual functions hold it."""
+        return {name: CODE_WINDOW + CODE_STRIDE * (index + 1) for index, name in enumerate(self.functions)}
 
     @property
     def entries(self) -> dict[str, Function]:

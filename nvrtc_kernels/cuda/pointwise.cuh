@@ -1,0 +1,94 @@
+// Pointwise kernels: out[i] = op(in0[i], in1[i], ...), for any number of inputs and any element types.
+//
+// An operation is a functor `Op` with `__device__ Out operator()(In... values) const`; what it computes is
+// the only thing that differs from one operation to the next. Two layouts:
+//
+//   flat     every operand is contiguous. A thread moves `Unroll` packs of `Width` elements, all loaded
+//            before the first is stored, so that several memory accesses are in flight; a pack of the widest
+//            element type is 16 bytes. The last block handles the remainder element by element.
+//   strided  any strides, up to `Rank` collapsed dimensions, one element per thread and step of a grid-stride
+//            loop. A stretched dimension has stride 0.
+//
+// Operands may be the same memory at the same index (in-place operations): a thread reads its elements
+// before it writes them.
+
+#pragma once
+
+template <class T, int Width>
+struct alignas(sizeof(T) * Width) Pack {
+    T item[Width];
+};
+
+template <class T, int Width, int Unroll>
+struct Items {
+    Pack<T, Width> pack[Unroll];
+    __device__ Items(const T* first, int step) {
+#pragma unroll
+        for (int u = 0; u < Unroll; ++u) pack[u] = *reinterpret_cast<const Pack<T, Width>*>(first + u * step);
+    }
+};
+
+template <int Width, int Unroll, class Op, class Out, class... In>
+__device__ inline void store_items(const Op& op, Out* first, int step, const Items<In, Width, Unroll>&... items) {
+#pragma unroll
+    for (int u = 0; u < Unroll; ++u) {
+        Pack<Out, Width> result;
+#pragma unroll
+        for (int i = 0; i < Width; ++i) result.item[i] = op(items.pack[u].item[i]...);
+        *reinterpret_cast<Pack<Out, Width>*>(first + u * step) = result;
+    }
+}
+
+template <int Width, int Unroll, class Op, class Out, class... In>
+__device__ inline void pointwise_flat(const Op& op, long long count, Out* out, const In*... in) {
+    const int step = blockDim.x * Width;
+    const long long block = static_cast<long long>(blockIdx.x) * step * Unroll;
+    if (block + static_cast<long long>(step) * Unroll <= count) {
+        const long long at = block + threadIdx.x * Width;
+        store_items<Width, Unroll>(op, out + at, step, Items<In, Width, Unroll>(in + at, step)...);
+    } else {
+        for (long long at = block + threadIdx.x; at < count; at += blockDim.x) out[at] = op(in[at]...);
+    }
+}
+
+// Sizes of the collapsed dimensions, outermost first, and each operand's strides in elements (output first).
+template <int Rank, int Operands, class Index>
+struct Geometry {
+    Index size[Rank];
+    Index stride[Operands][Rank];
+};
+
+template <int... I>
+struct Places {};
+template <int N, int... I>
+struct PlacesUpTo : PlacesUpTo<N - 1, N, I...> {};
+template <int... I>
+struct PlacesUpTo<0, I...> {
+    typedef Places<I...> type;  // 1, 2, ..., N: the inputs' rows of Geometry::stride
+};
+
+template <int Rank, class Index, class Op, class Out, class... In, int... Place>
+__device__ inline void walk_strided(
+    const Op& op, const Geometry<Rank, 1 + sizeof...(In), Index>& geometry, Index count, Places<Place...>, Out* out,
+    const In*... in) {
+    const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+    for (Index at = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
+        Index offset[1 + sizeof...(In)] = {};
+        Index rest = at;
+#pragma unroll
+        for (int d = Rank - 1; d >= 0; --d) {
+            const Index outer = d ? rest / geometry.size[d] : 0;
+            const Index place = rest - outer * geometry.size[d];
+#pragma unroll
+            for (int k = 0; k < 1 + static_cast<int>(sizeof...(In)); ++k) offset[k] += place * geometry.stride[k][d];
+            rest = outer;
+        }
+        out[offset[0]] = op(in[offset[Place]]...);
+    }
+}
+
+template <int Rank, class Index, class Op, class Out, class... In>
+__device__ inline void pointwise_strided(
+    const Op& op, const Geometry<Rank, 1 + sizeof...(In), Index>& geometry, Index count, Out* out, const In*... in) {
+    walk_strided<Rank>(op, geometry, count, typename PlacesUpTo<sizeof...(In)>::type(), out, in...);
+}

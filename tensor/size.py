@@ -1,0 +1,59 @@
+"""``Size``: the shape of a tensor."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Size(tuple[int, ...]):
+    """A tuple of sizes, printed as ``tensor.Size([2, 3])``.
+
+    Slices, sums and products of sizes are sizes too, as in PyTorch.
+
+    Raises
+    ------
+    TypeError
+        When an element is not an integer.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Size:  # noqa: PYI034 - Self would lose the type
+        given = list(sizes)
+        try:
+            return tuple.__new__(cls, [size.__index__() for size in given])
+        except AttributeError:
+            bad = next(size for size in given if not hasattr(size, "__index__"))
+            raise TypeError(
+                f"Size() takes an iterable of int, found element of type {type(bad).__name__}"
+            ) from None
+
+    def numel(self) -> int:
+        """Number of elements of a tensor of this shape."""
+        return prod(self)
+
+    def __repr__(self) -> str:
+        return f"tensor.Size({list(self)})"
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Size: ...
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return Size(found) if isinstance(index, slice) else found
+
+    def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]
+        return Size(tuple.__add__(self, other))
+
+    def __radd__(self, other: tuple[int, ...]) -> Size:
+        return Size(tuple(other) + tuple(self))
+
+    def __mul__(self, count: SupportsIndex) -> Size:
+        return Size(tuple.__mul__(self, count))
+
+    __rmul__ = __mul__
