@@ -41,6 +41,7 @@ class MemoryKind(Enum):
     REGISTERED = "registered host memory"
     VARIABLE = "module variable"
     MAPPED = "mapped virtual range"
+    HEAP = "device heap memory"
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +109,8 @@ class AddressSpace:
         self._freed: deque[Allocation] = deque(maxlen=self.REMEMBERED)
         #: Ordered pairs ``(accessor, owner)`` of devices with peer access enabled.
         self.peers: set[tuple[int, int]] = set()
+        #: Heap of each device, from which kernels allocate; made by the first that does.
+        self.heaps: dict[int, Any] = {}
 
     def insert(self, allocation: Allocation) -> None:
         """Make ``allocation`` live. It must not overlap a live one."""

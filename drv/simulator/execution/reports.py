@@ -139,7 +139,7 @@ class Reports:
     def unknown(self, lanes: Lanes, site: Site) -> DeviceFault:
         """An instruction that the simulator does not know."""
         return self._fault(
-            CUresult.CUDA_ERROR_NOT_SUPPORTED,
+            CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION,
             "reached an instruction that the simulated driver does not know",
             site,
             f"by {self.thread(lanes, 0)}",
@@ -157,10 +157,19 @@ class Reports:
     def no_function(self, lanes: Lanes, site: Site, name: str) -> DeviceFault:
         """A call of a function that nothing defines."""
         return self._fault(
-            CUresult.CUDA_ERROR_NOT_SUPPORTED,
+            CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION,
             f"called {name}, which the module does not define and the simulated driver does not provide",
             site,
             f"by {self.thread(lanes, 0)}",
+        )
+
+    def bad_free(self, lanes: Lanes, site: Site, lane: int, address: int) -> DeviceFault:
+        """``free`` of what ``malloc`` in a kernel did not give."""
+        return self._fault(
+            CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,
+            f"freed address {address:#x}, which is no live allocation of the device's heap",
+            site,
+            f"by {self.thread(lanes, lane)}",
         )
 
     def stack_overflow(self, lanes: Lanes, site: Site, limit: int) -> DeviceFault:

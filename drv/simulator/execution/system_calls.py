@@ -1,4 +1,4 @@
-"""Functions that the device runtime provides to kernels: ``printf``, ``assert``."""
+"""Functions that the device runtime provides to kernels: ``printf``, ``assert``, ``malloc``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .formatting import format_text
+from .heap import DeviceHeap
 from .reports import position
 
 if TYPE_CHECKING:
@@ -27,6 +28,16 @@ def run(name: str, lanes: Lanes, arguments: list[Array], site: Site) -> Array | 
     """Call system function ``name``; ``arguments`` are parameter bytes ``(lanes, size)``. Returns the result's bytes."""
     if name == "vprintf":
         return _print(lanes, arguments, site)
+    if name == "malloc":
+        heap = DeviceHeap.of(lanes.launch.memory, lanes.launch.device)
+        found = [heap.allocate(size) for size in _value(lanes, arguments[0]).tolist()]
+        return np.array(found, np.uint64).view(np.uint8).reshape(-1, 8)
+    if name == "free":
+        heap = DeviceHeap.of(lanes.launch.memory, lanes.launch.device)
+        for lane, address in enumerate(_value(lanes, arguments[0]).tolist()):
+            if not heap.free(address):
+                raise lanes.launch.reports.bad_free(lanes, site, lane, address)
+        return None
     if name == "__assertfail":
         _assert(lanes, arguments, site)
     raise lanes.launch.reports.no_function(lanes, site, name)
