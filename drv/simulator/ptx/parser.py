@@ -463,9 +463,13 @@ class _Parser:
             return Address(operand, self._integer())
         return operand
 
-    def _name(self, function: Function, name: str, scopes: list[dict[str, str]]) -> Register | Symbol | None:
+    def _name(
+        self, function: Function, name: str, scopes: list[dict[str, str]]
+    ) -> Register | Symbol | Immediate | None:
         if name == "_":
             return None
+        if name == "WARP_SZ":
+            return Immediate(32)
         unique = self._resolve(name, scopes)
         if unique in function.register_types or name.startswith("%"):
             return Register(unique)

@@ -44,6 +44,10 @@ def tokens(text: str) -> Iterator[Token]:
             line += 1
         elif kind == "skip":
             line += found.group().count("\n")
+        elif kind == "word" and found.group().startswith("."):
+            # Directives may be written together: ".reg.b32".
+            for part in found.group().split(".")[1:]:
+                yield Token("word", "." + part, line)
         else:
             yield Token(str(kind), found.group(), line)
         position = found.end()
