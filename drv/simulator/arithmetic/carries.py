@@ -1,6 +1,8 @@
 """Arithmetic on numbers of several words: the carry flag goes in and out ("cc").
 
-After a subtraction the flag holds the borrow, as the PTX manual has it.
+A subtraction adds the complement: its flag is 1 when nothing was borrowed. The PTX manual calls the flag
+the borrow, which comes to the same as long as only subtractions read it; code that the compiler makes for
+128-bit division reads it with ``addc``, and there only the carry is right.
 """
 
 from __future__ import annotations
@@ -22,12 +24,11 @@ def rows() -> Iterator[Row]:
     """Yield add.cc, addc, sub.cc, subc, mad.cc and madc."""
     for t in TYPES:
         cast = f".astype({scalar_name(t)})"
-        for base, symbol, carry_out in (("add", "+", add_with_carry), ("sub", "-", subtract_with_borrow)):
+        for base, second, carry_out in (("add", "{1}", add_with_carry), ("sub", "~{1}", subtract_with_carry)):
             both = (t, "cc")
             yield Row(f"{base}.cc.{t}", (t, t), both, carry_out)
             yield Row(f"{base}c.cc.{t}", (t, t, "cc"), both, carry_out)
-            value = f"{{0}} {symbol} {{1}} {symbol} {{2}}{cast}"
-            yield Row(f"{base}c.{t}", (t, t, "cc"), (t,), value)
+            yield Row(f"{base}c.{t}", (t, t, "cc"), (t,), f"{{0}} + {second} + {{2}}{cast}")
         for half, product in (("lo", _low), ("hi", _high)):
             multiply_add = _multiply_add(product)
             yield Row(f"mad.{half}.cc.{t}", (t, t, t), (t, "cc"), multiply_add)
@@ -46,15 +47,12 @@ def add_with_carry(a: Lanes, b: Lanes, carry: Lanes | None = None) -> tuple[Lane
     return result, overflow | (result.view(unsigned) < total.view(unsigned))
 
 
-def subtract_with_borrow(a: Lanes, b: Lanes, borrow: Lanes | None = None) -> tuple[Lanes, Lanes]:
-    """Return ``a - b - borrow`` and the borrow out of it."""
+def subtract_with_carry(a: Lanes, b: Lanes, carry: Lanes | None = None) -> tuple[Lanes, Lanes]:
+    """Return ``a - b``, less 1 where ``carry`` is 0, and the carry out of it: whether nothing was borrowed."""
+    if carry is not None:
+        return add_with_carry(a, ~b, carry)
     unsigned = f"u{a.itemsize}"
-    difference = a - b
-    underflow = a.view(unsigned) < b.view(unsigned)
-    if borrow is None:
-        return difference, underflow
-    result = difference - borrow.astype(a.dtype)
-    return result, underflow | (result.view(unsigned) > difference.view(unsigned))
+    return a - b, a.view(unsigned) >= b.view(unsigned)
 
 
 def _low(a: Lanes, b: Lanes) -> Lanes:

@@ -38,8 +38,10 @@ def rows() -> Iterator[Row]:
         if t.startswith("s"):
             yield Row(f"abs.{t}", (t,), (t,), "np.abs({0})")
             yield Row(f"neg.{t}", (t,), (t,), "-{0}")
-            yield Row(f"min.relu.{t}", (t, t), (t,), "np.maximum(np.minimum({0}, {1}), 0)")
-            yield Row(f"max.relu.{t}", (t, t), (t,), "np.maximum(np.maximum({0}, {1}), 0)")
+            for base, function in (("min", "np.minimum"), ("max", "np.maximum")):
+                # The manual writes the modifier first, the compiler last.
+                for opcode in (f"{base}.relu.{t}", f"{base}.{t}.relu"):
+                    yield Row(opcode, (t, t), (t,), f"np.maximum({function}({{0}}, {{1}}), 0)")
     for t, wide in WIDER.items():
         product = f"{{0}}.astype({scalar_name(wide)}) * {{1}}"
         high = f"({product} >> {width(t)}).astype({scalar_name(t)})"
@@ -83,7 +85,8 @@ def _packed_16_bits() -> Iterator[Row]:
             yield Row(f"{base}.{packed}", (packed, packed), (packed,), function)
             if packed == "s16x2" and base != "add":
                 relu = on_halves(_then_relu(operation), np.dtype(dtype))
-                yield Row(f"{base}.relu.{packed}", (packed, packed), (packed,), relu)
+                for opcode in (f"{base}.relu.{packed}", f"{base}.{packed}.relu"):
+                    yield Row(opcode, (packed, packed), (packed,), relu)
 
 
 def _then_relu(operation: Function) -> Function:
