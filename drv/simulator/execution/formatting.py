@@ -14,16 +14,19 @@ _DIRECTIVE = re.compile(
 )
 
 
-def format_text(pattern: str, data: bytes, text_at: Callable[[int], str]) -> str:
-    """What ``printf(pattern, ...)`` prints, with the arguments packed in ``data`` as CUDA packs them.
+def format_text(pattern: str, data: bytes, text_at: Callable[[int], str]) -> tuple[str, int]:
+    """What ``printf(pattern, ...)`` prints, and how many arguments it takes.
+
+    The arguments are packed in ``data`` as CUDA packs them.
 
     Integers take 4 bytes or, with ``l``, ``ll``, ``j``, ``z`` or ``t``, 8; doubles and pointers 8; each lies at a
     multiple of its size. ``text_at`` reads the string that a ``%s`` argument points to.
     """
-    at = 0
+    at = taken = 0
 
     def take(code: str) -> int | float:
-        nonlocal at
+        nonlocal at, taken
+        taken += 1
         size = struct.calcsize(code)
         at = -(-at // size) * size
         value: int | float = struct.unpack_from("<" + code, data, at)[0]
@@ -68,7 +71,8 @@ def format_text(pattern: str, data: bytes, text_at: Callable[[int], str]) -> str
             return f"%{flags}{width}s" % hex(int(take("Q")))
         return match[0]
 
-    return _DIRECTIVE.sub(replace, pattern)
+    text = _DIRECTIVE.sub(replace, pattern)
+    return text, taken
 
 
 def _narrow(value: int, length: str | None, *, signed: bool) -> int:

@@ -89,6 +89,21 @@ class Lanes(MemoryAccess):
         made[:, at : at + width] = np.ascontiguousarray(value).view(np.uint8).reshape(-1, width)
         return made
 
+    # Registers of 16 bytes
+
+    @staticmethod
+    def joined(low: Array, high: Array) -> Array:
+        """A 16-byte register of two halves."""
+        halves = np.empty((max(low.shape[0], high.shape[0]), 2), np.uint64)
+        halves[:, 0], halves[:, 1] = low, high
+        return halves.view(np.complex128).ravel()
+
+    @staticmethod
+    def halves(value: Array) -> tuple[Array, Array]:
+        """The two halves of a 16-byte register."""
+        table = value.view(np.uint64).reshape(-1, 2)
+        return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
+
     # Warps
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..address_space import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
-from ..arithmetic import atomic
+from ..arithmetic import atomic as atomic_of_arithmetic
 from ..observation import Access
 from ..ptx.program import CODE_WINDOW
 from .plan import PARAMETER_WINDOW
@@ -33,6 +33,24 @@ _SHIFT = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4}
 #: Generic addresses from here on are memory that allocations own.
 _MEMORY = CODE_WINDOW * 2
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
+
+
+def atomic(
+    data: Array,
+    index: Array,
+    operation: str,
+    kind: str,
+    value: Array,
+    compare: Array | None,
+    *,
+    want_old: bool,
+) -> Any:
+    """Atomic operations of all sizes; those of 16 bytes go as pairs of 8."""
+    if kind != "b128":
+        return atomic_of_arithmetic(data, index, operation, kind, value, compare, want_old=want_old)
+    pairs = [None if each is None else each.view(np.uint64).reshape(-1, 2) for each in (data, value, compare)]
+    old = atomic_of_arithmetic(pairs[0], index, operation, kind, pairs[1], pairs[2], want_old=want_old)
+    return None if old is None else np.ascontiguousarray(old).view(np.complex128).ravel()
 
 
 def _bounds(address: Array, offset: int) -> tuple[int, int]:

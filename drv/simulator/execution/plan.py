@@ -9,7 +9,7 @@ import numpy as np
 from ..arithmetic import DTYPES, UnknownInstruction
 from ..ptx.control_flow import CARRY, End, blocks_of
 from ..ptx.program import Symbol, align_up
-from .translation import Code, Site, translate
+from .translation import WIDE, Code, Site, translate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUresult
@@ -29,7 +30,13 @@ def position(linear: int, size: tuple[int, int, int]) -> tuple[int, int, int]:
 def where(site: Site) -> str:
     """The CUDA source line and the PTX instruction."""
     text = f"PTX line {site.ptx_line}: {site.text}"
-    return text if site.source is None else f"{site.source[0]}:{site.source[1]} ({text})"
+    if site.source is None:
+        return text
+    file, line = site.source
+    # The compiler puts the working directory before the name of a source that is no file.
+    if not os.path.exists(file):  # noqa: PTH110
+        file = os.path.basename(file)  # noqa: PTH119
+    return f"{file}:{line} ({text})"
 
 
 def python_line(stack: Iterable[Frame]) -> str:
@@ -53,7 +60,10 @@ class Reports:
 
     def _fault(self, status: CUresult, what: str, site: Site, *lines: str) -> DeviceFault:
         name = self.launch.plan.entry.name
-        return DeviceFault(status, "\n  ".join([f"kernel '{name}' {what}", f"at {where(site)}", *lines]))
+        inside = "" if site.function == name else f" in function {site.function}"
+        return DeviceFault(
+            status, "\n  ".join([f"kernel '{name}' {what}", f"at {where(site)}{inside}", *lines])
+        )
 
     def access(
         self, lanes: Lanes, site: Site, lane: int, address: int, width: int, kind: Access, wrong: str

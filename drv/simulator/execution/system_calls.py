@@ -64,8 +64,12 @@ def _print(lanes: Lanes, arguments: list[Array], site: Site) -> Array:
     patterns = _value(lanes, arguments[0])
     buffers = _value(lanes, arguments[1])
     texts: dict[int, str] = {}
+    taken = np.zeros(lanes.n, np.int32)
     for lane in range(lanes.n):
         address, buffer = int(patterns[lane]), int(buffers[lane])
+        if address == 0:
+            taken[lane] = -1
+            continue
         if address not in texts:
             texts[address] = _text(lanes, site, lane, address)
         data = b""
@@ -78,8 +82,9 @@ def _print(lanes: Lanes, arguments: list[Array], site: Site) -> Array:
         def text_at(place: int, lane: int = lane) -> str:
             return _text(lanes, site, lane, place)
 
-        lanes.launch.printf(format_text(texts[address], data, text_at))
-    return np.zeros((1, 4), np.uint8)
+        text, taken[lane] = format_text(texts[address], data, text_at)
+        lanes.launch.printf(text)
+    return taken.view(np.uint8).reshape(-1, 4)
 
 
 def _assert(lanes: Lanes, arguments: list[Array], site: Site) -> None:

@@ -50,6 +50,8 @@ _IGNORED = {
 _ATOMIC_OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
 
 
+#: NumPy type that carries the 16 bytes of a ``.b128`` register; nothing is computed with it.
+WIDE = np.dtype(np.complex128)
 #: Number of the barrier of a cluster, which is a single block; the block's own are 0 to 15.
 CLUSTER_BARRIER = 16
 
@@ -64,9 +66,10 @@ def _polls(instruction: Instruction) -> bool:
 class Site:
     """An instruction as reports and memory accesses know it. ``allocation`` is the one last accessed."""
 
-    __slots__ = ("allocation", "ptx_line", "source", "text")
+    __slots__ = ("allocation", "function", "ptx_line", "source", "text")
 
-    def __init__(self, instruction: Instruction) -> None:
+    def __init__(self, instruction: Instruction, function: str) -> None:
+        self.function = function
         self.ptx_line = instruction.ptx_line
         self.source = instruction.source
         self.text = instruction.text
@@ -170,7 +173,7 @@ class _Writer:
         exec(compile(source, f"<{self.plan.function.name}, block {self.block.index}>", "exec"), self.names)
         code.body, code.whole = self.names["body"], self.names["whole"]
         if self.block.last is not None:
-            code.site = Site(self.block.last)
+            code.site = Site(self.block.last, self.plan.function.name)
             if self.block.end is End.CALL:
                 code.call = self.call(self.block.last)
             elif self.block.end is End.BARRIER:
@@ -183,7 +186,7 @@ class _Writer:
                     code.reduction = self.plan.numbers[result.name], operation
         if self.block.converges:
             code.mask = self.mask_source(self.block.instructions[0].operands[-1])
-            code.site = code.site or Site(self.block.instructions[0])
+            code.site = code.site or Site(self.block.instructions[0], self.plan.function.name)
         return code
 
     def handed_over(self) -> Iterable[str]:
@@ -303,7 +306,7 @@ class _Writer:
         raise UnknownInstruction(str(operand))
 
     def register(self, name: str, kind: str) -> str:
-        return self.as_dtype(self.known(name), DTYPES[kind])
+        return self.as_dtype(self.known(name), WIDE if kind == "b128" else DTYPES[kind])
 
     def known(self, name: str) -> dict[str, str]:
         found = self.values.get(name)
@@ -361,7 +364,7 @@ class _Writer:
             self.lines.append(expression)
             return
         declared = self.plan.dtypes[operand.name]
-        dtype = DTYPES[kind]
+        dtype = WIDE if kind == "b128" else DTYPES[kind]
         value = self.emit(expression)
         if dtype.itemsize < declared.itemsize and kind != "pred":
             sign = "" if dtype.kind == "i" else "u"
@@ -396,7 +399,7 @@ class _Writer:
         return self.bind(np.zeros(1, self.plan.dtypes[name]), "K")
 
     def site(self, instruction: Instruction) -> str:
-        made = Site(instruction)
+        made = Site(instruction, self.plan.function.name)
         self.plan.kernel.sites.append(made)
         return self.bind(made, "S")
 
@@ -442,6 +445,9 @@ class _Writer:
             self.define(target, kind, self.use(source, kind))
 
     def packed(self, operand: Vector, kind: str) -> str:
+        if kind == "b128":
+            low, high = (self.use(item, "b64") for item in operand.items)
+            return self.emit(f"X.joined({low}, {high})")
         size = DTYPES[kind].itemsize
         each = size // len(operand.items)
         unsigned = f"np.uint{8 * size}"
@@ -455,6 +461,13 @@ class _Writer:
         return value if kind[0] in "ub" else self.emit(f"{value}.view(np.{DTYPES[kind].name})")
 
     def unpacked(self, target: Vector, source: Operand, kind: str) -> None:
+        if kind == "b128":
+            values = self.emit(
+                f"X.halves({self.register(source.name, kind)})" if isinstance(source, Register) else ""
+            )
+            for place, item in enumerate(target.items):
+                self.define(item, "b64", f"{values}[{place}]")
+            return
         size = TYPE_BYTES[kind]
         each = size // len(target.items)
         whole = self.use(source, f"u{8 * size}")
@@ -559,9 +572,9 @@ class _Writer:
         space = next((part for part in parts[1:] if part in ("global", "shared")), "generic")
         operation = next((part for part in parts[1:] if part in _ATOMIC_OPERATIONS), None)
         kind = parts[-1]
-        if operation is None or kind not in DTYPES or "async" in parts:
+        if operation is None or not (kind in DTYPES or kind == "b128") or "async" in parts:
             raise UnknownInstruction(instruction.opcode)
-        dtype = DTYPES[kind]
+        dtype = WIDE if kind == "b128" else DTYPES[kind]
         base, offset = self.address(operands[0], space)
         site = self.site(instruction)
         vectors = [each.items if isinstance(each, Vector) else (each,) for each in operands[1:]]
