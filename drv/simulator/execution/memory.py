@@ -218,6 +218,9 @@ class MemoryAccess:
 
     def _shared(self, site: Site, address: Array, offset: int, width: int, kind: Access) -> Array:
         """Byte offsets in the shared memory of all blocks of the batch."""
+        if address.dtype == np.uint32 and offset:
+            # 32-bit addresses wrap around.
+            address, offset = address + np.uint32(offset & 0xFFFFFFFF), 0
         low, high = _bounds(address, offset)
         launch = self.launch
         if (
