@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import sys
-import traceback
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,11 +58,3 @@ class HostCallbacks:
         finally:
             current.in_callback = outer
             del self._pending[ticket]
-
-
-def report_unraised(runtime: Runtime) -> None:
-    """Print what host callbacks raised and no synchronising call came to raise."""
-    while runtime.host_errors:
-        error = runtime.host_errors.popleft()
-        print("Exception in a host callback, after the last synchronising call:", file=sys.stderr)
-        traceback.print_exception(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import CompileError, CudaError, InvalidValueError, LibraryNotInstalledError
@@ -108,8 +109,12 @@ def compile_program(
         if status:
             _fail(status, log, source, name, architecture, flags)
         binary = architecture.startswith("sm_")
+        image = _bytes(program, "CUBIN" if binary else "PTX")
+        if line_info and not binary:
+            # NVRTC puts the working directory before the name, where no such file is.
+            image = image.replace(f'"{Path.cwd()}/{name}"'.encode(), f'"{name}"'.encode())
         return CompiledProgram(
-            image=_bytes(program, "CUBIN" if binary else "PTX"),
+            image=image,
             architecture=architecture,
             names={
                 expression: _check(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()

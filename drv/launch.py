@@ -112,13 +112,14 @@ def launch(
 def _plan(function: Function, key: tuple[type, ...], arguments: Sequence[Any]) -> Any:
     encoded = [encode(value, position, function.name) for position, value in enumerate(arguments)]
     codes = tuple(code for code, _ in encoded)
-    fixed = all(map(has_fixed_size, key))
-    plan = None if fixed else function.launchers.get(codes)
+    # Values of some classes differ in size, so that the classes alone do not tell the types.
+    full = key if all(map(has_fixed_size, key)) else (key, codes)
+    plan = function.launchers.get(full)
     if plan is None:
         check_parameters(function, codes, arguments)
         converters = [convert for _, convert in encoded]
         plan = prepare(function, codes), converters if any(converters) else None
-        function.launchers[key if fixed else codes] = plan
+        function.launchers[full] = plan
     return plan
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import sys
 import threading
+import traceback
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from . import environment
-from .callback import report_unraised
 from .device import Device
 from .errors import CudaError, DroppedRuntimeError, HostCallbackError, InvalidValueError, NoDeviceError
 from .failures import failure, findings_error
@@ -209,11 +210,16 @@ class Runtime:
         self.retire(DroppedRuntimeError, _DROPPED)
 
     def exit(self) -> None:
-        """Let host callbacks end at interpreter exit, and leave every handle to the operating system."""
+        """At interpreter exit: let host callbacks end and report what no synchronising call has raised.
+
+        Every handle is left to the operating system.
+        """
         if self.alive:
             self._end_callbacks()
+            while error := self._pending_error():
+                print("After the last synchronising call, and therefore raised by none:", file=sys.stderr)
+                traceback.print_exception(error)
             self.alive = False
-            report_unraised(self)
 
     def _end_callbacks(self) -> None:
         """Wait for host callbacks, which run Python code in a thread of the driver."""

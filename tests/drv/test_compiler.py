@@ -35,7 +35,7 @@ def test_name_expressions_give_mangled_names() -> None:
 
 
 def test_line_information_names_the_file() -> None:
-    assert b"scale.cu" in compile_program(SCALE, "compute_90", name="scale.cu", line_info=True).image
+    assert b'"scale.cu"' in compile_program(SCALE, "compute_90", name="scale.cu", line_info=True).image
     assert b"scale.cu" not in compile_program(SCALE, "compute_90", name="scale.cu").image
 
 

@@ -311,3 +311,18 @@ def test_exit_reports_what_a_callback_raised() -> None:
     assert done.returncode == 0
     assert "host callback" in done.stderr
     assert "ValueError: invalid literal for int()" in done.stderr
+
+
+@simulator_only
+def test_exit_reports_findings_that_nothing_has_raised() -> None:
+    done = run_python(
+        """
+        import drv
+        memory = drv.DeviceMemory(64)
+        drv.memset(memory, 1, 64, stream=drv.Stream())
+        drv.memset(memory, 2, 64, stream=drv.Stream())
+        """,
+        GRAPHROOT_SIMULATOR="check=race",
+    )
+    assert done.returncode == 0
+    assert "drv.errors.DataRaceError" in done.stderr
