@@ -338,6 +338,9 @@ def set_function_attribute(function: LoadedFunction, attrib: Any, value: int) ->
 
 
 def _function(handle: int, module: LoadedModule, kernel: Function) -> LoadedFunction:
+    from .execution.plan import shared_layout
+
+    static_shared = shared_layout(module.parsed, kernel)[1]
     registers = min(max(kernel.registers, 16), _MAX_REGISTERS)
     fitting = REGISTERS_PER_MULTIPROCESSOR // registers // 32 * 32
     max_threads = min(kernel.max_threads or MAX_THREADS_PER_BLOCK, MAX_THREADS_PER_BLOCK)
@@ -350,10 +353,10 @@ def _function(handle: int, module: LoadedModule, kernel: Function) -> LoadedFunc
         kernel,
         f"kernel '{kernel.name}'",
         module.context,
-        kernel.static_shared_bytes,
+        static_shared,
         max_threads,
         registers,
-        max(SHARED_PER_BLOCK - kernel.static_shared_bytes, 0),
+        max(SHARED_PER_BLOCK - static_shared, 0),
         parameters=tuple((offset, size) for _, offset, size, _ in kernel.parameters),
         parameter_bytes=kernel.parameter_bytes,
     )

@@ -79,7 +79,8 @@ class MemoryBook(DriverState):
 
     def new_address(self, device: SimulatedDevice, size: int) -> int:
         """A free address on ``device``. Freed ones come back only after all others were used once."""
-        start, stop = device.base, device.base + DEVICE_STRIDE
+        # The upper half is where kernels allocate (``malloc``).
+        start, stop = device.base, device.base + DEVICE_STRIDE // 2
         step = (size + 2 * ALLOCATION_ALIGNMENT - 1) // ALLOCATION_ALIGNMENT * ALLOCATION_ALIGNMENT
         address = self._next_address.get(device.index, start)
         if address + step > stop:
@@ -130,6 +131,11 @@ class MemoryBook(DriverState):
         """Free everything that was allocated in ``context``."""
         for record in [r for r in self.records.values() if r.context is context]:
             self.release(record)
+        device = context.device.ordinal
+        if self.memory.heaps.pop(device, None) is not None:
+            for allocation in self.memory.live():
+                if allocation.kind is MemoryKind.HEAP and allocation.device == device:
+                    self.forget(allocation)
 
     # Ranges that calls name
 

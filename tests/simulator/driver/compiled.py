@@ -76,6 +76,36 @@ extern "C" __global__ void statically_shared(int *data)
     data[threadIdx.x] = held[blockDim.x - 1 - threadIdx.x];
 }
 
+__device__ int *kept;
+
+extern "C" __global__ void allocates()
+{
+    kept = new int[4];
+    kept[0] = 7;
+}
+
+extern "C" __global__ void reads_kept(int *out)
+{
+    *out = kept[0];
+}
+
+__shared__ double module_scope[100];
+
+__device__ __noinline__ double shared_sum(int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += module_scope[i];
+    return sum;
+}
+
+extern "C" __global__ void shares_at_module_scope(double *out, int n)
+{
+    module_scope[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    *out = shared_sum(n);
+}
+
 extern "C" __global__ void wild(int *data)
 {
     data[threadIdx.x] = 1;

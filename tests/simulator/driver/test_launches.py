@@ -10,6 +10,7 @@ from cuda.bindings.driver import CUresult
 
 from .compiled import KERNELS, ptx
 from .machine import Machine
+from .test_virtual_memory import access, mapped, properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -261,6 +262,48 @@ def test_a_kernel_of_a_library_is_launched_directly(machine: Machine) -> None:
         arguments = ((out,), (POINTER,))
         machine.cuLaunchKernel(cuda.CUfunction(int(kernel)), 1, 1, 1, 32, 1, 1, 0, 0, arguments, 0)
         assert read(machine, out, 1, np.int32)[0] == 32
+
+
+def test_reset_empties_the_heap_of_kernels(machine: Machine, program: Program) -> None:
+    out = machine.device_memory(4)
+    assert program.launch("allocates", (), (), block=(1, 1, 1)) == "SUCCESS"
+    assert program.launch("reads_kept", (out,), (POINTER,), block=(1, 1, 1)) == "SUCCESS"
+    assert read(machine, out, 1, np.int32)[0] == 7
+    assert len(machine.driver.memory.live()) > 0
+    machine.cuDevicePrimaryCtxReset(0)
+    assert machine.driver.memory.live() == []
+
+
+@pytest.mark.parametrize("granted", [None, "read", "write"])
+def test_kernels_obey_the_access_rights_of_mappings(machine: Machine, granted: str | None) -> None:
+    program = Program(machine)
+    page = 2 << 20
+    start = int(machine.cuMemAddressReserve(page, 0, 0, 0))
+    machine.cuMemMap(start, page, 0, machine.cuMemCreate(page, properties(), 0), 0)
+    flags = cuda.CUmemAccess_flags
+    if granted is not None:
+        read_only, both = flags.CU_MEM_ACCESS_FLAGS_PROT_READ, flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        machine.cuMemSetAccess(start, page, [access(0, read_only if granted == "read" else both)], 1)
+    out = machine.device_memory(4 * 32)
+    one = (1.0, 32)
+    assert program.launch("axpy", (out, start, *one), (POINTER, POINTER, FLOAT, INT)) == "SUCCESS"
+    status = machine.status("cuCtxSynchronize")
+    assert status == ("ILLEGAL_ADDRESS" if granted is None else "SUCCESS")
+    if granted is not None:
+        assert program.launch("wild", (start,), (POINTER,)) == "SUCCESS"
+        status = machine.status("cuCtxSynchronize")
+        assert status == ("SUCCESS" if granted == "write" else "ILLEGAL_ADDRESS")
+
+
+def test_a_kernel_spans_mappings(machine: Machine, program: Program) -> None:
+    start, _ = mapped(machine, pages=2)
+    middle = start + (2 << 20)
+    machine.poke(middle - 64, np.ones(16, np.float32).view(np.uint8))
+    machine.poke(middle, np.full(16, 2, np.float32).view(np.uint8))
+    out = floats(machine, np.zeros(32))
+    arguments = ((out, middle - 64, 1.0, 32), (POINTER, POINTER, FLOAT, INT))
+    assert program.launch("axpy", *arguments) == "SUCCESS"
+    assert read(machine, out, 32).tolist() == [1.0] * 16 + [2.0] * 16
 
 
 # Faults on demand

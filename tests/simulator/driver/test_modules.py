@@ -43,7 +43,7 @@ def test_what_a_module_holds(machine: Machine, image: bytes) -> None:
     count = machine.cuModuleGetFunctionCount(module)
     functions = machine.cuModuleEnumerateFunctions(count, module)
     names = {machine.cuFuncGetName(f) for f in functions}
-    assert count == 9
+    assert count == 12
     assert {b"axpy", b"nothing", b"mixed"} <= names
     with pytest.raises(TypeError):
         machine.driver.cuModuleGetFunction(module, "axpy")
@@ -128,6 +128,7 @@ def test_function_attributes(machine: Machine, image: bytes) -> None:
     assert attribute(b"bounded", "MAX_THREADS_PER_BLOCK") == 128
     assert attribute(b"axpy", "SHARED_SIZE_BYTES") == 0
     assert attribute(b"statically_shared", "SHARED_SIZE_BYTES") == 4096
+    assert attribute(b"shares_at_module_scope", "SHARED_SIZE_BYTES") == 800
     assert attribute(b"axpy", "MAX_DYNAMIC_SHARED_SIZE_BYTES") == 48 << 10
     assert attribute(b"statically_shared", "MAX_DYNAMIC_SHARED_SIZE_BYTES") == (48 << 10) - 4096
     assert 16 <= attribute(b"axpy", "NUM_REGS") <= 255
