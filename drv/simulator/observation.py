@@ -38,9 +38,13 @@ class Site(Protocol):
 class Lanes(Protocol):
     """The threads that run an instruction together. Arrays have shape ``(lanes,)``."""
 
-    #: Linear index of the thread block in the grid, and of the thread in its block.
-    block: NDArray[np.int64]
-    thread: NDArray[np.int64]
+    @property
+    def block(self) -> NDArray[np.int64]:
+        """Linear index of the thread block in the grid."""
+
+    @property
+    def thread(self) -> NDArray[np.int64]:
+        """Linear index of the thread in its block."""
 
 
 class AccessObserver(Protocol):

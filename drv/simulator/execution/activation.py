@@ -95,18 +95,14 @@ class Activation:
     def run(self) -> None:
         """Run until no lane can go on, a function is called, or the batch's steps are used up."""
         batch = self.batch
-        while batch.steps > 0:
+        while batch.steps > 0 and self.runnable:
             if self.whole is not None:
                 self._run_whole()
-                if self.whole is None and not self.waiting:
-                    return
-            elif len(self.waiting) > len(self.stalled):
+            else:
                 depth = len(batch.stack)
                 self._run_part()
                 if len(batch.stack) > depth:
                     return
-            else:
-                return
 
     def _run_whole(self) -> None:
         """All lanes together, until they part or leave."""
@@ -270,7 +266,8 @@ class Activation:
             np.packbits(live.reshape(-1, 32), axis=1, bitorder="little").view(np.uint32).ravel()[table.rows]
         )
         missing: Array = self._mask(code, index) & needed & ~table.active
-        return missing == 0
+        result: NDArray[Any] = missing == 0
+        return result
 
     # Ends of blocks
 

@@ -285,11 +285,13 @@ def _block_in_batch(batch: Batch, axis: int | None) -> Array:
 
 
 def _place(batch: Batch, axis: int | None) -> Array:
-    return _block_in_batch(batch, None) * (batch.launch.warps * 32) + _thread(batch, None)
+    result: NDArray[Any] = _block_in_batch(batch, None) * (batch.launch.warps * 32) + _thread(batch, None)
+    return result
 
 
 def _shared_base(batch: Batch, axis: int | None) -> Array:
-    return _block_in_batch(batch, None) * batch.shared_stride
+    result: NDArray[Any] = _block_in_batch(batch, None) * batch.shared_stride
+    return result
 
 
 def _lane_mask(relation: str) -> Callable[[Batch, int | None], Array]:

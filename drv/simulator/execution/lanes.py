@@ -75,7 +75,8 @@ class Lanes(MemoryAccess):
         """Bytes ``at`` and on of parameters ``(lanes, bytes)``, as ``dtype``."""
         size = np.dtype(dtype).itemsize
         part = np.ascontiguousarray(matrix[:, at : at + size])
-        return part.view(dtype).reshape(-1)
+        result: NDArray[Any] = part.view(dtype).reshape(-1)
+        return result
 
     def with_field(self, matrix: Array | None, size: int, at: int, value: Array) -> Array:
         """A parameter of ``size`` bytes with ``value`` at byte ``at``; the rest is that of ``matrix``."""

@@ -48,8 +48,9 @@ def atomic(
     """Atomic operations of all sizes; those of 16 bytes go as pairs of 8."""
     if kind != "b128":
         return atomic_of_arithmetic(data, index, operation, kind, value, compare, want_old=want_old)
-    pairs = [None if each is None else each.view(np.uint64).reshape(-1, 2) for each in (data, value, compare)]
-    old = atomic_of_arithmetic(pairs[0], index, operation, kind, pairs[1], pairs[2], want_old=want_old)
+    cells, given = data.view(np.uint64).reshape(-1, 2), value.view(np.uint64).reshape(-1, 2)
+    wanted = None if compare is None else compare.view(np.uint64).reshape(-1, 2)
+    old = atomic_of_arithmetic(cells, index, operation, kind, given, wanted, want_old=want_old)
     return None if old is None else np.ascontiguousarray(old).view(np.complex128).ravel()
 
 
@@ -73,6 +74,10 @@ class MemoryAccess:
         frame_bytes: int
         top: int
 
+        @property
+        def block(self) -> NDArray[np.int64]: ...
+        @property
+        def thread(self) -> NDArray[np.int64]: ...
         def constant(self, name: str, axis: int | None = None) -> Array: ...
         def broadcast(self, value: Array) -> Array: ...
         def subset(self, index: Array) -> Any: ...
@@ -97,7 +102,9 @@ class MemoryAccess:
             if found is None or high + width > found.end:
                 return None
             site.allocation = found
-        if found.device != launch.device and not launch.memory.accessible(found, launch.device):
+        if (found.device != launch.device or found.access is not None) and not launch.memory.accessible(
+            found, launch.device, write=kind is not Access.READ
+        ):
             return None
         if found.base & 15 or (kind is not Access.READ and launch.read_only(found)):
             return None
@@ -143,7 +150,7 @@ class MemoryAccess:
             return "misaligned"
         if found is None or address + width > found.end:
             return "outside"
-        if not launch.memory.accessible(found, launch.device):
+        if not launch.memory.accessible(found, launch.device, write=kind is not Access.READ):
             return "peer"
         if kind is not Access.READ and launch.read_only(found):
             return "read-only"
@@ -303,7 +310,8 @@ class MemoryAccess:
         if low < 0 or high + width > self.top or (width > 1 and _odd(address, offset) & (width - 1)):
             base = self.slots * self.batch.stack_bytes
             return self._wild(site, address, offset, width, kind, self.top, base, "local")
-        return address.astype(np.int64) + offset + self.slots * self.batch.stack_bytes
+        result: NDArray[Any] = address.astype(np.int64) + offset + self.slots * self.batch.stack_bytes
+        return result
 
     def load_local(self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int) -> Any:
         """``ld.local``."""

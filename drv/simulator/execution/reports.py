@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..address_space import Allocation, Frame
-    from .lanes import Lanes
+    from ..observation import Lanes
     from .launch_state import LaunchState
     from .translation import Site
 

@@ -101,7 +101,8 @@ class Code:
         self.outputs = outputs
         self.body: Callable[..., Any]
         self.whole: Callable[..., Any]
-        self.site: Site | None = None
+        #: The instruction that ends the block, or that makes its lanes meet first.
+        self.site: Site
         self.call: Call | None = None
         #: Register or constant of the member mask, where the block starts with a warp-level meeting.
         self.mask: Any = None
@@ -119,7 +120,7 @@ class Call:
     __slots__ = ("arguments", "indirect", "results", "target")
 
     def __init__(
-        self, target: str | None, indirect: bool, arguments: tuple[int, ...], results: tuple[int, ...]
+        self, target: str, indirect: bool, arguments: tuple[int, ...], results: tuple[int, ...]
     ) -> None:
         self.target = target
         self.indirect = indirect
@@ -185,8 +186,10 @@ class _Writer:
                     operation = next(each for each in ("popc", "and", "or") if each in parts)
                     code.reduction = self.plan.numbers[result.name], operation
         if self.block.converges:
-            code.mask = self.mask_source(self.block.instructions[0].operands[-1])
-            code.site = code.site or Site(self.block.instructions[0], self.plan.function.name)
+            first = self.block.instructions[0]
+            code.mask = self.mask_source(first.operands[-1])
+            if self.block.last is None:
+                code.site = Site(first, self.plan.function.name)
         return code
 
     def handed_over(self) -> Iterable[str]:
@@ -211,7 +214,7 @@ class _Writer:
         target = next(operand for operand in instruction.operands if not isinstance(operand, Group))
         number = self.plan.numbers
         indirect = isinstance(target, Register)
-        name = target.name if isinstance(target, Symbol) else None
+        name = target.name if isinstance(target, Symbol) else ""
         return Call(
             name,
             indirect,

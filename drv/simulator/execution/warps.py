@@ -38,7 +38,8 @@ class WarpTable:
     def ballot(self, predicate: NDArray[np.bool_]) -> NDArray[np.uint32]:
         """Mask per lane ``(lanes,)`` of the lanes in its warp for which ``predicate`` holds."""
         packed = np.packbits(self.spread(predicate), axis=1, bitorder="little")
-        return packed.view(np.uint32).ravel()[self.rows]
+        result: NDArray[Any] = packed.view(np.uint32).ravel()[self.rows]
+        return result
 
 
 def shuffle(
@@ -79,12 +80,13 @@ def vote(table: WarpTable, mode: str, predicate: NDArray[np.bool_], mask: NDArra
     ballot = table.ballot(predicate) & mask
     if mode == "ballot":
         return ballot
-    if mode == "any":
-        return ballot != 0
     members = table.active & mask
-    if mode == "all":
-        return ballot == members
-    return (ballot == members) | (ballot == 0)
+    result: NDArray[Any] = {
+        "any": ballot != 0,
+        "all": ballot == members,
+        "uni": (ballot == members) | (ballot == 0),
+    }[mode]
+    return result
 
 
 def match_any(table: WarpTable, value: NDArray[Any], mask: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -179,7 +179,8 @@ class _Parser:
             shape = self._dimensions()
             item = TYPE_BYTES[kind]
             size = item * lanes * prod(shape)
-            initial, relocations = b"", []
+            initial = b""
+            relocations: list[tuple[int, str, int]] = []
             if self._accept("="):
                 values: list[bytes] = []
                 self._initializer(kind, values, relocations)
