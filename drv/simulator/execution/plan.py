@@ -125,7 +125,8 @@ class FunctionPlan:
         names = [*function.register_types, CARRY, *self.parameter_sizes]
         self.numbers = {name: index for index, name in enumerate(names)}
         self.dtypes = {
-            name: DTYPES.get(kind, np.dtype(np.uint64)) for name, kind in function.register_types.items()
+            name: WIDE if kind == "b128" else DTYPES.get(kind, np.dtype(np.uint64))
+            for name, kind in function.register_types.items()
         }
         self.dtypes[CARRY] = np.dtype(np.bool_)
         self.dtypes |= {name: np.dtype(np.uint8) for name in self.parameter_sizes}
