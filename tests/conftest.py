@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import drv
+
+# No test asserts a time, and the first example of a test may have to compile a kernel.
+settings.register_profile("graphroot", deadline=None)
+settings.load_profile("graphroot")
 
 _VARIABLES = (
     "GRAPHROOT_DRIVER",

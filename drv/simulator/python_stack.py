@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 
     from .address_space import Frame
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+#: Packages of this project: what they do on behalf of the user is not what a report should point at.
+_PACKAGES = tuple(
+    str(Path(__file__).resolve().parents[2] / name) + os.sep
+    for name in ("drv", "nvrtc_kernels", "tensor", "nn", "parallel")
+)
 
 
 class StackRecorder:
-    """Takes stacks without the frames of ``drv`` itself, innermost frame first.
+    """Takes stacks without the frames of this project's packages, innermost frame first.
 
     A line number costs a walk through the code object's line table, so frames already seen are
     remembered by code object and instruction.
@@ -44,7 +48,7 @@ class StackRecorder:
                 if len(known) >= self.REMEMBERED:
                     known.clear()
                 code = frame.f_code
-                inside = code.co_filename.startswith(_PACKAGE)
+                inside = code.co_filename.startswith(_PACKAGES)
                 found = known[key] = None if inside else (code.co_filename, frame.f_lineno or 0, code.co_name)
             if found is not None:
                 stack.append(found)

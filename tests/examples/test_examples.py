@@ -1,0 +1,43 @@
+"""The examples and the README's code, run as a newcomer runs them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.simulator_only
+
+
+def run(*command: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_find_a_race() -> None:
+    said = run("examples/find_a_race.py", "--count", "5000")
+    assert "nothing orders kernel 'sum'" in said
+    assert "find_a_race.py" in said
+    found, expected = re.findall(r"With the wait: ([\d.]+) .* ([\d.]+) expected", said)[0]
+    assert abs(float(found) - float(expected)) < 2e-4
+    assert "Device 1" in said
+
+
+def test_code_of_the_readme() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert run("-c", code).strip() == "[ 0.  1.  4.  9. 16.]"
