@@ -174,13 +174,7 @@ class Event:
             If that work, or earlier work, failed.
         """
         self.device.use()
-        status = self.runtime.driver.cuEventQuery(self.handle)[0]
-        if status:
-            if int(status) == _NOT_READY:
-                return False
-            self.runtime.fail(status, "cuEventQuery")
-        self.runtime.raise_pending()
-        return True
+        return self.runtime.completed(self.runtime.driver.cuEventQuery(self.handle), "cuEventQuery")
 
     def synchronize(self) -> None:
         """Wait until the marked work is done.
@@ -191,10 +185,7 @@ class Event:
             If that work, or earlier work, failed.
         """
         self.device.use()
-        status = self.runtime.driver.cuEventSynchronize(self.handle)[0]
-        if status:
-            self.runtime.fail(status, "cuEventSynchronize")
-        self.runtime.raise_pending()
+        self.runtime.synchronized(self.runtime.driver.cuEventSynchronize(self.handle), "cuEventSynchronize")
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds from this mark to that of ``end``.

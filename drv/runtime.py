@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
 _T = TypeVar("_T")
+_NOT_READY = 600
 _DROPPED = "it belongs to a runtime that drv.reset() dropped; make a new one"
 
 
@@ -165,6 +166,19 @@ class Runtime:
         error = self._pending_error()
         if error is not None:
             raise error
+
+    def synchronized(self, result: Sequence[Any], call: str) -> None:
+        """End a synchronising call: raise its failure, or what earlier asynchronous work left behind."""
+        if result[0]:
+            self.fail(result[0], call)
+        self.raise_pending()
+
+    def completed(self, result: Sequence[Any], call: str) -> bool:
+        """What a query tells: whether the work is done. Raises as :meth:`synchronized` does."""
+        if result[0] and int(result[0]) == _NOT_READY:
+            return False
+        self.synchronized(result, call)
+        return True
 
     def release(self, device: Device, call: str, handle: Any) -> None:
         """Give ``handle`` back with the driver function ``call``; for finalizers, so it never raises.

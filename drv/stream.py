@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from .device import Device
     from .event import Event
 
-_NOT_READY = 600
 _NON_BLOCKING = 1
 
 
@@ -162,13 +161,7 @@ class Stream:
             If that work, or earlier work, failed.
         """
         self.device.use()
-        status = self.runtime.driver.cuStreamQuery(self.handle)[0]
-        if status:
-            if int(status) == _NOT_READY:
-                return False
-            self.runtime.fail(status, "cuStreamQuery")
-        self.runtime.raise_pending()
-        return True
+        return self.runtime.completed(self.runtime.driver.cuStreamQuery(self.handle), "cuStreamQuery")
 
     def synchronize(self) -> None:
         """Wait until all work queued so far is done.
@@ -179,10 +172,7 @@ class Stream:
             If that work, or earlier work, failed.
         """
         self.device.use()
-        status = self.runtime.driver.cuStreamSynchronize(self.handle)[0]
-        if status:
-            self.runtime.fail(status, "cuStreamSynchronize")
-        self.runtime.raise_pending()
+        self.runtime.synchronized(self.runtime.driver.cuStreamSynchronize(self.handle), "cuStreamSynchronize")
 
     def wait_event(self, event: Event) -> None:
         """Have later work of this stream wait for what ``event`` recorded; does nothing if it recorded nothing."""
