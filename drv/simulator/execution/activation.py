@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: After so many steps of parted lanes that poll memory, the place that ran longest ago has a turn.
 PATIENCE = 16
+#: The same where they do not, for they may still wait for each other.
+LONG_PATIENCE = 4096
 #: Steps that a block which polls memory counts for more, so that what it waits for gets a turn soon.
 POLLING_COST = 20
 MOST_CALLS = 512
@@ -45,6 +47,7 @@ class Activation:
         "call",
         "held",
         "lanes",
+        "last_turn",
         "origin",
         "parent",
         "plan",
@@ -71,7 +74,7 @@ class Activation:
         self.call: Any = None
         #: Block at which all lanes stand, while they do.
         self.whole: int | None = 0
-        #: Lanes by the block at which they stand, otherwise.
+        #: Lanes by the block at which they stand, otherwise; by ``~block`` when they have met there already.
         self.waiting: dict[int, Array] = {}
         #: Blocks whose lanes wait for other lanes of their warps.
         self.stalled: set[int] = set()
@@ -81,6 +84,8 @@ class Activation:
         self.ran: dict[int, int] = {}
         self.tick = 0
         self.polling = False
+        #: When the batch last let it run.
+        self.last_turn = 0
 
     @property
     def runnable(self) -> bool:
@@ -119,7 +124,7 @@ class Activation:
                 break
             decision = code.whole(registers, lanes)
             if code.polls:
-                batch.polled = True
+                batch.polls += 1
                 steps -= POLLING_COST
             block = code.block
             end = block.end
@@ -152,24 +157,27 @@ class Activation:
         """One block, for the lanes that stand there."""
         place = self._choose()
         index = self.waiting.pop(place)
-        count = len(index)
         lanes = self.lanes
         self.batch.steps -= 1
-        if count == lanes.n:
-            self.whole = place
-            return
-        if not self.waiting and not self.held and not self.returned:
-            self._compact(place, index)
-            return
-        code = self.plan.code(place)
-        if code.mask is not None and not self._meets(code, index):
-            ready = self._ready(code, index)
-            if not ready.any():
-                self.waiting[place] = index
-                self.stalled.add(place)
+        if place < 0:
+            code = self.plan.code(~place)
+        else:
+            code = self.plan.code(place)
+            meets = code.mask is None or self._meets(code, index)
+            if meets and len(index) == lanes.n:
+                self.whole = place
                 return
-            self.waiting[place] = index[~ready]
-            index = index[ready]
+            if meets and not self.waiting and not self.held and not self.returned:
+                self._compact(place, index)
+                return
+            if not meets:
+                ready = self._ready(code, index)
+                if not ready.any():
+                    self.waiting[place] = index
+                    self.stalled.add(place)
+                    return
+                self.waiting[place] = index[~ready]
+                index = index[ready]
         self.stalled.clear()
         part = lanes.subset(index)
         registers = self.registers
@@ -189,10 +197,11 @@ class Activation:
         )
         place = min(ready)
         self.tick += 1
-        if self.plan.code(place).polls:
-            self.polling = self.batch.polled = True
+        if self.plan.code(max(place, ~place)).polls:
+            self.polling = True
+            self.batch.polls += 1
             self.batch.steps -= POLLING_COST
-        if self.polling and self.tick % PATIENCE == 0 and len(ready) > 1:
+        if len(ready) > 1 and self.tick % (PATIENCE if self.polling else LONG_PATIENCE) == 0:
             self.polling = False
             place = min(ready, key=lambda each: self.ran.get(each, 0))
         self.ran[place] = self.tick
@@ -255,19 +264,39 @@ class Activation:
             return True
         return bool(self._ready(code, index).all())
 
-    def _ready(self, code: Code, index: Array | None) -> Array:
-        """Which lanes find all members of their masks here; threads that have ended need not come."""
-        lanes = self.lanes if index is None else self.lanes.subset(index)
+    def _ready(self, code: Code, index: Array | None, present: Array | None = None) -> Array:
+        """Which lanes find all members of their masks here; threads that have ended need not come.
+
+        ``present`` are masks, by warp, of the lanes that came; those of ``index`` when it is left out.
+        """
         batch = self.batch
-        table = lanes.table
-        live = np.zeros(batch.warps * 32, np.bool_)
-        live[batch.constant("place", None)] = True if batch.live is None else batch.live
-        needed = (
-            np.packbits(live.reshape(-1, 32), axis=1, bitorder="little").view(np.uint32).ravel()[table.rows]
-        )
-        missing: Array = self._mask(code, index) & needed & ~table.active
-        result: NDArray[Any] = missing == 0
-        return result
+        slots = self.lanes.slots if index is None else self.lanes.slots[index]
+        if present is None:
+            present = batch.warp_masks(slots)
+        rows = batch.constant("place", None)[slots] >> 5
+        missing = self._mask(code, index) & (batch.live_masks() & ~present)[rows]
+        ready: Array = missing == 0
+        return ready
+
+    def meet_again(self, place: int) -> bool:
+        """Whether lanes that wait at a block for others of their warps can go on after all."""
+        if not self._ready(self.plan.code(place), self.waiting[place]).any():
+            return False
+        self.stalled.discard(place)
+        return True
+
+    def meet_apart(self, place: int, present: Array) -> bool:
+        """Let lanes that wait at a warp barrier go on, where their warps are at some warp barrier; whether there are any."""
+        index = self.waiting[place]
+        ready = self._ready(self.plan.code(place), index, present)
+        if not ready.any():
+            return False
+        del self.waiting[place]
+        self.stalled.discard(place)
+        self._part(~place, index[ready])
+        if not ready.all():
+            self._part(place, index[~ready])
+        return True
 
     # Ends of blocks
 

@@ -10,6 +10,7 @@ import numpy as np
 from .activation import Activation
 from .lanes import Lanes
 from .launch_state import STACK_LIMIT
+from .translation import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from .translation import Code
 
     Array = NDArray[Any]
+
+
+#: Blocks of instructions that an activation runs before others may have a turn.
+TURN = 1000
+#: Turns between two looks whether the threads go round in circles.
+LAP = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -57,8 +64,12 @@ class Batch:
         #: Threads that arrived at a barrier without waiting: (block in batch, barrier) -> number.
         self.arrivals: dict[tuple[int, int], int] = {}
         self.steps = 0
-        #: Whether threads have polled memory, perhaps for what a block of another batch writes.
-        self.polled = False
+        #: How often threads polled memory, perhaps for what another thread writes.
+        self.polls = 0
+        self._repeats = False
+        self._circle: tuple[int, int] = (-1, 0)
+        self._turns = self._exhausted = 0
+        self._starving = False
         entry = launch.plan.function(launch.plan.entry.name)
         self.reserve_stack(entry.frame_bytes)
         lanes = Lanes(self, np.arange(self.n), 0, entry.frame_bytes)
@@ -221,15 +232,15 @@ class Batch:
 
     def run(self, steps: int) -> bool:
         """Run for about ``steps`` blocks of instructions; whether all threads have ended."""
-        self.steps = steps
         while self.stack:
-            running = next((each for each in reversed(self.stack) if each.runnable), None)
+            running = self._next()
             if running is None:
-                if not self.release() and not any(each.deliver() for each in reversed(self.stack)):
+                if not self.release() and not self._meet() and not self._deliver():
                     raise self.launch.reports.deadlock(self._waiting())
             else:
-                running.run()
-                if self.steps <= 0:
+                self._turn(running, min(steps, TURN))
+                steps -= min(steps, TURN) - self.steps
+                if steps <= 0:
                     self.release()
                     return False
             while self.stack and self.stack[-1].finished:
@@ -240,15 +251,118 @@ class Batch:
                     self.stack.remove(each)
         return True
 
+    def _next(self) -> Activation | None:
+        """Activation to run next: the innermost, or when it does not come to an end the one that waited longest."""
+        if self._starving:
+            self._starving = False
+            self.release()
+            self._deliver()
+            runnable = [each for each in self.stack if each.runnable]
+            return min(runnable, key=lambda each: each.last_turn, default=None)
+        return next((each for each in reversed(self.stack) if each.runnable), None)
+
+    def _turn(self, running: Activation, steps: int) -> None:
+        polls, self.steps = self.polls, steps
+        running.run()
+        self._turns += 1
+        running.last_turn = self._turns
+        polls = self.polls - polls
+        self.launch.watch(polls, self)
+        if self.steps <= 0:
+            self._exhausted += 1
+            self._starving = polls > 0 or self._exhausted % LAP == 0
+            self._look_for_circle()
+
+    @property
+    def circles(self) -> bool:
+        """Whether the threads go round in circles, and nothing was written meanwhile that could free them."""
+        return self._repeats and self._circle[0] == self.launch.writes
+
+    def _look_for_circle(self) -> None:
+        """Find out whether the threads are where they were, with nothing written in between.
+
+        Then they are there forever: all of them had turns since. The state to compare with is taken anew
+        after 2, 4, 8, ... turns, so that circles of any length are found.
+        """
+        writes, turns = self.launch.writes, self._turns
+        if turns & (turns - 1) == 0:
+            self._circle, self._repeats = (writes, self._state()), False
+        elif self._circle[0] == writes and turns % LAP == 0:
+            self._repeats = self._circle[1] == self._state()
+
+    def _state(self) -> int:
+        """Hash of where the threads stand and of their registers."""
+        return hash(
+            tuple(
+                (
+                    id(each),
+                    each.whole,
+                    tuple((place, index.tobytes()) for place, index in each.waiting.items()),
+                    tuple(value.tobytes() for value in each.registers),
+                )
+                for each in self.stack
+            )
+        )
+
+    def _deliver(self) -> bool:
+        """Send all lanes back that have returned from a function; whether there were any."""
+        delivered = [each.deliver() for each in reversed(self.stack)]
+        return any(delivered)
+
+    def _meet(self) -> bool:
+        """Let lanes go on that waited for others of their warps and need not any more; whether there were any.
+
+        Threads at different warp barriers meet too; the other instructions exchange values, and must be the same.
+        """
+        found = False
+        apart = []
+        for each in self.stack:
+            for place in list(each.stalled):
+                if each.plan.code(place).block.instructions[0].base == "bar":
+                    apart.append((each, place))
+                else:
+                    found |= each.meet_again(place)
+        if apart:
+            slots = np.concatenate([each.lanes.slots[each.waiting[place]] for each, place in apart])
+            present = self.warp_masks(slots)
+            for each, place in apart:
+                found |= each.meet_apart(place, present)
+        return found
+
+    def warp_masks(self, slots: Array) -> Array:
+        """Mask ``(warps,)`` of the lanes in each warp that ``slots`` names."""
+        flags = np.zeros(self.warps * 32, np.bool_)
+        flags[self.constant("place", None)[slots]] = True
+        masks: Array = np.packbits(flags, bitorder="little").view(np.uint32)
+        return masks
+
+    def live_masks(self) -> Array:
+        """Mask ``(warps,)`` of the lanes in each warp that have not ended."""
+        return self.warp_masks(np.arange(self.n) if self.live is None else np.flatnonzero(self.live))
+
+    def standing(self) -> list[tuple[Lanes, Any, str]]:
+        """Where the threads are: lanes, instruction, and what they do there."""
+        found = self._waiting()
+        for each in self.stack:
+            places = dict(each.waiting) if each.whole is None else {each.whole: np.arange(each.lanes.n)}
+            for place, index in places.items():
+                block = each.plan.blocks[max(place, ~place)]
+                first = block.instructions[0] if block.instructions else block.last
+                if place not in each.stalled and first is not None:
+                    found.append((each.lanes.subset(index), Site(first, each.plan.function.name), "run"))
+        return found
+
     def _waiting(self) -> list[tuple[Lanes, Any, str]]:
         found = [
-            (wait.activation.lanes.subset(wait.index), wait.code.site, "at a barrier of their block")
+            (wait.activation.lanes.subset(wait.index), wait.code.site, "wait at a barrier of their block")
             for wait in self.waits
         ]
         for each in self.stack:
-            for block, index in each.waiting.items():
-                code = each.plan.code(block)
-                found.append((each.lanes.subset(index), code.site, "for other lanes of their warp"))
+            for block in each.stalled:
+                first = each.plan.blocks[block].instructions[0]
+                site = Site(first, each.plan.function.name)
+                lanes = each.lanes.subset(each.waiting[block])
+                found.append((lanes, site, "wait for other lanes of their warp"))
         return found
 
 

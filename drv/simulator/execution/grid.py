@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BATCH_LANES = 4096
 #: Blocks of instructions that a batch runs before others have a turn, and that a launch may run.
 TURN = 20_000
-MOST_STEPS = 100_000_000
+MOST_STEPS = 50_000_000
 
 
 @dataclass(slots=True)
@@ -99,11 +99,11 @@ def _finish(state: LaunchState, running: list[Batch], start: int, size: int) -> 
         left = [batch for batch in running if not batch.run(TURN)]
         if left:
             steps += TURN * len(left)
-            if steps > MOST_STEPS:
-                raise state.reports.timeout(steps)
-            if start < state.blocks and any(batch.polled for batch in left):
+            if start < state.blocks and any(batch.polls for batch in left):
                 count = min(size, state.blocks - start)
                 left.append(Batch(state, start, count))
                 start += count
+            elif steps > MOST_STEPS or all(batch.circles for batch in left):
+                raise state.reports.timeout([place for batch in left for place in batch.standing()])
         running = left
     return start

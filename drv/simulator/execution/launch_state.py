@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
     from ..address_space import AddressSpace, Allocation
     from ..observation import AccessObserver
+    from .batch import Batch
 
     Array = NDArray[Any]
 
 _launches = count(1)
 #: Bytes of local memory that one thread may use, as ``cuCtxSetLimit`` allows at most on current GPUs.
 STACK_LIMIT = 512 * 1024
+#: Looks at memory that nothing changes, one after the other, after which a kernel counts as hanging.
+MOST_IDLE_POLLS = 500_000
 
 
 class LaunchState:
@@ -61,6 +64,9 @@ class LaunchState:
         self.block_size = [np.array([size], np.uint32) for size in launch.block]
         self.grid_size = [np.array([size], np.uint32) for size in launch.grid]
         self.reports = Reports(self)
+        #: How often threads changed memory, or read a clock: what a loop that waits may wait for.
+        self.writes = 0
+        self._idle_polls = self._writes_seen = 0
         self.never = np.zeros(1, np.bool_)
         self._symbols: dict[str, Array] = {}
         self._constant_names = {
@@ -93,8 +99,23 @@ class LaunchState:
         """``(1,)`` of 64 bits."""
         return np.array([value], np.uint64)
 
+    def watch(self, polls: int, batch: Batch) -> None:
+        """Stop a kernel that has polled memory for very long while nothing wrote to any.
+
+        Raises
+        ------
+        DeviceFault
+            When it has.
+        """
+        if self.writes != self._writes_seen:
+            self._writes_seen, self._idle_polls = self.writes, 0
+        self._idle_polls += polls
+        if self._idle_polls > MOST_IDLE_POLLS:
+            raise self.reports.timeout(batch.standing())
+
     def clock64(self) -> Array:
         """A counter that grows by the nanosecond."""
+        self.writes += 1
         return np.array([time.perf_counter_ns()], np.uint64)
 
     def clock(self) -> Array:
@@ -107,6 +128,7 @@ class LaunchState:
 
     def timer(self) -> Array:
         """Nanoseconds since the epoch."""
+        self.writes += 1
         return np.array([time.time_ns()], np.uint64)
 
     def timer_low(self) -> Array:

@@ -112,6 +112,8 @@ class MemoryAccess:
         if width > 1 and int(np.bitwise_or.reduce(relative)) & (width - 1):
             return None
         places = relative.view(np.int64)
+        if kind is Access.WRITE:
+            launch.writes += 1
         if launch.observer is not None:
             launch.observer.global_access(found, self.broadcast(places), width, kind, self, site)
         return found, places
@@ -121,6 +123,7 @@ class MemoryAccess:
     ) -> Iterator[tuple[Allocation, Array, Array]]:
         """Allocations that the lanes access, with the lanes and their byte offsets; faults where one may not."""
         launch = self.launch
+        launch.writes += kind is Access.WRITE
         absolute = self.broadcast(address) + np.uint64(offset & 0xFFFFFFFFFFFFFFFF)
         rest = np.arange(self.n)
         while rest.size:
@@ -210,7 +213,9 @@ class MemoryAccess:
         simple = self._global(site, address, offset, width, Access.ATOMIC)
         if simple is not None:
             index = self.broadcast(simple[1] >> _SHIFT[width])
-            return atomic(simple[0].view(dtype), index, operation, kind, value, compare, want_old=old)
+            found = atomic(simple[0].view(dtype), index, operation, kind, value, compare, want_old=old)
+            self._count_changes(operation, found, value, compare)
+            return found
         found = np.zeros(self.n, dtype)
         for allocation, chosen, places in self._scattered(site, address, offset, width, Access.ATOMIC):
             mine = self.broadcast(value)[chosen]
@@ -219,7 +224,19 @@ class MemoryAccess:
             result = atomic(allocation.view(dtype), index, operation, kind, mine, wanted, want_old=old)
             if old:
                 found[chosen] = result
+        self._count_changes(operation, found if old else None, value, compare)
         return found if old else None
+
+    def _count_changes(self, operation: str, old: Array | None, value: Array, compare: Array | None) -> None:
+        """Note that memory may have changed, unless the atomic operations of all lanes left it as it was."""
+        if operation == "cas":
+            self.launch.writes += old is None or bool((old == compare).any())
+        elif operation == "exch":
+            self.launch.writes += old is None or bool((old != value).any())
+        elif operation in ("add", "or", "xor"):
+            self.launch.writes += bool(value.any())
+        else:
+            self.launch.writes += 1
 
     # Shared memory
 
@@ -228,6 +245,7 @@ class MemoryAccess:
         if address.dtype == np.uint32 and offset:
             # 32-bit addresses wrap around.
             address, offset = address + np.uint32(offset & 0xFFFFFFFF), 0
+        self.launch.writes += kind is Access.WRITE
         low, high = _bounds(address, offset)
         launch = self.launch
         if (
@@ -301,11 +319,14 @@ class MemoryAccess:
         """``atom.shared`` and ``red.shared``."""
         index = self._shared(site, address, offset, width, Access.ATOMIC) >> _SHIFT[width]
         index = self.broadcast(index)
-        return atomic(self.batch.shared(dtype), index, operation, kind, value, compare, want_old=old)
+        found = atomic(self.batch.shared(dtype), index, operation, kind, value, compare, want_old=old)
+        self._count_changes(operation, found, value, compare)
+        return found
 
     # Local memory
 
     def _local(self, site: Site, address: Array, offset: int, width: int, kind: Access) -> Array:
+        self.launch.writes += kind is Access.WRITE
         low, high = _bounds(address, offset)
         if low < 0 or high + width > self.top or (width > 1 and _odd(address, offset) & (width - 1)):
             base = self.slots * self.batch.stack_bytes
@@ -445,64 +466,3 @@ class MemoryAccess:
             if old:
                 found[chosen] = result
         return found if old else None
-
-    def readable_bytes(self, site: Site, address: int, size: int) -> bytes:
-        """Up to ``size`` bytes at a generic address, as many as there are, for a single lane."""
-        space = self._space_of(address, address)
-        if space == "local":
-            size = min(size, self.top - (address - LOCAL_WINDOW))
-        words = [
-            self.load_generic(site, np.array([address + at], np.uint64), 0, np.uint8, 1, 1).tobytes()
-            for at in range(size)
-        ]
-        return b"".join(words)
-
-    # Copies from global to shared memory
-
-    def copy_async(
-        self,
-        site: Site,
-        into: Array,
-        into_offset: int,
-        origin: Array,
-        offset: int,
-        size: int,
-        kept: Array | None,
-    ) -> None:
-        """``cp.async``, done at once. Of ``size`` bytes the first ``kept`` are copied, the rest is zero."""
-        if kept is not None and kept.shape[0] > 1 and (kept != kept[0]).any():
-            for each in np.unique(kept):
-                chosen = np.flatnonzero(kept == each)
-                places = self.broadcast(into)[chosen], self.broadcast(origin)[chosen]
-                self.subset(chosen).copy_async(
-                    site, places[0], into_offset, places[1], offset, size, np.array([each], kept.dtype)
-                )
-            return
-        copied = size if kept is None else min(int(kept[0]), size)
-        done = 0
-        while done < copied:
-            width = 4 if copied - done >= 4 else 1
-            dtype = np.uint32 if width == 4 else np.uint8
-            value = self.load_global(site, origin, offset + done, dtype, width, 1)
-            self.store_shared(site, into, into_offset + done, dtype, width, 1, value)
-            done += width
-        zero = np.zeros(1, np.uint8)
-        for at in range(copied, size):
-            self.store_shared(site, into, into_offset + at, np.uint8, 1, 1, zero)
-
-
-def _odd(address: Array, offset: int) -> int:
-    """Low bits that any of the addresses has set (only the lowest four are meaningful)."""
-    if offset & 15:
-        return int(np.bitwise_or.reduce((address + address.dtype.type(offset & 15)) & address.dtype.type(15)))
-    return int(np.bitwise_or.reduce(address))
-
-
-def _read_bytes(allocation: Allocation, places: Array, dtype: np.dtype[Any]) -> Array:
-    rows = allocation.data[places[:, None] + np.arange(dtype.itemsize)]
-    return np.ascontiguousarray(rows).view(dtype).reshape(-1)
-
-
-def _write_bytes(allocation: Allocation, places: Array, values: Array) -> None:
-    rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(places), -1)
-    allocation.data[places[:, None] + np.arange(values.dtype.itemsize)] = rows

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .launch_state import LaunchState
     from .translation import Site
 
+#: Places of threads that a report on a kernel which hangs names.
+_PLACES = 8
 _VERBS = {Access.READ: "read", Access.WRITE: "wrote", Access.ATOMIC: "did an atomic operation on"}
 
 
@@ -196,20 +198,18 @@ class Reports:
         name = self.launch.plan.entry.name
         return DeviceFault(CUresult.CUDA_ERROR_ASSERT, f"kernel '{name}': an assertion failed\n  {text}")
 
-    def deadlock(self, waits: list[tuple[Any, Site, str]]) -> DeviceFault:
-        """Threads wait for each other and none can go on."""
-        name = self.launch.plan.entry.name
-        lines = [f"kernel '{name}' hangs: threads wait and none can go on"]
-        for lanes, site, reason in waits[:8]:
-            lines.append(
-                f"{lanes.n} threads, the first {self.thread(lanes, 0)}, wait {reason} at {where(site)}"
-            )
-        return DeviceFault(CUresult.CUDA_ERROR_LAUNCH_TIMEOUT, "\n  ".join(lines))
+    def deadlock(self, places: list[tuple[Any, Site, str]]) -> DeviceFault:
+        """Threads wait for each other and none can go on. ``places``: lanes, instruction, what they do there."""
+        return self._stuck("hangs: threads wait and none can go on", places)
 
-    def timeout(self, steps: int) -> DeviceFault:
+    def timeout(self, places: list[tuple[Any, Site, str]]) -> DeviceFault:
         """The kernel does not end."""
-        name = self.launch.plan.entry.name
-        return DeviceFault(
-            CUresult.CUDA_ERROR_LAUNCH_TIMEOUT,
-            f"kernel '{name}' did not end within {steps} steps of the simulator",
-        )
+        return self._stuck("does not end, as far as the simulator can tell", places)
+
+    def _stuck(self, what: str, places: list[tuple[Any, Site, str]]) -> DeviceFault:
+        lines = [f"kernel '{self.launch.plan.entry.name}' {what}"]
+        for lanes, site, doing in places[:_PLACES]:
+            lines.append(f"{lanes.n} threads, the first {self.thread(lanes, 0)}, {doing} at {where(site)}")
+        if len(places) > _PLACES:
+            lines.append(f"and others at {len(places) - _PLACES} more places")
+        return DeviceFault(CUresult.CUDA_ERROR_LAUNCH_TIMEOUT, "\n  ".join(lines))

@@ -58,7 +58,7 @@ CLUSTER_BARRIER = 16
 
 def _polls(instruction: Instruction) -> bool:
     parts = instruction.parts
-    if parts[0] == "ld":
+    if parts[0] == "ld" and "local" not in parts:
         return "volatile" in parts or "relaxed" in parts or "acquire" in parts
     return parts[0] in ("atom", "nanosleep")
 
