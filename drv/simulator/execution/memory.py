@@ -466,3 +466,64 @@ class MemoryAccess:
             if old:
                 found[chosen] = result
         return found if old else None
+
+    def readable_bytes(self, site: Site, address: int, size: int) -> bytes:
+        """Up to ``size`` bytes at a generic address, as many as there are, for a single lane."""
+        space = self._space_of(address, address)
+        if space == "local":
+            size = min(size, self.top - (address - LOCAL_WINDOW))
+        words = [
+            self.load_generic(site, np.array([address + at], np.uint64), 0, np.uint8, 1, 1).tobytes()
+            for at in range(size)
+        ]
+        return b"".join(words)
+
+    # Copies from global to shared memory
+
+    def copy_async(
+        self,
+        site: Site,
+        into: Array,
+        into_offset: int,
+        origin: Array,
+        offset: int,
+        size: int,
+        kept: Array | None,
+    ) -> None:
+        """``cp.async``, done at once. Of ``size`` bytes the first ``kept`` are copied, the rest is zero."""
+        if kept is not None and kept.shape[0] > 1 and (kept != kept[0]).any():
+            for each in np.unique(kept):
+                chosen = np.flatnonzero(kept == each)
+                places = self.broadcast(into)[chosen], self.broadcast(origin)[chosen]
+                self.subset(chosen).copy_async(
+                    site, places[0], into_offset, places[1], offset, size, np.array([each], kept.dtype)
+                )
+            return
+        copied = size if kept is None else min(int(kept[0]), size)
+        done = 0
+        while done < copied:
+            width = 4 if copied - done >= 4 else 1
+            dtype = np.uint32 if width == 4 else np.uint8
+            value = self.load_global(site, origin, offset + done, dtype, width, 1)
+            self.store_shared(site, into, into_offset + done, dtype, width, 1, value)
+            done += width
+        zero = np.zeros(1, np.uint8)
+        for at in range(copied, size):
+            self.store_shared(site, into, into_offset + at, np.uint8, 1, 1, zero)
+
+
+def _odd(address: Array, offset: int) -> int:
+    """Low bits that any of the addresses has set (only the lowest four are meaningful)."""
+    if offset & 15:
+        return int(np.bitwise_or.reduce((address + address.dtype.type(offset & 15)) & address.dtype.type(15)))
+    return int(np.bitwise_or.reduce(address))
+
+
+def _read_bytes(allocation: Allocation, places: Array, dtype: np.dtype[Any]) -> Array:
+    rows = allocation.data[places[:, None] + np.arange(dtype.itemsize)]
+    return np.ascontiguousarray(rows).view(dtype).reshape(-1)
+
+
+def _write_bytes(allocation: Allocation, places: Array, values: Array) -> None:
+    rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(places), -1)
+    allocation.data[places[:, None] + np.arange(values.dtype.itemsize)] = rows
