@@ -1,268 +1,62 @@
 """Random programs of C++ with their meaning in NumPy, statement by statement.
 
-An expression is text beside a function of the variables; a statement can be written out or run over
-lanes, of which a mask says which take part. Signed sums go through unsigned ones, since C++ leaves
-their overflow undefined; every other corner has a defined meaning in C++ or PTX.
+A statement can be written out, or run over lanes of which a mask says who takes part.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from .exact_arithmetic import fused, rounded
-
-Variables = dict[str, np.ndarray]
-
-TYPES: dict[str, np.dtype] = {
-    "int": np.dtype(np.int32),
-    "unsigned": np.dtype(np.uint32),
-    "long long": np.dtype(np.int64),
-    "unsigned long long": np.dtype(np.uint64),
-    "float": np.dtype(np.float32),
-    "double": np.dtype(np.float64),
-}
-INTEGERS = ("int", "unsigned", "long long", "unsigned long long")
-UNSIGNED = {"int": "unsigned", "long long": "unsigned long long"}
-NAMES = {
-    "int": ("i", "j"), "unsigned": ("u",), "long long": ("l",), "unsigned long long": ("m",), "float": ("f", "g"),
-    "double": ("d",),
-}  # fmt: skip
-VARIABLES = {name: type_ for type_, names in NAMES.items() for name in names}
+from .random_expressions import (
+    ARRAYS,
+    LENGTH,
+    VARIABLES,
+    Expression,
+    Variables,
+    element,
+    expressions,
+    place,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
-    text: str
-    type: str
-    value: Callable[[Variables], np.ndarray] = field(repr=False)
+@dataclass(slots=True)
+class Machine:
+    """The variables of all lanes, and which lanes have jumped to the end."""
 
+    variables: Variables
+    finished: np.ndarray = field(init=False)
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """``text`` with places for operands of the types ``operands``, and what it computes."""
+    def __post_init__(self) -> None:
+        self.finished = np.zeros(len(self.variables["i"]), bool)
 
-    text: str
-    result: str
-    operands: tuple[str, ...]
-    function: Callable[..., Any]
-
-
-def truncated_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    quotient = a // b
-    return quotient + ((quotient * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
-
-
-def truncated_remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return a - truncated_quotient(a, b) * b
-
-
-def high_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    bits = a.dtype.itemsize * 8
-    products = [x * y >> bits for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-    return np.array(products, object).astype(a.dtype)
-
-
-def bit_count(a: np.ndarray) -> np.ndarray:
-    return np.array([int(x).bit_count() for x in a.tolist()], np.int32)
-
-
-def leading_zeros(a: np.ndarray) -> np.ndarray:
-    bits = a.dtype.itemsize * 8
-    return np.array([bits - int(x).bit_length() for x in a.tolist()], np.int32)
-
-
-def fused_double(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    result = a * b + c
-    for at, (x, y, z) in enumerate(zip(a.tolist(), b.tolist(), c.tolist(), strict=True)):
-        if not (math.isfinite(x) and math.isfinite(y)):
-            continue
-        if not math.isfinite(z):
-            # A finite product changes nothing, even one that overflows on its own.
-            result[at] = z
-            continue
-        exact = Fraction(x) * Fraction(y) + Fraction(z)
-        # A zero keeps the sign that the rounded operations give it.
-        if exact:
-            result[at] = rounded(exact, a.dtype)
-        elif x * y != 0:
-            result[at] = 0.0
-    return result
-
-
-def saturated(dtype: np.dtype) -> Callable[[np.ndarray], np.ndarray]:
-    """Truncation to an integer type as PTX defines it."""
-    info = np.iinfo(dtype)
-
-    def convert(a: np.ndarray) -> np.ndarray:
-        wide = a.dtype.itemsize == 8 or info.bits == 64
-        nan = (info.min or 2 ** (info.bits - 1)) if wide else 0
-        values = []
-        for x in a.tolist():
-            if math.isnan(x):
-                values.append(nan)
-            elif math.isinf(x):
-                values.append(info.max if x > 0 else info.min)
-            else:
-                values.append(min(max(math.trunc(x), info.min), info.max))
-        return np.array(values, object).astype(dtype)
-
-    return convert
-
-
-def integer_operations(type_: str) -> list[Operation]:
-    dtype, bits = TYPES[type_], TYPES[type_].itemsize * 8
-    one = (type_,)
-    two = (type_, type_)
-    safe = UNSIGNED.get(type_, type_)
-    suffix = "ll" if bits == 64 else ""
-    not_signed = safe == type_
-    mask = dtype.type(bits - 1)
-
-    def wrapped(text: str) -> str:
-        return f"({type_})({text})"
-
-    operations = [
-        Operation(wrapped(f"({safe}){{0}} + ({safe}){{1}}"), type_, two, np.add),
-        Operation(wrapped(f"({safe}){{0}} - ({safe}){{1}}"), type_, two, np.subtract),
-        Operation(wrapped(f"({safe}){{0}} * ({safe}){{1}}"), type_, two, np.multiply),
-        Operation(wrapped(f"({safe})0 - ({safe}){{0}}"), type_, one, lambda a: np.zeros_like(a) - a),
-        Operation("({0} & {1})", type_, two, np.bitwise_and),
-        Operation("({0} | {1})", type_, two, np.bitwise_or),
-        Operation("({0} ^ {1})", type_, two, np.bitwise_xor),
-        Operation("(~{0})", type_, one, np.invert),
-        Operation(
-            wrapped(f"({safe}){{0}} << ({{1}} & {bits - 1})"), type_, two, lambda a, b: np.left_shift(a, b & mask)
-        ),
-        Operation(f"({{0}} >> ({{1}} & {bits - 1}))", type_, two, lambda a, b: np.right_shift(a, b & mask)),
-        Operation("min({0}, {1})", type_, two, np.minimum),
-        Operation("max({0}, {1})", type_, two, np.maximum),
-        # Divisors that are neither 0 nor -1.
-        Operation(
-            f"({{0}} / ({{1}} & ~({type_})1 | 2))", type_, two,
-            lambda a, b: truncated_quotient(a, b & ~dtype.type(1) | dtype.type(2)),
-        ),
-        Operation(
-            f"({{0}} % ({{1}} & ~({type_})1 | 2))", type_, two,
-            lambda a, b: truncated_remainder(a, b & ~dtype.type(1) | dtype.type(2)),
-        ),
-        Operation("({1} != 0 ? {0} : {2})", type_, (type_, "int", type_), lambda a, c, b: np.where(c != 0, a, b)),
-        Operation("({0} < {1})", "int", two, lambda a, b: (a < b).astype(np.int32)),
-        Operation("({0} == {1})", "int", two, lambda a, b: (a == b).astype(np.int32)),
-    ]  # fmt: skip
-    high = {
-        "int": "__mulhi",
-        "unsigned": "__umulhi",
-        "long long": "__mul64hi",
-        "unsigned long long": "__umul64hi",
-    }
-    operations.append(Operation(f"{high[type_]}({{0}}, {{1}})", type_, two, high_product))
-    if not_signed:
-        operations += [
-            Operation(f"__popc{suffix}({{0}})", "int", one, bit_count),
-            Operation(f"__clz{suffix}({{0}})", "int", one, leading_zeros),
-        ]
-    for other in INTEGERS:
-        if other != type_:
-            operations.append(Operation(f"({type_}){{0}}", type_, (other,), lambda a: a.astype(dtype)))
-    words = {"int": "int", "unsigned": "uint", "long long": "ll", "unsigned long long": "ull"}
-    for real in ("float", "double"):
-        operations.append(Operation(f"__{real}2{words[type_]}_rz({{0}})", type_, (real,), saturated(dtype)))
-    return operations
-
-
-def float_operations(type_: str) -> list[Operation]:
-    dtype = TYPES[type_]
-    f = "f" if type_ == "float" else ""
-    one, two = (type_,), (type_, type_)
-    zero = dtype.type(0)
-    operations = [
-        Operation("({0} + {1})", type_, two, np.add),
-        Operation("({0} - {1})", type_, two, np.subtract),
-        Operation("({0} * {1})", type_, two, np.multiply),
-        Operation("({0} / {1})", type_, two, np.divide),
-        Operation("(-{0})", type_, one, np.negative),
-        Operation(f"fabs{f}({{0}})", type_, one, np.abs),
-        Operation(f"sqrt{f}({{0}})", type_, one, np.sqrt),
-        Operation(f"floor{f}({{0}})", type_, one, np.floor),
-        Operation(f"trunc{f}({{0}})", type_, one, np.trunc),
-        Operation(f"rint{f}({{0}})", type_, one, np.rint),
-        # Which zero is the lesser is left open; adding zero makes them one.
-        Operation(f"(fmin{f}({{0}}, {{1}}) + 0.0{f})", type_, two, lambda a, b: np.fmin(a, b) + zero),
-        Operation(f"(fmax{f}({{0}}, {{1}}) + 0.0{f})", type_, two, lambda a, b: np.fmax(a, b) + zero),
-        Operation(f"fma{f}({{0}}, {{1}}, {{2}})", type_, (type_,) * 3, fused if f else fused_double),
-        Operation(
-            "({1} > 0 ? {0} : {2})", type_, (type_, "int", type_), lambda a, c, b: np.where(c > 0, a, b)
-        ),
-        Operation("({0} < {1})", "int", two, lambda a, b: (a < b).astype(np.int32)),
-        Operation("({0} >= {1})", "int", two, lambda a, b: (a >= b).astype(np.int32)),
-        Operation("({0} != {1})", "int", two, lambda a, b: (a != b).astype(np.int32)),
-    ]
-    other = "double" if f else "float"
-    operations.append(Operation(f"({type_}){{0}}", type_, (other,), lambda a: a.astype(dtype)))
-    operations += [
-        Operation(f"({type_}){{0}}", type_, (integer,), lambda a: a.astype(dtype)) for integer in INTEGERS
-    ]
-    return operations
-
-
-OPERATIONS: dict[str, list[Operation]] = {type_: [] for type_ in TYPES}
-for _type in TYPES:
-    for _operation in integer_operations(_type) if _type in INTEGERS else float_operations(_type):
-        OPERATIONS[_operation.result].append(_operation)
-
-
-def constant(type_: str, value: float) -> Expression:
-    dtype = TYPES[type_]
-    with np.errstate(over="ignore"):
-        number = np.array(value).astype(dtype)[()] if type_ not in INTEGERS else dtype.type(value)
-    if type_ in INTEGERS:
-        suffix = {"int": "", "unsigned": "u", "long long": "ll", "unsigned long long": "ull"}[type_]
-        least = number == np.iinfo(dtype).min and dtype.kind == "i"
-        text = f"({number + 1}{suffix} - 1)" if least else f"({number}{suffix})"
-    else:
-        text = f"({float(number).hex()}{'f' if type_ == 'float' else ''})"
-    return Expression(text, type_, lambda variables: np.full(len(variables["i"]), number, dtype))
-
-
-def constants(type_: str) -> st.SearchStrategy[Expression]:
-    if type_ in INTEGERS:
-        info = np.iinfo(TYPES[type_])
-        numbers: st.SearchStrategy[Any] = st.integers(int(info.min), int(info.max)) | st.integers(0, 9)
-    else:
-        numbers = st.floats(width=32 if type_ == "float" else 64, allow_nan=False, allow_infinity=False)
-    return numbers.map(lambda value: constant(type_, value))
-
-
-@st.composite
-def expressions(draw: st.DrawFn, type_: str, depth: int = 3) -> Expression:
-    if depth == 0 or draw(st.integers(0, 3)) == 0:
-        if draw(st.integers(0, 3)) == 0:
-            return draw(constants(type_))
-        name = draw(st.sampled_from(NAMES[type_]))
-        return Expression(name, type_, lambda variables: variables[name])
-    operation = draw(st.sampled_from(OPERATIONS[type_]))
-    operands = [draw(expressions(operand, depth - 1)) for operand in operation.operands]
-    text = operation.text.format(*(operand.text for operand in operands))
-    return Expression(
-        text, type_, lambda variables: operation.function(*(operand.value(variables) for operand in operands))
-    )
+    def copy(self) -> Machine:
+        return Machine({name: values.copy() for name, values in self.variables.items()})
 
 
 class Statement:
-    """``written(indent)`` is C++; ``run`` changes variables where ``mask`` holds and returns who goes on."""
+    """``written`` is C++. ``run`` acts on the lanes of ``mask`` and returns those that go on behind it;
+
+    lanes that break the loop around are added to ``left``.
+    """
 
     def written(self, indent: str) -> str:
         raise NotImplementedError
 
-    def run(self, variables: Variables, mask: np.ndarray, left_loop: np.ndarray) -> np.ndarray:
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
         raise NotImplementedError
+
+
+def block(statements: list[Statement], indent: str) -> str:
+    return "".join(statement.written(indent + "    ") for statement in statements)
+
+
+def run(statements: list[Statement], machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+    for statement in statements:
+        mask = statement.run(machine, mask, left)
+    return mask
 
 
 @dataclass(frozen=True)
@@ -273,8 +67,26 @@ class Assignment(Statement):
     def written(self, indent: str) -> str:
         return f"{indent}{self.name} = {self.expression.text};\n"
 
-    def run(self, variables: Variables, mask: np.ndarray, left_loop: np.ndarray) -> np.ndarray:
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+        variables = machine.variables
         variables[self.name] = np.where(mask, self.expression.value(variables), variables[self.name])
+        return mask
+
+
+@dataclass(frozen=True)
+class ElementAssignment(Statement):
+    array: str
+    index: Expression
+    expression: Expression
+
+    def written(self, indent: str) -> str:
+        return f"{indent}{place(self.array, self.index)} = {self.expression.text};\n"
+
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+        variables = machine.variables
+        index, value = self.index.value(variables) & (LENGTH - 1), self.expression.value(variables)
+        array = variables[self.array] = variables[self.array].copy()
+        array[mask, index[mask]] = value[mask]
         return mask
 
 
@@ -288,10 +100,37 @@ class Branch(Statement):
         text = f"{indent}if ({self.condition.text}) {{\n{block(self.yes, indent)}{indent}}}"
         return text + (f" else {{\n{block(self.no, indent)}{indent}}}\n" if self.no else "\n")
 
-    def run(self, variables: Variables, mask: np.ndarray, left_loop: np.ndarray) -> np.ndarray:
-        holds = self.condition.value(variables) != 0
-        on = run(self.yes, variables, mask & holds, left_loop)
-        return on | run(self.no, variables, mask & ~holds, left_loop)
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+        holds = self.condition.value(machine.variables) != 0
+        on = run(self.yes, machine, mask & holds, left)
+        return on | run(self.no, machine, mask & ~holds, left)
+
+
+@dataclass(frozen=True)
+class Switch(Statement):
+    """Cases from 0 on, some of which fall through; numbers beyond them go to the default, which is last."""
+
+    chosen: Expression
+    cases: list[tuple[list[Statement], bool]]
+
+    def written(self, indent: str) -> str:
+        inner = indent + "    "
+        text = f"{indent}switch ({self.chosen.text} & 7) {{\n"
+        for number, (body, breaks) in enumerate(self.cases):
+            label = "default" if number == len(self.cases) - 1 else f"case {number}"
+            text += f"{inner}{label}: {{\n{block(body, inner)}{inner}}}\n" + f"{inner}break;\n" * breaks
+        return f"{text}{indent}}}\n"
+
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+        last = len(self.cases) - 1
+        number = np.minimum(self.chosen.value(machine.variables) & 7, last)
+        inside, behind = np.zeros_like(mask), np.zeros_like(mask)
+        for at, (body, breaks) in enumerate(self.cases):
+            inside = run(body, machine, inside | (mask & (number == at)), left)
+            if breaks:
+                behind |= inside
+                inside = np.zeros_like(mask)
+        return behind | inside
 
 
 @dataclass(frozen=True)
@@ -307,17 +146,17 @@ class Loop(Statement):
         head = f"{indent}for (int {k} = 0, n{k} = {self.rounds.text} & 7; {k} < n{k}; ++{k}) {{\n"
         return f"{head}{block(self.body, indent)}{indent}}}\n"
 
-    def run(self, variables: Variables, mask: np.ndarray, left_loop: np.ndarray) -> np.ndarray:
-        rounds = self.rounds.value(variables) & 7
-        left = np.zeros_like(mask)
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+        rounds = self.rounds.value(machine.variables) & 7
+        gone = np.zeros_like(mask)
         for k in range(7):
-            run(self.body, variables, mask & ~left & (k < rounds), left)
-        return mask
+            run(self.body, machine, mask & ~gone & ~machine.finished & (k < rounds), gone)
+        return mask & ~machine.finished
 
 
 @dataclass(frozen=True)
 class Jump(Statement):
-    """``break`` or ``continue`` under a condition."""
+    """``break``, ``continue`` or ``goto done`` under a condition."""
 
     word: str
     condition: Expression
@@ -325,41 +164,145 @@ class Jump(Statement):
     def written(self, indent: str) -> str:
         return f"{indent}if ({self.condition.text}) {self.word};\n"
 
-    def run(self, variables: Variables, mask: np.ndarray, left_loop: np.ndarray) -> np.ndarray:
-        jumps = mask & (self.condition.value(variables) != 0)
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+        jumps = mask & (self.condition.value(machine.variables) != 0)
         if self.word == "break":
-            left_loop |= jumps
+            left |= jumps
+        elif self.word == "goto done":
+            machine.finished |= jumps
         return mask & ~jumps
 
 
-def block(statements: list[Statement], indent: str) -> str:
-    return "".join(statement.written(indent + "    ") for statement in statements)
+@dataclass(frozen=True)
+class Call(Statement):
+    """A function that is not inlined works on copies of the variables and returns one of them."""
+
+    number: int
+    name: str
+    body: list[Statement]
+
+    def written(self, indent: str) -> str:
+        return f"{indent}{self.name} = function{self.number}({', '.join(VARIABLES)}, near, wide);\n"
+
+    def definition(self) -> str:
+        parameters = ", ".join(f"{type_} {name}" for name, type_ in VARIABLES.items())
+        return (
+            f"__device__ __noinline__ {VARIABLES[self.name]} function{self.number}({parameters}, int* near, int* wide) {{\n"
+            f"{block(self.body, '')}done:\n    return {self.name};\n}}\n"
+        )
+
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+        inside = machine.copy()
+        run(self.body, inside, mask, np.zeros_like(mask))
+        for name in (self.name, *ARRAYS):
+            here = mask if name in VARIABLES else mask[:, None]
+            machine.variables[name] = np.where(here, inside.variables[name], machine.variables[name])
+        return mask
 
 
-def run(
-    statements: list[Statement], variables: Variables, mask: np.ndarray, left_loop: np.ndarray
-) -> np.ndarray:
-    for statement in statements:
-        mask = statement.run(variables, mask, left_loop)
-    return mask
+@dataclass(frozen=True)
+class Exchange(Statement):
+    """All lanes of a warp give each other a variable."""
+
+    name: str
+    distance: int
+
+    def written(self, indent: str) -> str:
+        return f"{indent}{self.name} = __shfl_xor_sync(0xffffffffu, {self.name}, {self.distance});\n"
+
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+        lanes = np.arange(len(mask)) ^ self.distance
+        machine.variables[self.name] = machine.variables[self.name][lanes]
+        return mask
+
+
+@dataclass(frozen=True)
+class Program:
+    statements: list[Statement]
+    calls: list[Call]
+
+    def written(self, name: str) -> str:
+        """The kernel, and the functions that it calls."""
+        parameters = ", ".join(f"{type_}* p{variable}" for variable, type_ in VARIABLES.items())
+        loads = "".join(
+            f"    {type_} {variable} = p{variable}[t];\n" for variable, type_ in VARIABLES.items()
+        )
+        stores = "".join(f"    p{variable}[t] = {variable};\n" for variable in VARIABLES)
+        arrays = [f"p{array}[t * {LENGTH} + e]" for array in ARRAYS]
+        functions = "".join(call.definition() for call in self.calls)
+        return f"""
+namespace of_{name} {{
+{functions}
+extern "C" __global__ void {name}({parameters}, {", ".join(f"int* p{array}" for array in ARRAYS)}) {{
+    extern __shared__ int shared[];
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+{loads}    int near[{LENGTH}], *wide = shared + threadIdx.x * {LENGTH};
+    for (int e = 0; e < {LENGTH}; ++e) {{ near[e] = {arrays[0]}; wide[e] = {arrays[1]}; }}
+{block(self.statements, "")}done:
+{stores}    for (int e = 0; e < {LENGTH}; ++e) {{ {arrays[0]} = near[e]; {arrays[1]} = wide[e]; }}
+}}
+}}
+"""
+
+    def run(self, variables: Variables) -> Variables:
+        machine = Machine(dict(variables))
+        lanes = len(machine.finished)
+        run(self.statements, machine, np.ones(lanes, bool), np.zeros(lanes, bool))
+        return machine.variables
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What may still be drawn."""
+
+    draw: st.DrawFn
+    control: bool
+    jumps: bool
+    calls: list[Call] = field(default_factory=list)
+
+    def statements(self, depth: int, *, in_loop: bool, in_call: bool) -> list[Statement]:
+        count = self.draw(st.integers(1, 12 if depth == 0 else 3))
+        return [self.statement(depth, in_loop=in_loop, in_call=in_call) for _ in range(count)]
+
+    def statement(self, depth: int, *, in_loop: bool, in_call: bool) -> Statement:
+        draw = self.draw
+        kind = draw(st.integers(0, 13)) if self.control and depth < 3 else 0
+        nested = {"in_loop": in_loop, "in_call": in_call}
+        if kind == 6:
+            index = draw(expressions("int", 2))
+            return ElementAssignment(draw(st.sampled_from(ARRAYS)), index, draw(expressions("int")))
+        if kind in (7, 8):
+            no = self.statements(depth + 1, **nested) if draw(st.booleans()) else []
+            return Branch(draw(expressions("int", 2)), self.statements(depth + 1, **nested), no)
+        if kind in (9, 10):
+            body = self.statements(depth + 1, in_loop=True, in_call=in_call)
+            return Loop(depth, draw(expressions("int", 1)), body)
+        if kind == 11:
+            cases = [
+                (self.statements(depth + 1, in_loop=False, in_call=in_call), draw(st.booleans()))
+                for _ in range(draw(st.integers(1, 5)))
+            ]
+            return Switch(draw(expressions("int", 1)), cases)
+        if kind == 12:
+            words = ["break", "continue"] * in_loop + ["goto done"] * (self.jumps or in_call)
+            if words:
+                return Jump(draw(st.sampled_from(words)), draw(expressions("int", 2)))
+        if kind == 13 and not in_call:
+            name = draw(st.sampled_from(list(VARIABLES)))
+            body = self.statements(depth + 1, in_loop=False, in_call=True)
+            self.calls.append(Call(len(self.calls), name, body))
+            return self.calls[-1]
+        if kind == 5 and depth == 0 and not self.jumps and not in_call:
+            return Exchange(draw(st.sampled_from(list(VARIABLES))), draw(st.integers(1, 31)))
+        name = draw(st.sampled_from(list(VARIABLES)))
+        if kind == 4:
+            name = draw(st.sampled_from(["i", "j"]))
+            return Assignment(name, element(draw(st.sampled_from(ARRAYS)), draw(expressions("int", 2))))
+        return Assignment(name, draw(expressions(VARIABLES[name])))
 
 
 @st.composite
-def statements(draw: st.DrawFn, *, control: bool, depth: int = 0) -> Statement:
-    kind = draw(st.integers(0, 9)) if control and depth < 3 else 0
-    inside = st.lists(statements(control=control, depth=depth + 1), min_size=1, max_size=3)
-    if kind <= 5:
-        name = draw(st.sampled_from(list(VARIABLES)))
-        return Assignment(name, draw(expressions(VARIABLES[name])))
-    if kind <= 7:
-        no = draw(st.just([]) | inside)
-        return Branch(draw(expressions("int", 2)), draw(inside), no)
-    body = draw(inside)
-    if draw(st.booleans()):
-        word = draw(st.sampled_from(["break", "continue"]))
-        body.insert(draw(st.integers(0, len(body))), Jump(word, draw(expressions("int", 2))))
-    return Loop(depth, draw(expressions("int", 1)), body)
-
-
-def programs(*, control: bool) -> st.SearchStrategy[list[Statement]]:
-    return st.lists(statements(control=control), min_size=1, max_size=12)
+def programs(draw: st.DrawFn, *, control: bool) -> Program:
+    """Straight lines, or with ``control`` also branches, loops, switches, jumps, calls, arrays, shuffles."""
+    draft = _Draft(draw, control, jumps=draw(st.booleans()))
+    return Program(draft.statements(0, in_loop=False, in_call=False), draft.calls)

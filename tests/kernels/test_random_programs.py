@@ -1,4 +1,4 @@
-"""Random arithmetic programs, with and without control flow: the device's bits are NumPy's bits."""
+"""Random programs, with and without control flow: the device's bits are NumPy's bits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from .random_programs import TYPES, VARIABLES, Statement, block, programs, run
+from .random_expressions import ARRAYS, LENGTH, TYPES, VARIABLES
+from .random_programs import Program, programs
 
 if TYPE_CHECKING:
     from .conftest import Launch
@@ -18,19 +19,10 @@ LANES = 96
 TOGETHER = 4
 
 fuzz = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-
-
-def kernel(name: str, statements: list[Statement]) -> str:
-    parameters = ", ".join(f"{type_}* p{variable}" for variable, type_ in VARIABLES.items())
-    loads = "".join(f"    {type_} {variable} = p{variable}[t];\n" for variable, type_ in VARIABLES.items())
-    stores = "".join(f"    p{variable}[t] = {variable};\n" for variable in VARIABLES)
-    return f"""
-extern "C" __global__ void {name}({parameters}) {{
-    int t = blockIdx.x * blockDim.x + threadIdx.x;
-{loads}{block(statements, "")}{stores}}}
-"""
 
 
 def inputs(seed: int) -> dict[str, np.ndarray]:
@@ -55,28 +47,34 @@ def inputs(seed: int) -> dict[str, np.ndarray]:
             )
         values[random.choice(LANES, len(special), replace=False)] = special
         variables[name] = values
+    for array in ARRAYS:
+        variables[array] = random.integers(-(2**31), 2**31, (LANES, LENGTH)).astype(np.int32)
     return variables
 
 
-def check(launch: Launch, batch: list[list[Statement]], seed: int, blocks: int) -> None:
-    source = "".join(kernel(f"program{at}", statements) for at, statements in enumerate(batch))
+def bits(values: np.ndarray) -> np.ndarray:
+    """Bit patterns; one NaN is as good as another."""
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), values.dtype.type(np.nan), values)
+    return values.view(f"u{values.dtype.itemsize}")
+
+
+def check(launch: Launch, batch: list[Program], seed: int, blocks: int) -> None:
+    source = "".join(program.written(f"program{at}") for at, program in enumerate(batch))
     note(source)
-    for at, statements in enumerate(batch):
-        variables = inputs(seed + at)
-        actual = {name: values.copy() for name, values in variables.items()}
+    for at, program in enumerate(batch):
+        before = inputs(seed + at)
+        after = {name: values.copy() for name, values in before.items()}
+        threads = LANES // blocks
         # Without contraction, so that a product and a sum stay two operations.
         launch(
-            source, blocks, LANES // blocks, *actual.values(), name=f"program{at}", options=("-fmad=false",)
-        )
+            source, blocks, threads, *after.values(), name=f"program{at}", shared=4 * LENGTH * threads,
+            options=("-fmad=false",),
+        )  # fmt: skip
         with np.errstate(all="ignore"):
-            run(statements, variables, np.ones(LANES, bool), np.zeros(LANES, bool))
-        for name, expected in variables.items():
-            # Bits, except that one NaN is as good as another.
-            got = actual[name]
-            if got.dtype.kind == "f":
-                got, expected = (np.where(np.isnan(v), v.dtype.type(np.nan), v) for v in (got, expected))
-            unsigned = np.dtype(f"u{got.dtype.itemsize}")
-            np.testing.assert_array_equal(got.view(unsigned), expected.view(unsigned), f"program{at}: {name}")
+            expected = program.run(before)
+        for name, values in expected.items():
+            np.testing.assert_array_equal(bits(after[name]), bits(values), f"program{at}: {name}")
 
 
 @fuzz
@@ -85,7 +83,7 @@ def check(launch: Launch, batch: list[list[Statement]], seed: int, blocks: int) 
     seed=st.integers(0, 2**20),
     blocks=st.sampled_from([1, 3]),
 )
-def test_straight_lines(launch: Launch, batch: list[list[Statement]], seed: int, blocks: int) -> None:
+def test_straight_lines(launch: Launch, batch: list[Program], seed: int, blocks: int) -> None:
     check(launch, batch, seed, blocks)
 
 
@@ -95,5 +93,5 @@ def test_straight_lines(launch: Launch, batch: list[list[Statement]], seed: int,
     seed=st.integers(0, 2**20),
     blocks=st.sampled_from([1, 3]),
 )
-def test_branches_and_loops(launch: Launch, batch: list[list[Statement]], seed: int, blocks: int) -> None:
+def test_control_flow(launch: Launch, batch: list[Program], seed: int, blocks: int) -> None:
     check(launch, batch, seed, blocks)
