@@ -78,15 +78,15 @@ def run(launch: Launch, memory: AddressSpace) -> None:
         If the kernel does what a GPU would stop it for; its report says where.
     """
     state = LaunchState(launch, memory)
-    with np.errstate(all="ignore"):
-        size = state.blocks if launch.cooperative else max(1, BATCH_LANES // state.threads)
-        if state.blocks <= size:
-            _finish(state, [Batch(state, 0, state.blocks)], state.blocks, size)
-            return
-        start = 0
-        while start < state.blocks:
-            count = min(size, state.blocks - start)
-            start = _finish(state, [Batch(state, start, count)], start + count, size)
+    size = state.blocks if launch.cooperative else max(1, BATCH_LANES // state.threads)
+    start = 0
+    try:
+        with np.errstate(all="ignore"):
+            while start < state.blocks:
+                count = min(size, state.blocks - start)
+                start = _finish(state, [Batch(state, start, count)], start + count, size)
+    finally:
+        state.end()
 
 
 def _finish(state: LaunchState, running: list[Batch], start: int, size: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..address_space import MemoryKind
+from ..address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
 from .plan import KernelPlan
 from .reports import Reports
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..address_space import AddressSpace, Allocation
+    from ..address_space import AddressSpace
     from ..observation import AccessObserver
     from .batch import Batch
 
@@ -68,6 +68,8 @@ class LaunchState:
         self.writes = 0
         self._idle_polls = self._writes_seen = 0
         self.never = np.zeros(1, np.bool_)
+        self.cooperative: bool = launch.cooperative
+        self._workspace: Allocation | None = None
         self._symbols: dict[str, Array] = {}
         self._constant_names = {
             name for name, variable in launch.module.variables.items() if variable.space == "const"
@@ -88,6 +90,25 @@ class LaunchState:
         """Whether an address is in constant memory."""
         found = self.memory.find(address)
         return found is not None and self.read_only(found)
+
+    def grid_workspace(self) -> int:
+        """Address of the memory in which the blocks of a cooperative launch meet; 0 for other launches."""
+        if not self.cooperative:
+            return 0
+        if self._workspace is None:
+            # Beyond the device's heap, where no allocation goes.
+            base = DEVICE_BASE + self.device * DEVICE_STRIDE + DEVICE_STRIDE // 4 * 3
+            data = np.zeros(PADDING, np.uint8)
+            data.view(np.uint32)[0] = data.size
+            name = "barrier of the grid"
+            self._workspace = Allocation(base, data.size, MemoryKind.VARIABLE, data, self.device, name)
+            self.memory.insert(self._workspace)
+        return self._workspace.base
+
+    def end(self) -> None:
+        """Give back what the launch needed."""
+        if self._workspace is not None:
+            self.memory.remove(self._workspace)
 
     @staticmethod
     def number(value: int) -> Array:

@@ -34,6 +34,11 @@ def _table() -> dict[str, tuple[str, str]]:
         "%cluster_nctarank": ("X.launch.number(1)", "uint32"),
         "%is_explicit_cluster": ("X.launch.never", "bool"),
     }
+    # Others are the driver's business; 1 and 2 lead cooperative groups to the barrier of the grid.
+    for number in range(32):
+        found[f"%envreg{number}"] = "X.launch.number(0)", "uint32"
+    found["%envreg1"] = "X.launch.number(X.launch.grid_workspace() >> 32)", "uint32"
+    found["%envreg2"] = "X.launch.number(X.launch.grid_workspace() & 0xFFFFFFFF)", "uint32"
     for relation in ("eq", "le", "lt", "ge", "gt"):
         found[f"%lanemask_{relation}"] = f"X.constant('lanes_{relation}')", "uint32"
     return found

@@ -6,6 +6,7 @@ import struct
 from math import prod
 from typing import Any, NoReturn
 
+from .names import check_names
 from .program import (
     TYPE_BYTES,
     Address,
@@ -58,6 +59,8 @@ class _Parser:
 
     def _next(self) -> Token:
         token = self._tokens[self._at]
+        if token.kind == "end":
+            self._fail("the text ends too early", token)
         self._at += 1
         return token
 
@@ -87,8 +90,19 @@ class _Parser:
         token = self._next()
         if token.kind != "number":
             self._fail(f"expected a number, found {token.text!r}", token)
-        value = _number(token.text).value
+        value = self._number(token).value
         return -value if negative else value
+
+    def _number(self, token: Token, *, negative: bool = False) -> Immediate:
+        try:
+            constant = _number(token.text)
+        except ValueError:
+            self._fail(f"{token.text!r} is no number", token)
+        if not negative:
+            return constant
+        if constant.kind == "int":
+            return Immediate(-constant.value)
+        return Immediate(constant.value ^ 1 << (31 if constant.kind == "f32" else 63), constant.kind)
 
     # Module scope
 
@@ -224,16 +238,12 @@ class _Parser:
         token = self._next()
         if token.kind != "number":
             self._fail(f"expected a constant, found {token.text!r}", token)
-        constant = _number(token.text)
+        constant = self._number(token, negative=negative)
         value = constant.value
         if constant.kind == "f64" and kind == "f32":
             value = int.from_bytes(
                 struct.pack("<f", struct.unpack("<d", value.to_bytes(8, "little"))[0]), "little"
             )
-        if constant.kind == "int":
-            value = -value if negative else value
-        elif negative:
-            value ^= 1 << (size * 8 - 1)
         values.append((value & ((1 << size * 8) - 1)).to_bytes(size, "little"))
 
     def _relocation(self, size: int, values: list[bytes], relocations: list[tuple[int, str, int]]) -> None:
@@ -272,6 +282,7 @@ class _Parser:
         self._expect("{")
         self._source = None
         self._body(function, [{}], "")
+        check_names(function)
 
     def _attributes(self, function: Function) -> None:
         while self._peek().kind == "word" and self._peek().text.startswith("."):
@@ -317,7 +328,11 @@ class _Parser:
 
     def _body(self, function: Function, scopes: list[dict[str, str]], suffix: str) -> None:
         """Statements up to the closing brace. ``scopes`` maps declared names to names unique in the function."""
+        if suffix:
+            scopes[-1].update((name, name + suffix) for name in self._labels_ahead())
         while True:
+            if self._peek().kind == "end":
+                self._fail(f"function {function.name} has no end")
             token = self._next()
             text = token.text
             if text == "}":
@@ -344,8 +359,6 @@ class _Parser:
             elif text == ".pragma":
                 while self._next().text != ";":
                     continue
-            elif token.kind == "end":
-                self._fail(f"function {function.name} has no end", token)
             elif token.kind == "word" and self._accept(":"):
                 self._label(function, text, scopes)
             elif text != ";":
@@ -388,18 +401,33 @@ class _Parser:
                 if self._accept("+"):
                     self._integer()
 
+    def _labels_ahead(self) -> list[str]:
+        """Labels of the scope that begins here; branches may name them before they stand."""
+        found, depth, at = [], 0, self._at
+        while self._tokens[at].kind != "end" and depth >= 0:
+            token = self._tokens[at]
+            depth += (token.text == "{") - (token.text == "}")
+            before = self._tokens[at - 1].text
+            if depth == 0 and before in ("{", "}", ";", ":") and self._tokens[at + 1].text == ":":
+                found.append(token.text)
+            at += 1
+        return found
+
     def _label(self, function: Function, name: str, scopes: list[dict[str, str]]) -> None:
+        name = self._resolve(name, scopes)
         peek = self._peek().text
         if peek == ".branchtargets":
             self._next()
-            targets = [self._word()]
+            targets = [self._resolve(self._word(), scopes)]
             while self._accept(","):
-                targets.append(self._word())
+                targets.append(self._resolve(self._word(), scopes))
             self._expect(";")
             function.branch_targets[name] = tuple(targets)
         elif peek in (".callprototype", ".calltargets"):
             while self._next().text != ";":
                 continue
+        elif name in function.labels:
+            self._fail(f"label {name!r} stands twice")
         else:
             function.labels[name] = len(function.instructions)
 
@@ -451,8 +479,7 @@ class _Parser:
             token = self._next()
             if token.kind != "number":
                 self._fail(f"expected a number, found {token.text!r}", token)
-            constant = _number(token.text)
-            return Immediate(-constant.value, constant.kind) if negative else constant
+            return self._number(token, negative=negative)
         operand = self._name(function, self._word(), scopes)
         if self._accept("|"):
             second = self._name(function, self._word(), scopes)

@@ -1,0 +1,64 @@
+"""Whether the names in a function mean something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .program import Address, Group, Negated, Pair, PTXSyntaxError, Register, Symbol, Vector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .program import Function, Instruction, Operand
+
+#: Special registers, without their numbers and the parts after a dot.
+SPECIAL = (
+    "%tid %ntid %laneid %warpid %nwarpid %ctaid %nctaid %smid %nsmid %gridid %is_explicit_cluster %clusterid "
+    "%nclusterid %cluster_ctaid %cluster_nctaid %cluster_ctarank %cluster_nctarank %lanemask_eq %lanemask_le "
+    "%lanemask_lt %lanemask_ge %lanemask_gt %clock %clock_hi %pm %envreg %globaltimer %globaltimer_lo "
+    "%globaltimer_hi %reserved_smem_offset_begin %reserved_smem_offset_end %reserved_smem_offset_cap "
+    "%reserved_smem_offset_ %total_smem_size %aggr_smem_size %dynamic_smem_size %current_graph_exec"
+)
+_SPECIAL = frozenset(SPECIAL.split())
+
+
+def check_names(function: Function) -> None:
+    """Refuse registers that are not declared and branches to labels that do not stand.
+
+    Raises
+    ------
+    PTXSyntaxError
+        For the first such name.
+    """
+    for instruction in function.instructions:
+        for name in _registers(instruction):
+            if name not in function.register_types and _stem(name) not in _SPECIAL:
+                raise PTXSyntaxError(instruction.ptx_line, f"undeclared register {name!r}")
+        if instruction.base == "bra":
+            target = instruction.operands[0] if instruction.operands else None
+            if not isinstance(target, Symbol):
+                raise PTXSyntaxError(instruction.ptx_line, "a branch without a label")
+            if target.name not in function.labels:
+                raise PTXSyntaxError(instruction.ptx_line, f"unknown label {target.name!r}")
+
+
+def _registers(instruction: Instruction) -> Iterator[str]:
+    pending: list[Operand] = list(instruction.operands)
+    if instruction.guard is not None:
+        pending.append(instruction.guard[0])
+    while pending:
+        operand = pending.pop()
+        if isinstance(operand, Register):
+            yield operand.name
+        elif isinstance(operand, (Vector, Group)):
+            pending.extend(operand.items)
+        elif isinstance(operand, Address):
+            pending.append(operand.base)
+        elif isinstance(operand, Negated):
+            pending.append(operand.register)
+        elif isinstance(operand, Pair):
+            pending += [operand.first, operand.second]
+
+
+def _stem(name: str) -> str:
+    return name.partition(".")[0].rstrip("0123456789") if name != "%clock64" else "%clock"
