@@ -152,8 +152,6 @@ class _Parser:
         depth = 1
         while depth:
             text = self._next().text
-            if not text and self._peek().kind == "end":
-                self._fail("unterminated section")
             depth += (text == "{") - (text == "}")
 
     def _definition(self) -> None:
@@ -199,10 +197,10 @@ class _Parser:
                 values: list[bytes] = []
                 self._initializer(kind, values, relocations)
                 initial = b"".join(values)
-                if not shape or -1 in shape:
-                    size = max(size, len(initial))
+                if 0 in shape:
+                    size = len(initial)
             variable = Variable(name, space, max(size, 0), align or item * lanes, initial, tuple(relocations))
-            variable.external = shape == (0,)
+            variable.external = shape == (0,) and not initial
             found.append(variable)
             if not self._accept(","):
                 break
@@ -311,11 +309,15 @@ class _Parser:
 
     def _parameter(self) -> Parameter:
         """``.param .align 8 .b8 name[16]``; ``.reg`` parameters count as ``.param``."""
-        align, kind = 0, ""
+        align, kind, pointer = 0, "", False
         while self._peek().text.startswith(".") and self._peek().kind == "word":
             word = self._next().text[1:]
-            if word == "align":
-                align = self._integer()
+            if word == "ptr":
+                # What follows is about the memory that the parameter points to.
+                pointer = True
+            elif word == "align":
+                given = self._integer()
+                align = align if pointer else given
             elif word in TYPE_BYTES:
                 kind = word
             elif word == "pred":
@@ -427,7 +429,7 @@ class _Parser:
             while self._next().text != ";":
                 continue
         elif name in function.labels:
-            self._fail(f"label {name!r} stands twice")
+            self._fail(f"label {name!r} stands twice", self._tokens[self._at - 1])
         else:
             function.labels[name] = len(function.instructions)
 
@@ -483,8 +485,8 @@ class _Parser:
         operand = self._name(function, self._word(), scopes)
         if self._accept("|"):
             second = self._name(function, self._word(), scopes)
-            assert operand is None or isinstance(operand, Register)
-            assert second is None or isinstance(second, Register)
+            if isinstance(operand, (Symbol, Immediate)) or isinstance(second, (Symbol, Immediate)):
+                self._fail("two results must be registers", token)
             return Pair(operand, second)
         if isinstance(operand, Symbol) and self._peek().text in ("+", "-"):
             self._accept("+")
