@@ -507,7 +507,7 @@ class _Parser:
 
     def _address(self, function: Function, scopes: list[dict[str, str]]) -> Operand:
         self._expect("[")
-        if self._peek().kind == "number":
+        if self._peek().kind == "number" or self._peek().text == "-":
             base: Register | Symbol | Immediate = Immediate(self._integer())
         else:
             found = self._name(function, self._word(), scopes)
