@@ -54,6 +54,11 @@ def atomic(
     return None if old is None else np.ascontiguousarray(old).view(np.complex128).ravel()
 
 
+def _in_window(space: str, address: Array) -> Array:
+    """Generic addresses as those of their space."""
+    return address - np.uint64(_WINDOWS[space]) if space in ("shared", "local") else address
+
+
 def _bounds(address: Array, offset: int) -> tuple[int, int]:
     if address.shape[0] == 1:
         low = high = int(address[0]) + offset
@@ -279,10 +284,15 @@ class MemoryAccess:
         base: Array,
         space: str,
     ) -> Array:
-        """Lanes that leave their shared or local memory: a fault, or held inside where nothing is checked."""
+        """Lanes that may leave their shared or local memory: a fault, or held inside where nothing is checked."""
         places = self.broadcast(address).astype(np.int64) + offset
         if self.launch.checked:
             bad = (places < 0) | (places + width > size) | ((places & (width - 1)) != 0)
+            if not bad.any():
+                # A register below zero and a displacement that brings it back.
+                if space == "shared" and self.launch.observer is not None:
+                    self.launch.observer.shared_access(places, width, kind, self, site)
+                return places + base
             lane = int(np.flatnonzero(bad)[0])
             raise self.launch.reports.window(self, site, lane, int(places[lane]), width, kind, size, space)
         kept: Array = np.clip(places, 0, max(size - width, 0)) & ~(width - 1)
@@ -349,6 +359,23 @@ class MemoryAccess:
         for i, each in enumerate(value if lanes > 1 else (value,)):
             data[index + i if i else index] = each
 
+    def atomic_local(
+        self,
+        site: Site,
+        address: Array,
+        offset: int,
+        dtype: Any,
+        width: int,
+        operation: str,
+        kind: str,
+        old: bool,
+        value: Array,
+        compare: Array | None = None,
+    ) -> Any:
+        """``atom`` on a generic address that is local."""
+        index = self._local(site, address, offset, width, Access.ATOMIC) >> _SHIFT[width]
+        return atomic(self.batch.local(dtype), index, operation, kind, value, compare, want_old=old)
+
     # Parameters of the kernel, addressed at run time
 
     def load_param(self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int) -> Any:
@@ -365,6 +392,10 @@ class MemoryAccess:
 
     def store_param(self, site: Site, *_: Any) -> None:
         """Storing to a kernel's parameters through an address: they are read-only."""
+        raise self.launch.reports.unknown(self, site)
+
+    def atomic_param(self, site: Site, *_: Any) -> None:
+        """Kernel parameters are read-only."""
         raise self.launch.reports.unknown(self, site)
 
     # Generic addresses
@@ -396,13 +427,13 @@ class MemoryAccess:
         """``ld`` of a generic address."""
         space = self._space_of(*_bounds(address, offset))
         if space is not None:
-            if space in ("shared", "local"):
-                address = address - np.uint64(_WINDOWS[space])
-            return getattr(self, f"load_{space}")(site, address, offset, dtype, width, lanes)
+            load = getattr(self, f"load_{space}")
+            return load(site, _in_window(space, address), offset, dtype, width, lanes)
         found = [np.zeros(self.n, dtype) for _ in range(lanes)]
-        for _, chosen in self._spaces(address, offset):
-            part = self.subset(chosen)
-            values = part.load_generic(site, self.broadcast(address)[chosen], offset, dtype, width, lanes)
+        for each_space, chosen in self._spaces(address, offset):
+            load = getattr(self.subset(chosen), f"load_{each_space}")
+            mine = _in_window(each_space, self.broadcast(address)[chosen])
+            values = load(site, mine, offset, dtype, width, lanes)
             for each, value in zip(found, [values] if lanes == 1 else values, strict=True):
                 each[chosen] = value
         return found[0] if lanes == 1 else found
@@ -413,15 +444,15 @@ class MemoryAccess:
         """``st`` to a generic address."""
         space = self._space_of(*_bounds(address, offset))
         if space is not None:
-            if space in ("shared", "local"):
-                address = address - np.uint64(_WINDOWS[space])
-            getattr(self, f"store_{space}")(site, address, offset, dtype, width, lanes, value)
+            store = getattr(self, f"store_{space}")
+            store(site, _in_window(space, address), offset, dtype, width, lanes, value)
             return
-        for _, chosen in self._spaces(address, offset):
+        for each_space, chosen in self._spaces(address, offset):
             values = [self.broadcast(each)[chosen] for each in (value if lanes > 1 else (value,))]
             given = values[0] if lanes == 1 else values
-            part = self.subset(chosen)
-            part.store_generic(site, self.broadcast(address)[chosen], offset, dtype, width, lanes, given)
+            store = getattr(self.subset(chosen), f"store_{each_space}")
+            mine = _in_window(each_space, self.broadcast(address)[chosen])
+            store(site, mine, offset, dtype, width, lanes, given)
 
     def atomic_generic(
         self,
@@ -438,31 +469,17 @@ class MemoryAccess:
     ) -> Any:
         """``atom`` and ``red`` of a generic address."""
         space = self._space_of(*_bounds(address, offset))
-        if space in ("shared", "global"):
-            if space == "shared":
-                address = address - np.uint64(SHARED_WINDOW)
-            method = self.atomic_shared if space == "shared" else self.atomic_global
-            return method(site, address, offset, dtype, width, operation, kind, old, value, compare)
-        if space == "local":
-            index = self._local(site, address - np.uint64(LOCAL_WINDOW), offset, width, Access.ATOMIC)
-            place = index >> _SHIFT[width]
-            return atomic(self.batch.local(dtype), place, operation, kind, value, compare, want_old=old)
+        if space is not None:
+            method = getattr(self, f"atomic_{space}")
+            mine = _in_window(space, address)
+            return method(site, mine, offset, dtype, width, operation, kind, old, value, compare)
         found = np.zeros(self.n, dtype)
-        for _, chosen in self._spaces(address, offset):
+        for each_space, chosen in self._spaces(address, offset):
+            method = getattr(self.subset(chosen), f"atomic_{each_space}")
+            mine = _in_window(each_space, self.broadcast(address)[chosen])
             wanted = None if compare is None else self.broadcast(compare)[chosen]
-            mine = self.broadcast(value)[chosen]
-            result = self.subset(chosen).atomic_generic(
-                site,
-                self.broadcast(address)[chosen],
-                offset,
-                dtype,
-                width,
-                operation,
-                kind,
-                old,
-                mine,
-                wanted,
-            )
+            given = self.broadcast(value)[chosen]
+            result = method(site, mine, offset, dtype, width, operation, kind, old, given, wanted)
             if old:
                 found[chosen] = result
         return found if old else None
