@@ -338,9 +338,7 @@ def set_function_attribute(function: LoadedFunction, attrib: Any, value: int) ->
 
 
 def _function(handle: int, module: LoadedModule, kernel: Function) -> LoadedFunction:
-    from .execution.plan import shared_layout
-
-    static_shared = shared_layout(module.parsed, kernel)[1]
+    static_shared = kernel.static_shared_bytes
     registers = min(max(kernel.registers, 16), _MAX_REGISTERS)
     fitting = REGISTERS_PER_MULTIPROCESSOR // registers // 32 * 32
     max_threads = min(kernel.max_threads or MAX_THREADS_PER_BLOCK, MAX_THREADS_PER_BLOCK)

@@ -52,9 +52,10 @@ class LaunchState:
         self.blocks = prod(launch.grid)
         self.warps = -(-self.threads // 32)
         self.dynamic_shared: int = launch.dynamic_shared
+        shared = self.plan.shared
         self.shared_bytes = (
-            self.plan.dynamic_offset if launch.dynamic_shared else self.plan.static_shared
-        ) + (launch.dynamic_shared)
+            shared.dynamic + launch.dynamic_shared if launch.dynamic_shared else shared.static_end
+        )
         self.parameter_size = len(launch.params)
         self.parameter_bytes: Array = np.frombuffer(
             bytes(launch.params) + bytes(-len(launch.params) % 16), np.uint8

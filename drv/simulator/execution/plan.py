@@ -1,4 +1,4 @@
-"""What is worked out once per kernel: translated functions, the layout of shared memory, code addresses."""
+"""What is worked out once per kernel: translated functions, code addresses, what symbols mean."""
 
 from __future__ import annotations
 
@@ -8,61 +8,16 @@ import numpy as np
 
 from ..arithmetic import DTYPES, UnknownInstruction
 from ..ptx.control_flow import CARRY, End, blocks_of
-from ..ptx.program import Symbol, align_up
+from ..ptx.program import align_up
+from ..ptx.shared_memory import shared_layout
 from .translation import WIDE, Code, Site, translate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..address_space import AddressSpace
     from ..ptx.program import Function, Module
 
 #: Generic addresses of the entry's parameters, below those of functions.
 PARAMETER_WINDOW = 1 << 42
-
-
-def reachable(module: Module, entry: Function) -> list[Function]:
-    """``entry`` and every function whose name its code, or the code of those, mentions."""
-    found = {entry.name: entry}
-    pending = [entry]
-    while pending:
-        for name in _symbols(pending.pop()):
-            function = module.functions.get(name)
-            if function is not None and function.defined and name not in found:
-                found[name] = function
-                pending.append(function)
-    return list(found.values())
-
-
-def _symbols(function: Function) -> Iterator[str]:
-    for instruction in function.instructions:
-        for operand in instruction.operands:
-            base = getattr(operand, "base", operand)
-            if isinstance(base, Symbol):
-                yield base.name
-
-
-def shared_layout(module: Module, entry: Function) -> tuple[dict[str, int], int]:
-    """Offset of every shared variable that a kernel reaches, and the bytes of the static ones.
-
-    Variables without a size are the dynamic shared memory, which begins where the static part ends. A
-    function called through a pointer may be any function of the module, so when the code takes the
-    address of one all functions count.
-    """
-    functions = reachable(module, entry)
-    mentioned = {name for function in functions for name in _symbols(function)}
-    variables = [v for function in functions for v in function.variables.values() if v.space == "shared"]
-    variables += [variable for name, variable in module.shared.items() if name in mentioned]
-    offsets, end, alignment = {}, 0, 1
-    for variable in variables:
-        alignment = max(alignment, variable.align)
-        if variable.size and not variable.external:
-            offsets[variable.name] = align_up(end, variable.align)
-            end = offsets[variable.name] + variable.size
-    dynamic = align_up(end, max(alignment, 16))
-    for variable in variables:
-        offsets.setdefault(variable.name, dynamic)
-    return offsets, end
 
 
 class KernelPlan:
@@ -71,8 +26,7 @@ class KernelPlan:
     def __init__(self, module: Module, entry: Function) -> None:
         self.module = module
         self.entry = entry
-        self.shared_offsets, self.static_shared = shared_layout(module, entry)
-        self.dynamic_offset = align_up(self.static_shared, 16)
+        self.shared = shared_layout(module, entry)
         self.code = module.code_addresses
         self.by_address = {address: name for name, address in self.code.items()}
         self._functions: dict[str, FunctionPlan] = {}
@@ -100,8 +54,8 @@ class KernelPlan:
         """What a name means as a value: ``("frame", offset)``, ``("global", 0)`` or ``("constant", value)``."""
         if name in plan.frame_offsets:
             return "frame", plan.frame_offsets[name]
-        if name in self.shared_offsets:
-            return "constant", self.shared_offsets[name]
+        if name in self.shared.offsets:
+            return "constant", self.shared.offsets[name]
         if name in self.module.variables:
             return "global", 0
         if name in self.code:

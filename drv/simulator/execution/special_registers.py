@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..ptx.shared_memory import RESERVED_BYTES
+
 
 def _table() -> dict[str, tuple[str, str]]:
     found = {}
@@ -39,6 +41,15 @@ def _table() -> dict[str, tuple[str, str]]:
         found[f"%envreg{number}"] = "X.launch.number(0)", "uint32"
     found["%envreg1"] = "X.launch.number(X.launch.grid_workspace() >> 32)", "uint32"
     found["%envreg2"] = "X.launch.number(X.launch.grid_workspace() & 0xFFFFFFFF)", "uint32"
+    # Cooperative groups keep the barriers of tiles wider than a warp in reserved shared memory.
+    for number in range(2):
+        found[f"%reserved_smem_offset_{number}"] = (
+            f"X.launch.number({RESERVED_BYTES // 2 * number})",
+            "uint32",
+        )
+    found["%reserved_smem_offset_begin"] = "X.launch.number(0)", "uint32"
+    for name in ("end", "cap"):
+        found[f"%reserved_smem_offset_{name}"] = f"X.launch.number({RESERVED_BYTES})", "uint32"
     for relation in ("eq", "le", "lt", "ge", "gt"):
         found[f"%lanemask_{relation}"] = f"X.constant('lanes_{relation}')", "uint32"
     return found

@@ -26,6 +26,7 @@ from .program import (
     Vector,
     align_up,
 )
+from .shared_memory import shared_layout
 from .tokens import Token, tokens
 
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
@@ -138,6 +139,9 @@ class _Parser:
                 if instruction.source is not None:
                     file, line = instruction.source
                     instruction.source = module.files.get(int(file), "?"), line
+        for function in module.entries.values():
+            layout = shared_layout(module, function)
+            function.static_shared_bytes = layout.static_end - layout.reserved
         return module
 
     def _file(self) -> None:

@@ -168,6 +168,8 @@ class Function:
     branch_targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     max_threads: int | None = None
     defined: bool = False
+    #: Shared memory that an entry function, and what it calls, declares.
+    static_shared_bytes: int = 0
     #: What the executor keeps with the function once it has been translated.
     plan: Any = None
 
@@ -180,11 +182,6 @@ class Function:
     def parameter_bytes(self) -> int:
         """Size of the parameter buffer."""
         return max((each.offset + each.size for each in self.formals), default=0)
-
-    @property
-    def static_shared_bytes(self) -> int:
-        """Shared memory that the function itself declares."""
-        return space_bytes(self.variables.values(), "shared")
 
     @property
     def local_bytes(self) -> int:

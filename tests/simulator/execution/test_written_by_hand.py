@@ -24,7 +24,13 @@ REGISTERS = """
 
 
 def launch(
-    body: str, *, threads: int = 32, words: int = 64, before: str = "", checked: bool = True
+    body: str,
+    *,
+    threads: int = 32,
+    words: int = 64,
+    before: str = "",
+    checked: bool = True,
+    dynamic_shared: int = 0,
 ) -> np.ndarray:
     """Run a kernel whose ``%rd1`` is the address of ``words`` zeros and ``%r1`` the thread; return the words."""
     module = parse(
@@ -41,7 +47,7 @@ def launch(
             symbols={},
             grid=(1, 1, 1),
             block=(threads, 1, 1),
-            dynamic_shared=0,
+            dynamic_shared=dynamic_shared,
             params=DEVICE_BASE.to_bytes(8, "little"),
             device=0,
             properties=SimpleNamespace(warp_size=32, multiprocessors=4, capability=(10, 0)),
@@ -154,7 +160,7 @@ def test_asynchronous_copies_to_shared_memory() -> None:
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1,%f1,%f1,%f1},{%r1,%r1,%r1,%r1},{%r1,%r1},{%f1,%f1,%f1,%f1};",
         "tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}];",
         "frobnicate.s32 %r2, %r1;",
-        "mov.u32 %r2, %reserved_smem_offset_begin;",
+        "mov.u32 %r2, %pm0;",
     ],
 )
 def test_unknown_instructions_matter_when_they_are_reached(instruction: str) -> None:
@@ -200,3 +206,21 @@ def test_every_lane_of_a_uniform_instruction_is_checked() -> None:
             "mov.b32 %r2, 1;\nmul.wide.u32 %rd3, %r1, 9;\nadd.s64 %rd3, %rd3, %rd1;\nst.global.b8 [%rd3], %r2;\n"
         )
     assert "thread (29, 0, 0)" in caught.value.report
+
+
+def test_dynamic_shared_memory_begins_where_its_alignment_wants() -> None:
+    before = ".shared .align 4 .b8 s[20];\n.extern .shared .align 128 .b8 d[];\n"
+    body = (
+        "mov.u32 %r3, d;\nand.b32 %r4, %r3, 127;\nshl.b32 %r5, %r1, 2;\nadd.s32 %r6, %r3, %r5;\nst.shared.b32 [s+16], %r1;\n"
+        "st.shared.b32 [%r6], %r1;\nld.shared.b32 %r2, [%r6];\nmad.lo.u32 %r2, %r4, 1000, %r2;\n"
+    )
+    assert (words(body, before=before, dynamic_shared=128) == T).all()
+
+
+def test_shared_variables_of_functions_that_tables_lead_to() -> None:
+    before = (
+        ".func f() { .shared .align 4 .b8 inner[40]; .reg .b32 %r<2>; ld.shared.b32 %r1, [inner+36]; ret; }\n"
+        ".global .align 8 .u64 table[1] = {f};\n"
+    )
+    module = parse(f"{HEAD}{before}.visible .entry k() {{ .reg .b64 %rd<2>; mov.u64 %rd1, table; ret; }}")
+    assert module.entries["k"].static_shared_bytes == 40
