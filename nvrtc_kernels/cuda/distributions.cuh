@@ -1,4 +1,5 @@
-// Random words to numbers of a distribution, bit for bit as `tensor.random.transforms` does it.
+// Random words to numbers of a distribution, bit for bit as `tensor.random` does it on the CPU
+// (elementary.py, transforms.py, distributions.py: the same names, the same order of operations).
 //
 // Only operations that every IEEE machine rounds alike, in the same order as there; compile with
 // --fmad=false, so that no multiplication is fused with an addition. The single and double forms are one
@@ -7,6 +8,9 @@
 // Source of the normal quantile: M. Wichura, Algorithm AS 241, Applied Statistics 37 (1988).
 
 #pragma once
+#include "elements.cuh"
+
+typedef unsigned long long Word64;
 
 template <class T>
 struct Number;
@@ -15,6 +19,14 @@ template <>
 struct Number<float> {
     static constexpr int words = 1;  // random words per number
     static constexpr int terms = 6;  // of the logarithm's series
+    static constexpr int exponential_terms = 8, circular_terms = 6;
+    static constexpr float lowest = -110.0f, highest = 100.0f, log2_high = 0.693359375f, log2_low = -2.12194440e-4f;
+    static __device__ float nearest(float x) { return rintf(x); }
+    static __device__ float up(float x) { return ceilf(x); }
+    static __device__ float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
+    static __device__ float open(const unsigned* w) {
+        return fminf((static_cast<float>(w[0]) + 0.5f) * 2.3283064365386963e-10f, 0.99999994f);
+    }
     static __device__ float root(float x) { return sqrtf(x); }
     static __device__ void split(float x, float& mantissa, int& exponent) { mantissa = frexpf(x, &exponent); }
 
@@ -38,11 +50,22 @@ template <>
 struct Number<double> {
     static constexpr int words = 2;
     static constexpr int terms = 13;
+    static constexpr int exponential_terms = 14, circular_terms = 10;
+    static constexpr double lowest = -760.0, highest = 720.0, log2_high = 0.6931471803691238,
+                            log2_low = 1.9082149292705877e-10;
+    static __device__ double nearest(double x) { return rint(x); }
+    static __device__ double up(double x) { return ceil(x); }
+    static __device__ double power_of_two(int exponent) {
+        return __longlong_as_double(static_cast<long long>(exponent + 1023) << 52);
+    }
+    static __device__ double open(const unsigned* w) {
+        return fmin((static_cast<double>(joined(w)) + 0.5) * 5.421010862427522e-20, 0.9999999999999999);
+    }
     static __device__ double root(double x) { return sqrt(x); }
     static __device__ void split(double x, double& mantissa, int& exponent) { mantissa = frexp(x, &exponent); }
 
-    static __device__ unsigned long long joined(const unsigned* w) {
-        return w[0] | static_cast<unsigned long long>(w[1]) << 32;
+    static __device__ Word64 joined(const unsigned* w) {
+        return w[0] | static_cast<Word64>(w[1]) << 32;
     }
     static __device__ double uniform(const unsigned* w) {
         return static_cast<double>(joined(w) >> 11) * 1.1102230246251565e-16;
@@ -95,8 +118,41 @@ __device__ inline T logarithm(T x) {
     return static_cast<T>(exponent) * T(0.69314718055994531) + (part + part);
 }
 
+constexpr double inverse_factorial(int n) {
+    double product = 1;
+    for (int i = 2; i <= n; ++i) product *= i;
+    return 1.0 / product;
+}
+
+// Of any number but NaN. Cody and Waite's reduction, Taylor's series, the power of two in two steps.
 template <class T>
-__device__ inline T uniform(const unsigned* words) { return Number<T>::uniform(words); }
+__device__ inline T exponential(T x) {
+    typedef Number<T> N;
+    x = x < N::lowest ? N::lowest : x > N::highest ? N::highest : x;
+    const T k = N::nearest(x * T(1.4426950408889634));
+    const T r = x - k * N::log2_high - k * N::log2_low;
+    T series = T(inverse_factorial(N::exponential_terms - 1));
+#pragma unroll
+    for (int term = N::exponential_terms - 2; term >= 0; --term) series = series * r + T(inverse_factorial(term));
+    const int power = static_cast<int>(k), half = power >> 1;
+    return series * N::power_of_two(half) * N::power_of_two(power - half);
+}
+
+// cot(pi x) of x in (0, 0.5).
+template <class T>
+__device__ inline T cotangent_pi(T x) {
+    constexpr int terms = Number<T>::circular_terms;
+    const bool upper = x > T(0.25);
+    const T z = (upper ? T(0.5) - x : x) * T(3.14159265358979324), square = -(z * z);
+    T sine = T(inverse_factorial(2 * terms - 1)), cosine = T(inverse_factorial(2 * terms - 2));
+#pragma unroll
+    for (int term = terms - 2; term >= 0; --term) {
+        sine = sine * square + T(inverse_factorial(2 * term + 1));
+        cosine = cosine * square + T(inverse_factorial(2 * term));
+    }
+    sine *= z;
+    return upper ? sine / cosine : cosine / sine;
+}
 
 template <class T>
 __device__ inline T normal(const unsigned* words) {
@@ -121,3 +177,129 @@ __device__ inline T normal(const unsigned* words) {
     }
     return N::negative(words) ? -result : result;
 }
+
+// Distributions: functors from words to elements of type T. Two 64-bit parameters each, doubles by their bits.
+
+template <class T> struct Compute { typedef double type; };
+template <> struct Compute<float> { typedef float type; };
+template <> struct Compute<__half> { typedef float type; };
+template <> struct Compute<__nv_bfloat16> { typedef float type; };
+
+template <class T>
+struct Continuous {
+    typedef typename Compute<T>::type Real;
+    static constexpr int words = Number<Real>::words;
+    Real first, second;
+    __device__ Continuous(Word64 a, Word64 b)
+        : first(static_cast<Real>(__longlong_as_double(a))), second(static_cast<Real>(__longlong_as_double(b))) {}
+};
+
+// A uniform number with as many bits as T holds, so that rounding moves none to the end of the range.
+template <class T>
+__device__ inline typename Compute<T>::type fraction(const unsigned* w, T*) {
+    return Number<typename Compute<T>::type>::uniform(w);
+}
+__device__ inline float fraction(const unsigned* w, __half*) { return static_cast<float>(w[0] >> 21) * 4.8828125e-4f; }
+__device__ inline float fraction(const unsigned* w, __nv_bfloat16*) {
+    return static_cast<float>(w[0] >> 24) * 3.90625e-3f;
+}
+
+template <class T>
+struct Uniform : Continuous<T> {
+    using Continuous<T>::Continuous;
+    __device__ T operator()(const unsigned* w) const {
+        const T value = narrow<T>(fraction(w, static_cast<T*>(nullptr)) * (this->second - this->first) + this->first);
+        return wide(value) < this->second ? value : narrow<T>(this->first);
+    }
+};
+
+template <class T>
+struct Normal : Continuous<T> {
+    using Continuous<T>::Continuous;
+    typedef typename Compute<T>::type Real;
+    __device__ T operator()(const unsigned* w) const { return narrow<T>(normal<Real>(w) * this->second + this->first); }
+};
+
+template <class T>
+struct LogNormal : Continuous<T> {
+    using Continuous<T>::Continuous;
+    typedef typename Compute<T>::type Real;
+    __device__ T operator()(const unsigned* w) const {
+        return narrow<T>(exponential<Real>(normal<Real>(w) * this->second + this->first));
+    }
+};
+
+template <class T>
+struct Exponential : Continuous<T> {
+    using Continuous<T>::Continuous;
+    typedef typename Compute<T>::type Real;
+    __device__ T operator()(const unsigned* w) const {
+        return narrow<T>(-logarithm<Real>(Number<Real>::open(w)) / this->first);
+    }
+};
+
+template <class T>
+struct Cauchy : Continuous<T> {
+    using Continuous<T>::Continuous;
+    typedef typename Compute<T>::type Real;
+    __device__ T operator()(const unsigned* w) const {
+        const Real value = cotangent_pi<Real>(Number<Real>::tail(w));
+        return narrow<T>((Number<Real>::negative(w) ? -value : value) * this->second + this->first);
+    }
+};
+
+__device__ inline float bounded(float trials, float*) { return trials; }
+__device__ inline float bounded(float trials, __half*) { return trials; }
+__device__ inline float bounded(float trials, __nv_bfloat16*) { return trials; }
+__device__ inline double bounded(double trials, double*) { return trials; }
+template <class T>
+__device__ inline long long bounded(double trials, T*) {
+    return static_cast<long long>(fmin(trials, 9223372036854774784.0));
+}
+
+template <class T>
+struct Geometric : Continuous<T> {
+    using Continuous<T>::Continuous;
+    typedef typename Compute<T>::type Real;
+    __device__ T operator()(const unsigned* w) const {
+        const Real trials = Number<Real>::up(logarithm<Real>(Number<Real>::open(w)) / this->first);
+        return narrow<T>(bounded(trials, static_cast<T*>(nullptr)));
+    }
+};
+
+template <class T>
+struct Bernoulli {
+    static constexpr int words = 1;
+    Word64 threshold;
+    __device__ Bernoulli(Word64 threshold, Word64) : threshold(threshold) {}
+    __device__ T operator()(const unsigned* w) const { return narrow<T>(w[0] < threshold ? 1 : 0); }
+};
+
+// Integers in [low, low + range) for ranges up to 2**32, by a 64-bit product.
+template <class T>
+struct Integers {
+    static constexpr int words = 2;
+    Word64 range, low;
+    __device__ Integers(Word64 range, Word64 low) : range(range), low(low) {}
+    __device__ T operator()(const unsigned* w) const {
+        const Word64 offset = (w[1] * range + (w[0] * range >> 32)) >> 32;
+        return narrow<T>(static_cast<long long>(low + offset));
+    }
+};
+
+// The same for any range, by a 128-bit product; 0 stands for 2**64.
+template <class T>
+struct WideIntegers {
+    static constexpr int words = 4;
+    Word64 range, low;
+    __device__ WideIntegers(Word64 range, Word64 low) : range(range), low(low) {}
+    __device__ T operator()(const unsigned* w) const {
+        const Word64 x0 = Number<double>::joined(w), x1 = Number<double>::joined(w + 2);
+        Word64 offset = x1;
+        if (range) {
+            const Word64 carried = __umul64hi(x0, range);
+            offset = __umul64hi(x1, range) + (x1 * range + carried < carried);
+        }
+        return narrow<T>(static_cast<long long>(low + offset));
+    }
+};

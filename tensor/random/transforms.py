@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .elementary import logarithm, polynomial
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -96,34 +98,12 @@ QUANTILE_64 = (
         ),
     ),
 )
-#: Terms of ``log((1 + s) / (1 - s)) / (2 s)`` in powers of ``s * s``: enough for each precision.
-LOGARITHM_TERMS = {np.dtype(np.float32): 6, np.dtype(np.float64): 13}
 
 
-def _polynomial(x: Floats, coefficients: tuple[float, ...]) -> Floats:
-    kind = x.dtype.type
-    result = np.full_like(x, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        result *= x
-        result += kind(coefficient)
-    return result
-
-
-def logarithm(x: Floats) -> Floats:
-    """Natural logarithm of positive normal numbers, the same bits on every device.
-
-    ``x = m * 2**e`` with ``m`` in ``[0.70, 1.42)``, and ``log m`` by the series of the inverse
-    hyperbolic tangent; within 3 ulp.
-    """
-    kind = x.dtype.type
-    mantissa, exponent = np.frexp(x)
-    low = mantissa < kind(0.70710678118654752)
-    mantissa = np.where(low, mantissa * kind(2), mantissa)
-    power = (exponent - low).astype(x.dtype)
-    s = (mantissa - kind(1)) / (mantissa + kind(1))
-    series = tuple(1.0 / (2 * term + 1) for term in range(LOGARITHM_TERMS[x.dtype]))
-    small = s * _polynomial(s * s, series)
-    result: Floats = power * kind(0.69314718055994531) + (small + small)
+def joined(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """64 bits per two words, low word first."""
+    pairs = words.reshape(-1, 2).astype(np.uint64)
+    result: NDArray[np.uint64] = pairs[:, 0] | (pairs[:, 1] << np.uint64(32))
     return result
 
 
@@ -134,9 +114,7 @@ def uniform32(words: NDArray[np.uint32]) -> NDArray[np.float32]:
 
 def uniform64(words: NDArray[np.uint32]) -> NDArray[np.float64]:
     """Multiples of 2**-53 in ``[0, 1)``, one per two words (low word first)."""
-    pairs = words.reshape(-1, 2).astype(np.uint64)
-    joined = pairs[:, 0] | (pairs[:, 1] << np.uint64(32))
-    return (joined >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (joined(words) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _quantile(tail: Floats, negative: NDArray[np.bool_], coefficients: Any) -> Floats:
@@ -145,32 +123,52 @@ def _quantile(tail: Floats, negative: NDArray[np.bool_], coefficients: Any) -> F
     centre, near, far = coefficients
     q = kind(0.5) - tail
     r = kind(0.180625) - q * q
-    result = q * _polynomial(r, centre[0]) / _polynomial(r, centre[1])
+    result = q * polynomial(r, centre[0]) / polynomial(r, centre[1])
     outside = np.flatnonzero(q > kind(0.425))
     if outside.size:
         r = np.sqrt(-logarithm(tail[outside]))
         beyond = r > kind(5)
         r_near, r_far = r - kind(1.6), r - kind(5)
-        close = _polynomial(r_near, near[0]) / _polynomial(r_near, near[1])
-        distant = _polynomial(r_far, far[0]) / _polynomial(r_far, far[1])
+        close = polynomial(r_near, near[0]) / polynomial(r_near, near[1])
+        distant = polynomial(r_far, far[0]) / polynomial(r_far, far[1])
         result[outside] = np.where(beyond, distant, close)
     signed: Floats = np.where(negative, -result, result)
     return signed
 
 
-def normal32(words: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """Standard normal numbers, one per word: a bit of sign, 31 bits of distance from the tail."""
+def open32(words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Numbers in ``(0, 1)``, one per word, with all 32 bits where the numbers are small."""
+    result: NDArray[np.float32] = (words.astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32)
+    return np.minimum(result, np.float32(0.99999994))
+
+
+def open64(words: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """Numbers in ``(0, 1)``, one per two words, with all 64 bits where the numbers are small."""
+    result: NDArray[np.float64] = (joined(words).astype(np.float64) + 0.5) * 2.0**-64
+    return np.minimum(result, 0.9999999999999999)
+
+
+def tail32(words: NDArray[np.uint32]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """A number in ``(0, 0.5)``, the distance from an end of the unit interval, and whether from the lower."""
     negative = (words >> np.uint32(31)).astype(np.bool_)
     magnitude = (words & np.uint32(0x7FFFFFFF)).astype(np.float32)
-    tail = np.minimum((magnitude + np.float32(0.5)) * np.float32(2.0**-32), np.float32(0.49999997))
-    return _quantile(tail, negative, QUANTILE_32)
+    tail = (magnitude + np.float32(0.5)) * np.float32(2.0**-32)
+    return np.minimum(tail, np.float32(0.49999997)), negative
+
+
+def tail64(words: NDArray[np.uint32]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """As :func:`tail32`, from two words."""
+    bits = joined(words)
+    negative = (bits >> np.uint64(63)).astype(np.bool_)
+    magnitude = (bits & np.uint64(0x7FFFFFFFFFFFFFFF)).astype(np.float64)
+    return np.minimum((magnitude + 0.5) * 2.0**-64, 0.49999999999999994), negative
+
+
+def normal32(words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Standard normal numbers, one per word: a bit of sign, 31 bits of distance from the tail."""
+    return _quantile(*tail32(words), QUANTILE_32)
 
 
 def normal64(words: NDArray[np.uint32]) -> NDArray[np.float64]:
     """Standard normal numbers, one per two words: a bit of sign, 63 bits of distance from the tail."""
-    pairs = words.reshape(-1, 2).astype(np.uint64)
-    joined = pairs[:, 0] | (pairs[:, 1] << np.uint64(32))
-    negative = (joined >> np.uint64(63)).astype(np.bool_)
-    magnitude = (joined & np.uint64(0x7FFFFFFFFFFFFFFF)).astype(np.float64)
-    tail = np.minimum((magnitude + 0.5) * 2.0**-64, 0.49999999999999994)
-    return _quantile(tail, negative, QUANTILE_64)
+    return _quantile(*tail64(words), QUANTILE_64)

@@ -1,0 +1,160 @@
+"""Kernels that fill device memory with random numbers.
+
+They compute what ``tensor.random.distributions`` computes on the CPU, bit for bit: no multiplication is
+fused with an addition, and no library function of either side takes part.
+"""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drv import prepare
+
+from .kernel_cache import KernelCache
+from .layouts import broadcast_strides, collapse
+from .program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv import Device
+
+    from . import dtypes
+
+_INCLUDE = str(Path(__file__).parent / "cuda")
+_OPTIONS = ("--fmad=false", "-default-device")
+_FUNCTORS = {
+    "uniform": ("Uniform", 0),
+    "normal": ("Normal", 0),
+    "log_normal": ("LogNormal", 0),
+    "exponential": ("Exponential", 0),
+    "cauchy": ("Cauchy", 0),
+    "geometric": ("Geometric", 0),
+    "bernoulli": ("Bernoulli", 1),
+    "random": ("Integers", 2),
+    "wide random": ("WideIntegers", 4),
+}
+_THREADS = 256
+#: Blocks per multiprocessor: enough threads to fill it, and each has several blocks of words to do.
+_BLOCKS = 8
+_doubles, _words = struct.Struct("=dd"), struct.Struct("=QQ")
+
+#: ``launch(stream_handle, *kernel_arguments)`` for a number of elements.
+Launch = "Callable[..., None]"
+
+
+def fill(
+    device: Device,
+    stream: Any,
+    address: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    dtype: dtypes.dtype,
+    distribution: str,
+    seed: int,
+    call: int,
+    first: float,
+    second: float = 0,
+) -> None:
+    """Fill device memory with the numbers of one call, ordered on a stream.
+
+    Parameters
+    ----------
+    stream
+        Handle of a stream of ``device``.
+    address
+        Address of the target's first element.
+    shape, strides
+        Of the target, strides in elements. The numbers do not depend on the strides.
+    dtype
+        Of the target: real, and floating point for the continuous distributions.
+    distribution, seed, call, first, second
+        As in ``tensor.random.distributions.numbers``.
+    """
+    if distribution in ("bernoulli", "random"):
+        if distribution == "random" and not 0 < first <= 1 << 32:
+            distribution = "wide random"
+        parameters = int(first) & 0xFFFFFFFFFFFFFFFF, int(second) & 0xFFFFFFFFFFFFFFFF
+    else:
+        parameters = _words.unpack(_doubles.pack(first, second))
+    count = prod(shape)
+    if count == 0:
+        return
+    sizes, (steps,) = collapse(shape, strides)
+    functor, words = _FUNCTORS[distribution]
+    words = words or (1 if dtype.is_floating_point and dtype.itemsize < 8 else 2)
+    blocks = -(-count * words // 4)
+    if len(sizes) == 1 and (steps[0] == 1 or count == 1):
+        name = f"fill_flat<{dtype.cuda}, {functor}<{dtype.cuda}>>"
+        launcher, limit = _launcher(device, name, "PQQQQQ")
+        launcher(
+            _grid(blocks, limit), 1, 1, _THREADS, 1, 1, 0, stream,
+            address, count, seed, call, *parameters,
+        )  # fmt: skip
+        return
+    rank = len(sizes)
+    name = f"fill_strided<{dtype.cuda}, {functor}<{dtype.cuda}>, {rank}>"
+    launcher, limit = _launcher(device, name, ("P", *"QQQQQ", 16 * rank))
+    geometry = struct.pack(f"={2 * rank}q", *sizes, *steps)
+    launcher(
+        _grid(blocks, limit), 1, 1, _THREADS, 1, 1, 0, stream,
+        address, count, seed, call, *parameters, geometry,
+    )  # fmt: skip
+
+
+def fill_bernoulli(
+    device: Device,
+    stream: Any,
+    address: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    dtype: dtypes.dtype,
+    probability: int,
+    probability_shape: Sequence[int],
+    probability_strides: Sequence[int],
+    probability_dtype: dtypes.dtype,
+    seed: int,
+    call: int,
+) -> None:
+    """Fill device memory with ones and zeros, each one with the probability at its place.
+
+    ``probability`` is the address of floating point numbers whose shape broadcasts to ``shape``. A number
+    outside ``[0, 1]`` fails an assertion of the kernel. The rest is as in :func:`fill`.
+    """
+    count = prod(shape)
+    if count == 0:
+        return
+    stretched = broadcast_strides(probability_shape, probability_strides, shape)
+    sizes, (out, given) = collapse(shape, strides, stretched)
+    rank = len(sizes)
+    name = f"fill_bernoulli<{dtype.cuda}, {probability_dtype.cuda}, {rank}>"
+    launcher, limit = _launcher(device, name, ("P", "P", *"QQQ", 24 * rank))
+    geometry = struct.pack(f"={3 * rank}q", *sizes, *out, *given)
+    launcher(
+        _grid(-(-count // 4), limit), 1, 1, _THREADS, 1, 1, 0, stream,
+        address, probability, count, seed, call, geometry,
+    )  # fmt: skip
+
+
+def _grid(blocks_of_words: int, limit: int) -> int:
+    return min(-(-blocks_of_words // _THREADS), limit)
+
+
+def _launcher(device: Device, name: str, types: Sequence[str | int]) -> tuple[Callable[..., None], int]:
+    """What launches the kernel ``name``, and the most blocks that make sense."""
+
+    def make() -> tuple[Callable[..., None], int]:
+        program = Program(
+            '#include "random_fill.cuh"\n',
+            name="random_fill.cu",
+            options=_OPTIONS,
+            include_dirs=(_INCLUDE,),
+            name_expressions=(name,),
+        )
+        function = KernelCache.of(device.runtime).function(program, name, device)
+        return prepare(function, types), device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS
+
+    return device.runtime.cache(("random fill", device.ordinal, name), make)
