@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..runtime import Runtime
+    from .injection import Injection
 
-__all__ = ["findings", "from_environment", "install", "installed"]
+__all__ = ["findings", "from_environment", "inject", "install", "installed"]
 
 
 def install(**options: Any) -> Runtime:
@@ -58,11 +59,30 @@ def findings() -> Findings:
     NotSupportedError
         If the driver in use is NVIDIA's.
     """
+    result: Findings = _simulated("nothing is found").driver.findings
+    return result
+
+
+def inject() -> Injection:
+    """Faults on demand, so that a program's error paths can be tested.
+
+    ``inject().out_of_memory_after(nbytes)``, ``inject().fail_launch(nth, kernel)`` and
+    ``inject().lose_device(ordinal)`` say what shall go wrong; ``inject().clear()`` takes it back.
+
+    Raises
+    ------
+    NotSupportedError
+        If the driver in use is NVIDIA's.
+    """
+    result: Injection = _simulated("faults cannot be made on demand").driver.inject
+    return result
+
+
+def _simulated(refusal: str) -> Runtime:
     found = selection.runtime()
     if not found.simulated:
-        raise NotSupportedError("NVIDIA's driver reports no findings: use GRAPHROOT_DRIVER=simulator")
-    result: Findings = found.driver.findings
-    return result
+        raise NotSupportedError(f"on NVIDIA's driver {refusal}: use GRAPHROOT_DRIVER=simulator")
+    return found
 
 
 def from_environment() -> Any:

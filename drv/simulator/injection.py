@@ -50,7 +50,7 @@ class Injection:
         *,
         sticky: bool = True,
     ) -> None:
-        """Let the ``nth`` launch from now (of ``kernel``, when given) fail with ``status``.
+        """Let the ``nth`` launch from now (of ``kernel``, by its name in PTX, when given) fail with ``status``.
 
         A sticky failure happens when the kernel runs and loses its context; otherwise the launching call
         itself answers with ``status``.
