@@ -256,6 +256,7 @@ class Batch:
         if self._starving:
             self._starving = False
             self.release()
+            self._meet()
             self._deliver()
             runnable = [each for each in self.stack if each.runnable]
             return min(runnable, key=lambda each: each.last_turn, default=None)

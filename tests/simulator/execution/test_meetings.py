@@ -27,6 +27,20 @@ __global__ void two_functions(int* out)
     out[t] = t < 16 ? low(line, t) : high(line, t);
 }
 
+// The halves of warp 0 meet in two calls of one function, while warp 1 polls for what follows.
+__device__ __noinline__ void meet(unsigned mask) { __syncwarp(mask); }
+__global__ void meet_while_others_poll(int* out)
+{
+    __shared__ volatile int flag;
+    int t = threadIdx.x;
+    if (t == 0) flag = 0;
+    __syncthreads();
+    if (t >= 32) while (flag == 0);
+    else if (t % 2) meet(0xFFFFFFFF);
+    else { for (volatile int i = 0; i < 5; ++i); meet(0xFFFFFFFF); if (t == 0) flag = 1; }
+    out[t] = 1;
+}
+
 __device__ __noinline__ int third(int t) { return __shfl_sync(0xFFFFFFFF, t, 3); }
 // The other half of the warp ends while the first one waits for it inside the function.
 __global__ void others_end_later(int* out)
@@ -89,6 +103,12 @@ def test_warp_barriers_in_two_functions() -> None:
     KERNELS.run("two_functions", 1, 32, out)
     t = np.arange(32)
     assert (out == np.where(t < 16, (t ^ 31) + 100, t ^ 31)).all()
+
+
+def test_warp_barriers_while_other_warps_poll() -> None:
+    out = ints(count=64)
+    KERNELS.run("meet_while_others_poll", 1, 64, out)
+    assert out.all()
 
 
 def test_nobody_waits_for_threads_that_have_ended() -> None:
