@@ -7,8 +7,6 @@ import pytest
 
 from .machine import SCHEDULES, Machine
 
-pytest.importorskip("drv.simulator.execution", reason="kernels need the interpreter")
-
 SOURCE = r"""
 extern "C" __global__ void fill(float* out, int n)
 {

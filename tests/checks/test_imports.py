@@ -1,0 +1,29 @@
+"""Importing the packages needs no extra, loads no driver and no compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+EXTRAS = ("sklearn", "matplotlib", "tqdm", "pytest", "hypothesis", "scipy")
+LAZY = ("cuda.bindings.driver", "cuda.bindings.nvrtc")
+PACKAGES = ("drv", "nvrtc_kernels", "tensor", "nn", "parallel", "tools", "tools.bench")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_import(package: str) -> None:
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r})); import {package}, drv; "
+        f"assert not drv.is_initialized(); print(*[name for name in {LAZY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
+
+
+def test_import_of_drv_loads_no_numpy() -> None:
+    code = "import sys, drv; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
