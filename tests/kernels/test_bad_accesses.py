@@ -75,6 +75,15 @@ extern "C" __global__ void local_array(int at, int* out) {
     out[threadIdx.x] = cells[threadIdx.x & 7] + cells[at & 3];
 }
 
+__device__ __noinline__ void store(int* p, int at) { p[at] = 1; }  // store
+extern "C" __global__ void generic_pointers(int* memory, int at) {
+    __shared__ int cells[32];
+    int mine[4] = {1, 2, 3, 4};
+    int* p = threadIdx.x % 3 == 0 ? memory : threadIdx.x % 3 == 1 ? cells : mine;
+    store(p, threadIdx.x == 20 ? at : 0);
+    memory[threadIdx.x] = cells[0] + mine[threadIdx.x % 4];
+}
+
 __device__ __noinline__ void inner(int* p) { *p = 1; }  // inner
 extern "C" __global__ void in_a_function(int* p) { if (threadIdx.x == 3) inner(p); }
 
@@ -305,6 +314,16 @@ def test_outside_local_memory(launch: Launch, at: int) -> None:
     error = fault(launch, "local_array", 1, 16, np.int32(at), out)
     assert isinstance(error, drv.IllegalAddressError)
     check_report(error, "local_array", f"outsider.cu:{line_of('local_array')}", "local")
+
+
+@pytest.mark.parametrize("at", [-1, -10000, 1 << 14, -(1 << 30)])
+def test_outside_through_a_generic_pointer(launch: Launch, at: int) -> None:
+    memory = drv.DeviceMemory(128, launch.device)
+    start(launch, "generic_pointers", 1, 32, memory, np.int32(0))
+    launch.device.synchronize()
+    error = fault(launch, "generic_pointers", 1, 32, memory, np.int32(at))
+    assert isinstance(error, drv.IllegalAddressError)
+    check_report(error, "generic_pointers", f"outsider.cu:{line_of('store')}", "thread (20, 0, 0)")
 
 
 def test_inside_a_function(launch: Launch) -> None:
