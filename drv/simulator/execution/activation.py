@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .batch import Batch, Wait
+    from .code import Code
     from .lanes import Lanes
     from .plan import FunctionPlan
-    from .translation import Code
 
     Array = NDArray[Any]
 

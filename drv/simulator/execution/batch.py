@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .activation import Activation
+from .code import Site
 from .lanes import Lanes
 from .launch_state import STACK_LIMIT
-from .translation import Site
+from .thread_constants import BLOCK_CONSTANTS, THREAD_CONSTANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
+    from .code import Code
     from .launch_state import LaunchState
-    from .translation import Code
 
     Array = NDArray[Any]
 
@@ -88,14 +87,14 @@ class Batch:
         if found is None:
             cache = self.launch.plan.geometry
             place = (self.launch.block, self.count, name, axis)
-            if name in _THREAD_CONSTANTS:
+            if name in THREAD_CONSTANTS:
                 found = cache.get(place)
                 if found is None:
                     if len(cache) > 256:
                         cache.clear()
-                    found = cache[place] = _THREAD_CONSTANTS[name](self, axis)
+                    found = cache[place] = THREAD_CONSTANTS[name](self, axis)
             else:
-                found = _BLOCK_CONSTANTS[name](self, axis)
+                found = BLOCK_CONSTANTS[name](self, axis)
             self._constants[key] = found
         return found
 
@@ -369,98 +368,3 @@ class Batch:
 
 def _select(values: Array, kept: Array) -> Array:
     return values if values.shape[0] == 1 else values[kept]
-
-
-def _thread(batch: Batch, axis: int | None) -> Array:
-    return np.tile(np.arange(batch.launch.threads), batch.count)
-
-
-def _thread_index(batch: Batch, axis: int | None) -> Array:
-    x, y, _ = batch.launch.block
-    assert axis is not None
-    if batch.launch.block[axis] == 1:
-        return np.zeros(1, np.uint32)
-    linear = np.arange(batch.launch.threads)
-    index = (linear % x, linear // x % y, linear // (x * y))[axis]
-    return np.tile(index.astype(np.uint32), batch.count)
-
-
-def _lane(batch: Batch, axis: int | None) -> Array:
-    return (_thread(batch, None) & 31).astype(np.uint32)
-
-
-def _warp(batch: Batch, axis: int | None) -> Array:
-    return (_thread(batch, None) >> 5).astype(np.uint32)
-
-
-def _block_in_batch(batch: Batch, axis: int | None) -> Array:
-    if batch.count == 1:
-        return np.zeros(1, np.int64)
-    return np.repeat(np.arange(batch.count), batch.launch.threads)
-
-
-def _place(batch: Batch, axis: int | None) -> Array:
-    result: NDArray[Any] = _block_in_batch(batch, None) * (batch.launch.warps * 32) + _thread(batch, None)
-    return result
-
-
-def _shared_base(batch: Batch, axis: int | None) -> Array:
-    result: NDArray[Any] = _block_in_batch(batch, None) * batch.shared_stride
-    return result
-
-
-def _lane_mask(relation: str) -> Callable[[Batch, int | None], Array]:
-    def mask(batch: Batch, axis: int | None) -> Array:
-        one = np.uint64(1) << _lane(batch, None).astype(np.uint64)
-        below = one - np.uint64(1)
-        found = {
-            "eq": one,
-            "lt": below,
-            "le": below | one,
-            "gt": ~(below | one),
-            "ge": ~below,
-        }[relation]
-        return found.astype(np.uint32)
-
-    return mask
-
-
-def _block(batch: Batch, axis: int | None) -> Array:
-    if batch.count == 1:
-        return np.array([batch.start])
-    return np.repeat(np.arange(batch.start, batch.start + batch.count), batch.launch.threads)
-
-
-def _block_index(batch: Batch, axis: int | None) -> Array:
-    assert axis is not None
-    x, y, _ = batch.launch.grid
-    if batch.launch.grid[axis] == 1:
-        return np.zeros(1, np.uint32)
-    linear = _block(batch, None)
-    if axis == 0:
-        index = linear if batch.launch.grid[1] == batch.launch.grid[2] == 1 else linear % x
-    else:
-        index = linear // x % y if axis == 1 else linear // (x * y)
-    return index.astype(np.uint32)
-
-
-def _multiprocessor(batch: Batch, axis: int | None) -> Array:
-    return (_block(batch, None) % batch.launch.multiprocessors).astype(np.uint32)
-
-
-#: What depends only on the shape of a block and the number of blocks in the batch.
-_THREAD_CONSTANTS: dict[str, Callable[[Batch, int | None], Array]] = {
-    "thread": _thread,
-    "thread_index": _thread_index,
-    "lane": _lane,
-    "warp": _warp,
-    "block_in_batch": _block_in_batch,
-    "place": _place,
-    **{f"lanes_{relation}": _lane_mask(relation) for relation in ("eq", "lt", "le", "gt", "ge")},
-}
-_BLOCK_CONSTANTS: dict[str, Callable[[Batch, int | None], Array]] = {
-    "block": _block,
-    "block_index": _block_index,
-    "multiprocessor": _multiprocessor,
-    "shared_base": _shared_base,
-}

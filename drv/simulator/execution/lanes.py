@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .batch import Batch
-    from .translation import Site
+    from .code import Site
 
     Array = NDArray[Any]
 

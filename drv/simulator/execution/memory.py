@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from ..address_space import Allocation
     from .batch import Batch
+    from .code import Site
     from .launch_state import LaunchState
-    from .translation import Site
 
     Array = NDArray[Any]
 

@@ -10,11 +10,13 @@ from ..arithmetic import DTYPES, UnknownInstruction
 from ..ptx.control_flow import CARRY, End, blocks_of
 from ..ptx.program import align_up
 from ..ptx.shared_memory import shared_layout
-from .translation import WIDE, Code, Site, translate
+from .block_writer import WIDE
+from .translation import translate
 
 if TYPE_CHECKING:
     from ..address_space import AddressSpace
     from ..ptx.program import Function, Module
+    from .code import Code, Site
 
 #: Generic addresses of the entry's parameters, below those of functions.
 PARAMETER_WINDOW = 1 << 42

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ..address_space import Allocation, Frame
     from ..observation import Lanes
+    from .code import Site
     from .launch_state import LaunchState
-    from .translation import Site
 
 #: Places of threads that a report on a kernel which hangs names.
 _PLACES = 8

@@ -1,0 +1,203 @@
+"""Python source under construction: the values of registers in a block, by NumPy type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arithmetic import DTYPES, UnknownInstruction
+from ..ptx.control_flow import operand_registers
+from ..ptx.program import (
+    Address,
+    Immediate,
+    Negated,
+    Register,
+    Symbol,
+    Vector,
+)
+from .code import Site
+from .special_registers import SPECIAL_REGISTERS
+
+if TYPE_CHECKING:
+    from ..ptx.control_flow import Block
+    from ..ptx.program import Instruction, Operand
+    from .plan import FunctionPlan
+
+#: NumPy type that carries the 16 bytes of a ``.b128`` register; nothing is computed with it.
+WIDE = np.dtype(np.complex128)
+
+
+class BlockWriter:
+    """Writes the statements of one block. Values are names of Python variables, or expressions."""
+
+    def __init__(self, plan: FunctionPlan, block: Block) -> None:
+        self.plan = plan
+        self.block = block
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {"np": np}
+        self.inputs: dict[str, str] = {}
+        #: Values of registers by NumPy type: register -> {dtype name: Python name}.
+        self.values: dict[str, dict[str, str]] = {}
+        self.constants: dict[tuple[str, bytes], str] = {}
+        self.count = 0
+
+    # Values
+
+    def emit(self, expression: str) -> str:
+        self.count += 1
+        name = f"v{self.count}"
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    def bind(self, value: Any, lead: str) -> str:
+        name = f"{lead}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def constant(self, kind: str, value: int) -> str:
+        """Name of a ``(1,)`` array that holds the low bits of ``value`` as PTX type ``kind``."""
+        dtype = DTYPES[kind]
+        if kind in ("pred", "cc"):
+            data = bytes([bool(value)])
+        else:
+            data = (value & ((1 << 8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
+        key = dtype.name, data
+        if key not in self.constants:
+            array = np.frombuffer(data, dtype).copy()
+            array.flags.writeable = False
+            self.constants[key] = self.bind(array, "K")
+        return self.constants[key]
+
+    def immediate(self, operand: Immediate, kind: str) -> str:
+        value, dtype = operand.value, DTYPES[kind]
+        if operand.kind == "f64" and dtype == np.float32:
+            bits = np.array([value], np.uint64).view(np.float64).astype(np.float32).view(np.uint32)
+            value = int(bits[0])
+        elif operand.kind == "f32" and dtype == np.float64:
+            bits = (
+                np.array([value & 0xFFFFFFFF], np.uint32).view(np.float32).astype(np.float64).view(np.uint64)
+            )
+            value = int(bits[0])
+        elif operand.kind == "int" and dtype.kind == "f" and dtype.itemsize > 2:
+            value = int.from_bytes(np.array(value, dtype).tobytes(), "little")
+        return self.constant(kind, value)
+
+    def use(self, operand: Operand, kind: str) -> str:
+        """Python name of an operand as PTX type ``kind``."""
+        if isinstance(operand, Immediate):
+            return self.immediate(operand, kind)
+        if isinstance(operand, Negated):
+            return self.emit(f"~{self.use(operand.register, kind)}")
+        if isinstance(operand, Symbol):
+            return self.as_dtype({"uint64": self.symbol(operand.name)}, DTYPES[kind])
+        if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+            whole = self.emit(f"{self.symbol(operand.base.name)} + {self.constant('u64', operand.offset)}")
+            return self.as_dtype({"uint64": whole}, DTYPES[kind])
+        if isinstance(operand, Register):
+            if operand.name in self.plan.numbers:
+                return self.register(operand.name, kind)
+            return self.special(operand.name, kind)
+        if isinstance(operand, Vector):
+            return self.packed(operand, kind)
+        raise UnknownInstruction(str(operand))
+
+    def register(self, name: str, kind: str) -> str:
+        return self.as_dtype(self.known(name), WIDE if kind == "b128" else DTYPES[kind])
+
+    def known(self, name: str) -> dict[str, str]:
+        found = self.values.get(name)
+        if found is None:
+            value = f"r{self.plan.numbers[name]}"
+            self.inputs[name] = value
+            found = self.values[name] = {self.plan.dtypes[name].name: value}
+        return found
+
+    def as_dtype(self, known: dict[str, str], wanted: np.dtype[Any]) -> str:
+        if wanted.name in known:
+            return known[wanted.name]
+        dtype, value = next((np.dtype(name), value) for name, value in known.items())
+        if dtype.itemsize == wanted.itemsize:
+            known[wanted.name] = self.emit(f"{value}.view(np.{wanted.name})")
+        else:
+            unsigned = f"uint{8 * wanted.itemsize}"
+            bits = f"uint{8 * dtype.itemsize}"
+            if bits not in known:
+                known[bits] = self.emit(f"{value}.view(np.{bits})")
+            narrow = self.emit(f"{known[bits]}.astype(np.{unsigned})")
+            known[wanted.name] = (
+                narrow if unsigned == wanted.name else self.emit(f"{narrow}.view(np.{wanted.name})")
+            )
+        return known[wanted.name]
+
+    def canonical(self, name: str) -> str:
+        return self.as_dtype(self.values[name], self.plan.dtypes[name])
+
+    def symbol(self, name: str) -> str:
+        kind, value = self.plan.kernel.symbol(self.plan, name)
+        if kind == "frame":
+            return self.emit(f"X.frame + {self.constant('u64', value)}")
+        if kind == "global":
+            return self.emit(f"X.launch.symbol({name!r})")
+        return self.constant("u64", value)
+
+    def special(self, name: str, kind: str) -> str:
+        method = SPECIAL_REGISTERS.get(name)
+        if method is None:
+            raise UnknownInstruction(name)
+        value, dtype = method
+        key = f"special {name}"
+        known = self.values.setdefault(key, {})
+        if not known or not value.startswith("X.constant"):
+            known.clear()
+            known[dtype] = self.emit(value)
+        return self.as_dtype(known, DTYPES[kind])
+
+    def define(self, operand: Operand, kind: str, expression: str) -> None:
+        """Let a register have the value of ``expression``, which has PTX type ``kind``."""
+        if not isinstance(operand, Register):
+            if operand is not None:
+                raise UnknownInstruction(f"result {operand}")
+            self.lines.append(expression)
+            return
+        declared = self.plan.dtypes[operand.name]
+        dtype = WIDE if kind == "b128" else DTYPES[kind]
+        value = self.emit(expression)
+        if dtype.itemsize < declared.itemsize and kind != "pred":
+            sign = "" if dtype.kind == "i" else "u"
+            if dtype.kind == "f":
+                value = self.emit(f"{value}.view(np.uint{8 * dtype.itemsize})")
+            dtype = np.dtype(f"{sign}int{8 * declared.itemsize}")
+            value = self.emit(f"{value}.astype(np.{dtype.name})")
+        self.values[operand.name] = {dtype.name: value}
+
+    def packed(self, operand: Vector, kind: str) -> str:
+        if kind == "b128":
+            low, high = (self.use(item, "b64") for item in operand.items)
+            return self.emit(f"X.joined({low}, {high})")
+        size = DTYPES[kind].itemsize
+        each = size // len(operand.items)
+        unsigned = f"np.uint{8 * size}"
+        parts = []
+        for place, item in enumerate(operand.items):
+            wide = self.emit(f"{self.use(item, f'u{8 * each}')}.astype({unsigned})")
+            parts.append(
+                wide if not place else f"({wide} << {self.constant(f'u{8 * size}', 8 * each * place)})"
+            )
+        value = self.emit(" | ".join(parts))
+        return value if kind[0] in "ub" else self.emit(f"{value}.view(np.{DTYPES[kind].name})")
+
+    # Sites and registers without a value
+
+    def undefined(self, instruction: Instruction) -> None:
+        for name in list(operand_registers(instruction.operands[0])) if instruction.operands else []:
+            if name in self.plan.numbers and name not in self.values:
+                self.values[name] = {self.plan.dtypes[name].name: self.zero(name)}
+
+    def zero(self, name: str) -> str:
+        return self.bind(np.zeros(1, self.plan.dtypes[name]), "K")
+
+    def site(self, instruction: Instruction) -> str:
+        made = Site(instruction, self.plan.function.name)
+        self.plan.kernel.sites.append(made)
+        return self.bind(made, "S")

@@ -1,0 +1,115 @@
+"""Values that never change while a thread runs, for all threads of a batch at once.
+
+Each function returns an array with an entry per thread, or ``(1,)`` where all have the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from .batch import Batch
+
+    Array = NDArray[Any]
+
+
+def _thread(batch: Batch, axis: int | None) -> Array:
+    return np.tile(np.arange(batch.launch.threads), batch.count)
+
+
+def _thread_index(batch: Batch, axis: int | None) -> Array:
+    x, y, _ = batch.launch.block
+    assert axis is not None
+    if batch.launch.block[axis] == 1:
+        return np.zeros(1, np.uint32)
+    linear = np.arange(batch.launch.threads)
+    index = (linear % x, linear // x % y, linear // (x * y))[axis]
+    return np.tile(index.astype(np.uint32), batch.count)
+
+
+def _lane(batch: Batch, axis: int | None) -> Array:
+    return (_thread(batch, None) & 31).astype(np.uint32)
+
+
+def _warp(batch: Batch, axis: int | None) -> Array:
+    return (_thread(batch, None) >> 5).astype(np.uint32)
+
+
+def _block_in_batch(batch: Batch, axis: int | None) -> Array:
+    if batch.count == 1:
+        return np.zeros(1, np.int64)
+    return np.repeat(np.arange(batch.count), batch.launch.threads)
+
+
+def _place(batch: Batch, axis: int | None) -> Array:
+    result: NDArray[Any] = _block_in_batch(batch, None) * (batch.launch.warps * 32) + _thread(batch, None)
+    return result
+
+
+def _shared_base(batch: Batch, axis: int | None) -> Array:
+    result: NDArray[Any] = _block_in_batch(batch, None) * batch.shared_stride
+    return result
+
+
+def _lane_mask(relation: str) -> Callable[[Batch, int | None], Array]:
+    def mask(batch: Batch, axis: int | None) -> Array:
+        one = np.uint64(1) << _lane(batch, None).astype(np.uint64)
+        below = one - np.uint64(1)
+        found = {
+            "eq": one,
+            "lt": below,
+            "le": below | one,
+            "gt": ~(below | one),
+            "ge": ~below,
+        }[relation]
+        return found.astype(np.uint32)
+
+    return mask
+
+
+def _block(batch: Batch, axis: int | None) -> Array:
+    if batch.count == 1:
+        return np.array([batch.start])
+    return np.repeat(np.arange(batch.start, batch.start + batch.count), batch.launch.threads)
+
+
+def _block_index(batch: Batch, axis: int | None) -> Array:
+    assert axis is not None
+    x, y, _ = batch.launch.grid
+    if batch.launch.grid[axis] == 1:
+        return np.zeros(1, np.uint32)
+    linear = _block(batch, None)
+    if axis == 0:
+        index = linear if batch.launch.grid[1] == batch.launch.grid[2] == 1 else linear % x
+    else:
+        index = linear // x % y if axis == 1 else linear // (x * y)
+    return index.astype(np.uint32)
+
+
+def _multiprocessor(batch: Batch, axis: int | None) -> Array:
+    return (_block(batch, None) % batch.launch.multiprocessors).astype(np.uint32)
+
+
+#: What depends only on the shape of a block and the number of blocks in the batch.
+THREAD_CONSTANTS: dict[str, Callable[[Batch, int | None], Array]] = {
+    "thread": _thread,
+    "thread_index": _thread_index,
+    "lane": _lane,
+    "warp": _warp,
+    "block_in_batch": _block_in_batch,
+    "place": _place,
+    **{f"lanes_{relation}": _lane_mask(relation) for relation in ("eq", "lt", "le", "gt", "ge")},
+}
+#: What depends on which blocks they are too.
+BLOCK_CONSTANTS: dict[str, Callable[[Batch, int | None], Array]] = {
+    "block": _block,
+    "block_index": _block_index,
+    "multiprocessor": _multiprocessor,
+    "shared_base": _shared_base,
+}
