@@ -24,16 +24,17 @@ from .random_expressions import (
 
 @dataclass(slots=True)
 class Machine:
-    """The variables of all lanes, and which lanes have jumped to the end."""
+    """The variables of all lanes, threads per block, and which lanes have jumped to the end."""
 
     variables: Variables
+    threads: int
     finished: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         self.finished = np.zeros(len(self.variables["i"]), bool)
 
     def copy(self) -> Machine:
-        return Machine({name: values.copy() for name, values in self.variables.items()})
+        return Machine({name: values.copy() for name, values in self.variables.items()}, self.threads)
 
 
 class Statement:
@@ -217,6 +218,41 @@ class Exchange(Statement):
 
 
 @dataclass(frozen=True)
+class Neighbour(Statement):
+    """All threads of a block read what another has in shared memory, between two barriers."""
+
+    name: str
+    distance: int
+    at: int
+
+    def written(self, indent: str) -> str:
+        other = f"(threadIdx.x + {self.distance}) % blockDim.x * {LENGTH} + {self.at}"
+        return f"{indent}__syncthreads();\n{indent}{self.name} = shared[{other}];\n{indent}__syncthreads();\n"
+
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+        blocks = machine.variables["wide"][:, self.at].reshape(-1, machine.threads)
+        machine.variables[self.name] = np.roll(blocks, -self.distance, axis=1).ravel()
+        return mask
+
+
+@dataclass(frozen=True)
+class Repetition(Statement):
+    """A loop that all threads leave together."""
+
+    rounds: int
+    body: list[Statement]
+
+    def written(self, indent: str) -> str:
+        head = f"{indent}for (int round = 0; round < {self.rounds}; ++round) {{\n"
+        return f"{head}{block(self.body, indent)}{indent}}}\n"
+
+    def run(self, machine: Machine, mask: np.ndarray, left: np.ndarray) -> np.ndarray:
+        for _ in range(self.rounds):
+            mask = run(self.body, machine, mask, np.zeros_like(mask))
+        return mask
+
+
+@dataclass(frozen=True)
 class Program:
     statements: list[Statement]
     calls: list[Call]
@@ -244,8 +280,9 @@ extern "C" __global__ void {name}({parameters}, {", ".join(f"int* p{array}" for 
 }}
 """
 
-    def run(self, variables: Variables) -> Variables:
-        machine = Machine(dict(variables))
+    def run(self, variables: Variables, threads: int) -> Variables:
+        """The variables at the end, in blocks of ``threads``."""
+        machine = Machine(dict(variables), threads)
         lanes = len(machine.finished)
         run(self.statements, machine, np.ones(lanes, bool), np.zeros(lanes, bool))
         return machine.variables
@@ -262,9 +299,13 @@ class _Draft:
 
     def statements(self, depth: int, *, in_loop: bool, in_call: bool) -> list[Statement]:
         count = self.draw(st.integers(1, 12 if depth == 0 else 3))
-        return [self.statement(depth, in_loop=in_loop, in_call=in_call) for _ in range(count)]
+        together = depth == 0 and self.control
+        return [
+            self.statement(depth, in_loop=in_loop, in_call=in_call, together=together) for _ in range(count)
+        ]
 
-    def statement(self, depth: int, *, in_loop: bool, in_call: bool) -> Statement:
+    def statement(self, depth: int, *, in_loop: bool, in_call: bool, together: bool) -> Statement:
+        """``together``: all threads of a block get here at once."""
         draw = self.draw
         kind = draw(st.integers(0, 13)) if self.control and depth < 3 else 0
         nested = {"in_loop": in_loop, "in_call": in_call}
@@ -292,8 +333,19 @@ class _Draft:
             body = self.statements(depth + 1, in_loop=False, in_call=True)
             self.calls.append(Call(len(self.calls), name, body))
             return self.calls[-1]
-        if kind == 5 and depth == 0 and not self.jumps and not in_call:
-            return Exchange(draw(st.sampled_from(list(VARIABLES))), draw(st.integers(1, 31)))
+        if kind == 5 and together and not self.jumps:
+            name = draw(st.sampled_from(list(VARIABLES)))
+            return Exchange(name, draw(st.integers(1, 31)))
+        if kind == 3 and together and not self.jumps:
+            return Neighbour(
+                draw(st.sampled_from(["i", "j"])), draw(st.integers(1, 40)), draw(st.integers(0, 7))
+            )
+        if kind == 2 and depth == 0 and together:
+            body = [
+                self.statement(1, in_loop=False, in_call=False, together=True)
+                for _ in range(draw(st.integers(1, 4)))
+            ]
+            return Repetition(draw(st.integers(0, 3)), body)
         name = draw(st.sampled_from(list(VARIABLES)))
         if kind == 4:
             name = draw(st.sampled_from(["i", "j"]))
@@ -303,6 +355,6 @@ class _Draft:
 
 @st.composite
 def programs(draw: st.DrawFn, *, control: bool) -> Program:
-    """Straight lines, or with ``control`` also branches, loops, switches, jumps, calls, arrays, shuffles."""
+    """Straight lines; with ``control`` also branches, loops, switches, jumps, calls, arrays, shuffles, barriers."""
     draft = _Draft(draw, control, jumps=draw(st.booleans()))
     return Program(draft.statements(0, in_loop=False, in_call=False), draft.calls)

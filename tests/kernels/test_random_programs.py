@@ -72,7 +72,7 @@ def check(launch: Launch, batch: list[Program], seed: int, blocks: int) -> None:
             options=("-fmad=false",),
         )  # fmt: skip
         with np.errstate(all="ignore"):
-            expected = program.run(before)
+            expected = program.run(before, threads)
         for name, values in expected.items():
             np.testing.assert_array_equal(bits(after[name]), bits(values), f"program{at}: {name}")
 
