@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-#: Blocks of instructions that an activation runs before others may have a turn.
-TURN = 1000
+#: Blocks of instructions that run before activations other than the innermost may have a turn.
+TURN = 400
 #: Turns between two looks whether the threads go round in circles.
-LAP = 16
+LAP = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +66,10 @@ class Batch:
         #: How often threads polled memory, perhaps for what another thread writes.
         self.polls = 0
         self._repeats = False
-        self._circle: tuple[int, int] = (-1, 0)
-        self._turns = self._exhausted = 0
+        #: Writes, turns and state when the state was last taken.
+        self._circle: tuple[int, int, int] = (-1, 0, 0)
+        self._turns = self._polls_before = 0
+        self._left = TURN
         self._starving = False
         entry = launch.plan.function(launch.plan.entry.name)
         self.reserve_stack(entry.frame_bytes)
@@ -237,8 +239,14 @@ class Batch:
                 if not self.release() and not self._meet() and not self._deliver():
                     raise self.launch.reports.deadlock(self._waiting())
             else:
-                self._turn(running, min(steps, TURN))
-                steps -= min(steps, TURN) - self.steps
+                given = self.steps = min(steps, self._left)
+                running.last_turn = self._turns
+                running.run()
+                used = given - self.steps
+                self._left -= used
+                steps -= used
+                if self._left <= 0:
+                    self._end_turn()
                 if steps <= 0:
                     self.release()
                     return False
@@ -261,17 +269,13 @@ class Batch:
             return min(runnable, key=lambda each: each.last_turn, default=None)
         return next((each for each in reversed(self.stack) if each.runnable), None)
 
-    def _turn(self, running: Activation, steps: int) -> None:
-        polls, self.steps = self.polls, steps
-        running.run()
+    def _end_turn(self) -> None:
+        polls, self._polls_before = self.polls - self._polls_before, self.polls
         self._turns += 1
-        running.last_turn = self._turns
-        polls = self.polls - polls
+        self._left = TURN
         self.launch.watch(polls, self)
-        if self.steps <= 0:
-            self._exhausted += 1
-            self._starving = polls > 0 or self._exhausted % LAP == 0
-            self._look_for_circle()
+        self._starving = polls > 0 or self._turns % LAP == 0
+        self._look_for_circle()
 
     @property
     def circles(self) -> bool:
@@ -281,21 +285,24 @@ class Batch:
     def _look_for_circle(self) -> None:
         """Find out whether the threads are where they were, with nothing written in between.
 
-        Then they are there forever: all of them had turns since. The state to compare with is taken anew
-        after 2, 4, 8, ... turns, so that circles of any length are found.
+        Then they are there forever, if all of them had turns since. The state to compare with is taken
+        anew after 2, 4, 8, ... turns, so that circles of any length are found.
         """
         writes, turns = self.launch.writes, self._turns
         if turns & (turns - 1) == 0:
-            self._circle, self._repeats = (writes, self._state()), False
+            self._circle, self._repeats = (writes, turns, self._state()), False
         elif self._circle[0] == writes and turns % LAP == 0:
-            self._repeats = self._circle[1] == self._state()
+            _, since, state = self._circle
+            all_ran = all(each.last_turn > since for each in self.stack if each.runnable)
+            self._repeats = all_ran and state == self._state()
 
     def _state(self) -> int:
         """Hash of where the threads stand and of their registers."""
         return hash(
             tuple(
                 (
-                    id(each),
+                    each.plan.function.name,
+                    each.lanes.slots.tobytes(),
                     each.whole,
                     tuple((place, index.tobytes()) for place, index in each.waiting.items()),
                     tuple(value.tobytes() for value in each.registers),
