@@ -349,6 +349,14 @@ def test_dynamic_shared_memory_of_several_types(launch: Launch, n: int) -> None:
     np.testing.assert_array_equal(out, np.roll(expected, -1))
 
 
+def test_more_shared_memory_than_is_given_unasked(launch: Launch) -> None:
+    n = 10_000
+    values = np.arange(1024, dtype=np.int32)
+    out = np.zeros(1024)
+    launch(SOURCE, 1, 1024, values, out, np.int32(1024), name="carved_shared", shared=15 * n)
+    np.testing.assert_array_equal(out, np.roll(values * 2.5 + values.astype(np.int8).astype(np.uint8), -1))
+
+
 def test_shared_memory_at_module_scope(launch: Launch) -> None:
     out = np.zeros((5, 32), np.int32)
     launch(SOURCE, 5, 32, out, name="shared_of_the_module")
