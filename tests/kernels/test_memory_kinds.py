@@ -354,7 +354,7 @@ def test_more_shared_memory_than_is_given_unasked(launch: Launch) -> None:
     values = np.arange(1024, dtype=np.int32)
     out = np.zeros(1024)
     launch(SOURCE, 1, 1024, values, out, np.int32(1024), name="carved_shared", shared=15 * n)
-    np.testing.assert_array_equal(out, np.roll(values * 2.5 + values.astype(np.int8).astype(np.uint8), -1))
+    np.testing.assert_array_equal(out, np.roll(values * 2.5 + values.astype(np.uint8), -1))
 
 
 def test_shared_memory_at_module_scope(launch: Launch) -> None:
