@@ -45,8 +45,54 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def dense_strides_like(shape: Sequence[int], strides: Sequence[int]) -> Ints:
-    """Strides that ``empty_like`` gives: the dimension order of a dense tensor, else row-major."""
-    return tuple(strides) if is_dense(shape, strides) else contiguous_strides(shape)
+    """Strides that ``empty_like`` gives: no gaps, and the dimensions in the order that ``strides`` has.
+
+    A dense tensor keeps its strides. Stretched dimensions (stride 0) have no place of their own in the
+    order and stay where they stand, as in PyTorch.
+    """
+    if is_dense(shape, strides):
+        return tuple(strides)
+    return packed_strides(shape, stride_order(shape, strides))
+
+
+def stride_order(shape: Sequence[int], *operands: Sequence[int]) -> list[int]:
+    """Dimensions from the innermost to the outermost, as the strides of ``operands`` order them.
+
+    The first operand that tells two dimensions apart decides; equal strides are ordered by size. It is an
+    insertion sort, for "does not matter" (a stride of 0) is no order that a library's sort could use.
+    """
+    order = list(range(len(shape) - 1, -1, -1))
+    for start in range(1, len(order)):
+        at = start
+        for below in range(start - 1, -1, -1):
+            verdict = _compare(order[below], order[at], shape, operands)
+            if verdict > 0:
+                order[below], order[at] = order[at], order[below]
+                at = below
+            elif verdict < 0:
+                break
+    return order
+
+
+def _compare(first: int, second: int, shape: Sequence[int], operands: Sequence[Sequence[int]]) -> int:
+    """Whether ``first`` belongs outside ``second`` (1), inside (-1), or neither (0)."""
+    for strides in operands:
+        if strides[first] == 0 or strides[second] == 0:
+            continue
+        if strides[first] != strides[second]:
+            return 1 if strides[first] > strides[second] else -1
+        if shape[first] > shape[second]:
+            return 1
+    return 0
+
+
+def packed_strides(shape: Sequence[int], order: Sequence[int]) -> Ints:
+    """Strides without gaps for dimensions in ``order``, innermost first."""
+    result, step = [0] * len(shape), 1
+    for axis in order:
+        result[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(result)
 
 
 def extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:

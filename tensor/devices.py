@@ -30,7 +30,7 @@ class device:  # noqa: N801 - PyTorch's name
     index: int | None
     _made: ClassVar[dict[tuple[str, int | None], device]] = {}
 
-    def __new__(cls, type: str | int | device, index: int | None = None) -> device:  # noqa: A002, PYI034
+    def __new__(cls, type: str | int | device, index: int | None = None) -> device:  # noqa: PYI034
         if isinstance(type, device):
             if index is not None:
                 raise TypeError(

@@ -34,7 +34,7 @@ class finfo:  # noqa: N801 - PyTorch's name
 
     __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
 
-    def __init__(self, type: dtype) -> None:  # noqa: A002 - PyTorch's name
+    def __init__(self, type: dtype) -> None:
         if not isinstance(type, dtype) or not (type.is_floating_point or type.is_complex):
             raise TypeError(
                 f"finfo() wants a floating point or complex dtype, got {type!r}; use iinfo for integers"
@@ -66,7 +66,7 @@ class iinfo:  # noqa: N801 - PyTorch's name
 
     __slots__ = ("bits", "dtype", "max", "min")
 
-    def __init__(self, type: dtype) -> None:  # noqa: A002 - PyTorch's name
+    def __init__(self, type: dtype) -> None:
         if not isinstance(type, dtype) or type.numpy.kind not in "iu":
             raise TypeError(f"iinfo() wants an integer dtype, got {type!r}; use finfo for floating point")
         limits = np.iinfo(type.numpy)

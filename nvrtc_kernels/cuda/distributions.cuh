@@ -8,7 +8,7 @@
 // Source of the normal quantile: M. Wichura, Algorithm AS 241, Applied Statistics 37 (1988).
 
 #pragma once
-#include "elements.cuh"
+#include "half_elements.cuh"
 
 typedef unsigned long long Word64;
 

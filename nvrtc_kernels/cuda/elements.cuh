@@ -5,12 +5,10 @@
 //   - to bool: whether it is not zero (NaN is true);
 //   - from floating point to an integer: towards zero, through long long for types narrower than 32 bits,
 //     so that -1.0 becomes 255 as uint8;
-//   - from complex to real: the real part; from real to complex: the imaginary part is zero;
-//   - from double to half precision: rounded once.
+//   - from complex to real: the real part; from real to complex: the imaginary part is zero.
+// half_elements.cuh adds the half precision types, whose headers take as long to compile as a small kernel.
 
 #pragma once
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 template <class T>
 struct alignas(2 * sizeof(T)) Complex {
@@ -21,8 +19,6 @@ typedef Complex<double> complex128;
 
 template <class T>
 __device__ inline T wide(T x) { return x; }
-__device__ inline float wide(__half x) { return __half2float(x); }
-__device__ inline float wide(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 template <class T>
 struct Narrow {
@@ -51,24 +47,6 @@ template <> struct Narrow<unsigned char> : NarrowSmall<unsigned char> {};
 template <> struct Narrow<signed char> : NarrowSmall<signed char> {};
 template <> struct Narrow<short> : NarrowSmall<short> {};
 
-template <>
-struct Narrow<__half> {
-    template <class W>
-    static __device__ __half from(W x) { return __float2half_rn(static_cast<float>(x)); }
-    static __device__ __half from(double x) { return __double2half(x); }
-    template <class W>
-    static __device__ __half from(Complex<W> x) { return from(x.re); }
-};
-
-template <>
-struct Narrow<__nv_bfloat16> {
-    template <class W>
-    static __device__ __nv_bfloat16 from(W x) { return __float2bfloat16_rn(static_cast<float>(x)); }
-    static __device__ __nv_bfloat16 from(double x) { return __double2bfloat16(x); }
-    template <class W>
-    static __device__ __nv_bfloat16 from(Complex<W> x) { return from(x.re); }
-};
-
 template <class T>
 struct Narrow<Complex<T>> {
     template <class W>
@@ -79,6 +57,3 @@ struct Narrow<Complex<T>> {
 
 template <class T, class W>
 __device__ inline T narrow(W x) { return Narrow<T>::from(x); }
-
-// 8 bytes of integer: every double is not every integer, so an integer's way to half precision is by float,
-// as PyTorch's is.

@@ -1,11 +1,12 @@
 // Pointwise kernels: out[i] = op(in0[i], in1[i], ...), for any number of inputs and any element types.
 //
 // An operation is a functor `Op` with `__device__ Out operator()(In... values) const`; what it computes is
-// the only thing that differs from one operation to the next. Two layouts:
+// the only thing that differs from one operation to the next. Three layouts:
 //
 //   flat     every operand is contiguous. A thread moves `Unroll` packs of `Width` elements, all loaded
 //            before the first is stored, so that several memory accesses are in flight; a pack of the widest
 //            element type is 16 bytes. The last block handles the remainder element by element.
+//   narrow   the same operands, an element for each thread: for few elements, or unaligned ones.
 //   strided  any strides, up to `Rank` collapsed dimensions, one element per thread and step of a grid-stride
 //            loop. A stretched dimension has stride 0.
 //
@@ -51,9 +52,18 @@ __device__ inline void pointwise_flat(const Op& op, long long count, Out* out, c
     }
 }
 
+template <class Op, class Out, class... In>
+__device__ inline void pointwise_narrow(const Op& op, long long count, Out* out, const In*... in) {
+    const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
+    for (long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
+        out[at] = op(in[at]...);
+    }
+}
+
 // Sizes of the collapsed dimensions, outermost first, and each operand's strides in elements (output first).
 template <int Rank, int Operands, class Index>
 struct Geometry {
+    typedef Index Number;
     Index size[Rank];
     Index stride[Operands][Rank];
 };
@@ -91,4 +101,13 @@ template <int Rank, class Index, class Op, class Out, class... In>
 __device__ inline void pointwise_strided(
     const Op& op, const Geometry<Rank, 1 + sizeof...(In), Index>& geometry, Index count, Out* out, const In*... in) {
     walk_strided<Rank>(op, geometry, count, typename PlacesUpTo<sizeof...(In)>::type(), out, in...);
+}
+
+// Generators: out[i] = op(i), contiguous.
+template <class Op, class Out>
+__device__ inline void generate_flat(const Op& op, long long count, Out* out) {
+    const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
+    for (long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
+        out[at] = op(at);
+    }
 }

@@ -1,0 +1,29 @@
+// Half precision for elements.cuh: arithmetic is done in float. From double it is rounded once; an integer
+// of 8 bytes goes through float, as in PyTorch.
+
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "elements.cuh"
+
+__device__ inline float wide(__half x) { return __half2float(x); }
+__device__ inline float wide(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+template <>
+struct Narrow<__half> {
+    template <class W>
+    static __device__ __half from(W x) { return __float2half_rn(static_cast<float>(x)); }
+    static __device__ __half from(double x) { return __double2half(x); }
+    template <class W>
+    static __device__ __half from(Complex<W> x) { return from(x.re); }
+};
+
+template <>
+struct Narrow<__nv_bfloat16> {
+    template <class W>
+    static __device__ __nv_bfloat16 from(W x) { return __float2bfloat16_rn(static_cast<float>(x)); }
+    static __device__ __nv_bfloat16 from(double x) { return __double2bfloat16(x); }
+    template <class W>
+    static __device__ __nv_bfloat16 from(Complex<W> x) { return from(x.re); }
+};

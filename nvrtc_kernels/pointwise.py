@@ -1,0 +1,251 @@
+"""Pointwise kernels: an expression for every element, over operands of any types and layouts.
+
+An operation is an expression in CUDA C++. Which kernel computes it follows from the layouts alone, so it is
+worked out once (:func:`plan`) and then only launched:
+
+========  ==========================================================================================
+flat      every operand is contiguous, whatever the rank: one dimension, 16-byte accesses
+narrow    the same, element by element: few elements, or addresses that are no multiples of 16
+strided   anything else, over as few dimensions as :func:`~.layouts.collapse` leaves
+========  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drv import prepare
+
+from .kernel_cache import KernelCache
+from .layouts import collapse, extent
+from .program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+INCLUDE = str(Path(__file__).parent / "cuda")
+_THREADS = 256
+_UNROLL = 4
+#: Elements below which a thread for each hides latency better than fewer threads with wide accesses.
+_FEW = 1 << 15
+_MAX_GRID = (1 << 31) - 1
+_ALIGNMENT = 15
+_NAMES = "abcdefgh"
+_CTYPES = {"q": "long long", "Q": "unsigned long long", "d": "double", "f": "float", "i": "int", "?": "bool"}
+
+#: ``run(stream_handle, output_address, *input_addresses, *scalars)``
+Run = "Callable[..., None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """What a pointwise kernel computes.
+
+    Attributes
+    ----------
+    name : str
+        Name of the operation, which its kernels are called by.
+    code : str
+        CUDA C++ expression of the inputs ``a``, ``b``, ``c``, ... (half precision widened to float), of
+        the scalars, and, in a generator, of the row-major index ``i``. Its value is converted to the
+        output's type.
+    scalars : tuple of (name, code)
+        Numbers that are given at the launch, with their type as a code of :mod:`struct`.
+    include : str
+        Header in ``cuda/`` that the expression needs.
+    options : tuple of str
+        Options of NVRTC.
+    """
+
+    name: str
+    code: str
+    scalars: tuple[tuple[str, str], ...] = ()
+    include: str = ""
+    options: tuple[str, ...] = ()
+
+
+def plan(
+    device: Device,
+    expression: Expression,
+    shape: Sequence[int],
+    output: tuple[Sequence[int], dtype],
+    *inputs: tuple[Sequence[int], dtype],
+) -> Callable[..., None]:
+    """What launches ``expression`` over operands of given strides (in elements) and types.
+
+    Parameters
+    ----------
+    shape
+        Common shape of all operands; a stretched dimension has stride 0.
+    output, inputs
+        Strides and type of each operand.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, output_address, *input_addresses, *scalars)``.
+    """
+    count = prod(shape)
+    if count == 0:
+        return _nothing
+    types = (output[1], *(kind for _, kind in inputs))
+    sizes, strides = collapse(shape, output[0], *(steps for steps, _ in inputs))
+    if len(sizes) == 1 and all(step == (1,) or sizes == (1,) for step in strides):
+        return _flat(device, expression, types, count)
+    return _strided(device, expression, types, count, sizes, strides)
+
+
+def plan_generator(device: Device, expression: Expression, count: int, output: dtype) -> Callable[..., None]:
+    """What launches ``expression`` for ``count`` contiguous elements, each computed from its index ``i``.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, output_address, *scalars)``.
+    """
+    if count == 0:
+        return _nothing
+    launch = _launcher(device, expression, (output,), "generate", ("q", "P"))
+    grid = min(-(-count // _THREADS), _MAX_GRID)
+
+    def run(stream: Any, out: int, *scalars: float) -> None:
+        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, count, out, *scalars)
+
+    return run
+
+
+def _nothing(*_: Any) -> None:
+    """Nothing to compute: no launch."""
+
+
+def _flat(
+    device: Device, expression: Expression, types: tuple[dtype, ...], count: int
+) -> Callable[..., None]:
+    codes = ("q", *"P" * len(types))
+    narrow = _launcher(device, expression, types, "narrow", codes)
+    narrow_grid = min(-(-count // _THREADS), _MAX_GRID)
+
+    def run_narrow(stream: Any, *arguments: float) -> None:
+        narrow(narrow_grid, 1, 1, _THREADS, 1, 1, 0, stream, count, *arguments)
+
+    if count < _FEW:
+        return run_narrow
+    flat = _launcher(device, expression, types, "flat", codes)
+    tile = _THREADS * _UNROLL * _width(types)
+    grid = -(-count // tile)
+    operands = len(types)
+
+    def run(stream: Any, *arguments: Any) -> None:
+        low = 0
+        for address in arguments[:operands]:
+            low |= address
+        if low & _ALIGNMENT:
+            run_narrow(stream, *arguments)
+        else:
+            flat(grid, 1, 1, _THREADS, 1, 1, 0, stream, count, *arguments)
+
+    return run
+
+
+def _strided(
+    device: Device,
+    expression: Expression,
+    types: tuple[dtype, ...],
+    count: int,
+    sizes: tuple[int, ...],
+    strides: tuple[tuple[int, ...], ...],
+) -> Callable[..., None]:
+    rank, operands = len(sizes), len(types)
+    # Twice the span: a thread's last step may go past the end before it stops.
+    span = max(count, *(extent(sizes, steps)[1] for steps in strides))
+    index, code = ("unsigned int", "I") if span < 1 << 31 else ("long long", "q")
+    numbers = [*sizes, *(step for steps in strides for step in steps)]
+    geometry = struct.pack(f"={len(numbers)}{code}", *numbers)
+    launch = _launcher(
+        device,
+        expression,
+        types,
+        f"strided_{rank}",
+        (len(geometry), code, *"P" * operands),
+        f"Geometry<{rank}, {operands}, {index}>",
+    )
+    grid = min(-(-count // _THREADS), _MAX_GRID)
+
+    def run(stream: Any, *arguments: float) -> None:
+        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, geometry, count, *arguments)
+
+    return run
+
+
+def _width(types: Iterable[dtype]) -> int:
+    """Elements that a thread moves at once: 16 bytes of the widest type."""
+    widest: int = max(kind.itemsize for kind in types)
+    return max(16 // widest, 1)
+
+
+def _launcher(
+    device: Device,
+    expression: Expression,
+    types: tuple[dtype, ...],
+    variant: str,
+    codes: Sequence[str | int],
+    geometry: str = "",
+) -> Callable[..., None]:
+    """What launches a variant of the kernel that computes ``expression``."""
+
+    def make() -> Callable[..., None]:
+        name = f"{expression.name}_{variant}"
+        program = Program(
+            _source(expression, types, variant, geometry),
+            name=f"{expression.name}.cu",
+            options=("-default-device", *expression.options),
+            include_dirs=(INCLUDE,),
+        )
+        function = KernelCache.of(device.runtime).function(program, name, device)
+        return prepare(function, (*codes, *(code for _, code in expression.scalars)))
+
+    return device.runtime.cache(("pointwise", device.ordinal, expression, types, variant, geometry), make)
+
+
+def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geometry: str) -> str:
+    """Text of a kernel that computes ``expression`` for operands of ``types``, the output first."""
+    output, *inputs = (kind.cuda for kind in types)
+    half = any(kind.cuda in ("__half", "__nv_bfloat16") for kind in types)
+    headers = ["half_elements.cuh" if half else "elements.cuh", "pointwise.cuh"]
+    headers += [expression.include] if expression.include else []
+    scalars = [(name, _CTYPES[code]) for name, code in expression.scalars]
+    names = _NAMES[: len(inputs)]
+    operands = list(zip(inputs, names, strict=True))
+
+    values = (
+        "long long i" if variant == "generate" else ", ".join(f"{kind} {name}_" for kind, name in operands)
+    )
+    widened = "".join(f"        const auto {name} = wide({name}_);\n" for name in names)
+    operation = "Operation{" + ", ".join(name for name, _ in scalars) + "}"
+    parameters = f"{output}* out" + "".join(f", const {kind}* {name}" for kind, name in operands)
+    parameters += "".join(f", {kind} {name}" for name, kind in scalars)
+    passed = ", ".join(["out", *names])
+    if geometry:
+        head = f"{geometry} geometry, {geometry}::Number count"
+        call = f"pointwise_strided({operation}, geometry, count, {passed})"
+    else:
+        head = "long long count"
+        template = f"<{_width(types)}, {_UNROLL}>" if variant == "flat" else ""
+        function = "generate_flat" if variant == "generate" else f"pointwise_{variant}"
+        call = f"{function}{template}({operation}, count, {passed})"
+    return (
+        "".join(f'#include "{header}"\n' for header in headers)
+        + "\nstruct Operation {\n"
+        + "".join(f"    {kind} {name};\n" for name, kind in scalars)
+        + f"    __device__ {output} operator()({values}) const {{\n{widened}"
+        + f"        return narrow<{output}>({expression.code});\n    }}\n}};\n\n"
+        + f'extern "C" __global__ void {expression.name}_{variant}({head}, {parameters}) {{\n    {call};\n}}\n'
+    )

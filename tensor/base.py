@@ -1,0 +1,143 @@
+"""What a tensor is: a view of a storage. What can be done with it, :mod:`tensor.tensors` adds.
+
+The families of functions (``views``, ``copies``, ...) stand on this module and make tensors with
+:func:`view_of`, :func:`empty` and :func:`wrap`; the class they make is the one that was given to
+:func:`register`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import from_numpy
+
+from . import layout as layouts
+from .places import cpu
+from .storage import DeviceStorage, HostStorage, PinnedStorage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .layout import Layout
+    from .storage import Storage
+    from .tensors import Tensor
+
+
+class TensorBase:
+    """A storage, and a layout of elements in it.
+
+    Attributes
+    ----------
+    storage : Storage
+        The bytes, shared with the views.
+    layout : Layout
+        Shape, strides, dtype and device.
+    offset : int
+        Bytes from the storage's start to the first element.
+    autograd
+        What differentiation knows of the tensor; ``None`` as long as that is nothing.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_array", "autograd", "layout", "offset", "storage")
+
+    storage: Storage
+    layout: Layout
+    offset: int
+    autograd: Any
+    #: A CPU tensor's elements as NumPy shows them, once they were asked for.
+    _array: NDArray[Any] | None
+
+    @property
+    def address(self) -> int:
+        """Address of the first element."""
+        return self.storage.address + self.offset
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """A CPU tensor's elements as a NumPy array without a copy, to read them."""
+        found = self._array
+        if found is not None and self.storage.plain:
+            return found
+        return _host_array(self, writes=False)
+
+    @property
+    def writable_array(self) -> NDArray[Any]:
+        """A CPU tensor's elements as a NumPy array without a copy, to change them."""
+        found = self._array
+        if found is not None and self.storage.plain:
+            return found
+        return _host_array(self, writes=True)
+
+
+def _host_array(input: TensorBase, *, writes: bool) -> NDArray[Any]:
+    layout, storage = input.layout, input.storage
+    if not isinstance(storage, HostStorage):
+        raise TypeError(
+            f"can't convert {layout.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+            "host memory first."
+        )
+    data = storage.bytes(writes=writes)
+    input._array = found = np.ndarray(
+        layout.shape, layout.dtype.numpy, data, input.offset, layout.numpy_strides
+    )
+    return found
+
+
+_new = object.__new__
+_class: type[Any] = TensorBase
+
+
+def register(cls: type[Any]) -> None:
+    """Make tensors of class ``cls`` from now on."""
+    global _class
+    _class = cls
+
+
+def view_of(storage: Storage, layout: Layout, offset: int) -> Tensor:
+    """A tensor that shows elements of ``storage`` from byte ``offset`` on. Nothing is checked."""
+    self = _new(_class)
+    self.storage = storage
+    self.layout = layout
+    self.offset = offset
+    self.autograd = None
+    self._array = None
+    return self
+
+
+def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
+    """A CPU tensor over a C-contiguous array, whose memory it shares."""
+    self = _new(_class)
+    self.storage = HostStorage(array)
+    self.layout = layout or layouts.contiguous[array.shape, from_numpy(array.dtype), cpu]
+    self.offset = 0
+    self.autograd = None
+    self._array = array
+    return self
+
+
+def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
+    """A tensor of new memory with undefined contents.
+
+    On a device it is allocated for this thread's current stream there.
+    """
+    place = layout.place
+    self = _new(_class)
+    self.layout = layout
+    self.offset = 0
+    self.autograd = None
+    if place.is_cuda:
+        self._array = None
+        size = layout.nbytes
+        self.storage = DeviceStorage(place, size, place.allocate(size, place.local.stream.cuda_stream))
+    elif pin_memory:
+        self._array = None
+        self.storage = PinnedStorage(layout.nbytes)
+    elif layout.contiguous:
+        self._array = array = np.empty(layout.shape, layout.dtype.numpy)
+        self.storage = HostStorage(array)
+    else:
+        self._array = None
+        self.storage = HostStorage(np.empty(layout.nbytes, np.uint8))
+    return self

@@ -1,0 +1,137 @@
+"""Places: the memory that tensors lie in, with everything that serves it.
+
+There is one place for the host, and one for each device of the runtime. Objects of a runtime hang on the
+runtime, so that :func:`drv.reset` drops them with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import drv
+from drv.allocators import device_allocator, pinned_allocator
+
+from . import devices
+from .streams import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Launch plans after which a place starts over; see :mod:`tensor.layout`.
+PLAN_LIMIT = 16384
+
+
+class Plans(dict[Any, Any]):
+    """What carries out an operation on operands of given layouts: ``plans[operation, *layouts]``.
+
+    A missing plan is made by the operation's ``plan`` method.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, key: tuple[Any, ...]) -> Any:
+        made = key[0].plan(*key[1:])
+        if len(self) >= PLAN_LIMIT:
+            self.clear()
+        self[key] = made
+        return made
+
+
+class Place:
+    """Where memory is. ``plans`` holds what works on it."""
+
+    __slots__ = ("device", "plans")
+
+    is_cuda: bool
+
+    def __init__(self, device: devices.device) -> None:
+        self.device = device
+        self.plans = Plans()
+
+
+class CpuPlace(Place):
+    """The host's memory."""
+
+    __slots__ = ()
+    is_cuda = False
+
+    def __repr__(self) -> str:
+        return "<CpuPlace>"
+
+
+class CudaPlace(Place):
+    """A device's memory.
+
+    Attributes
+    ----------
+    native : drv.Device
+        The device.
+    ordinal : int
+        Its number.
+    allocate, free
+        Methods of the device's allocator, looked up once.
+    local
+        What differs from thread to thread: ``local.stream`` is the current stream.
+    """
+
+    __slots__ = ("allocate", "allocator", "free", "local", "native", "ordinal", "runtime")
+    is_cuda = True
+
+    def __init__(self, runtime: drv.Runtime, ordinal: int) -> None:
+        super().__init__(devices.device("cuda", ordinal))
+        self.runtime = runtime
+        self.ordinal = ordinal
+        self.native = runtime.device(ordinal)
+        self.allocator = device_allocator(runtime, ordinal)
+        self.allocate: Callable[[int, int], Any] = self.allocator.allocate
+        self.free: Callable[[Any], None] = self.allocator.free
+        self.local = _Local(Stream.of(self, self.native.default_stream))
+
+    def __repr__(self) -> str:
+        return f"<CudaPlace {self.ordinal} of {self.runtime!r}>"
+
+    @property
+    def default_stream(self) -> Stream:
+        """The device's default stream."""
+        return self.local.default
+
+    def pinned_allocator(self) -> Any:
+        """The allocator of pinned host memory, which all devices share."""
+        return pinned_allocator(self.runtime)
+
+
+class _Local(threading.local):
+    """Of one thread and one device."""
+
+    def __init__(self, default: Stream) -> None:
+        self.default = default
+        self.stream = default
+
+
+#: The host.
+cpu = CpuPlace(devices.device("cpu"))
+
+
+def cuda_place(ordinal: int | None = None) -> CudaPlace:
+    """Place of a device of the runtime in use; of this thread's current device by default.
+
+    Raises
+    ------
+    RuntimeError
+        Of one of drv's classes, if there is no such device, or no driver can be had.
+    """
+    runtime = drv.runtime()
+    if ordinal is None:
+        selected = runtime.current.selected
+        ordinal = 0 if selected is None else selected.ordinal
+    return runtime.cache(("place", ordinal), lambda: CudaPlace(runtime, ordinal))
+
+
+def place_of(given: Any) -> Place:
+    """Place that a ``device=`` argument means: a device, a text, an index, or ``None`` for the default."""
+    if given is None:
+        return cpu
+    if type(given) is not devices.device:
+        given = devices.device(given)
+    return cpu if given.type == "cpu" else cuda_place(given.index)
