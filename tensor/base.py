@@ -30,49 +30,51 @@ class TensorBase:
 
     Attributes
     ----------
-    storage : Storage
+    _storage : Storage
         The bytes, shared with the views.
-    layout : Layout
+    _layout : Layout
         Shape, strides, dtype and device.
-    offset : int
+    _offset : int
         Bytes from the storage's start to the first element.
-    autograd
+    _autograd
         What differentiation knows of the tensor; ``None`` as long as that is nothing.
+
+    The names without underscore belong to PyTorch's users.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_array", "autograd", "layout", "offset", "storage")
+    __slots__ = ("__dict__", "__weakref__", "_array", "_autograd", "_layout", "_offset", "_storage")
 
-    storage: Storage
-    layout: Layout
-    offset: int
-    autograd: Any
+    _storage: Storage
+    _layout: Layout
+    _offset: int
+    _autograd: Any
     #: A CPU tensor's elements as NumPy shows them, once they were asked for.
     _array: NDArray[Any] | None
 
     @property
-    def address(self) -> int:
+    def _address(self) -> int:
         """Address of the first element."""
-        return self.storage.address + self.offset
+        return self._storage.address + self._offset
 
     @property
-    def array(self) -> NDArray[Any]:
+    def _host(self) -> NDArray[Any]:
         """A CPU tensor's elements as a NumPy array without a copy, to read them."""
         found = self._array
-        if found is not None and self.storage.plain:
+        if found is not None and self._storage.plain:
             return found
         return _host_array(self, writes=False)
 
     @property
-    def writable_array(self) -> NDArray[Any]:
+    def _writable(self) -> NDArray[Any]:
         """A CPU tensor's elements as a NumPy array without a copy, to change them."""
         found = self._array
-        if found is not None and self.storage.plain:
+        if found is not None and self._storage.plain:
             return found
         return _host_array(self, writes=True)
 
 
 def _host_array(input: TensorBase, *, writes: bool) -> NDArray[Any]:
-    layout, storage = input.layout, input.storage
+    layout, storage = input._layout, input._storage
     if not isinstance(storage, HostStorage):
         raise TypeError(
             f"can't convert {layout.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
@@ -80,7 +82,7 @@ def _host_array(input: TensorBase, *, writes: bool) -> NDArray[Any]:
         )
     data = storage.bytes(writes=writes)
     input._array = found = np.ndarray(
-        layout.shape, layout.dtype.numpy, data, input.offset, layout.numpy_strides
+        layout.shape, layout.dtype.numpy, data, input._offset, layout.numpy_strides
     )
     return found
 
@@ -98,10 +100,10 @@ def register(cls: type[Any]) -> None:
 def view_of(storage: Storage, layout: Layout, offset: int) -> Tensor:
     """A tensor that shows elements of ``storage`` from byte ``offset`` on. Nothing is checked."""
     self = _new(_class)
-    self.storage = storage
-    self.layout = layout
-    self.offset = offset
-    self.autograd = None
+    self._storage = storage
+    self._layout = layout
+    self._offset = offset
+    self._autograd = None
     self._array = None
     return self
 
@@ -109,10 +111,10 @@ def view_of(storage: Storage, layout: Layout, offset: int) -> Tensor:
 def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
     """A CPU tensor over a C-contiguous array, whose memory it shares."""
     self = _new(_class)
-    self.storage = HostStorage(array)
-    self.layout = layout or layouts.contiguous[array.shape, from_numpy(array.dtype), cpu]
-    self.offset = 0
-    self.autograd = None
+    self._storage = HostStorage(array)
+    self._layout = layout or layouts.contiguous[array.shape, from_numpy(array.dtype), cpu]
+    self._offset = 0
+    self._autograd = None
     self._array = array
     return self
 
@@ -124,20 +126,26 @@ def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
     """
     place = layout.place
     self = _new(_class)
-    self.layout = layout
-    self.offset = 0
-    self.autograd = None
+    self._layout = layout
+    self._offset = 0
+    self._autograd = None
     if place.is_cuda:
         self._array = None
         size = layout.nbytes
-        self.storage = DeviceStorage(place, size, place.allocate(size, place.local.stream.cuda_stream))
+        self._storage = DeviceStorage(place, size, place.allocate(size, place.local.stream.cuda_stream))
     elif pin_memory:
         self._array = None
-        self.storage = PinnedStorage(layout.nbytes)
+        self._storage = PinnedStorage(layout.nbytes)
     elif layout.contiguous:
-        self._array = array = np.empty(layout.shape, layout.dtype.numpy)
-        self.storage = HostStorage(array)
+        try:
+            self._array = array = np.empty(layout.shape, layout.dtype.numpy)
+        except (MemoryError, ValueError) as error:
+            raise RuntimeError(
+                f"not enough host memory: you tried to allocate {layout.nbytes} bytes for a tensor of shape "
+                f"{list(layout.shape)}"
+            ) from error
+        self._storage = HostStorage(array)
     else:
         self._array = None
-        self.storage = HostStorage(np.empty(layout.nbytes, np.uint8))
+        self._storage = HostStorage(np.empty(layout.nbytes, np.uint8))
     return self

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nvrtc_kernels import layouts
 
+from .arguments import checked_sizes
 from .size import Size
 
 if TYPE_CHECKING:
@@ -145,10 +146,13 @@ def _dense_layout(layout: Layout) -> Layout:
     return layout.with_strides(layout.shape, layouts.dense_strides_like(layout.shape, layout.strides))
 
 
+def _contiguous_layout(shape: tuple[int, ...], dtype: dtypes.dtype, place: Place) -> Layout:
+    checked_sizes(shape)
+    return strided[shape, layouts.contiguous_strides(shape), dtype, place]
+
+
 #: ``strided[shape, strides, dtype, place]``: the shared layout. Shapes and strides are tuples of int.
 strided: Memo[Layout] = Memo(Layout)
-#: ``contiguous[shape, dtype, place]``: the shared row-major layout.
-contiguous: Memo[Layout] = Memo(
-    lambda shape, dtype, place: strided[shape, layouts.contiguous_strides(shape), dtype, place]
-)
+#: ``contiguous[shape, dtype, place]``: the shared row-major layout. Raises for sizes that make no tensor.
+contiguous: Memo[Layout] = Memo(_contiguous_layout)
 _dense: Memo[Layout] = Memo(_dense_layout)

@@ -15,6 +15,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .tensors import Tensor
+
 
 @dataclass(slots=True, frozen=True)
 class PrintOptions:
@@ -210,3 +212,25 @@ def tensor_text(prefix: str, array: np.ndarray[Any, Any], suffixes: Sequence[str
             text += ", " + suffix
             column += len(suffix) + 2
     return text + ")"
+
+
+def text_of(tensor: Tensor) -> str:
+    """What ``print(tensor)`` shows. Waits for a CUDA tensor."""
+    from .conversions import host_copy_for_display
+    from .creation import default_dtype_of, get_default_dtype
+
+    layout = tensor._layout
+    kind = layout.dtype
+    suffixes = [f"device='{layout.device}'"] if layout.place.is_cuda else []
+    if not layout.numel:
+        if len(layout.shape) != 1:
+            suffixes.append(f"size={tuple(layout.shape)}")
+        if kind is not get_default_dtype():
+            suffixes.append(f"dtype={kind!r}")
+    elif kind.name not in ("int64", "bool") and kind not in (get_default_dtype(), default_dtype_of(1j)):
+        suffixes.append(f"dtype={kind!r}")
+    if tensor.grad_fn is not None:
+        suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
+    elif tensor.requires_grad:
+        suffixes.append("requires_grad=True")
+    return tensor_text("tensor(", host_copy_for_display(tensor.detach()), suffixes)

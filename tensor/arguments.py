@@ -1,0 +1,89 @@
+"""Checks that many functions share: sizes, dimensions, indices."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def integers(given: tuple[Any, ...], function: str, what: str = "size") -> tuple[int, ...]:
+    """Numbers given one by one (``view(2, 3)``) or as one sequence (``view((2, 3))``).
+
+    Raises
+    ------
+    TypeError
+        For anything that is no integer; the message says where.
+    """
+    if len(given) == 1 and not hasattr(given[0], "__index__"):
+        with contextlib.suppress(TypeError):
+            given = tuple(given[0])
+    elif len(given) == 1 and isinstance(given[0], (list, tuple)):
+        given = tuple(given[0])
+    if all(type(number) is int for number in given):
+        return given
+    numbers = []
+    for position, number in enumerate(given):
+        try:
+            if isinstance(number, bool):
+                raise TypeError
+            numbers.append(operator.index(number))
+        except TypeError:
+            raise TypeError(
+                f"{function}(): argument '{what}' must be ints, but found element of type "
+                f"{type(number).__name__} at position {position}"
+            ) from None
+    return tuple(numbers)
+
+
+def dimension(dim: Any, rank: int) -> int:
+    """``dim`` counted from 0; negative ones count from the end. A 0-dim tensor has one dimension here.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    """
+    number = operator.index(dim)
+    limit = max(rank, 1)
+    if not -limit <= number < limit:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {number})"
+        )
+    return number % limit
+
+
+def dimensions(dims: Sequence[Any], rank: int, function: str) -> tuple[int, ...]:
+    """Several different dimensions, each as :func:`dimension` gives it.
+
+    Raises
+    ------
+    RuntimeError
+        If one is named twice.
+    """
+    found = tuple(dimension(dim, rank) for dim in dims)
+    if len(set(found)) != len(found):
+        twice = next(dim for dim in found if found.count(dim) > 1)
+        raise RuntimeError(f"{function}(): dim {twice} appears multiple times in the list of dims")
+    return found
+
+
+def checked_sizes(given: Sequence[int]) -> Sequence[int]:
+    """A shape for new memory.
+
+    Raises
+    ------
+    RuntimeError
+        If a size is negative, or the elements are more than an address can count.
+    """
+    count = 1
+    for size in given:
+        if size < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(given)}")
+        count *= size
+    if count >= 1 << 59:
+        raise RuntimeError(f"a tensor of shape {list(given)} is larger than any memory: {count} elements")
+    return given

@@ -1,0 +1,90 @@
+"""One value in every element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import pointwise
+from nvrtc_kernels.dtypes import Category
+
+from .copies import check_no_overlap, copy_
+from .scalars import element
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .layout import Layout
+    from .tensors import Tensor
+
+_EXPRESSIONS = {
+    Category.BOOL: pointwise.Expression("fill", "value", (("value", "?"),)),
+    Category.INTEGER: pointwise.Expression("fill", "value", (("value", "q"),)),
+    Category.FLOATING: pointwise.Expression("fill", "value", (("value", "d"),)),
+    Category.COMPLEX: pointwise.Expression("fill", "(complex128{re, im})", (("re", "d"), ("im", "d"))),
+}
+
+
+class _Fill:
+    """The operation; ``place.plans[FILL, layout]`` carries it out."""
+
+    def plan(self, layout: Layout) -> Callable[[Tensor, Any], None]:
+        """How to fill a layout."""
+        check_no_overlap(layout)
+        if not layout.place.is_cuda:
+            return _on_host
+        place, count = layout.place, layout.numel
+        launch = pointwise.plan(
+            place.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
+        )
+        local, runtime, native = place.local, place.runtime, place.native
+        is_complex, dense, nbytes = layout.dtype.is_complex, layout.dense, layout.nbytes
+        clear = runtime.driver.cuMemsetD8Async
+
+        def run(target: Tensor, value: Any) -> None:
+            stream = local.stream.handle
+            # A negative zero is no zero here: its bits are not all 0.
+            if dense and not value and count and str(value) in _ZEROS:
+                native.use()
+                status = clear(target._address, 0, nbytes, stream)[0]
+                if status:
+                    runtime.fail(status, "cuMemsetD8Async", f"{nbytes} bytes")
+            elif is_complex:
+                launch(stream, target._address, value.real, value.imag)
+            else:
+                launch(stream, target._address, value)
+
+        return run
+
+
+_ZEROS = frozenset(("0", "0.0", "False", "0j"))
+FILL = _Fill()
+
+
+def _on_host(target: Tensor, value: Any) -> None:
+    target._writable.fill(value)
+
+
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Write ``value``, a number or a 0-dim tensor, to every element.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype cannot hold the number, the tensor has dimensions, or elements overlap in memory.
+    """
+    origin = getattr(value, "_layout", None)
+    if origin is not None:
+        if origin.shape:
+            raise RuntimeError(
+                f"fill_ only supports 0-dimension value tensor but got tensor with {len(origin.shape)} dimensions."
+            )
+        return copy_(input, value)
+    layout = input._layout
+    layout.place.plans[FILL, layout](input, element(value, layout.dtype))
+    input._storage.version += 1
+    return input
+
+
+def zero_(input: Tensor) -> Tensor:
+    """Write 0 to every element."""
+    return fill_(input, 0)

@@ -1,0 +1,78 @@
+"""Memory formats: orders of dimensions in memory that have a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nvrtc_kernels import layouts
+
+if TYPE_CHECKING:
+    from .layout import Layout
+
+
+class memory_format:  # noqa: N801 - PyTorch's name
+    """An order of dimensions in memory.
+
+    Attributes
+    ----------
+    name : str
+        Printed as ``tensor.channels_last``.
+    order : tuple of int or None
+        Dimensions from the innermost outwards; ``None`` for row-major, or to keep what there is.
+    """
+
+    __slots__ = ("name", "order")
+
+    def __init__(self, name: str, order: tuple[int, ...] | None = None) -> None:
+        self.name = name
+        self.order = order
+
+    def __repr__(self) -> str:
+        return f"tensor.{self.name}"
+
+    def layout(self, like: Layout) -> Layout:
+        """Layout of ``like``'s shape, type and place in this format.
+
+        Raises
+        ------
+        RuntimeError
+            If the format is for another number of dimensions.
+        """
+        if self is preserve_format:
+            return like.as_dense()
+        if self.order is None:
+            return like.as_contiguous()
+        if len(like.shape) != len(self.order):
+            raise RuntimeError(
+                f"required rank {len(self.order)} tensor to use {self.name} format, got rank {len(like.shape)}"
+            )
+        return like.with_strides(like.shape, layouts.packed_strides(like.shape, self.order))
+
+    def describes(self, layout: Layout) -> bool:
+        """Whether elements lie in this format."""
+        if self.order is None:
+            return layout.contiguous
+        if len(layout.shape) != len(self.order):
+            return False
+        shape, strides = layout.shape, layout.strides
+        return layouts.is_contiguous(
+            [shape[dim] for dim in reversed(self.order)], [strides[dim] for dim in reversed(self.order)]
+        )
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last", (1, 3, 2, 0))
+channels_last_3d = memory_format("channels_last_3d", (1, 4, 3, 2, 0))
+
+
+class layout:  # noqa: N801 - PyTorch's name
+    """How a tensor keeps its elements. There is one object, ``tensor.strided``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "tensor.strided"
+
+
+strided = layout()

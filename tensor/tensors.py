@@ -1,0 +1,540 @@
+"""``Tensor``: the class, whose methods are the functions of the families beside this file."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import dtypes
+
+from . import (
+    conversions,
+    copies,
+    creation,
+    fills,
+    formats,
+    indexing,
+    layout,
+    printing,
+    reshaping,
+    views,
+)
+from .arguments import integers
+from .autograd.state import AutogradState
+from .base import TensorBase, empty, register, view_of
+from .places import CudaPlace
+from .storage import DeviceStorage, ForeignStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .devices import device as Device
+    from .size import Size
+    from .storage import Storage
+    from .streams import Stream
+
+
+class Tensor(TensorBase):
+    """A multi-dimensional array of elements of one type, on the CPU or a CUDA device.
+
+    Make one with :func:`tensor.tensor`, :func:`tensor.zeros` and their like; ``Tensor(data)`` and
+    ``Tensor(*sizes)`` are there for old scripts.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *data: Any, device: Any = None) -> Tensor:  # noqa: PYI034 - subclasses are shared memory
+        """Tensor of the default dtype: of data, or of sizes with undefined contents."""
+        from .construction import tensor
+
+        if len(data) == 1 and not isinstance(data[0], builtins.int):
+            made = tensor(data[0], dtype=creation.get_default_dtype(), device=device)
+        else:
+            made = creation.empty(*(data or (0,)), device=device)
+        if cls is Tensor:
+            return made
+        return made.as_subclass(cls)
+
+    def as_subclass(self, cls: builtins.type[Any]) -> Any:
+        """The same elements as an object of a class derived from Tensor."""
+        found = object.__new__(cls)
+        found._storage, found._layout, found._offset = self._storage, self._layout, self._offset
+        found._array, found._autograd = self._array, self._autograd
+        return found
+
+    # What it is
+
+    @property
+    def shape(self) -> Size:
+        """Sizes of the dimensions."""
+        return self._layout.shape
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        """Type of the elements."""
+        return self._layout.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the elements are."""
+        return self._layout.device
+
+    @property
+    def layout(self) -> Any:
+        """``tensor.strided``, the only one there is."""
+        return formats.strided
+
+    @property
+    def ndim(self) -> builtins.int:
+        """Number of dimensions."""
+        return len(self._layout.shape)
+
+    @property
+    def is_cuda(self) -> builtins.bool:
+        """Whether the elements are on a CUDA device."""
+        return self._layout.place.is_cuda
+
+    @property
+    def is_cpu(self) -> builtins.bool:
+        """Whether the elements are on the CPU."""
+        return not self._layout.place.is_cuda
+
+    @property
+    def itemsize(self) -> builtins.int:
+        """Bytes of an element."""
+        return self._layout.itemsize
+
+    @property
+    def nbytes(self) -> builtins.int:
+        """Bytes of all elements."""
+        return self._layout.numel * self._layout.itemsize
+
+    def size(self, dim: builtins.int | None = None) -> Any:
+        """Sizes of the dimensions, or of one."""
+        shape = self._layout.shape
+        if dim is None:
+            return shape
+        return shape[_existing(dim, len(shape))]
+
+    def stride(self, dim: builtins.int | None = None) -> Any:
+        """Steps between neighbours of the dimensions, or of one, in elements."""
+        strides = self._layout.strides
+        if dim is None:
+            return strides
+        return strides[_existing(dim, len(strides))]
+
+    def dim(self) -> builtins.int:
+        """Number of dimensions."""
+        return len(self._layout.shape)
+
+    ndimension = dim
+
+    def numel(self) -> builtins.int:
+        """Number of elements."""
+        return self._layout.numel
+
+    nelement = numel
+
+    def element_size(self) -> builtins.int:
+        """Bytes of an element."""
+        return self._layout.itemsize
+
+    def storage_offset(self) -> builtins.int:
+        """Elements from the storage's start to the first element."""
+        return self._offset // self._layout.itemsize
+
+    def untyped_storage(self) -> Storage:
+        """The bytes that this tensor and its views share."""
+        return self._storage
+
+    def data_ptr(self) -> builtins.int:
+        """Address of the first element; 0 where there is none."""
+        return self._address if self._layout.numel else 0
+
+    def get_device(self) -> builtins.int:
+        """Index of the CUDA device; -1 for the CPU."""
+        place = self._layout.place
+        return place.ordinal if isinstance(place, CudaPlace) else -1
+
+    def is_contiguous(
+        self, memory_format: formats.memory_format = formats.contiguous_format
+    ) -> builtins.bool:
+        """Whether the elements lie in row-major order, or that of ``memory_format``, without gaps."""
+        return memory_format.describes(self._layout)
+
+    def is_floating_point(self) -> builtins.bool:
+        """Whether the dtype is a floating point type."""
+        return self._layout.dtype.is_floating_point
+
+    def is_complex(self) -> builtins.bool:
+        """Whether the dtype is a complex type."""
+        return self._layout.dtype.is_complex
+
+    def is_signed(self) -> builtins.bool:
+        """Whether the dtype has negative numbers."""
+        return self._layout.dtype.is_signed
+
+    def is_set_to(self, tensor: Tensor) -> builtins.bool:
+        """Whether both show the same memory in the same way."""
+        return (
+            self._storage is tensor._storage
+            and self._offset == tensor._offset
+            and self._layout.shape == tensor._layout.shape
+            and self._layout.strides == tensor._layout.strides
+        )
+
+    def record_stream(self, stream: Stream) -> None:
+        """Note that ``stream`` uses this tensor's memory, which belongs to the stream it was allocated on.
+
+        When the tensor is freed, the memory is not used again before what ``stream`` holds by then is done.
+
+        Raises
+        ------
+        RuntimeError
+            For a CPU tensor.
+        """
+        storage = self._storage
+        if not isinstance(storage, (DeviceStorage, ForeignStorage)):
+            raise RuntimeError(f"record_stream() wants a CUDA tensor, this one is on {self.device}")
+        storage.record_stream(stream)
+
+    is_pinned = conversions.is_pinned
+    pin_memory = conversions.pin_memory
+
+    # Differentiation
+
+    @property
+    def requires_grad(self) -> builtins.bool:
+        """Whether gradients with respect to this tensor are wanted."""
+        state = self._autograd
+        return state is not None and state.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: builtins.bool) -> None:
+        self.requires_grad_(requires_grad)
+
+    def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
+        """Say whether gradients with respect to this leaf are wanted.
+
+        Raises
+        ------
+        RuntimeError
+            If the dtype has no derivatives, or the tensor is no leaf.
+        """
+        state = self._autograd
+        if requires_grad:
+            kind = self._layout.dtype
+            if not (kind.is_floating_point or kind.is_complex):
+                raise RuntimeError(
+                    f"Only Tensors of floating point and complex dtype can require gradients, this one is {kind!r}"
+                )
+            if state is None:
+                state = self._autograd = AutogradState()
+        elif state is None:
+            return self
+        elif state.grad_fn is not None:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        state.requires_grad = builtins.bool(requires_grad)
+        return self
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward passes have accumulated."""
+        state = self._autograd
+        return None if state is None else state.grad
+
+    @grad.setter
+    def grad(self, grad: Tensor | None) -> None:
+        if grad is not None:
+            if not isinstance(grad, TensorBase):
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got {builtins.type(grad).__name__}"
+                )
+            for what, mine, given in (
+                ("shape", list(self.shape), list(grad.shape)),
+                ("dtype", self.dtype, grad.dtype),
+                ("device", self.device, grad.device),
+            ):
+                if mine != given:
+                    raise RuntimeError(
+                        f"assigned grad has {what} {given}, expected {mine}, that of the tensor"
+                    )
+            if grad is self:
+                raise RuntimeError("can't assign Variable as its own grad")
+        if self._autograd is None:
+            self._autograd = AutogradState()
+        self._autograd.grad = grad
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that made this tensor; ``None`` for a leaf."""
+        state = self._autograd
+        return None if state is None else state.grad_fn
+
+    @property
+    def is_leaf(self) -> builtins.bool:
+        """Whether no recorded operation made this tensor."""
+        return self.grad_fn is None
+
+    def detach(self) -> Tensor:
+        """A view that takes no part in differentiation."""
+        return view_of(self._storage, self._layout, self._offset)
+
+    def detach_(self) -> Tensor:
+        """Forget how this tensor was made."""
+        self._autograd = None
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """A view that takes no part in differentiation; assigning shows other elements from now on."""
+        return view_of(self._storage, self._layout, self._offset)
+
+    @data.setter
+    def data(self, new_data: Tensor) -> None:
+        if not isinstance(new_data, TensorBase):
+            raise TypeError(f"Variable data has to be a tensor, but got {builtins.type(new_data).__name__}")
+        self._storage, self._layout, self._offset = new_data._storage, new_data._layout, new_data._offset
+        self._array = None
+
+    @property
+    def _version(self) -> builtins.int:
+        """How often the memory was written in place."""
+        return self._storage.version
+
+    # Other memory
+
+    def set_(
+        self,
+        source: Any = None,
+        storage_offset: builtins.int = 0,
+        size: Any = None,
+        stride: Any = None,
+    ) -> Tensor:
+        """Show other memory: that of a tensor, or ``size`` and ``stride`` of a storage of this device."""
+        if isinstance(source, TensorBase):
+            self.data = source  # type: ignore[assignment]
+            return self
+        kind = self._layout.dtype
+        if source is None:
+            self.data = empty(layout.contiguous[(0,), kind, self._layout.place])
+            return self
+        shape = (source.nbytes() // kind.itemsize,) if size is None else integers((size,), "set_")
+        whole = view_of(source, layout.contiguous[shape, kind, source.place], 0)
+        steps = whole.stride() if stride is None else stride
+        self.data = views.as_strided(whole, shape, steps, storage_offset)
+        return self
+
+    def resize_(self, *sizes: Any, memory_format: formats.memory_format | None = None) -> Tensor:
+        """Take another shape, row-major, with more memory where it is needed; new elements are undefined."""
+        shape = integers(sizes, "resize_")
+        found = layout.contiguous[shape, self._layout.dtype, self._layout.place]
+        if memory_format is not None:
+            found = memory_format.layout(found)
+        if self._offset + found.nbytes > self._storage.nbytes():
+            made = empty(found)
+            kept = min(made.numel(), self.numel())
+            if kept and self._layout.contiguous:
+                views.as_strided(made, (kept,), (1,)).copy_(views.as_strided(self, (kept,), (1,)))
+            self.data = made
+        else:
+            self._layout, self._array = found, None
+        return self
+
+    def resize_as_(self, the_template: Tensor, memory_format: formats.memory_format | None = None) -> Tensor:
+        """``resize_(the_template.shape)``."""
+        return self.resize_(the_template.shape, memory_format=memory_format)
+
+    copy_ = copies.copy_
+    clone = copies.clone
+    fill_ = fills.fill_
+    zero_ = fills.zero_
+
+    def contiguous(self, memory_format: formats.memory_format = formats.contiguous_format) -> Tensor:
+        """The tensor itself where its elements lie in row-major order without gaps, else such a copy."""
+        if memory_format.describes(self._layout):
+            return self
+        return copies.copy_into_new(self, memory_format.layout(self._layout))
+
+    new_empty = creation.new_empty
+    new_empty_strided = creation.new_empty_strided
+    new_zeros = creation.new_zeros
+    new_ones = creation.new_ones
+    new_full = creation.new_full
+
+    def new_tensor(
+        self,
+        data: Any,
+        *,
+        dtype: dtypes.dtype | None = None,
+        device: Any = None,
+        requires_grad: builtins.bool = False,
+    ) -> Tensor:
+        """Tensor with a copy of ``data``, and this one's dtype and device unless others are given."""
+        from .construction import tensor
+
+        where = self.device if device is None else device
+        return tensor(data, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
+
+    # Views
+
+    as_strided = views.as_strided
+    broadcast_to = views.broadcast_to
+    chunk = views.chunk
+    diagonal = views.diagonal
+    expand = views.expand
+    expand_as = views.expand_as
+    movedim = views.movedim
+    moveaxis = views.movedim
+    narrow = views.narrow
+    permute = views.permute
+    select = views.select
+    split = views.split
+    split_with_sizes = views.split
+    squeeze = views.squeeze
+    swapaxes = views.transpose
+    swapdims = views.transpose
+    t = views.t
+    tensor_split = views.tensor_split
+    transpose = views.transpose
+    unbind = views.unbind
+    unflatten = views.unflatten
+    unfold = views.unfold
+    unsqueeze = views.unsqueeze
+    view = views.view
+    view_as = views.view_as
+    flatten = reshaping.flatten
+    ravel = reshaping.ravel
+    reshape = reshaping.reshape
+    reshape_as = reshaping.reshape_as
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """View with the dimensions in reverse order."""
+        return views.reverse_dimensions(self)
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """View with the last two dimensions exchanged."""
+        return views.matrix_transpose(self)
+
+    @property
+    def real(self) -> Tensor:
+        """View of the real parts."""
+        return views.real(self)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        views.real(self).copy_(value)
+
+    @property
+    def imag(self) -> Tensor:
+        """View of the imaginary parts."""
+        return views.imag(self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        views.imag(self).copy_(value)
+
+    def _in_place(self, other: Tensor) -> Tensor:
+        """Show what the view ``other`` shows."""
+        self._layout, self._offset, self._array = other._layout, other._offset, None
+        return self
+
+    def t_(self) -> Tensor:
+        """:meth:`t` in place."""
+        return self._in_place(views.t(self))
+
+    def transpose_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+        """:meth:`transpose` in place."""
+        return self._in_place(views.transpose(self, dim0, dim1))
+
+    def squeeze_(self, dim: Any = None) -> Tensor:
+        """:meth:`squeeze` in place."""
+        return self._in_place(views.squeeze(self, dim))
+
+    def unsqueeze_(self, dim: builtins.int) -> Tensor:
+        """:meth:`unsqueeze` in place."""
+        return self._in_place(views.unsqueeze(self, dim))
+
+    def as_strided_(self, size: Any, stride: Any, storage_offset: builtins.int | None = None) -> Tensor:
+        """:meth:`as_strided` in place."""
+        return self._in_place(views.as_strided(self, size, stride, storage_offset))
+
+    # Conversions
+
+    to = conversions.to
+    cuda = conversions.cuda
+    cpu = conversions.cpu_
+    type = conversions.type_
+    type_as = conversions.type_as
+    numpy = conversions.numpy
+    item = conversions.item
+    tolist = conversions.tolist
+    bool = conversions.converter(dtypes.bool_, "bool")
+    byte = conversions.converter(dtypes.uint8, "byte")
+    char = conversions.converter(dtypes.int8, "char")
+    short = conversions.converter(dtypes.int16, "short")
+    int = conversions.converter(dtypes.int32, "int")
+    long = conversions.converter(dtypes.int64, "long")
+    half = conversions.converter(dtypes.float16, "half")
+    bfloat16 = conversions.converter(dtypes.bfloat16, "bfloat16")
+    float = conversions.converter(dtypes.float32, "float")
+    double = conversions.converter(dtypes.float64, "double")
+    cfloat = conversions.converter(dtypes.complex64, "cfloat")
+    cdouble = conversions.converter(dtypes.complex128, "cdouble")
+
+    # What Python asks of a container and a number
+
+    __getitem__ = indexing.get
+    __setitem__ = indexing.put
+    __bool__ = conversions.as_bool
+    __index__ = conversions.as_index
+    __hash__ = object.__hash__
+
+    def __len__(self) -> builtins.int:
+        if not self._layout.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self._layout.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return indexing.iterate(self)
+
+    def __int__(self) -> builtins.int:
+        return builtins.int(conversions.item(self))
+
+    def __float__(self) -> builtins.float:
+        return builtins.float(conversions.item(self))
+
+    def __complex__(self) -> complex:
+        return complex(conversions.item(self))
+
+    def __repr__(self) -> str:
+        return printing.text_of(self)
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        if self._layout.shape:
+            return format(repr(self), spec)
+        return format(conversions.item(self), spec)
+
+
+def _existing(dim: builtins.int, rank: builtins.int) -> builtins.int:
+    if not -rank <= dim < rank:
+        if not rank:
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
+        )
+    return dim
+
+
+register(Tensor)
