@@ -1,0 +1,251 @@
+"""Device memory: what is allocated and reserved, and how the caching allocator is steered.
+
+Statistics have PyTorch's names; sizes are in bytes. Asking for them creates no context: where CUDA was not
+used yet, everything is 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import drv
+from drv.allocators import memory_summary as _table
+from drv.allocators.statistics import Stat, Statistics
+
+from ..current_device import index_of
+from ..places import cuda_place
+from ..streams import Stream
+from .device_state import mem_get_info
+from .memory_history import _dump_snapshot, _record_memory_history, _snapshot, memory_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..current_device import DeviceArgument
+    from ..places import CudaPlace
+
+__all__ = [
+    "OutOfMemoryError",
+    "_dump_snapshot",
+    "_record_memory_history",
+    "_snapshot",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "empty_cache",
+    "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
+]
+
+OutOfMemoryError = drv.OutOfMemoryError
+
+_HOST_STATS = ("allocated_bytes", "allocation", "reserved_bytes", "segment")
+
+
+def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
+    """All counters of the device's allocator, sorted by name.
+
+    ``allocation``, ``allocated_bytes``, ``active``, ``active_bytes``, ``requested_bytes``, ``inactive_split``,
+    ``inactive_split_bytes``, ``segment`` and ``reserved_bytes`` are each counted for the pools ``all``,
+    ``small_pool`` and ``large_pool``, as ``current``, ``peak``, ``allocated`` and ``freed``:
+    ``"allocated_bytes.all.current"``. Beside them are ``oversize_allocations`` and ``oversize_segments`` (the
+    same figures, no pools), ``num_alloc_retries``, ``num_ooms``, ``num_sync_all_streams``,
+    ``num_device_alloc``, ``num_device_free`` and ``max_split_size``.
+    """
+    place = _place_in_use(device)
+    return Statistics().report(None) if place is None else dict(place.allocator.statistics())
+
+
+def memory_stats_as_nested_dict(device: DeviceArgument = None) -> dict[str, Any]:
+    """:func:`memory_stats` with a dictionary for each part of the names."""
+    return _nested(memory_stats(device))
+
+
+def memory_allocated(device: DeviceArgument = None) -> int:
+    """Bytes that tensors occupy."""
+    return memory_stats(device)["allocated_bytes.all.current"]
+
+
+def max_memory_allocated(device: DeviceArgument = None) -> int:
+    """The most bytes that tensors occupied since :func:`reset_peak_memory_stats`."""
+    return memory_stats(device)["allocated_bytes.all.peak"]
+
+
+def memory_reserved(device: DeviceArgument = None) -> int:
+    """Bytes that the allocator holds, for tensors and for reuse."""
+    return memory_stats(device)["reserved_bytes.all.current"]
+
+
+def max_memory_reserved(device: DeviceArgument = None) -> int:
+    """The most bytes that the allocator held since :func:`reset_peak_memory_stats`."""
+    return memory_stats(device)["reserved_bytes.all.peak"]
+
+
+def reset_peak_memory_stats(device: DeviceArgument = None) -> None:
+    """Let all peaks start over at the current values."""
+    place = _place_in_use(device)
+    if place is not None:
+        place.allocator.reset_peaks()
+
+
+def reset_accumulated_memory_stats(device: DeviceArgument = None) -> None:
+    """Let the figures ``allocated`` and ``freed``, and the event counts, start over at 0."""
+    place = _place_in_use(device)
+    if place is not None:
+        place.allocator.reset_accumulated()
+
+
+def memory_summary(device: DeviceArgument = None, abbreviated: bool = False) -> str:
+    """The statistics as a table for people; ``abbreviated`` leaves the two pools out."""
+    place = _place_in_use(device)
+    ordinal = (index_of(device) or 0) if place is None else place.ordinal
+    return _table(memory_stats(device), ordinal, abbreviated=abbreviated)
+
+
+def host_memory_stats() -> dict[str, int]:
+    """Counters of the allocator of pinned host memory, which all devices share, sorted by name.
+
+    ``allocation``, ``allocated_bytes`` (in use), ``segment`` and ``reserved_bytes`` (held) as ``current``,
+    ``peak``, ``allocated`` and ``freed``; ``num_host_alloc`` and ``num_host_free``.
+    """
+    if drv.is_initialized():
+        return dict(cuda_place(0).pinned_allocator().statistics())
+    zeros = {"num_host_alloc": 0, "num_host_free": 0}
+    for name in _HOST_STATS:
+        Stat().report(zeros, name)
+    return dict(sorted(zeros.items()))
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """:func:`host_memory_stats` with a dictionary for each part of the names."""
+    return _nested(host_memory_stats())
+
+
+def empty_cache() -> None:
+    """Give memory that no tensor occupies back to the driver, on all devices."""
+    for place in _places_in_use():
+        place.allocator.empty_cache()
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceArgument = None) -> None:
+    """Refuse to hold more than ``fraction`` of the device's memory, with :class:`OutOfMemoryError`.
+
+    Raises
+    ------
+    TypeError
+        If ``fraction`` is no float.
+    ValueError
+        If it is not between 0 and 1.
+    """
+    if not isinstance(fraction, float):
+        raise TypeError(f"Invalid type for fraction argument, must be `float`, got {type(fraction).__name__}")
+    place = cuda_place(index_of(device))
+    place.allocator.set_memory_fraction(fraction)
+    _fractions(place)[place.ordinal] = fraction
+
+
+def get_per_process_memory_fraction(device: DeviceArgument = None) -> float:
+    """What :func:`set_per_process_memory_fraction` set; 1.0 at first."""
+    place = _place_in_use(device)
+    return 1.0 if place is None else _fractions(place).get(place.ordinal, 1.0)
+
+
+def caching_allocator_alloc(
+    size: int, device: DeviceArgument = None, stream: Stream | int | None = None
+) -> int:
+    """Address of ``size`` bytes, for other libraries; :func:`caching_allocator_delete` frees them.
+
+    Parameters
+    ----------
+    size : int
+        Bytes; 0 gives address 0.
+    stream : Stream or int, optional
+        Stream of the device, or its handle's value, whose work uses the bytes; the current one by default.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If there is no such range.
+    """
+    place = cuda_place(index_of(device))
+    if stream is None:
+        stream = place.local.stream
+    if isinstance(stream, Stream):
+        if stream.place is not place:
+            raise ValueError(f"the stream is of {stream.device}, the memory was asked for on {place.device}")
+        stream = stream.cuda_stream
+    elif not isinstance(stream, int):
+        raise TypeError(
+            "Invalid type for stream argument, must be `tensor.cuda.Stream` or `int` representing a pointer to "
+            f"an existing stream, got {type(stream).__name__}"
+        )
+    else:
+        # Within the allocator the default stream goes by one number only.
+        stream = stream or drv.Stream.LEGACY
+    block = place.allocate(size, stream)
+    if block.address:
+        _raw_blocks(place)[block.address] = (place, block)
+    return int(block.address)
+
+
+def caching_allocator_delete(mem_ptr: int) -> None:
+    """Free what :func:`caching_allocator_alloc` gave; address 0 is nothing.
+
+    Raises
+    ------
+    ValueError
+        If it gave no such address, or it was freed.
+    """
+    if not mem_ptr:
+        return
+    found = _raw_blocks(cuda_place(0)).pop(mem_ptr, None) if drv.is_initialized() else None
+    if found is None:
+        raise ValueError(
+            f"invalid device pointer: {mem_ptr:#x} is no address that caching_allocator_alloc() gave, or was "
+            "freed before"
+        )
+    place, block = found
+    place.free(block)
+
+
+def _place_in_use(device: DeviceArgument) -> CudaPlace | None:
+    """The place that an argument means; ``None`` as long as no driver was chosen."""
+    index = index_of(device)
+    return cuda_place(index) if drv.is_initialized() else None
+
+
+def _places_in_use() -> Iterator[CudaPlace]:
+    if drv.is_initialized():
+        for ordinal in range(drv.device_count()):
+            yield cuda_place(ordinal)
+
+
+def _nested(flat: Mapping[str, int]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for name, value in flat.items():
+        *path, last = name.split(".")
+        inner = root
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return root
+
+
+def _fractions(place: CudaPlace) -> dict[int, float]:
+    return place.runtime.cache("memory fractions", dict)
+
+
+def _raw_blocks(place: CudaPlace) -> dict[int, Any]:
+    return place.runtime.cache("raw allocations", dict)

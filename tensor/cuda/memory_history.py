@@ -1,0 +1,182 @@
+"""What the allocators did, with Python stacks, and what they hold: PyTorch's memory snapshots."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import drv
+from drv.allocators import AllocatorOptions, History
+
+from ..places import cuda_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from drv.allocators.history import Frames
+
+    from ..places import CudaPlace
+
+Enabled = Literal["state", "all"]
+Context = Literal["state", "alloc", "all"]
+_ACTIONS = frozenset(
+    (
+        "alloc",
+        "free_requested",
+        "free_completed",
+        "segment_alloc",
+        "segment_free",
+        "segment_map",
+        "segment_unmap",
+        "oom",
+        "snapshot",
+    )
+)
+
+
+class Recording(History):
+    """The history of one device's allocator, behind what an earlier recording kept.
+
+    Parameters
+    ----------
+    earlier : list of dict
+        Entries to go before this recording's.
+    skip_actions : iterable of str
+        Actions to leave out.
+    """
+
+    def __init__(
+        self,
+        *,
+        trace: bool,
+        context: Context | None,
+        max_entries: int,
+        earlier: list[dict[str, Any]],
+        skip_actions: Iterable[str] = (),
+    ) -> None:
+        super().__init__(trace=trace, context=context, max_entries=max_entries)
+        self._earlier = earlier
+        self._max_entries = max(max_entries, 1)
+        self._skipped = frozenset(skip_actions)
+
+    def record(self, action: str, address: int, size: int, stream: int, frames: Frames | None) -> None:
+        """See :class:`~drv.allocators.protocol.Observer`."""
+        if action not in self._skipped:
+            super().record(action, address, size, stream, frames)
+
+    def trace(self) -> list[dict[str, Any]]:
+        """The latest actions, the earliest first."""
+        return (self._earlier + super().trace())[-self._max_entries :]
+
+
+def _record_memory_history(
+    enabled: Enabled | bool | None = "all",
+    context: Context | None = "all",
+    stacks: Literal["python", "all"] = "all",
+    max_entries: int = sys.maxsize,
+    device: Any = None,
+    clear_history: bool = False,
+    skip_actions: Iterable[str] | None = None,
+) -> None:
+    """Keep what the allocators of all devices do from now on, for :func:`_snapshot`.
+
+    Parameters
+    ----------
+    enabled
+        ``"all"`` (or True) keeps actions and the stacks of live blocks, ``"state"`` only the latter;
+        ``None`` (or False) ends recording and forgets.
+    context
+        For what to keep Python stacks: ``None``, nothing; ``"state"``, live blocks; ``"alloc"``, also
+        allocations; ``"all"``, also frees.
+    stacks
+        ``"python"`` or ``"all"``, which are the same: there are no C++ frames.
+    max_entries : int
+        How many actions to keep per device, the latest.
+    device
+        Not used, as in PyTorch.
+    clear_history : bool
+        Whether to forget what an earlier call kept.
+    skip_actions
+        Actions not to keep: ``alloc``, ``free_requested``, ``free_completed``, ``segment_alloc``,
+        ``segment_free``, ``segment_map``, ``segment_unmap``, ``oom``, ``snapshot``.
+
+    Raises
+    ------
+    ValueError
+        For an argument that is none of those.
+    """
+    if isinstance(enabled, bool):
+        enabled = "all" if enabled else None
+    _check("enabled", enabled, (None, *get_args(Enabled)))
+    _check("context", context, (None, *get_args(Context)))
+    _check("stacks", stacks, ("python", "all"))
+    skipped = frozenset(skip_actions or ())
+    for action in skipped:
+        _check("skip_actions", action, sorted(_ACTIONS))
+    for place in _places(choose=enabled is not None):
+        recordings = _recordings(place)
+        before = recordings.pop(place.ordinal, None)
+        if enabled is None:
+            place.allocator.observe(None)
+            continue
+        recordings[place.ordinal] = made = Recording(
+            trace=enabled == "all",
+            context=context,
+            max_entries=max_entries,
+            earlier=[] if before is None or clear_history else before.trace(),
+            skip_actions=skipped,
+        )
+        place.allocator.observe(made)
+
+
+def memory_snapshot() -> list[dict[str, Any]]:
+    """Segments that the allocators of all devices hold, with their blocks, sizes in bytes.
+
+    Each has ``device``, ``address``, ``total_size``, ``allocated_size``, ``active_size``, ``requested_size``,
+    ``stream``, ``segment_type`` and ``blocks``; a block ``address``, ``size``, ``requested_size``, ``state``
+    (``active_allocated``, ``active_pending_free`` or ``inactive``) and ``frames``, the Python stack of its
+    allocation where history was recorded.
+    """
+    return [segment for place in _places() for segment in place.allocator.snapshot()]
+
+
+def _snapshot(device: Any = None) -> dict[str, Any]:
+    """What :func:`memory_snapshot` tells, and the recorded actions.
+
+    Returns
+    -------
+    dict
+        ``segments``; ``device_traces``, one list of actions per device; ``allocator_settings``. ``device`` is
+        not used, as in PyTorch: the snapshot is of all devices.
+    """
+    segments = memory_snapshot()
+    traces = []
+    for place in _places():
+        recording = _recordings(place).get(place.ordinal)
+        traces.append([] if recording is None else recording.trace())
+    settings = dataclasses.asdict(AllocatorOptions.from_environment())
+    return {"segments": segments, "device_traces": traces, "allocator_settings": settings}
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.json") -> None:
+    """Write :func:`_snapshot` to a file, as JSON: reading it runs no code, as a pickle might."""
+    Path(filename).write_text(json.dumps(_snapshot()), encoding="utf-8")
+
+
+def _places(*, choose: bool = False) -> Iterator[CudaPlace]:
+    """Those of all devices; none as long as no driver was chosen, unless one is to be chosen now."""
+    if choose or drv.is_initialized():
+        for ordinal in range(len(drv.runtime().devices)):
+            yield cuda_place(ordinal)
+
+
+def _recordings(place: CudaPlace) -> dict[int, Recording]:
+    return place.runtime.cache("memory recordings", dict)
+
+
+def _check(argument: str, given: Any, expected: Iterable[Any]) -> None:
+    if given not in expected:
+        raise ValueError(f"{argument} must be one of {', '.join(map(repr, expected))}, got {given!r}")

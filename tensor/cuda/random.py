@@ -1,0 +1,26 @@
+"""Seeds of the CUDA devices' default generators."""
+
+from __future__ import annotations
+
+import drv
+
+from ..random.generator import cuda_manual_seed as manual_seed
+from ..random.generator import cuda_manual_seed_all as manual_seed_all
+from ..random.generator import default_generator, random_seed
+
+__all__ = ["initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all"]
+
+
+def seed() -> None:
+    """Seed the current device's generator from the operating system; before a driver is in use, all."""
+    manual_seed(random_seed())
+
+
+def seed_all() -> None:
+    """Seed the generators of all devices from the operating system, all with the same seed."""
+    manual_seed_all(random_seed())
+
+
+def initial_seed() -> int:
+    """Seed of the current device's generator."""
+    return default_generator(drv.current_device().ordinal).initial_seed()
