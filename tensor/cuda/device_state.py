@@ -126,17 +126,17 @@ def synchronize(device: DeviceArgument = None) -> None:
 
 def get_device_name(device: DeviceArgument = None) -> str:
     """Name of the device's model."""
-    return _existing(device).name
+    return existing_device(device).name
 
 
 def get_device_capability(device: DeviceArgument = None) -> tuple[int, int]:
     """Major and minor compute capability."""
-    return _existing(device).compute_capability
+    return existing_device(device).compute_capability
 
 
 def get_device_properties(device: DeviceArgument = None) -> drv.DeviceProperties:
     """What the device is and can do."""
-    return _existing(device).properties
+    return existing_device(device).properties
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
@@ -146,13 +146,13 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 def mem_get_info(device: DeviceArgument = None) -> tuple[int, int]:
     """Free and total bytes of the device's memory."""
-    free, total = _existing(device).memory_info()
+    free, total = existing_device(device).memory_info()
     return free, total
 
 
 def can_device_access_peer(device: DeviceArgument, peer_device: DeviceArgument) -> bool:
     """Whether kernels on ``device`` could use memory of ``peer_device``."""
-    return _existing(device).can_access_peer(_existing(peer_device))
+    return existing_device(device).can_access_peer(existing_device(peer_device))
 
 
 def enable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> None:
@@ -170,7 +170,7 @@ def enable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> N
     RuntimeError
         If the hardware cannot, or both are the same device.
     """
-    user, owner = _existing(device), _existing(peer)
+    user, owner = existing_device(device), existing_device(peer)
     user.enable_peer_access(owner)
     cuda_place(owner.ordinal).allocator.grant_access(user.ordinal)
 
@@ -183,7 +183,7 @@ def disable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> 
     RuntimeError
         If access was not enabled.
     """
-    _existing(device).disable_peer_access(_existing(peer))
+    existing_device(device).disable_peer_access(existing_device(peer))
 
 
 def native_device(device: DeviceArgument) -> drv.Device:
@@ -192,6 +192,7 @@ def native_device(device: DeviceArgument) -> drv.Device:
     return drv.current_device() if index is None else drv.runtime().device(index)
 
 
-def _existing(device: DeviceArgument) -> drv.Device:
+def existing_device(device: DeviceArgument) -> drv.Device:
+    """The device that an argument means, the current one for ``None``; there is none of a negative number."""
     index = index_of(device)
     return drv.current_device() if index is None else drv.runtime().device(index)

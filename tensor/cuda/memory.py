@@ -15,7 +15,7 @@ from drv.allocators.statistics import Stat, Statistics
 from ..current_device import index_of
 from ..places import cuda_place
 from ..streams import Stream
-from .device_state import mem_get_info
+from .device_state import existing_device, mem_get_info
 from .memory_history import _dump_snapshot, _record_memory_history, _snapshot, memory_snapshot
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceArgument = No
     """
     if not isinstance(fraction, float):
         raise TypeError(f"Invalid type for fraction argument, must be `float`, got {type(fraction).__name__}")
-    place = cuda_place(index_of(device))
+    place = cuda_place(existing_device(device).ordinal)
     place.allocator.set_memory_fraction(fraction)
     _fractions(place)[place.ordinal] = fraction
 
@@ -179,7 +179,7 @@ def caching_allocator_alloc(
     OutOfMemoryError
         If there is no such range.
     """
-    place = cuda_place(index_of(device))
+    place = cuda_place(existing_device(device).ordinal)
     if stream is None:
         stream = place.local.stream
     if isinstance(stream, Stream):
@@ -222,8 +222,8 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 def _place_in_use(device: DeviceArgument) -> CudaPlace | None:
     """The place that an argument means; ``None`` as long as no driver was chosen."""
-    index = index_of(device)
-    return cuda_place(index) if drv.is_initialized() else None
+    index_of(device)
+    return cuda_place(existing_device(device).ordinal) if drv.is_initialized() else None
 
 
 def _places_in_use() -> Iterator[CudaPlace]:
