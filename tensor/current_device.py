@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import drv
 
 from . import devices
-
-if TYPE_CHECKING:
-    import drv
 
 #: What a ``device=`` argument of a CUDA function may be.
 DeviceArgument = devices.device | int | str | None
@@ -52,9 +51,20 @@ def index_or_current(given: Any) -> int | None:
 
 
 def select(device: drv.Device) -> drv.Device | None:
-    """Make ``device`` current in this thread, and return what :func:`restore` takes back."""
-    before = device.runtime.current.selected
-    if before is not device:
+    """Make ``device`` current in this thread, and return what :func:`restore` takes back.
+
+    Raises
+    ------
+    DroppedRuntimeError
+        If the device's runtime was dropped.
+    """
+    runtime = device.runtime
+    if not runtime.alive:
+        raise drv.DroppedRuntimeError(
+            f"device {device.ordinal} belongs to a runtime that drv.reset() dropped; make new streams and tensors"
+        )
+    before = runtime.current.selected
+    if (before or runtime.devices[0]) is not device:
         device.set_current()
     return before
 

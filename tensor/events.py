@@ -11,10 +11,10 @@ import drv
 from . import devices
 from .current_device import index_or_current
 from .places import cuda_place
+from .streams import Stream
 
 if TYPE_CHECKING:
     from .current_device import DeviceArgument
-    from .streams import Stream
 
 #: Two threads may record a new event at once; only one of them makes it.
 _making = threading.Lock()
@@ -80,14 +80,13 @@ class Event:
         RuntimeError
             If the event was recorded on another device.
         """
-        if stream is None:
-            stream = cuda_place().local.stream
+        target = _given(stream)
         native = self._native
         if native is None:
-            native = self._make(stream.native.device)
-        if native.device is not stream.native.device:
-            raise self._wrong_device(native, stream)
-        native.record(stream.native)
+            native = self._make(target.native.device)
+        if native.device is not target.native.device:
+            raise self._wrong_device(native, target)
+        native.record(target.native)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Have later work of ``stream``, by default the current one, wait for the mark; the host goes on.
@@ -95,9 +94,7 @@ class Event:
         Does nothing if the event was never recorded.
         """
         if self._native is not None:
-            if stream is None:
-                stream = cuda_place().local.stream
-            self._native.wait(stream.native)
+            _given(stream).native.wait_event(self._native)
 
     def query(self) -> bool:
         """Whether the marked work is done; true where nothing was marked.
@@ -190,3 +187,15 @@ class Event:
             f"Event device {self.device} does not match recording stream's device {stream.device}: streams of "
             "other devices can only wait for the event"
         )
+
+
+def _given(stream: Stream | None) -> Stream:
+    """The stream that an argument means."""
+    if stream is None:
+        return cuda_place().local.stream
+    if isinstance(stream, Stream):
+        return stream
+    raise TypeError(
+        f"expected a tensor.cuda.Stream, or None for the current one, got {type(stream).__name__}; for a stream "
+        "of another library use tensor.cuda.ExternalStream(pointer)"
+    )

@@ -104,9 +104,12 @@ class Stream:
         """Least and greatest priority on the current device; the greatest is the lowest number."""
         return drv.current_device().stream_priority_range()
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: Event | drv.Event) -> None:
         """Have later work of this stream wait for ``event``; does nothing if it was never recorded."""
-        event.wait(self)
+        if isinstance(event, drv.Event):
+            self.native.wait_event(event)
+        else:
+            event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
         """Have later work of this stream wait for all that ``stream``, of any device, holds now."""

@@ -95,11 +95,14 @@ def test_a_device_context_can_be_entered_again(two_devices: tuple[drv.Device, dr
 
 def test_leaving_makes_no_context() -> None:
     drv.simulator.install(devices=2)
-    with cuda.device(1):
-        pass
-    assert drv.Device(0).context is None
-    with cuda.device(0):
+    with cuda.device(1), cuda.device(0), cuda.device(1):
+        assert drv.Device(1).context is not None
         assert drv.Device(0).context is not None
+    drv.reset()
+    drv.simulator.install(devices=2)
+    with cuda.device(0), cuda.device(1):
+        assert drv.Device(1).context is not None
+    assert drv.Device(0).context is None
 
 
 def test_other_libraries_find_the_context_again(two_devices: tuple[drv.Device, drv.Device]) -> None:

@@ -63,6 +63,22 @@ def test_another_devices_stream_cannot_record(two_devices: tuple[drv.Device, drv
     cuda.Stream(1).wait_event(event)
 
 
+def test_what_is_no_stream_is_refused(device: drv.Device) -> None:
+    event = cuda.Event()
+    with pytest.raises(TypeError, match=r"expected a tensor.cuda.Stream.*got Stream; .*ExternalStream"):
+        event.record(drv.Stream())  # type: ignore[arg-type]
+    assert event.device is None
+    event.record()
+    with pytest.raises(TypeError, match="got int"):
+        event.wait(1)  # type: ignore[arg-type]
+
+
+def test_a_stream_waits_for_the_drivers_events_too(device: drv.Device) -> None:
+    stream = cuda.Stream()
+    stream.wait_event(drv.Stream().record_event())
+    stream.synchronize()
+
+
 def test_elapsed_time(device: drv.Device) -> None:
     start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
     stream = cuda.Stream()

@@ -250,17 +250,20 @@ def test_current_is_per_thread(two_devices: tuple[drv.Device, drv.Device]) -> No
 def test_entering_a_dropped_stream_is_an_error(two_devices: tuple[drv.Device, drv.Device]) -> None:
     if not two_devices[0].runtime.simulated:
         pytest.skip("drops the runtime")
-    stream = cuda.Stream(1)
+    streams = cuda.Stream(0), cuda.Stream(1)
     drv.reset()
     drv.simulator.install(devices=2)
-    with pytest.raises(drv.DroppedRuntimeError), cuda.stream(stream):
-        pass
-    with pytest.raises(drv.DroppedRuntimeError):
-        cuda.set_stream(stream)
-    with pytest.raises(drv.DroppedRuntimeError):
-        stream.synchronize()
-    assert cuda.current_stream() == cuda.default_stream()
-    assert cuda.Stream(1) != stream
+    for stream in streams:
+        with pytest.raises(drv.DroppedRuntimeError), cuda.stream(stream):
+            pass
+        with pytest.raises(drv.DroppedRuntimeError), stream:
+            pass
+        with pytest.raises(drv.DroppedRuntimeError):
+            cuda.set_stream(stream)
+        with pytest.raises(drv.DroppedRuntimeError):
+            stream.synchronize()
+        assert cuda.current_stream() == cuda.default_stream()
+        assert cuda.Stream(stream.device_index) != stream
 
 
 def test_leaving_a_context_after_a_reset(two_devices: tuple[drv.Device, drv.Device]) -> None:
