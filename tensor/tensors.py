@@ -23,6 +23,7 @@ from .arguments import integers
 from .autograd.state import AutogradState
 from .base import TensorBase, empty, register, view_of
 from .places import CudaPlace
+from .random import fills as random_fills
 from .storage import DeviceStorage, ForeignStorage
 
 if TYPE_CHECKING:
@@ -490,6 +491,17 @@ class Tensor(TensorBase):
     double = conversions.converter(dtypes.float64, "double")
     cfloat = conversions.converter(dtypes.complex64, "cfloat")
     cdouble = conversions.converter(dtypes.complex128, "cdouble")
+
+    # Random numbers
+
+    bernoulli_ = random_fills.bernoulli_
+    cauchy_ = random_fills.cauchy_
+    exponential_ = random_fills.exponential_
+    geometric_ = random_fills.geometric_
+    log_normal_ = random_fills.log_normal_
+    normal_ = random_fills.normal_
+    random_ = random_fills.random_
+    uniform_ = random_fills.uniform_
 
     # What Python asks of a container and a number
 
