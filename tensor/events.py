@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import drv
 
@@ -162,6 +162,11 @@ class Event:
     def _as_parameter_(self) -> ctypes.c_void_p:
         """For functions of :mod:`ctypes`."""
         return ctypes.c_void_p(self.cuda_event)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled: make it with interprocess=True and send ipc_handle()"
+        )
 
     def __repr__(self) -> str:
         return (

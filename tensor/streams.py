@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import drv
 
@@ -181,6 +181,11 @@ class Stream:
 
     def __hash__(self) -> int:
         return hash((self.place.ordinal, self.cuda_stream))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled: it is a queue of this process; make a new one"
+        )
 
     def __repr__(self) -> str:
         return f"<tensor.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"

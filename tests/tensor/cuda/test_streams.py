@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
+import pickle
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -315,3 +318,12 @@ def test_waiting_for_itself_does_nothing(device: drv.Device) -> None:
     stream = cuda.Stream()
     stream.wait_stream(stream)
     stream.synchronize()
+
+
+@pytest.mark.parametrize("copies", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_streams_and_events_stay_in_their_process(
+    device: drv.Device, copies: Callable[[object], object]
+) -> None:
+    for given in (cuda.Stream(), cuda.Event()):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            copies(given)
