@@ -39,7 +39,18 @@ _FEW = 1 << 15
 _MAX_GRID = (1 << 31) - 1
 _ALIGNMENT = 15
 _NAMES = "abcdefgh"
-_CTYPES = {"q": "long long", "Q": "unsigned long long", "d": "double", "f": "float", "i": "int", "?": "bool"}
+_CTYPES: dict[str | int, str] = {
+    16: "complex128",
+    "q": "long long",
+    "Q": "unsigned long long",
+    "d": "double",
+    "f": "float",
+    "i": "int",
+    "?": "bool",
+}
+
+#: Arithmetic on half precision is done in single precision.
+_WIDE = {"__half": "float", "__nv_bfloat16": "float"}
 
 #: ``run(stream_handle, output_address, *input_addresses, *scalars)``
 Run = "Callable[..., None]"
@@ -54,11 +65,14 @@ class Expression:
     name : str
         Name of the operation, which its kernels are called by.
     code : str
-        CUDA C++ expression of the inputs ``a``, ``b``, ``c``, ... (half precision widened to float), of
+        CUDA C++ expression of the operands ``a``, ``b``, ``c``, ... (half precision widened to float), of
         the scalars, and, in a generator, of the row-major index ``i``. Its value is converted to the
-        output's type.
+        output's type. ``Compute`` names the type that operands are converted to.
     scalars : tuple of (name, code)
-        Numbers that are given at the launch, with their type as a code of :mod:`struct`.
+        Numbers that are given at the launch, with their type as a code of :mod:`struct`, or 16 for a
+        complex number (two doubles as ``bytes``). One named like an operand takes that operand's place.
+    compute : dtype, optional
+        What all operands are converted to before; by default each keeps its own type.
     include : str
         Header in ``cuda/`` that the expression needs.
     options : tuple of str
@@ -67,7 +81,8 @@ class Expression:
 
     name: str
     code: str
-    scalars: tuple[tuple[str, str], ...] = ()
+    scalars: tuple[tuple[str, str | int], ...] = ()
+    compute: dtype | None = None
     include: str = ""
     options: tuple[str, ...] = ()
 
@@ -222,13 +237,19 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geom
     headers = ["half_elements.cuh" if half else "elements.cuh", "pointwise.cuh"]
     headers += [expression.include] if expression.include else []
     scalars = [(name, _CTYPES[code]) for name, code in expression.scalars]
-    names = _NAMES[: len(inputs)]
+    taken = [name for name, _ in scalars if name in tuple(_NAMES)]
+    names = [name for name in _NAMES if name not in taken][: len(inputs)]
     operands = list(zip(inputs, names, strict=True))
+    # An operand goes by its name with an underscore until it has been converted.
+    scalars = [(f"{name}_" if name in taken else name, kind) for name, kind in scalars]
 
-    values = (
-        "long long i" if variant == "generate" else ", ".join(f"{kind} {name}_" for kind, name in operands)
-    )
-    widened = "".join(f"        const auto {name} = wide({name}_);\n" for name in names)
+    values = ", ".join(f"{kind} {name}_" for kind, name in operands)
+    if variant == "generate":
+        values = "long long i"
+    compute = expression.compute
+    convert = "wide" if compute is None else "narrow<Compute>"
+    widened = "".join(f"        const auto {name} = {convert}(wide({name}_));\n" for name in (*names, *taken))
+    widened = widened.replace("wide(wide(", "(wide(")
     operation = "Operation{" + ", ".join(name for name, _ in scalars) + "}"
     parameters = f"{output}* out" + "".join(f", const {kind}* {name}" for kind, name in operands)
     parameters += "".join(f", {kind} {name}" for name, kind in scalars)
@@ -243,6 +264,7 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geom
         call = f"{function}{template}({operation}, count, {passed})"
     return (
         "".join(f'#include "{header}"\n' for header in headers)
+        + (f"\ntypedef {_WIDE.get(compute.cuda, compute.cuda)} Compute;\n" if compute is not None else "")
         + "\nstruct Operation {\n"
         + "".join(f"    {kind} {name};\n" for name, kind in scalars)
         + f"    __device__ {output} operator()({values}) const {{\n{widened}"

@@ -18,7 +18,7 @@ from nvrtc_kernels.dtypes import (
 from nvrtc_kernels.dtypes import bool_ as bool
 
 from .tensors import Tensor  # isort: skip - the class comes first, the families need it
-from . import autograd
+from . import autograd, cuda
 from .construction import as_tensor, asarray, from_numpy, frombuffer, tensor
 from .copies import clone
 from .creation import (
@@ -40,7 +40,6 @@ from .formats import (
     channels_last,
     channels_last_3d,
     contiguous_format,
-    layout,
     memory_format,
     preserve_format,
     strided,
@@ -104,6 +103,7 @@ __all__ = [
     "complex64",
     "complex128",
     "contiguous_format",
+    "cuda",
     "device",
     "diagonal",
     "double",
@@ -135,7 +135,6 @@ __all__ = [
     "is_complex",
     "is_floating_point",
     "is_tensor",
-    "layout",
     "linspace",
     "logspace",
     "long",

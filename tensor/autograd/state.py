@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..tensors import Tensor
+    from .node import Edge
 
 
 class AutogradState:
@@ -15,15 +16,36 @@ class AutogradState:
     ----------
     requires_grad : bool
         Whether gradients with respect to the tensor are wanted.
+    edge : tuple or None
+        The node that made the tensor, and which of its outputs it is; ``None`` for a leaf.
     grad : Tensor or None
         The gradient of a leaf.
-    grad_fn
-        The node that made the tensor; ``None`` for a leaf.
+    accumulator
+        Weak reference to a leaf's node in the graph.
+    hooks : dict or None
+        Hooks on the gradient, by their handle's number.
+    history : int
+        Of a base: how many in-place operations on it or its views were recorded; of a view: how many there
+        were when ``edge`` was found.
     """
 
-    __slots__ = ("grad", "grad_fn", "requires_grad")
+    __slots__ = ("accumulator", "edge", "grad", "history", "hooks", "post_hooks", "requires_grad", "retains")
 
-    def __init__(self, *, requires_grad: bool = False) -> None:
+    edge: Edge | None
+    hooks: dict[int, Any] | None
+    post_hooks: dict[int, Any] | None
+
+    def __init__(self, *, requires_grad: bool = False, edge: Edge | None = None) -> None:
         self.requires_grad = requires_grad
+        self.edge = edge
         self.grad: Tensor | None = None
-        self.grad_fn: Any = None
+        self.accumulator: Any = None
+        self.hooks = None
+        self.post_hooks = None
+        self.history = 0
+        self.retains = False
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that made the tensor; ``None`` for a leaf."""
+        return None if self.edge is None else self.edge[0]

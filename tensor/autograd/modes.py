@@ -1,0 +1,166 @@
+"""Whether operations are recorded: per thread, as context managers and decorators."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+
+class _Modes(threading.local):
+    """Of one thread.
+
+    ``recording`` is what operations ask; ``inference`` says that it cannot be turned on.
+    """
+
+    recording = True
+    inference = False
+
+
+modes = _Modes()
+
+
+class _Mode:
+    """A mode that holds inside ``with``, and inside functions decorated with it."""
+
+    def __enter__(self) -> Self:
+        raise NotImplementedError
+
+    def __exit__(self, *exception: object) -> None:
+        raise NotImplementedError
+
+    def _again(self) -> _Mode:
+        """The same mode, for another entry."""
+        return type(self)()
+
+    def __call__(self, function: _F) -> _F:
+        """``function`` in this mode. A generator runs in it between its yields, and not outside."""
+        if inspect.isgeneratorfunction(function):
+            return cast("_F", self._around_generator(function))
+
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with self._again():
+                return function(*args, **kwargs)
+
+        return cast("_F", inside)
+
+    def _around_generator(self, function: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            with self._again():
+                generator = function(*args, **kwargs)
+            step: Callable[[], Any] = functools.partial(next, generator)
+            while True:
+                try:
+                    with self._again():
+                        value = step()
+                except StopIteration as end:
+                    return end.value
+                try:
+                    received = yield value
+                except GeneratorExit:
+                    with self._again():
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    step = functools.partial(generator.throw, error)
+                else:
+                    step = functools.partial(generator.send, received)
+
+        return inside
+
+
+class set_grad_enabled(_Mode):  # noqa: N801 - PyTorch's name
+    """Record operations, or do not, from now on in this thread; used with ``with``, until its end."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self._before = modes.recording
+        modes.recording = self.mode and not modes.inference
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        modes.recording = self._before
+
+    def _again(self) -> _Mode:
+        return set_grad_enabled(self.mode)
+
+    def __call__(self, function: _F) -> _F:
+        modes.recording = self._before
+        return super().__call__(function)
+
+
+class no_grad(_Mode):  # noqa: N801 - PyTorch's name
+    """Record nothing: results need no gradient."""
+
+    def __new__(cls, function: Any = None) -> Any:
+        self = object.__new__(cls)
+        return self if function is None else self(function)
+
+    def __enter__(self) -> Self:
+        self._before = modes.recording
+        modes.recording = False
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        modes.recording = self._before
+
+
+class enable_grad(_Mode):  # noqa: N801 - PyTorch's name
+    """Record again, inside :class:`no_grad`."""
+
+    def __new__(cls, function: Any = None) -> Any:
+        self = object.__new__(cls)
+        return self if function is None else self(function)
+
+    def __enter__(self) -> Self:
+        self._before = modes.recording
+        modes.recording = not modes.inference
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        modes.recording = self._before
+
+
+class inference_mode(_Mode):  # noqa: N801 - PyTorch's name
+    """Record nothing, and let nothing inside turn recording on again."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = object.__new__(cls)
+        if callable(mode):
+            self.mode = True
+            return self(mode)
+        self.mode = bool(mode)
+        return self
+
+    mode: bool
+
+    def __enter__(self) -> Self:
+        self._before = modes.recording, modes.inference
+        modes.recording, modes.inference = not self.mode, self.mode
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        modes.recording, modes.inference = self._before
+
+    def _again(self) -> _Mode:
+        return cast("_Mode", inference_mode(self.mode))
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are recorded in this thread."""
+    return modes.recording
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside :class:`inference_mode`."""
+    return modes.inference

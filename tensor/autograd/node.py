@@ -1,0 +1,137 @@
+"""Nodes of the graph: one for each recorded operation, one for each leaf."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ..base import TensorBase
+from .state import AutogradState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..layout import Layout
+    from ..streams import Stream
+    from ..tensors import Tensor
+
+#: A node, and which of its outputs.
+Edge = "tuple[Node, int]"
+
+_sequence = itertools.count()
+_LAST = 1 << 62
+
+
+class Node:
+    """A recorded operation, to be run backward.
+
+    Attributes
+    ----------
+    next : tuple
+        For each input of the operation the edge that its gradient goes to; ``None`` where none is wanted.
+    layouts : tuple of Layout
+        What the gradients of the operation's outputs look like.
+    sequence : int
+        Grows with every recorded operation; a backward pass runs nodes from the newest to the oldest.
+    stream : Stream or None
+        The stream of the operation, on which its gradient is computed too; ``None`` for the CPU.
+    saved : tuple or None
+        What the derivative needs; ``None`` once it was freed.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "hooks",
+        "layouts",
+        "metadata",
+        "next",
+        "prehooks",
+        "saved",
+        "sequence",
+        "stream",
+    )
+
+    next: tuple[Any, ...]
+    layouts: tuple[Layout, ...]
+    sequence: int
+    stream: Stream | None
+    saved: tuple[Any, ...] | None
+    hooks: dict[int, Any] | None
+    prehooks: dict[int, Any] | None
+    metadata: dict[str, Any] | None
+
+    def backward(self, *grads: Tensor | None) -> Any:
+        """Gradients of the inputs from those of the outputs: one, or a tuple with one for each input.
+
+        A gradient that is broadcast, or of another dtype of the same kind, is reduced or converted by the
+        engine.
+        """
+        raise NotImplementedError
+
+    def name(self) -> str:
+        """Name as PyTorch shows it, such as ``"AddBackward0"``."""
+        return type(self).__name__
+
+    def release(self) -> None:
+        """Free what was saved."""
+        self.saved = None
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """Nodes that the gradients go to, with the number of their output."""
+        return tuple((None, 0) if edge is None else edge for edge in self.next)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+
+class AccumulateGrad(Node):
+    """End of the graph: adds gradients up in a leaf's ``grad``.
+
+    Its stream is the one that was current at the leaf's first use in the recorded forward pass.
+    """
+
+    __slots__ = ("variable",)
+
+    variable: Tensor
+
+    def __init__(self, variable: Tensor) -> None:
+        layout = variable._layout
+        self.variable = variable
+        self.next = ()
+        self.layouts = (layout,)
+        self.sequence = _LAST
+        self.stream = layout.place.local.stream if layout.place.is_cuda else None
+        self.saved = ()
+        self.hooks = self.prehooks = self.metadata = None
+
+    def release(self) -> None:
+        """Keep the leaf."""
+
+
+def edge_of(tensor: Tensor) -> Any:
+    """Where the gradient of ``tensor`` goes: its edge, or ``None`` where none is wanted."""
+    state = tensor._autograd
+    if state is None or not state.requires_grad:
+        return None
+    if state.edge is not None:
+        return state.edge
+    found = state.accumulator
+    node = None if found is None else found()
+    if node is None:
+        node = AccumulateGrad(tensor)
+        state.accumulator = weakref.ref(node)
+    return node, 0
+
+
+def attach(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None:
+    """Put ``node`` into the graph, between tensors; inputs that are no tensors have no edge."""
+    node.next = tuple([edge_of(x) if isinstance(x, TensorBase) else None for x in inputs])
+    first = outputs[0]._layout
+    node.layouts = (first,) if len(outputs) == 1 else tuple([output._layout for output in outputs])
+    node.sequence = next(_sequence)
+    node.stream = first.place.local.stream if first.place.is_cuda else None
+    node.hooks = node.prehooks = node.metadata = None
+    for number, output in enumerate(outputs):
+        output._autograd = AutogradState(requires_grad=True, edge=(node, number))

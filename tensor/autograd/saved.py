@@ -1,0 +1,124 @@
+"""What a node keeps for its derivative: tensors with the version they had, numbers, or what hooks packed."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ..base import TensorBase, view_of
+from .state import AutogradState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..tensors import Tensor
+    from .node import Node
+
+
+class _Hooks(threading.local):
+    """Pairs of functions that pack and unpack saved tensors; the last one holds."""
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]] = []
+        self.disabled: str | None = None
+
+
+hooks = _Hooks()
+
+
+class _Packed:
+    """What a hook made of a tensor, and how to get the tensor back."""
+
+    __slots__ = ("edge", "packed", "unpack")
+
+    def __init__(self, packed: Any, unpack: Callable[[Any], Tensor], edge: Any) -> None:
+        self.packed = packed
+        self.unpack = unpack
+        self.edge = edge
+
+
+def save(value: Any) -> Any:
+    """``value`` as a node keeps it: an input of the operation, or a number."""
+    if not isinstance(value, TensorBase):
+        return value
+    if hooks.stack:
+        return _pack(value, value._autograd)
+    return value, value._storage.version
+
+
+def save_output(value: Tensor, number: int = 0) -> Any:
+    """An output of the node's own operation, as the node keeps it: without a reference to the node."""
+    plain = view_of(value._storage, value._layout, value._offset)
+    if hooks.stack:
+        return _pack(plain, number)
+    return plain, value._storage.version, number
+
+
+def _pack(value: Tensor, origin: Any) -> Any:
+    pack, unpack = hooks.stack[-1]
+    before = value._storage.version
+    packed = pack(view_of(value._storage, value._layout, value._offset))
+    if value._storage.version != before:
+        raise RuntimeError(
+            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
+            "not be modified by in-place operations as this can lead to unexpected side-effects. Please open an "
+            "issue if you need to perform in-place operations on the input to a pack hook."
+        )
+    return _Packed(packed, unpack, origin)
+
+
+def restore(entry: Any, node: Node) -> Any:
+    """The value that :func:`save` or :func:`save_output` kept.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor was written in place since.
+    """
+    kind = type(entry)
+    if kind is tuple:
+        tensor, version = entry[0], entry[1]
+        if tensor._storage.version != version:
+            raise _modified(tensor, version, node)
+        if len(entry) == 3:
+            return _reattached(tensor, node, entry[2])
+        return tensor
+    if kind is _Packed:
+        found = entry.unpack(entry.packed)
+        if not isinstance(found, TensorBase):
+            raise TypeError(
+                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(found).__name__}"
+            )
+        if isinstance(entry.edge, int):
+            return _reattached(found, node, entry.edge)
+        result = view_of(found._storage, found._layout, found._offset)
+        result._autograd = entry.edge
+        return result
+    return entry
+
+
+def _reattached(tensor: Tensor, node: Node, number: int) -> Tensor:
+    found = view_of(tensor._storage, tensor._layout, tensor._offset)
+    found._autograd = AutogradState(requires_grad=True, edge=(node, number))
+    return found
+
+
+def _modified(tensor: Tensor, version: int, node: Node) -> RuntimeError:
+    made = tensor.grad_fn
+    origin = f", which is output {tensor._autograd.edge[1]} of {made.name()}," if made is not None else ""
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{tensor.type()} {list(tensor.shape)}]{origin} is at version {tensor._storage.version}; expected version "
+        f"{version} instead (needed by {node.name()}). Hint: enable anomaly detection to find the operation that "
+        "failed to compute its gradient, with tensor.autograd.set_detect_anomaly(True)."
+    )
+
+
+def freed(node: Node) -> RuntimeError:
+    """The error of a second backward pass through ``node``."""
+    return RuntimeError(
+        f"Trying to backward through the graph a second time (or directly access saved tensors after they have "
+        f"already been freed) in {node.name()}. Saved intermediate values of the graph are freed when you call "
+        ".backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a "
+        "second time or if you need to access saved tensors after calling backward."
+    )

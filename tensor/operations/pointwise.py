@@ -1,0 +1,524 @@
+"""Pointwise operations: the same expression for every element.
+
+An operation is one row: its name, its CUDA expression, its NumPy form, its promotion rule and its
+derivatives. From the row and the layouts of the operands everything else follows; it is worked out at the
+first call with such operands and kept as a plan (see :class:`tensor.places.Plans`). A call then is one
+look-up, one allocation and one launch.
+"""
+
+from __future__ import annotations
+
+import struct
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import layouts as strides_of
+from nvrtc_kernels import pointwise as kernels
+from nvrtc_kernels.dtypes import Category, dtype
+
+from .. import layout as layouts
+from ..autograd.modes import modes
+from ..autograd.node import Node, attach
+from ..autograd.saved import freed, restore, save, save_output
+from ..base import TensorBase, empty
+from ..copies import check_no_overlap, host_conversion
+from ..scalars import element
+from . import rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..layout import Layout
+    from ..tensors import Tensor
+
+_LETTERS = "abcdefgh"
+_NUMBERS = (bool, int, float, complex)
+
+
+class Pointwise:
+    """A pointwise operation.
+
+    Parameters
+    ----------
+    name : str
+        As users call it; kernels and errors have it.
+    cuda : str
+        CUDA C++ expression of the operands ``a``, ``b``, ...; the type they are computed in is ``Compute``.
+    numpy : callable
+        The same on NumPy arrays (or numbers) of the type that is computed in.
+    rule : callable
+        Promotion: see :mod:`.rules`.
+    derivatives : sequence
+        For each operand a function of ``grad`` and any of ``a``, ``b``, ..., ``out`` by name, that gives the
+        gradient of that operand with differentiable operations; ``None`` where there is none. What the
+        functions name is saved.
+    typed : int, optional
+        How many operands decide about types; those after them are converted. All by default.
+    categories : sequence of Category
+        Kinds of operands (after promotion) that make sense.
+    include : str
+        Header that the expression needs.
+    options : tuple of str
+        Options of NVRTC for the operation's kernels.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cuda: str | Callable[[dtype], str],
+        numpy: Callable[..., Any],
+        *,
+        rule: Callable[[dtype], tuple[dtype, dtype]] = rules.same,
+        derivatives: Sequence[Callable[..., Any] | None] = (),
+        typed: int | None = None,
+        categories: Sequence[Category] = tuple(Category),
+        include: str = "",
+        options: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.cuda = cuda
+        self.numpy = numpy
+        self.rule = rule
+        self.typed = typed
+        self.categories = frozenset(categories)
+        self.include = include
+        self.options = options
+        self.derivatives = tuple(derivatives)
+        self.node_name = f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
+        self._needs = tuple(
+            () if function is None else tuple(signature(function).parameters)[1:]
+            for function in self.derivatives
+        )
+        self._saved: dict[tuple[bool, ...], tuple[str, ...]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Pointwise {self.name}>"
+
+    # Calling
+
+    def unary(self, a: Tensor) -> Tensor:
+        """The result for one operand."""
+        try:
+            layout = a._layout
+        except AttributeError:
+            raise self._no_tensor(a) from None
+        result: Tensor = layout.place.plans[self, None, layout](a)
+        if a._autograd is not None and modes.recording:
+            self.record(result, (a,))
+        return result
+
+    def binary(self, a: Any, b: Any) -> Tensor:
+        """The result for two operands, one of which may be a number."""
+        try:
+            layout = a._layout
+            run = layout.place.plans[self, None, layout, b._layout if isinstance(b, TensorBase) else type(b)]
+        except (AttributeError, _Mixed):
+            return self(a, b)
+        result: Tensor = run(a, b)
+        if a._autograd is not None or (isinstance(b, TensorBase) and b._autograd is not None):
+            self.record(result, (a, b))
+        return result
+
+    def __call__(self, *operands: Any) -> Tensor:
+        """The result for any operands, at least one of which is a tensor."""
+        operands = self._on_one_place(operands)
+        kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+        result: Tensor = self._place(operands).plans[self, None, *kinds](*operands)
+        self.record(result, operands)
+        return result
+
+    def in_place(self, *operands: Any) -> Tensor:
+        """The result written to the first operand.
+
+        Raises
+        ------
+        RuntimeError
+            If the result has another shape, or a type that does not convert to the operand's.
+        """
+        out = operands[0]
+        check_in_place(out)
+        self._write(out, operands, "in place")
+        record_in_place(self, out, operands)
+        return out
+
+    def out(self, out: Tensor | None, *operands: Any) -> Tensor:
+        """The result written to ``out``, which takes its shape; a new tensor where that is ``None``."""
+        if out is None:
+            return self(*operands)
+        if not isinstance(out, TensorBase):
+            raise TypeError(f"{self.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+        operands = self._on_one_place(operands)
+        tensors = [x for x in operands if isinstance(x, TensorBase)]
+        if modes.recording and any(x.requires_grad for x in (out, *tensors)):
+            raise RuntimeError(
+                f"{self.name}(): functions with out=... arguments don't support automatic differentiation, but one "
+                "of the arguments requires grad."
+            )
+        shape = strides_of.broadcast_shapes(*[x._layout.shape for x in tensors])
+        if out._layout.shape != shape:
+            out.resize_(shape)
+        self._write(out, operands, "out=")
+        return out
+
+    def _write(self, out: Tensor, operands: tuple[Any, ...], how: str) -> None:
+        operands = self._on_one_place(operands, out)
+        kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+        run = out._layout.place.plans[self, out._layout, *kinds]
+        storage = out._storage
+        for x in operands:
+            if isinstance(x, TensorBase) and x._storage is storage and x is not out:
+                _check_partial_overlap(out, x, self.name)
+        run(out, *operands)
+        storage.version += 1
+
+    def _place(self, operands: Sequence[Any]) -> Any:
+        for x in operands:
+            if isinstance(x, TensorBase):
+                return x._layout.place
+        raise self._no_tensor(operands[0])
+
+    def _no_tensor(self, given: Any) -> TypeError:
+        return TypeError(
+            f"{self.name}(): argument 'input' (position 1) must be Tensor, not {type(given).__name__}"
+        )
+
+    def _on_one_place(self, operands: Sequence[Any], out: Tensor | None = None) -> tuple[Any, ...]:
+        """Operands as plans take them: 0-dim CPU tensors beside CUDA ones moved there, NumPy scalars as numbers."""
+        target = None if out is None else out._layout.place
+        for x in operands:
+            if isinstance(x, TensorBase):
+                place = x._layout.place
+                if target is None or (place.is_cuda and not target.is_cuda and out is None):
+                    target = place
+        found = []
+        for position, x in enumerate(operands):
+            if isinstance(x, TensorBase):
+                layout = x._layout
+                if layout.place is not target:
+                    if layout.shape or layout.place.is_cuda:
+                        raise RuntimeError(
+                            f"{self.name}(): expected all tensors to be on the same device, but found at least two "
+                            f"devices, {target.device if target else None} and {layout.device}!"
+                        )
+                    x = x.to(target.device)  # type: ignore[union-attr]
+            elif type(x) not in _NUMBERS:
+                item = getattr(x, "item", None)
+                if item is None or isinstance(x, np.ndarray):
+                    raise TypeError(
+                        f"{self.name}(): argument {position + 1} must be a Tensor or a number, not {type(x).__name__}"
+                    )
+                x = item()
+            found.append(x)
+        return tuple(found)
+
+    # Recording
+
+    def record(self, result: Tensor, operands: tuple[Any, ...]) -> None:
+        """Put the operation into the graph where a gradient is wanted."""
+        if not modes.recording or not self.derivatives:
+            return
+        kind = result._layout.dtype.category
+        if kind < Category.FLOATING:
+            return
+        mask = tuple(
+            [
+                isinstance(x, TensorBase) and x._autograd is not None and x._autograd.requires_grad
+                for x in operands
+            ]
+        )
+        if not any(mask):
+            return
+        attach(self.node(result, operands, mask), operands, (result,))
+
+    def node(self, result: Tensor, operands: tuple[Any, ...], mask: tuple[bool, ...]) -> OperationNode:
+        """A node with what the wanted derivatives need."""
+        made = OperationNode.__new__(OperationNode)
+        made.operation = self
+        made.mask = mask
+        made.saved = tuple(
+            [
+                save_output(result) if name == "out" else save(operands[_LETTERS.index(name)])
+                for name in self.saved_names(mask)
+            ]
+        )
+        return made
+
+    def saved_names(self, mask: tuple[bool, ...]) -> tuple[str, ...]:
+        """What the derivatives of the operands in ``mask`` need."""
+        found = self._saved.get(mask)
+        if found is None:
+            names = {
+                name for names, wanted in zip(self._needs, mask, strict=False) if wanted for name in names
+            }
+            found = self._saved[mask] = tuple(sorted(names))
+        return found
+
+    def gradients(self, node: OperationNode, grad: Tensor) -> tuple[Any, ...]:
+        """Gradients of the operands in the node's mask."""
+        if node.saved is None:
+            raise freed(node)
+        names = self.saved_names(node.mask)
+        values = {name: restore(entry, node) for name, entry in zip(names, node.saved, strict=True)}
+        results: list[Any] = []
+        for position, wanted in enumerate(node.mask):
+            function = self.derivatives[position] if position < len(self.derivatives) else None
+            if not wanted or function is None:
+                results.append(None)
+            else:
+                results.append(function(grad, *[values[name] for name in self._needs[position]]))
+        return tuple(results)
+
+    # Planning
+
+    def plan(self, target: Layout | None, *kinds: Layout | type) -> Callable[..., Any]:
+        """What carries the operation out on operands of given layouts (or classes, for numbers).
+
+        Returns
+        -------
+        callable
+            ``run(*operands)`` gives a new tensor; with a ``target``, ``run(out, *operands)`` writes.
+        """
+        tensors = [kind for kind in kinds if not isinstance(kind, type)]
+        places = {kind.place for kind in tensors} | ({target.place} if target else set())
+        if len(places) != 1 or any(isinstance(kind, type) and kind not in _NUMBERS for kind in kinds):
+            raise _Mixed
+        (place,) = places
+        compute, result = self.types(kinds)
+        shape = strides_of.broadcast_shapes(*[kind.shape for kind in tensors])
+        if target is None:
+            target_layout = _result_layout(shape, result, tensors)
+        else:
+            _check_target(self.name, target, shape, result)
+            target_layout = target
+        arguments = [
+            kind
+            if isinstance(kind, type)
+            else kind.with_strides(shape, strides_of.broadcast_strides(kind.shape, kind.strides, shape))
+            for kind in kinds
+        ]
+        if place.is_cuda:
+            run = self._cuda(target_layout, arguments, compute)
+        else:
+            run = self._host(target_layout, arguments, compute)
+        return run if target is not None else _allocating(run, target_layout, arguments)
+
+    def types(self, kinds: Sequence[Layout | type]) -> tuple[dtype, dtype]:
+        """Type to compute in, and type of the result.
+
+        Raises
+        ------
+        RuntimeError
+            If the operation makes no sense for the operands' kind.
+        """
+        common = rules.promoted(tuple(kinds[: self.typed]))
+        compute, result = self.rule(common)
+        if common.category not in self.categories:
+            given = ", ".join(rules.describe(kind) for kind in kinds)
+            kinds_text = ", ".join(sorted(each.name.lower() for each in self.categories))
+            raise RuntimeError(f'"{self.name}" not implemented for {given}: it takes {kinds_text} operands')
+        return compute, result
+
+    def _cuda(self, target: Layout, kinds: Sequence[Layout | type], compute: dtype) -> Callable[..., None]:
+        place: Any = target.place
+        wide = rules.computes_in(compute)
+        scalars = tuple(
+            (_LETTERS[position], _code(wide)) for position, kind in enumerate(kinds) if isinstance(kind, type)
+        )
+        expression = kernels.Expression(
+            self.name,
+            self.cuda if isinstance(self.cuda, str) else self.cuda(wide),
+            scalars,
+            compute=wide,
+            include=self.include or ("complex_math.cuh" if wide.is_complex else ""),
+            options=self.options,
+        )
+        tensors = [position for position, kind in enumerate(kinds) if not isinstance(kind, type)]
+        numbers = [position for position, kind in enumerate(kinds) if isinstance(kind, type)]
+        launch = kernels.plan(
+            place.native,
+            expression,
+            target.shape,
+            (target.strides, target.dtype),
+            *[(kinds[position].strides, kinds[position].dtype) for position in tensors],  # type: ignore[union-attr]
+        )
+        local = place.local
+        convert = _packed_number(wide)
+        if not numbers and len(tensors) == 1:
+            return lambda out, a: launch(
+                local.stream.handle, out._storage.address + out._offset, a._storage.address + a._offset
+            )
+        if not numbers and len(tensors) == 2:
+            return lambda out, a, b: launch(
+                local.stream.handle,
+                out._storage.address + out._offset,
+                a._storage.address + a._offset,
+                b._storage.address + b._offset,
+            )
+
+        def run(out: Tensor, *operands: Any) -> None:
+            launch(
+                local.stream.handle,
+                out._storage.address + out._offset,
+                *[operands[i]._storage.address + operands[i]._offset for i in tensors],
+                *[convert(operands[i]) for i in numbers],
+            )
+
+        return run
+
+    def _host(self, target: Layout, kinds: Sequence[Layout | type], compute: dtype) -> Callable[..., None]:
+        wide = rules.computes_in(compute)
+        function, kind = self.numpy, wide.numpy
+        changed = [not isinstance(each, type) and each.dtype is not wide for each in kinds]
+        finish = host_conversion(wide if target.dtype is not wide else target.dtype, target.dtype)
+        direct = isinstance(function, np.ufunc) and function.nout == 1
+
+        def read(position: int, x: Any) -> Any:
+            if not isinstance(x, TensorBase):
+                return kind.type(element(x, wide))
+            array = x._host
+            return array.astype(kind) if changed[position] else array
+
+        def run(out: Tensor, *operands: Any) -> None:
+            values = [read(position, x) for position, x in enumerate(operands)]
+            into = out._writable
+            with np.errstate(all="ignore"):
+                if direct and (into.dtype == kind or into.dtype == np.bool_):
+                    function(*values, out=into, casting="unsafe")
+                else:
+                    found = np.asarray(function(*values))
+                    if found.dtype == into.dtype:
+                        into[...] = found
+                    else:
+                        finish(into, found)
+
+        return run
+
+
+class OperationNode(Node):
+    """A recorded pointwise operation."""
+
+    __slots__ = ("mask", "operation")
+
+    operation: Pointwise
+    mask: tuple[bool, ...]
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.operation.node_name
+
+    def backward(self, *grads: Any) -> Any:
+        """Gradients of the operands."""
+        return self.operation.gradients(self, grads[0])
+
+
+class _Mixed(Exception):  # noqa: N818 - never leaves this module
+    """Operands lie in several places, or are numbers of foreign classes."""
+
+
+def _allocating(run: Callable[..., None], layout: Layout, kinds: Sequence[Any]) -> Callable[..., Tensor]:
+    """``run`` on a new tensor of ``layout``."""
+    if len(kinds) == 1:
+
+        def unary(a: Tensor) -> Tensor:
+            out = empty(layout)
+            run(out, a)
+            return out
+
+        return unary
+    if len(kinds) == 2:
+
+        def binary(a: Any, b: Any) -> Tensor:
+            out = empty(layout)
+            run(out, a, b)
+            return out
+
+        return binary
+
+    def call(*operands: Any) -> Tensor:
+        out = empty(layout)
+        run(out, *operands)
+        return out
+
+    return call
+
+
+def _result_layout(shape: tuple[int, ...], kind: dtype, tensors: Sequence[Layout]) -> Layout:
+    """Layout of a new result: the operands' order of dimensions, as PyTorch's TensorIterator chooses it."""
+    place = tensors[0].place
+    whole = [each for each in tensors if each.shape == shape]
+    if all(each.contiguous for each in tensors if each.shape) or not whole:
+        return layouts.contiguous[shape, kind, place]
+    first = whole[0]
+    if len(whole) == len(tensors) and all(each.strides == first.strides for each in whole) and first.dense:
+        return layouts.strided[shape, first.strides, kind, place]
+    strides = [strides_of.broadcast_strides(each.shape, each.strides, shape) for each in tensors]
+    order = strides_of.stride_order(shape, *strides)
+    return layouts.strided[shape, strides_of.packed_strides(shape, order), kind, place]
+
+
+def _check_target(name: str, target: Layout, shape: tuple[int, ...], result: dtype) -> None:
+    check_no_overlap(target)
+    if target.shape != shape:
+        raise RuntimeError(
+            f"{name}(): output with shape {list(target.shape)} doesn't match the broadcast shape {list(shape)}"
+        )
+    if result.category > target.dtype.category:
+        raise RuntimeError(
+            f"{name}(): result type {result!r} can't be cast to the desired output type {target.dtype!r}"
+        )
+
+
+def _check_partial_overlap(out: Tensor, x: Tensor, name: str) -> None:
+    """Raise RuntimeError if writing ``out`` would change elements of ``x`` that are still to be read."""
+    ours, theirs = out._layout, x._layout
+    if out._offset == x._offset and ours.strides == theirs.strides and ours.shape == theirs.shape:
+        return
+    if out._offset < x._offset + theirs.nbytes and x._offset < out._offset + ours.nbytes and _meet(out, x):
+        raise RuntimeError(
+            f"{name}(): unsupported operation: some elements of the input tensor and the written-to tensor refer to "
+            "a single memory location. Please clone() the tensor before performing the operation."
+        )
+
+
+def _meet(first: Tensor, second: Tensor) -> bool:
+    """Whether two views of a storage have bytes in common; only addresses are compared."""
+    if first._layout.dense and second._layout.dense:
+        return True
+    size = first._storage.size
+    addresses = np.lib.stride_tricks.as_strided(np.empty(0, np.uint8), (size,), (1,), writeable=False)
+    shown = [
+        np.ndarray(x._layout.shape, x._layout.dtype.numpy, addresses, x._offset, x._layout.numpy_strides)
+        for x in (first, second)
+    ]
+    try:
+        return bool(np.shares_memory(*shown, max_work=10_000))
+    except np.exceptions.TooHardError:
+        return False
+
+
+def _code(kind: dtype) -> str | int:
+    if kind.is_complex:
+        return 16
+    return "d" if kind.is_floating_point else "q"
+
+
+def _packed_number(kind: dtype) -> Callable[[Any], Any]:
+    """What makes a Python number a kernel's argument."""
+    if kind.is_complex:
+        return lambda value: struct.pack("=dd", complex(value).real, complex(value).imag)
+    if kind.is_floating_point:
+        return float
+    return lambda value: element(value, kind)
+
+
+def check_in_place(out: Tensor) -> None:
+    """Raise RuntimeError if recorded code must not write ``out``: a leaf whose gradient is wanted."""
+    state = out._autograd
+    if state is not None and state.requires_grad and state.edge is None and modes.recording:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+def record_in_place(operation: Pointwise, out: Tensor, operands: tuple[Any, ...]) -> None:
+    operation.record(out, operands)
