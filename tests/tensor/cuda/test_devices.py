@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from tensor import cuda, devices
 from tensor.places import cuda_place
 
 
+@pytest.mark.simulator_only
 def test_importing_and_counting_make_no_context() -> None:
     drv.simulator.install(devices=3)
     assert cuda.is_available()
@@ -34,9 +36,10 @@ def test_importing_loads_no_driver() -> None:
         "assert not cuda.is_initialized(); assert cuda.memory_stats()['allocated_bytes.all.peak'] == 0; "
         "import drv; assert not drv.is_initialized(); assert 'cuda.bindings.driver' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", check], check=True)
+    subprocess.run([sys.executable, "-c", check], check=True, cwd=Path(__file__).parents[3])
 
 
+@pytest.mark.simulator_only
 def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     from drv import selection
 
@@ -93,6 +96,7 @@ def test_a_device_context_can_be_entered_again(two_devices: tuple[drv.Device, dr
     assert cuda.current_device() == 0
 
 
+@pytest.mark.simulator_only
 def test_leaving_makes_no_context() -> None:
     drv.simulator.install(devices=2)
     with cuda.device(1), cuda.device(0), cuda.device(1):

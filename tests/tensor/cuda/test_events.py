@@ -37,6 +37,7 @@ def test_an_event_is_made_when_it_is_first_recorded(two_devices: tuple[drv.Devic
     assert event.query()
 
 
+@pytest.mark.simulator_only
 def test_making_and_asking_creates_no_context() -> None:
     event = cuda.Event(enable_timing=True)
     assert event.query()

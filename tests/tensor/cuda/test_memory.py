@@ -36,6 +36,7 @@ def test_the_module_is_there_as_in_pytorch() -> None:
     assert cuda.OutOfMemoryError is drv.OutOfMemoryError
 
 
+@pytest.mark.simulator_only
 def test_nothing_is_counted_before_the_first_use() -> None:
     stats = cuda.memory_stats()
     assert set(stats.values()) == {0, -1}

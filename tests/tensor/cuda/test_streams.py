@@ -250,9 +250,8 @@ def test_current_is_per_thread(two_devices: tuple[drv.Device, drv.Device]) -> No
     assert cuda.current_device() == 1
 
 
+@pytest.mark.simulator_only
 def test_entering_a_dropped_stream_is_an_error(two_devices: tuple[drv.Device, drv.Device]) -> None:
-    if not two_devices[0].runtime.simulated:
-        pytest.skip("drops the runtime")
     streams = cuda.Stream(0), cuda.Stream(1)
     drv.reset()
     drv.simulator.install(devices=2)
@@ -269,9 +268,8 @@ def test_entering_a_dropped_stream_is_an_error(two_devices: tuple[drv.Device, dr
         assert cuda.Stream(stream.device_index) != stream
 
 
+@pytest.mark.simulator_only
 def test_leaving_a_context_after_a_reset(two_devices: tuple[drv.Device, drv.Device]) -> None:
-    if not two_devices[0].runtime.simulated:
-        pytest.skip("drops the runtime")
     with cuda.stream(cuda.Stream(1)), cuda.device(0):
         drv.reset()
         drv.simulator.install(devices=2)
@@ -327,3 +325,16 @@ def test_streams_and_events_stay_in_their_process(
     for given in (cuda.Stream(), cuda.Event()):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
             copies(given)
+
+
+@pytest.mark.simulator_only
+def test_a_lost_device_hides_no_error_and_leaves_the_others() -> None:
+    drv.simulator.install(devices=2)
+    with pytest.raises(ZeroDivisionError), cuda.stream(cuda.Stream(0)), cuda.stream(cuda.Stream(1)):
+        drv.simulator.inject().lose_device(0)
+        drv.simulator.inject().lose_device(1)
+        with pytest.raises(drv.DeviceLostError):
+            cuda.synchronize()
+        raise ZeroDivisionError
+    assert cuda.current_device() == 0
+    assert cuda.current_stream() == cuda.default_stream()
