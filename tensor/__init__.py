@@ -47,7 +47,10 @@ from .formats import (
 from .numeric_limits import finfo, iinfo
 from .printing import set_printoptions
 from .promotion import can_cast, is_complex, is_floating_point, is_tensor, numel, result_type
+from .random.creation import rand, rand_like, randint, randint_like, randn, randn_like, randperm
 from .random.generator import Generator, initial_seed, manual_seed, seed
+from .random.sampling import bernoulli, multinomial, normal
+from .random.state import get_rng_state, set_rng_state
 from .ranges import arange, eye, linspace, logspace, meshgrid, range, tril_indices, triu_indices
 from .reshaping import flatten, ravel, reshape
 from .size import Size
@@ -89,6 +92,7 @@ __all__ = [
     "as_tensor",
     "asarray",
     "autograd",
+    "bernoulli",
     "bfloat16",
     "bool",
     "broadcast_to",
@@ -123,6 +127,7 @@ __all__ = [
     "full",
     "full_like",
     "get_default_dtype",
+    "get_rng_state",
     "half",
     "iinfo",
     "imag",
@@ -143,13 +148,22 @@ __all__ = [
     "meshgrid",
     "moveaxis",
     "movedim",
+    "multinomial",
     "narrow",
+    "normal",
     "numel",
     "ones",
     "ones_like",
     "permute",
     "preserve_format",
     "promote_types",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
     "range",
     "ravel",
     "real",
@@ -159,6 +173,7 @@ __all__ = [
     "select",
     "set_default_dtype",
     "set_printoptions",
+    "set_rng_state",
     "short",
     "split",
     "split_with_sizes",

@@ -24,6 +24,7 @@ from .autograd.state import AutogradState
 from .base import TensorBase, empty, register, view_of
 from .places import CudaPlace
 from .random import fills as random_fills
+from .random import sampling
 from .storage import DeviceStorage, ForeignStorage
 
 if TYPE_CHECKING:
@@ -494,11 +495,13 @@ class Tensor(TensorBase):
 
     # Random numbers
 
+    bernoulli = sampling.bernoulli
     bernoulli_ = random_fills.bernoulli_
     cauchy_ = random_fills.cauchy_
     exponential_ = random_fills.exponential_
     geometric_ = random_fills.geometric_
     log_normal_ = random_fills.log_normal_
+    multinomial = sampling.multinomial
     normal_ = random_fills.normal_
     random_ = random_fills.random_
     uniform_ = random_fills.uniform_

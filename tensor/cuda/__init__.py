@@ -45,7 +45,17 @@ from .memory import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
-from .random import initial_seed, manual_seed, manual_seed_all, seed, seed_all
+from .random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
 from .raw_kernel import RawKernel
 from .stream_state import (
     StreamContext,
@@ -79,6 +89,8 @@ __all__ = [
     "get_device_name",
     "get_device_properties",
     "get_per_process_memory_fraction",
+    "get_rng_state",
+    "get_rng_state_all",
     "get_stream_from_external",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
@@ -105,6 +117,8 @@ __all__ = [
     "seed_all",
     "set_device",
     "set_per_process_memory_fraction",
+    "set_rng_state",
+    "set_rng_state_all",
     "set_stream",
     "stream",
     "synchronize",

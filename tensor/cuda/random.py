@@ -1,4 +1,4 @@
-"""Seeds of the CUDA devices' default generators."""
+"""Seeds and states of the CUDA devices' default generators."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ import drv
 from ..random.generator import cuda_manual_seed as manual_seed
 from ..random.generator import cuda_manual_seed_all as manual_seed_all
 from ..random.generator import default_generator, random_seed
+from ..random.state import cuda_get_rng_state as get_rng_state
+from ..random.state import cuda_get_rng_state_all as get_rng_state_all
+from ..random.state import cuda_set_rng_state as set_rng_state
+from ..random.state import cuda_set_rng_state_all as set_rng_state_all
 
-__all__ = ["initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all"]
+__all__ = [
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+]
 
 
 def seed() -> None:

@@ -316,12 +316,11 @@ def _range(bounds: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
         raise TypeError(f"random_() got an unexpected keyword argument '{min(unknown)}'")
     if not bounds and not named:
         return 0, None
-    if len(bounds) == 1 and not named:
-        bounds = 0, *bounds
-        if bounds[1] is None:
+    if len(bounds) + len(named) == 1 and "from" not in named:
+        last = bounds[0] if bounds else named["to"]
+        if last is None:
             raise TypeError("random_(): argument 'to' must be int, not NoneType")
-    if not bounds and "from" not in named:
-        bounds = (0,)
+        return 0, last
     taken = dict(zip(("from", "to"), bounds, strict=False))
     if len(bounds) > 2 or taken.keys() & named.keys() or len(taken) + len(named) != 2:
         raise TypeError(

@@ -8,12 +8,17 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import drv
+from nvrtc_kernels.dtypes import uint8
 
 from .. import devices
 
 if TYPE_CHECKING:
     import builtins
+
+    from ..tensors import Tensor
 
 #: PyTorch's seed of a generator that was given none.
 DEFAULT_SEED = 67280421310721
@@ -99,6 +104,32 @@ class Generator:
             )
         with self._lock:
             self._seed, self._calls = _state.unpack(state)
+
+    def get_state(self) -> Tensor:
+        """The state as a uint8 tensor on the CPU."""
+        from ..base import wrap
+
+        return wrap(np.frombuffer(bytearray(self.state_bytes()), np.uint8))
+
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Go on as the generator did that had this state, of whatever device, and return the generator.
+
+        Raises
+        ------
+        TypeError
+            If it is no uint8 tensor on the CPU.
+        RuntimeError
+            If it has not the size of a state; nothing changes then.
+        """
+        layout = getattr(new_state, "_layout", None)
+        if layout is None:
+            raise TypeError(f"expected a uint8 CPU tensor as RNG state, but got {type(new_state).__name__}")
+        if layout.place.is_cuda or layout.dtype is not uint8:
+            raise TypeError(
+                f"RNG state must be a uint8 tensor on the CPU, got {layout.dtype!r} on {layout.device}"
+            )
+        self.set_state_bytes(new_state._host.tobytes())
+        return self
 
     def clone_state(self) -> Generator:
         """A generator of the same device in the same state."""

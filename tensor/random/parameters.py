@@ -135,7 +135,7 @@ def integers(kind: dtype, low: Any, high: Any) -> Draw:
     digits = _DIGITS.get(kind)
     start = int64(low, "random_", "from")
     if high is None:
-        last = greatest if digits is None else 1 << digits
+        last = largest_integer(kind)
         if start > last:
             raise RuntimeError(
                 f"random_ expects 'from' to be at most {last} for {kind!r} without 'to', but got from={start}"
@@ -156,7 +156,7 @@ def integers(kind: dtype, low: Any, high: Any) -> Draw:
             warnings.warn(
                 f"{name} is out of bounds [-(2^{digits}), 2^{digits}]: {kind!r} does not hold all integers "
                 f"beyond, got {end}",
-                stacklevel=4,
+                stacklevel=3,
             )
     if digits is not None:
         first, end = -_below(-start, digits), _below(last, digits)
@@ -168,6 +168,12 @@ def integers(kind: dtype, low: Any, high: Any) -> Draw:
         start, last = first, end
     extent = last - start + 1
     return "random", 0 if extent == 1 << 64 else extent, start
+
+
+def largest_integer(kind: dtype) -> int:
+    """The number up to which a real type holds all integers."""
+    digits = _DIGITS.get(kind)
+    return int(_LIMITS[kind][1]) if digits is None else 1 << digits
 
 
 def _below(value: int, digits: int) -> int:

@@ -1,0 +1,322 @@
+"""New tensors of random numbers: ``rand``, ``randn``, ``randint``, ``randperm`` and the ``*_like`` forms.
+
+How the numbers follow from the generator, :mod:`.fills` says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.dtypes import Category
+
+from .. import layout as layouts
+from ..arguments import integers
+from ..base import empty as make
+from ..copies import copy_
+from ..creation import finish, layout_like, new_layout
+from ..formats import preserve_format
+from ..places import cpu, place_of
+from . import distributions, parameters
+from .fills import apply, source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from nvrtc_kernels.dtypes import dtype
+
+    from ..formats import memory_format as MemoryFormat
+    from ..layout import Layout
+    from ..tensors import Tensor
+    from .generator import Generator
+
+
+def layout_of(
+    shape: tuple[int, ...], out: Tensor | None, dtype: dtype | None, device: Any, default: dtype | None = None
+) -> Layout:
+    """Layout of what a function is to make: that of ``out``'s dtype and device if that is given.
+
+    Raises
+    ------
+    RuntimeError
+        If another dtype or device than that of ``out`` is asked for.
+    """
+    if out is None:
+        return new_layout(shape, dtype or default, place_of(device))
+    found = out._layout
+    if dtype is not None and dtype is not found.dtype:
+        raise RuntimeError(f"dtype {dtype!r} does not match dtype of out parameter ({found.dtype!r})")
+    if device is not None and place_of(device) is not found.place:
+        raise RuntimeError(
+            f"device {place_of(device).device} does not match device of out parameter ({found.device})"
+        )
+    return found if found.shape == shape else new_layout(shape, found.dtype, found.place)
+
+
+def target(found: Layout, out: Tensor | None, pin_memory: bool = False) -> Tensor:
+    """``out`` with the shape of :func:`layout_of`, or a new tensor."""
+    if out is None:
+        if pin_memory and found.place.is_cuda:
+            raise RuntimeError(
+                f"Only dense CPU tensors can be pinned: pin_memory=True with device {found.device}"
+            )
+        return make(found, pin_memory=pin_memory)
+    return out if out._layout is found else out.resize_(found.shape)
+
+
+def sizes_of(size: Any, function: str) -> tuple[int, ...]:
+    """A shape that must be given as a sequence."""
+    if hasattr(size, "__index__"):
+        raise TypeError(f"{function}(): argument 'size' must be tuple of ints, not {type(size).__name__}")
+    return integers((size,), function)
+
+
+def _sizes(sizes: tuple[Any, ...], size: Any, function: str) -> tuple[int, ...]:
+    """Sizes given one by one, as a sequence, or by name."""
+    if size is not None:
+        if sizes:
+            raise TypeError(f"{function}() got sizes twice: {sizes} and size={size}")
+        sizes = (size,)
+    elif not sizes:
+        raise TypeError(f"{function}() needs sizes, such as {function}(2, 3) or {function}((2, 3))")
+    return integers(sizes, function)
+
+
+def rand(
+    *sizes: Any,
+    size: Sequence[int] | None = None,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Numbers of equal chances in ``[0, 1)``.
+
+    Parameters
+    ----------
+    sizes
+        Sizes, one by one or as a sequence.
+    generator : Generator, optional
+        The device's default one if not given.
+    dtype
+        Floating point or complex; by default :func:`get_default_dtype`.
+    device
+        By default the CPU.
+    pin_memory : bool
+        Whether a CPU tensor lies in page-locked memory.
+
+    Raises
+    ------
+    NotImplementedError
+        For other dtypes.
+    RuntimeError
+        For a negative size, a generator of another kind of device, or an ``out`` that does not fit.
+    """
+    found = layout_of(_sizes(sizes, size, "rand"), out, dtype, device)
+    draw = parameters.uniform(found.dtype, 0.0, 1.0)
+    return finish(apply(target(found, out, pin_memory), draw, generator, "rand"), requires_grad)
+
+
+def randn(
+    *sizes: Any,
+    size: Sequence[int] | None = None,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Normal numbers of mean 0 and variance 1; otherwise as :func:`rand`."""
+    found = layout_of(_sizes(sizes, size, "randn"), out, dtype, device)
+    draw = parameters.normal(found.dtype, 0.0, 1.0)
+    return finish(apply(target(found, out, pin_memory), draw, generator, "randn"), requires_grad)
+
+
+def randint(
+    *given: Any,
+    low: int | None = None,
+    high: int | None = None,
+    size: Sequence[int] | None = None,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Integers of equal chances: ``randint(high, size)`` and ``randint(low, high, size)``.
+
+    Parameters
+    ----------
+    low : int
+        Smallest number, by default 0.
+    high : int
+        One more than the largest.
+    size : sequence of int
+        Shape.
+    dtype
+        By default int64.
+
+    Raises
+    ------
+    RuntimeError
+        If ``low >= high``, or the dtype does not hold the range. See :func:`rand` too.
+    TypeError
+        For bounds that are no integers, or too few arguments.
+    """
+    named = {
+        name: value for name, value in (("low", low), ("high", high), ("size", size)) if value is not None
+    }
+    names = ("low", "high", "size") if len(given) + len(named) == 3 else ("high", "size")
+    left = [name for name in names if name not in named]
+    if len(left) != len(given) or named.keys() - set(names):
+        raise TypeError(
+            f"randint() wants (high, size) or (low, high, size); got {len(given)} arguments and "
+            f"{sorted(named)} by name"
+        )
+    named.update(zip(left, given, strict=True))
+    found = layout_of(sizes_of(named["size"], "randint"), out, dtype, device, dtypes.int64)
+    draw = parameters.integers(
+        found.dtype,
+        parameters.int64(named.get("low", 0), "randint", "low"),
+        parameters.int64(named["high"], "randint", "high"),
+    )
+    return finish(apply(target(found, out, pin_memory), draw, generator, "randint"), requires_grad)
+
+
+def rand_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat = preserve_format,
+) -> Tensor:
+    """:func:`rand` of ``input``'s shape, dtype, device and order of dimensions."""
+    found = layout_like(input, dtype, device, memory_format)
+    draw = parameters.uniform(found.dtype, 0.0, 1.0)
+    return finish(apply(target(found, None, pin_memory), draw, generator, "rand_like"), requires_grad)
+
+
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat = preserve_format,
+) -> Tensor:
+    """:func:`randn` of ``input``'s shape, dtype, device and order of dimensions."""
+    found = layout_like(input, dtype, device, memory_format)
+    draw = parameters.normal(found.dtype, 0.0, 1.0)
+    return finish(apply(target(found, None, pin_memory), draw, generator, "randn_like"), requires_grad)
+
+
+def randint_like(
+    input: Tensor,
+    *given: int,
+    low: int | None = None,
+    high: int | None = None,
+    generator: Generator | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat = preserve_format,
+) -> Tensor:
+    """:func:`randint` of ``input``'s shape, dtype, device and order of dimensions.
+
+    ``randint_like(input, high)`` and ``randint_like(input, low, high)``.
+    """
+    if len(given) == 2 and low is None and high is None:
+        low, high = given
+    elif len(given) == 1 and high is None:
+        (high,) = given
+    elif len(given) == 1 and low is None:
+        (low,) = given
+    elif given or high is None:
+        raise TypeError(f"randint_like() wants (input, high) or (input, low, high), got {len(given)} bounds")
+    found = layout_like(input, dtype, device, memory_format)
+    draw = parameters.integers(
+        found.dtype,
+        0 if low is None else parameters.int64(low, "randint_like", "low"),
+        parameters.int64(high, "randint_like", "high"),
+    )
+    return finish(apply(target(found, None, pin_memory), draw, generator, "randint_like"), requires_grad)
+
+
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """The numbers from 0 to ``n - 1`` in random order.
+
+    The host makes the order. To a CUDA device it is copied from pinned memory on the current stream, and the
+    host does not wait for the device.
+
+    Parameters
+    ----------
+    dtype
+        Integer or floating point, by default int64.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype does not hold all the numbers, or ``n`` is negative. See :func:`rand` too.
+    NotImplementedError
+        For bool and complex dtypes.
+    """
+    count = parameters.int64(n, "randperm", "n")
+    found = layout_of((count,), out, dtype, device, dtypes.int64)
+    _check_holds(found.dtype, count)
+    seed, call = source(generator, found.place, "randperm").next_call()
+    made = target(found, out, pin_memory)
+    from_host(distributions.permutation(count, seed, call), made)
+    return finish(made, requires_grad)
+
+
+def _check_holds(kind: dtype, count: int) -> None:
+    if kind.is_complex or kind.category is Category.BOOL:
+        raise NotImplementedError(
+            f"\"randperm\" not implemented for '{kind.name}': it wants an integer or floating point dtype"
+        )
+    limit = parameters.largest_integer(kind)
+    if count - 1 > limit:
+        raise RuntimeError(
+            f"randperm: n cannot be greater than {limit + 1} for {kind!r}, which does not hold more integers; "
+            f"got n={count}"
+        )
+
+
+def from_host(numbers: NDArray[Any], made: Tensor) -> None:
+    """Write ``numbers`` to a tensor of their shape, which the host does not wait for on a device."""
+    layout = made._layout
+    if not layout.place.is_cuda:
+        made._writable[...] = numbers
+        made._storage.version += 1
+        return
+    staged = make(layouts.contiguous[layout.shape, layout.dtype, cpu], pin_memory=True)
+    staged._writable[...] = numbers
+    copy_(made, staged, non_blocking=True)
