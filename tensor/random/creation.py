@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..layout import Layout
     from ..tensors import Tensor
     from .generator import Generator
+    from .parameters import Draw
 
 
 def layout_of(
@@ -64,6 +65,20 @@ def target(found: Layout, out: Tensor | None, pin_memory: bool = False) -> Tenso
             )
         return make(found, pin_memory=pin_memory)
     return out if out._layout is found else out.resize_(found.shape)
+
+
+def drawn(
+    function: str,
+    draw: Draw,
+    found: Layout,
+    generator: Generator | None,
+    requires_grad: bool,
+    out: Tensor | None,
+    pin_memory: bool,
+) -> Tensor:
+    """What ``function`` returns: ``out``, or a new tensor of :func:`layout_of`, with the numbers of a call."""
+    chosen = source(generator, found.place, function)
+    return finish(apply(target(found, out, pin_memory), draw, chosen, function), requires_grad)
 
 
 def sizes_of(size: Any, function: str) -> tuple[int, ...]:
@@ -119,7 +134,7 @@ def rand(
     """
     found = layout_of(_sizes(sizes, size, "rand"), out, dtype, device)
     draw = parameters.uniform(found.dtype, 0.0, 1.0)
-    return finish(apply(target(found, out, pin_memory), draw, generator, "rand"), requires_grad)
+    return drawn("rand", draw, found, generator, requires_grad, out, pin_memory)
 
 
 def randn(
@@ -136,7 +151,7 @@ def randn(
     """Normal numbers of mean 0 and variance 1; otherwise as :func:`rand`."""
     found = layout_of(_sizes(sizes, size, "randn"), out, dtype, device)
     draw = parameters.normal(found.dtype, 0.0, 1.0)
-    return finish(apply(target(found, out, pin_memory), draw, generator, "randn"), requires_grad)
+    return drawn("randn", draw, found, generator, requires_grad, out, pin_memory)
 
 
 def randint(
@@ -189,7 +204,7 @@ def randint(
         parameters.int64(named.get("low", 0), "randint", "low"),
         parameters.int64(named["high"], "randint", "high"),
     )
-    return finish(apply(target(found, out, pin_memory), draw, generator, "randint"), requires_grad)
+    return drawn("randint", draw, found, generator, requires_grad, out, pin_memory)
 
 
 def rand_like(
@@ -206,7 +221,7 @@ def rand_like(
     """:func:`rand` of ``input``'s shape, dtype, device and order of dimensions."""
     found = layout_like(input, dtype, device, memory_format)
     draw = parameters.uniform(found.dtype, 0.0, 1.0)
-    return finish(apply(target(found, None, pin_memory), draw, generator, "rand_like"), requires_grad)
+    return drawn("rand_like", draw, found, generator, requires_grad, None, pin_memory)
 
 
 def randn_like(
@@ -223,7 +238,7 @@ def randn_like(
     """:func:`randn` of ``input``'s shape, dtype, device and order of dimensions."""
     found = layout_like(input, dtype, device, memory_format)
     draw = parameters.normal(found.dtype, 0.0, 1.0)
-    return finish(apply(target(found, None, pin_memory), draw, generator, "randn_like"), requires_grad)
+    return drawn("randn_like", draw, found, generator, requires_grad, None, pin_memory)
 
 
 def randint_like(
@@ -257,7 +272,7 @@ def randint_like(
         0 if low is None else parameters.int64(low, "randint_like", "low"),
         parameters.int64(high, "randint_like", "high"),
     )
-    return finish(apply(target(found, None, pin_memory), draw, generator, "randint_like"), requires_grad)
+    return drawn("randint_like", draw, found, generator, requires_grad, None, pin_memory)
 
 
 def randperm(

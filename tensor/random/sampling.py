@@ -13,10 +13,10 @@ from .. import layout as layouts
 from .. import views
 from ..base import TensorBase
 from ..conversions import cpu_, to
-from ..creation import finish
+from ..places import CudaPlace
 from . import distributions, parameters
-from .creation import from_host, layout_of, sizes_of, target
-from .fills import apply, bernoulli_, same_place, source
+from .creation import drawn, from_host, layout_of, sizes_of, target
+from .fills import bernoulli_, same_place, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,15 +37,16 @@ class _Scale:
 
     def plan(self, z: Layout, std: Layout) -> Callable[[Tensor, Tensor, float], None]:
         """How to do it for a layout of numbers, and one of standard deviations."""
-        if not z.place.is_cuda:
+        place = z.place
+        if not isinstance(place, CudaPlace):
             return _scale_on_host
         code = "d" if z.dtype is dtypes.float64 else "f"
         expression = pointwise.Expression(
             "normal_scale", "(assert(b >= 0), a * b + shift)", (("shift", code),), options=_EXACTLY
         )
         sides = (z.strides, z.dtype), (std.strides, std.dtype)
-        launch = pointwise.plan(z.place.native, expression, z.shape, sides[0], *sides)
-        local = z.place.local
+        launch = pointwise.plan(place.native, expression, z.shape, sides[0], *sides)
+        local = place.local
 
         def run(target: Tensor, by: Tensor, shift: float) -> None:
             address = target._address
@@ -59,12 +60,13 @@ class _Shift:
 
     def plan(self, z: Layout, mean: Layout) -> Callable[[Tensor, Tensor], None]:
         """How to do it for a layout of numbers, and one of means."""
-        if not z.place.is_cuda:
+        place = z.place
+        if not isinstance(place, CudaPlace):
             return _shift_on_host
         sides = (z.strides, z.dtype), (mean.strides, mean.dtype)
         expression = pointwise.Expression("normal_shift", "a + b")
-        launch = pointwise.plan(z.place.native, expression, z.shape, sides[0], *sides)
-        local = z.place.local
+        launch = pointwise.plan(place.native, expression, z.shape, sides[0], *sides)
+        local = place.local
 
         def run(target: Tensor, by: Tensor) -> None:
             address = target._address
@@ -133,7 +135,7 @@ def normal(
             raise TypeError("normal() of two numbers needs a size: normal(mean, std, size)")
         found = layout_of(sizes_of(size, "normal"), out, dtype, device)
         draw = parameters.normal(found.dtype, mean, std)
-        return finish(apply(target(found, out, pin_memory), draw, generator, "normal"), requires_grad)
+        return drawn("normal", draw, found, generator, requires_grad, out, pin_memory)
     if size is not None or dtype is not None or device is not None or requires_grad or pin_memory:
         raise TypeError(
             "normal() of tensors takes their shape, dtype and device: leave out size, dtype, device, "
@@ -153,12 +155,12 @@ def normal(
             raise RuntimeError("normal expects all elements of std >= 0.0")
     shift = 0.0 if isinstance(mean, TensorBase) else parameters.number(mean, "normal", "mean")
     found = layout_of(shape, out, kind, place.device)
-    made = apply(target(found, out), draw, generator, "normal")
+    made = drawn("normal", draw, found, generator, False, out, False)
     _affine(made, mean, std, shift)
     return made
 
 
-def _affine(made: Tensor, mean: Any, std: Any, shift: float) -> None:
+def _affine(made: Tensor, mean: float | Tensor, std: float | Tensor, shift: float) -> None:
     """Multiply by ``std`` and add ``mean`` where they are tensors, and ``shift``."""
     kind, plans = made._layout.dtype, made._layout.place.plans
     shape = made._layout.shape
@@ -273,12 +275,12 @@ def multinomial(
     rows = shape[0] if len(shape) == 2 else 1
     weights = cpu_(input)._host.astype(np.float64).reshape(rows, categories)
     _check_weights(weights, 1 if replacement else count)
-    drawn = distributions.categories(weights, count, bool(replacement), *chosen.next_call())
+    indices = distributions.categories(weights, count, bool(replacement), *chosen.next_call())
     sizes = (*shape[:-1], count)
     made = target(layouts.contiguous[sizes, dtypes.int64, layout.place], None) if out is None else out
     if made._layout.shape != sizes:
         made.resize_(sizes)
-    from_host(drawn.reshape(sizes), made)
+    from_host(indices.reshape(sizes), made)
     return made
 
 
