@@ -19,6 +19,14 @@ from nvrtc_kernels.dtypes import bool_ as bool
 
 from .tensors import Tensor  # isort: skip - the class comes first, the families need it
 from . import autograd, cuda
+from .autograd import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 from .construction import as_tensor, asarray, from_numpy, frombuffer, tensor
 from .copies import clone
 from .creation import (
@@ -45,6 +53,16 @@ from .formats import (
     strided,
 )
 from .numeric_limits import finfo, iinfo
+from .parts import (
+    as_strided,
+    chunk,
+    diagonal,
+    narrow,
+    select,
+    split,
+    tensor_split,
+    unbind,
+)
 from .printing import set_printoptions
 from .promotion import can_cast, is_complex, is_floating_point, is_tensor, numel, result_type
 from .random.creation import rand, rand_like, randint, randint_like, randn, randn_like, randperm
@@ -55,22 +73,14 @@ from .ranges import arange, eye, linspace, logspace, meshgrid, range, tril_indic
 from .reshaping import flatten, ravel, reshape
 from .size import Size
 from .views import (
-    as_strided,
     broadcast_to,
-    chunk,
-    diagonal,
     imag,
     movedim,
-    narrow,
     permute,
     real,
-    select,
-    split,
     squeeze,
     t,
-    tensor_split,
     transpose,
-    unbind,
     unflatten,
     unsqueeze,
     view_as_complex,
@@ -115,6 +125,7 @@ __all__ = [
     "empty",
     "empty_like",
     "empty_strided",
+    "enable_grad",
     "eye",
     "finfo",
     "flatten",
@@ -131,6 +142,7 @@ __all__ = [
     "half",
     "iinfo",
     "imag",
+    "inference_mode",
     "initial_seed",
     "int",
     "int8",
@@ -139,6 +151,8 @@ __all__ = [
     "int64",
     "is_complex",
     "is_floating_point",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
     "is_tensor",
     "linspace",
     "logspace",
@@ -150,6 +164,7 @@ __all__ = [
     "movedim",
     "multinomial",
     "narrow",
+    "no_grad",
     "normal",
     "numel",
     "ones",
@@ -172,6 +187,7 @@ __all__ = [
     "seed",
     "select",
     "set_default_dtype",
+    "set_grad_enabled",
     "set_printoptions",
     "set_rng_state",
     "short",

@@ -38,16 +38,19 @@ class TensorBase:
         Bytes from the storage's start to the first element.
     _autograd
         What differentiation knows of the tensor; ``None`` as long as that is nothing.
+    _base : Tensor or None
+        The tensor that this is a view of.
 
     The names without underscore belong to PyTorch's users.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_array", "_autograd", "_layout", "_offset", "_storage")
+    __slots__ = ("__dict__", "__weakref__", "_array", "_autograd", "_base", "_layout", "_offset", "_storage")
 
     _storage: Storage
     _layout: Layout
     _offset: int
     _autograd: Any
+    _base: Any
     #: A CPU tensor's elements as NumPy shows them, once they were asked for.
     _array: NDArray[Any] | None
 
@@ -103,7 +106,7 @@ def view_of(storage: Storage, layout: Layout, offset: int) -> Tensor:
     self._storage = storage
     self._layout = layout
     self._offset = offset
-    self._autograd = None
+    self._autograd = self._base = None
     self._array = None
     return self
 
@@ -114,7 +117,7 @@ def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
     self._storage = HostStorage(array)
     self._layout = layout or layouts.contiguous[array.shape, from_numpy(array.dtype), cpu]
     self._offset = 0
-    self._autograd = None
+    self._autograd = self._base = None
     self._array = array
     return self
 
@@ -128,7 +131,7 @@ def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
     self = _new(_class)
     self._layout = layout
     self._offset = 0
-    self._autograd = None
+    self._autograd = self._base = None
     if place.is_cuda:
         self._array = None
         size = layout.nbytes

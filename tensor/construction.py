@@ -14,7 +14,8 @@ from nvrtc_kernels.dtypes import from_numpy as dtype_of_array
 
 from . import layout as layouts
 from .base import TensorBase, view_of, wrap
-from .copies import copy_into_new, host_conversion
+from .copies import copy_into_new
+from .copy_plans import host_conversion
 from .creation import default_dtype_of, get_default_dtype
 from .numeric_limits import iinfo
 from .places import cpu, place_of

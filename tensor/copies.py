@@ -1,63 +1,22 @@
-"""Copies between any types, layouts and devices.
-
-``copy_`` looks up how to copy between two layouts; what is found is one of
-
-- on the host: NumPy, with PyTorch's conversions;
-- on a device: a memory copy where both sides are contiguous and of one type, else a kernel;
-- between the host and a device: an asynchronous copy of contiguous bytes; other layouts and types are
-  brought into the destination's form where the source is, and spread out where the destination is;
-- between devices: the same, with the streams of both ordered by events.
-"""
+"""``copy_``, ``clone``, ``contiguous``: copies, and their derivatives."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-import drv
-from nvrtc_kernels import pointwise
-from nvrtc_kernels.dtypes import Category
+from nvrtc_kernels import layouts
 
 from . import views
-from .base import empty
+from .copy_plans import COPY, copied
+from .formats import preserve_format
+from .recording.inplace import attach_in_place, check_in_place
+from .recording.modes import modes
+from .recording.node import Node, attach
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from nvrtc_kernels.dtypes import dtype
-
     from .layout import Layout
+    from .streams import Stream
     from .tensors import Tensor
-
-#: ``run(destination, source, non_blocking)``
-Run = "Callable[[Tensor, Tensor, bool], None]"
-
-_CAST = pointwise.Expression("copy", "a")
-
-
-class _Copy:
-    """The operation; ``place.plans[COPY, destination_layout, source_layout]`` carries it out."""
-
-    def plan(self, to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-        """How to copy between two layouts of one shape."""
-        check_no_overlap(to)
-        if not to.numel:
-            return _nothing
-        if not to.place.is_cuda and not origin.place.is_cuda:
-            return _host_copy(to.dtype, origin.dtype)
-        if to.place is origin.place:
-            return _device_copy(to, origin)
-        if _same_bytes(to, origin):
-            if not origin.place.is_cuda:
-                return _to_device(to)
-            return _peer_copy(to, origin) if to.place.is_cuda else _to_host(origin)
-        return _staged(to, origin)
-
-
-COPY = _Copy()
 
 
 def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
@@ -83,211 +42,129 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         raise TypeError(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
         ) from None
+    recorded = modes.recording and (input._autograd is not None or src._autograd is not None)
+    if modes.recording:
+        check_in_place(input)
     if origin.shape != to.shape:
+        if layouts.broadcast_shapes(to.shape, origin.shape) != to.shape:
+            raise RuntimeError(
+                f"copy_(): output with shape {list(to.shape)} doesn't match the broadcast shape of "
+                f"{list(to.shape)} and {list(origin.shape)}"
+            )
         src = views.expand(src, to.shape)
         origin = src._layout
     (to.place if to.place.is_cuda else origin.place).plans[COPY, to, origin](input, src, non_blocking)
     input._storage.version += 1
+    if recorded:
+        _record_write(input, src)
     return input
 
 
 def copy_into_new(
-    input: Tensor, layout: Layout, *, non_blocking: bool = False, pin_memory: bool = False
+    input: Tensor,
+    layout: Layout,
+    *,
+    non_blocking: bool = False,
+    pin_memory: bool = False,
+    name: str = "ToCopyBackward0",
 ) -> Tensor:
-    """A new tensor of ``layout``, which has ``input``'s shape, with ``input``'s elements."""
-    made = empty(layout, pin_memory=pin_memory)
-    origin = input._layout
-    place = layout.place if layout.place.is_cuda else origin.place
-    place.plans[COPY, layout, origin](made, input, non_blocking)
+    """A new tensor of ``layout``, which has ``input``'s shape, with ``input``'s elements.
+
+    ``name`` is what its node in the graph is called.
+    """
+    made = copied(input, layout, non_blocking=non_blocking, pin_memory=pin_memory)
+    if input._autograd is not None and input._autograd.requires_grad and modes.recording:
+        _record_new(made, input, name)
     return made
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy; a dense tensor's copy has the same strides."""
-    from .formats import contiguous_format, preserve_format
-
     if memory_format is None or memory_format is preserve_format:
-        return copy_into_new(input, input._layout.as_dense())
-    if memory_format is contiguous_format:
-        return copy_into_new(input, input._layout.as_contiguous())
-    return copy_into_new(input, memory_format.layout(input._layout))
+        layout = input._layout.as_dense()
+    else:
+        layout = memory_format.layout(input._layout)
+    return copy_into_new(input, layout, name="CloneBackward0")
 
 
 def contiguous(input: Tensor) -> Tensor:
     """The tensor itself where its elements lie in row-major order without gaps, else such a copy."""
     layout = input._layout
-    return input if layout.contiguous else copy_into_new(input, layout.as_contiguous())
+    return input if layout.contiguous else copy_into_new(input, layout.as_contiguous(), name="CloneBackward0")
 
 
-def check_no_overlap(layout: Layout) -> None:
-    """Raise RuntimeError if elements of ``layout`` certainly share memory, so that writing is ambiguous."""
-    if any(step == 0 and size > 1 for size, step in zip(layout.shape, layout.strides, strict=True)):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-            f"location (sizes {list(layout.shape)}, strides {list(layout.strides)}). Please clone() the tensor "
-            "before performing the operation."
-        )
+class CopyNode(Node):
+    """A recorded copy.
 
-
-def _same_bytes(to: Layout, origin: Layout) -> bool:
-    """Whether copying the bytes of the one range to the other copies the elements."""
-    if to.dtype is not origin.dtype or not to.dense or not origin.dense:
-        return False
-    return to.strides == origin.strides or (to.contiguous and origin.contiguous)
-
-
-def _nothing(*_: Any) -> None:
-    """No elements: nothing to do."""
-
-
-# On the host
-
-
-def _host_copy(to: dtype, origin: dtype) -> Callable[[Tensor, Tensor, bool], None]:
-    convert = host_conversion(origin, to)
-
-    def run(destination: Tensor, source: Tensor, _: bool) -> None:
-        target = destination._writable
-        with_source = source._host
-        if target is not with_source:
-            convert(target, with_source)
-
-    return run
-
-
-def host_conversion(origin: dtype, to: dtype) -> Callable[[NDArray[Any], NDArray[Any]], None]:
-    """What copies NumPy elements of one type into an array of another, as PyTorch converts them.
-
-    Floating point becomes an integer towards zero, through 64 bits for narrow integers, so that what does
-    not fit wraps; a complex number gives its real part, and to bool whether it is not zero.
+    Attributes
+    ----------
+    title : str
+        The node's name.
+    origin : Layout
+        Of what was copied.
+    there : Stream or None
+        The stream of the copied tensor's device, where that is another device than the copy's.
     """
-    if origin.is_complex and not to.is_complex and to.category is not Category.BOOL:
-        from_real = host_conversion(origin.to_real(), to)
-        return lambda target, source: from_real(target, source.real)
-    if origin.category is Category.FLOATING and to.category is Category.INTEGER and to.itemsize < 4:
-        return _through_int64
-    narrows = origin.category is Category.FLOATING and (
-        to.category is Category.INTEGER or to.itemsize < origin.itemsize
-    )
-    if narrows or (origin.is_complex and to.itemsize < origin.itemsize):
-        return _quietly
-    return _directly
+
+    __slots__ = ("origin", "there", "title")
+
+    title: str
+    origin: Layout
+    there: Stream | None
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.title
+
+    def streams(self) -> tuple[Stream, ...]:
+        """Streams of both devices."""
+        found = super().streams()
+        return found if self.there is None else (*found, self.there)
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The gradient, where the copied tensor was."""
+        return _brought_back(grads[0], self.origin)
 
 
-def _directly(target: NDArray[Any], source: NDArray[Any]) -> None:
-    np.copyto(target, source, casting="unsafe")
+class WriteNode(CopyNode):
+    """A recorded copy into a tensor that was there before."""
+
+    __slots__ = ()
+
+    def backward(self, *grads: Any) -> Any:
+        """Zeros for what was overwritten, and the gradient for what was copied."""
+        former = None if self.next[0] is None else grads[0].new_zeros(grads[0].shape)
+        return former, None if self.next[1] is None else _brought_back(grads[0], self.origin)
 
 
-def _quietly(target: NDArray[Any], source: NDArray[Any]) -> None:
-    with np.errstate(all="ignore"):
-        np.copyto(target, source, casting="unsafe")
+def _brought_back(grad: Tensor, origin: Layout) -> Tensor:
+    if grad._layout.place is origin.place:
+        return grad
+    # The dtype is converted where fewer bytes have to travel.
+    kind = min(grad._layout.dtype, origin.dtype, key=lambda each: each.itemsize)
+    if kind.is_complex is not grad._layout.dtype.is_complex:
+        kind = grad._layout.dtype
+    return grad.to(kind).to(origin.device)
 
 
-def _through_int64(target: NDArray[Any], source: NDArray[Any]) -> None:
-    with np.errstate(all="ignore"):
-        np.copyto(target, source.astype(np.int64), casting="unsafe")
+def _node(cls: type[CopyNode], title: str, made: Tensor, input: Tensor) -> CopyNode:
+    node = cls.__new__(cls)
+    node.title, node.origin, node.saved = title, input._layout, ()
+    here, there = made._layout.place, input._layout.place
+    node.there = there.local.stream if there.is_cuda and here.is_cuda and there is not here else None
+    return node
 
 
-# On one device
+def _record_new(made: Tensor, input: Tensor, name: str) -> None:
+    kind = made._layout.dtype
+    if kind.is_floating_point or kind.is_complex:
+        attach(_node(CopyNode, name, made, input), (input,), (made,))
 
 
-def _device_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    place = to.place
-    native, runtime, local = place.native, place.runtime, place.local
-    if _same_bytes(to, origin):
-        nbytes = to.nbytes
-        copy = runtime.driver.cuMemcpyDtoDAsync
-        current = runtime.current
-
-        def run_bytes(destination: Tensor, source: Tensor, _: bool) -> None:
-            target, start = destination._address, source._address
-            if target == start:
-                return
-            if current.device is not native:
-                native.make_current()
-            status = copy(target, start, nbytes, local.stream.handle)[0]
-            if status:
-                runtime.fail(status, "cuMemcpyDtoDAsync", f"{nbytes} bytes")
-
-        return run_bytes
-    launch = pointwise.plan(native, _CAST, to.shape, (to.strides, to.dtype), (origin.strides, origin.dtype))
-
-    def run(destination: Tensor, source: Tensor, _: bool) -> None:
-        launch(local.stream.handle, destination._address, source._address)
-
-    return run
-
-
-# Between places
-
-
-def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    nbytes, local = to.nbytes, to.place.local
-
-    def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
-        stream = local.stream
-        storage = source._storage
-        drv.copy_to_device(destination._address, source._address, nbytes, stream=stream.native)
-        # Pageable memory has been read when the call returns.
-        if storage.is_pinned():
-            if non_blocking:
-                storage.record_use(stream)
-            else:
-                stream.native.synchronize()
-
-    return run
-
-
-def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    nbytes, local = origin.nbytes, origin.place.local
-
-    def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
-        stream = local.stream
-        storage = destination._storage
-        drv.copy_to_host(destination._address, source._address, nbytes, stream=stream.native)
-        if non_blocking and storage.is_pinned():
-            storage.record_use(stream)
-        else:
-            stream.native.synchronize()
-
-    return run
-
-
-def _peer_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    """Copy between devices on the source's current stream, after and before what the other's holds."""
-    nbytes, target, source_place = to.nbytes, to.place, origin.place
-
-    def run(destination: Tensor, source: Tensor, _: bool) -> None:
-        there, here = target.local.stream, source_place.local.stream
-        here.native.wait_stream(there.native)
-        drv.copy_peer(
-            destination._address,
-            target.native,
-            source._address,
-            source_place.native,
-            nbytes,
-            stream=here.native,
-        )
-        there.native.wait_stream(here.native)
-
-    return run
-
-
-def _staged(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    """Copy in steps: convert and pack at the source, move the bytes, spread at the destination."""
-    packed = to if to.dense else to.as_contiguous()
-    here, there = packed.on(origin.place), packed
-
-    def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
-        if origin is not here:
-            source = copy_into_new(source, here)
-        if to is there:
-            target = destination
-        else:
-            target = empty(there)
-        copies = there.place if there.place.is_cuda else here.place
-        copies.plans[COPY, there, here](target, source, non_blocking and target is destination)
-        if target is not destination:
-            (to.place).plans[COPY, to, there](destination, target, non_blocking)
-
-    return run
+def _record_write(written: Tensor, source: Tensor) -> None:
+    kind = written._layout.dtype
+    if (written.requires_grad or source.requires_grad) and (kind.is_floating_point or kind.is_complex):
+        attach_in_place(_node(WriteNode, "CopyBackwards", written, source), (written, source), written)

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import Category
 
-from .copies import check_no_overlap, copy_
+from .copies import copy_
+from .copy_plans import check_no_overlap
+from .recording.inplace import attach_in_place, check_in_place
+from .recording.modes import modes
+from .recording.node import Node
 from .scalars import element
 
 if TYPE_CHECKING:
@@ -79,10 +83,32 @@ def fill_(input: Tensor, value: Any) -> Tensor:
                 f"fill_ only supports 0-dimension value tensor but got tensor with {len(origin.shape)} dimensions."
             )
         return copy_(input, value)
+    check_in_place(input)
     layout = input._layout
     layout.place.plans[FILL, layout](input, element(value, layout.dtype))
     input._storage.version += 1
+    if input._autograd is not None and input.requires_grad and modes.recording:
+        node = FillNode.__new__(FillNode)
+        node.saved = ()
+        attach_in_place(node, (input,), input)
     return input
+
+
+class FillNode(Node):
+    """A recorded fill: what was there before has no influence."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "FillBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """Zeros."""
+        return grads[0].new_zeros(grads[0].shape)
 
 
 def zero_(input: Tensor) -> Tensor:

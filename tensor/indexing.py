@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import views
+from . import parts, views
 from .base import TensorBase
 from .copies import copy_
 from .fills import fill_
@@ -76,7 +76,7 @@ def _view(input: Tensor, keys: tuple[Any, ...]) -> Tensor:
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
                 f"(got {type(key).__name__})"
             )
-    return input if any(key is not Ellipsis for key in keys) else views.show(input, input._layout)
+    return input if any(key is not Ellipsis for key in keys) else views.alias(input)
 
 
 def _is_array(key: Any) -> bool:
@@ -92,7 +92,7 @@ def _select(input: Tensor, dim: int, at: int, position: int) -> Tensor:
         )
     if not -shape[dim] <= at < shape[dim]:
         raise IndexError(f"index {at} is out of bounds for dimension {position} with size {shape[dim]}")
-    return views.select(input, dim, at)
+    return parts.select(input, dim, at)
 
 
 def _slice(input: Tensor, dim: int, key: slice) -> Tensor:
@@ -104,7 +104,7 @@ def _slice(input: Tensor, dim: int, key: slice) -> Tensor:
         raise ValueError("step must be greater than zero")
     start, stop, _ = key.indices(shape[dim])
     length = max(-((start - stop) // step), 0)
-    return views.step_through(input, dim, start if length else min(start, shape[dim]), length, step)
+    return parts.step_through(input, dim, start if length else min(start, shape[dim]), length, step)
 
 
 def iterate(input: Tensor) -> Iterable[Tensor]:
@@ -117,4 +117,4 @@ def iterate(input: Tensor) -> Iterable[Tensor]:
     """
     if not input._layout.shape:
         raise TypeError("iteration over a 0-d tensor")
-    return iter(views.unbind(input, 0))
+    return iter(parts.unbind(input, 0))

@@ -9,7 +9,7 @@ import numpy as np
 
 from nvrtc_kernels import dtypes, pointwise
 
-from . import views
+from . import parts, views
 from .base import empty, wrap
 from .creation import finish, get_default_dtype, new_layout, zeros
 from .places import place_of
@@ -242,7 +242,7 @@ def eye(
         which, wrong = ("n", n) if n < 0 else ("m", columns)
         raise RuntimeError(f"{which} must be greater or equal to 0, got {wrong}")
     made = zeros(n, columns, dtype=dtype, device=device, pin_memory=pin_memory)
-    views.diagonal(made).fill_(1)
+    parts.diagonal(made).fill_(1)
     return finish(made, requires_grad, out)
 
 

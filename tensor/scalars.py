@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import struct
+from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category, dtype
 
 from .numeric_limits import finfo, iinfo
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _INTEGER_RANGE = {
     kind: (iinfo(kind).min, iinfo(kind).max) for kind in dtypes.ALL if kind.category is Category.INTEGER
 }
+_WORD = 1 << 63
 #: Half precision takes what is too large as infinite, as PyTorch does; double holds every Python float.
 _LARGEST = dict.fromkeys(dtypes.ALL, math.inf) | {
     kind: finfo(kind).max for kind in (dtypes.float32, dtypes.complex64)
@@ -60,6 +65,45 @@ def element(value: Any, kind: dtype) -> Any:
         if math.isfinite(part) and abs(part) > _LARGEST[kind]:
             raise _overflow(value, kind)
     return number
+
+
+def wrapped(value: Any, kind: dtype) -> Any:
+    """A Python number as the operand of arithmetic in ``kind``: as if it had been computed there.
+
+    Integers wrap; real numbers that are too large are infinite.
+
+    Raises
+    ------
+    RuntimeError
+        If an integer needs more than 64 bits, or a number that is not finite is to be an integer.
+    """
+    category = kind.category
+    if category is Category.FLOATING:
+        try:
+            return float(value)
+        except OverflowError:
+            return math.copysign(math.inf, value)
+    if category is Category.COMPLEX:
+        return complex(value)
+    if category is Category.BOOL:
+        return bool(value)
+    if not isinstance(value, int):
+        value = element(value, dtypes.int64)
+    if not -_WORD <= value < _WORD:
+        raise _overflow(value, kind)
+    low, high = _INTEGER_RANGE[kind]
+    if low <= value <= high:
+        return int(value)
+    return (value - low) % (high - low + 1) + low
+
+
+def packed_number(kind: dtype) -> Callable[[Any], Any]:
+    """What makes a Python number the argument of a kernel that computes in ``kind``, as :func:`wrapped`."""
+    if kind.is_complex:
+        return lambda value: struct.pack("=dd", complex(value).real, complex(value).imag)
+    if kind.is_floating_point:
+        return lambda value: value if type(value) is float else wrapped(value, kind)
+    return lambda value: wrapped(value, kind)
 
 
 def is_number(value: Any) -> bool:

@@ -15,16 +15,20 @@ from . import (
     formats,
     indexing,
     layout,
+    parts,
     printing,
     reshaping,
     views,
 )
 from .arguments import integers
-from .autograd.state import AutogradState
+from .autograd.differentiation import backward
 from .base import TensorBase, empty, register, view_of
 from .places import CudaPlace
 from .random import fills as random_fills
 from .random import sampling
+from .recording import hooks
+from .recording.node import edge_of
+from .recording.state import AutogradState
 from .storage import DeviceStorage, ForeignStorage
 
 if TYPE_CHECKING:
@@ -61,7 +65,7 @@ class Tensor(TensorBase):
         """The same elements as an object of a class derived from Tensor."""
         found = object.__new__(cls)
         found._storage, found._layout, found._offset = self._storage, self._layout, self._offset
-        found._array, found._autograd = self._array, self._autograd
+        found._array, found._autograd, found._base = self._array, self._autograd, self._base
         return found
 
     # What it is
@@ -234,7 +238,7 @@ class Tensor(TensorBase):
                 state = self._autograd = AutogradState()
         elif state is None:
             return self
-        elif state.grad_fn is not None:
+        elif state.edge is not None:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed "
                 "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
@@ -278,12 +282,44 @@ class Tensor(TensorBase):
     def grad_fn(self) -> Any:
         """The node that made this tensor; ``None`` for a leaf."""
         state = self._autograd
-        return None if state is None else state.grad_fn
+        if state is None or state.edge is None:
+            return None
+        return edge_of(self)[0]
 
     @property
     def is_leaf(self) -> builtins.bool:
         """Whether no recorded operation made this tensor."""
         return self.grad_fn is None
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: builtins.bool | None = None,
+        create_graph: builtins.bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradients of this tensor to ``grad`` of the leaves; see :func:`tensor.autograd.backward`."""
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    register_hook = hooks.register_hook
+    register_post_accumulate_grad_hook = hooks.register_post_accumulate_grad_hook
+    retain_grad = hooks.retain_grad
+
+    @property
+    def retains_grad(self) -> builtins.bool:
+        """Whether :meth:`retain_grad` was called on a tensor that is no leaf."""
+        state = self._autograd
+        return state is not None and state.retains
+
+    @property
+    def output_nr(self) -> builtins.int:
+        """Which output of its node the tensor is."""
+        edge = edge_of(self)
+        return 0 if edge is None or self.is_leaf else edge[1]
+
+    def is_inference(self) -> builtins.bool:
+        """False: tensors made in inference mode are like others, they are only not recorded."""
+        return False
 
     def detach(self) -> Tensor:
         """A view that takes no part in differentiation."""
@@ -331,7 +367,7 @@ class Tensor(TensorBase):
         shape = (source.nbytes() // kind.itemsize,) if size is None else integers((size,), "set_")
         whole = view_of(source, layout.contiguous[shape, kind, source.place], 0)
         steps = whole.stride() if stride is None else stride
-        self.data = views.as_strided(whole, shape, steps, storage_offset)
+        self.data = parts.as_strided(whole, shape, steps, storage_offset)
         return self
 
     def resize_(self, *sizes: Any, memory_format: formats.memory_format | None = None) -> Tensor:
@@ -344,7 +380,7 @@ class Tensor(TensorBase):
             made = empty(found)
             kept = min(made.numel(), self.numel())
             if kept and self._layout.contiguous:
-                views.as_strided(made, (kept,), (1,)).copy_(views.as_strided(self, (kept,), (1,)))
+                parts.as_strided(made, (kept,), (1,)).copy_(parts.as_strided(self, (kept,), (1,)))
             self.data = made
         else:
             self._layout, self._array = found, None
@@ -387,28 +423,28 @@ class Tensor(TensorBase):
 
     # Views
 
-    as_strided = views.as_strided
+    as_strided = parts.as_strided
     broadcast_to = views.broadcast_to
-    chunk = views.chunk
-    diagonal = views.diagonal
+    chunk = parts.chunk
+    diagonal = parts.diagonal
     expand = views.expand
     expand_as = views.expand_as
     movedim = views.movedim
     moveaxis = views.movedim
-    narrow = views.narrow
+    narrow = parts.narrow
     permute = views.permute
-    select = views.select
-    split = views.split
-    split_with_sizes = views.split
+    select = parts.select
+    split = parts.split
+    split_with_sizes = parts.split
     squeeze = views.squeeze
     swapaxes = views.transpose
     swapdims = views.transpose
     t = views.t
-    tensor_split = views.tensor_split
+    tensor_split = parts.tensor_split
     transpose = views.transpose
-    unbind = views.unbind
+    unbind = parts.unbind
     unflatten = views.unflatten
-    unfold = views.unfold
+    unfold = parts.unfold
     unsqueeze = views.unsqueeze
     view = views.view
     view_as = views.view_as
@@ -468,7 +504,7 @@ class Tensor(TensorBase):
 
     def as_strided_(self, size: Any, stride: Any, storage_offset: builtins.int | None = None) -> Tensor:
         """:meth:`as_strided` in place."""
-        return self._in_place(views.as_strided(self, size, stride, storage_offset))
+        return self._in_place(parts.as_strided(self, size, stride, storage_offset))
 
     # Conversions
 

@@ -7,15 +7,15 @@ remembered.
 
 from __future__ import annotations
 
-import itertools
 from operator import index
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
 
+from . import parts
 from .arguments import dimension, dimensions, integers
-from .base import view_of
 from .layout import Layout, Memo
+from .viewing import View, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from .tensors import Tensor
 
 Ints = tuple[int, ...]
-
-
-def show(input: Tensor, layout: Layout, offset: int = 0) -> Tensor:
-    """View of ``input``'s storage with another layout, ``offset`` bytes after ``input``'s first element."""
-    return view_of(input._storage, layout, input._offset + offset)
 
 
 # One dimension for another
@@ -43,7 +38,8 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     IndexError
         If there is no such dimension.
     """
-    return show(input, _transposed[input._layout, index(dim0), index(dim1)])
+    dim0, dim1 = index(dim0), index(dim1)
+    return show(input, _transposed[input._layout, dim0, dim1], 0, _TRANSPOSE, dim0, dim1)
 
 
 def _transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
@@ -65,7 +61,7 @@ def t(input: Tensor) -> Tensor:
     RuntimeError
         For more than two dimensions.
     """
-    return show(input, _t[input._layout,])
+    return show(input, _t[input._layout,], 0, _T)
 
 
 def _matrix_transpose(layout: Layout) -> Layout:
@@ -83,7 +79,8 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     RuntimeError
         If ``dims`` is no permutation of the dimensions.
     """
-    return show(input, _permuted[input._layout, integers(dims, "permute", "dims")])
+    order = integers(dims, "permute", "dims")
+    return show(input, _permuted[input._layout, order], 0, _PERMUTE, order)
 
 
 def _permute(layout: Layout, dims: Ints) -> Layout:
@@ -107,7 +104,8 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     RuntimeError
         If the two differ in length or name a dimension twice.
     """
-    return show(input, _moved[input._layout, _tuple(source), _tuple(destination)])
+    source, destination = _tuple(source), _tuple(destination)
+    return show(input, _moved[input._layout, source, destination], 0, _MOVEDIM, source, destination)
 
 
 def _movedim(layout: Layout, source: Ints, destination: Ints) -> Layout:
@@ -167,7 +165,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """View without the dimensions of size 1: all, or those of ``dim`` that have it."""
     if dim is not None:
         dim = _tuple(dim)
-    return show(input, _squeezed[input._layout, dim])
+    return show(input, _squeezed[input._layout, dim], 0, _SQUEEZE, dim)
 
 
 def _squeeze(layout: Layout, dim: Ints | None) -> Layout:
@@ -179,7 +177,8 @@ def _squeeze(layout: Layout, dim: Ints | None) -> Layout:
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """View with a new dimension of size 1 before ``dim``, which counts up to the rank."""
-    return show(input, _unsqueezed[input._layout, index(dim)])
+    dim = index(dim)
+    return show(input, _unsqueezed[input._layout, dim], 0, _UNSQUEEZE, dim)
 
 
 def _unsqueeze(layout: Layout, dim: int) -> Layout:
@@ -199,7 +198,8 @@ def expand(input: Tensor, *size: Any) -> Tensor:
     RuntimeError
         If a size other than 1 would change.
     """
-    return show(input, _expanded[input._layout, integers(size, "expand")])
+    shape = integers(size, "expand")
+    return show(input, _expanded[input._layout, shape], 0, _EXPAND, shape)
 
 
 def _expand(layout: Layout, size: Ints) -> Layout:
@@ -232,7 +232,8 @@ def _expand(layout: Layout, size: Ints) -> Layout:
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """``input.expand(other.shape)``."""
-    return show(input, _expanded[input._layout, other._layout.shape])
+    shape = other._layout.shape
+    return show(input, _expanded[input._layout, shape], 0, _EXPAND, shape)
 
 
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
@@ -260,8 +261,9 @@ def view(input: Tensor, *shape: Any) -> Tensor:
                 f"the tensor's {input._offset} bytes from the start of its storage must be a multiple of the "
                 f"{shape[0].itemsize} bytes of {shape[0]!r} to view it as that"
             )
-        return show(input, _retyped[input._layout, shape[0]])
-    return show(input, _viewed[input._layout, integers(shape, "view")])
+        return show(input, _retyped[input._layout, shape[0]], 0, _VIEW, shape[0])
+    sizes = integers(shape, "view")
+    return show(input, _viewed[input._layout, sizes], 0, _VIEW, sizes)
 
 
 def _view(layout: Layout, given: Ints) -> Layout:
@@ -275,9 +277,15 @@ def _view(layout: Layout, given: Ints) -> Layout:
     return layout.with_strides(shape, strides)
 
 
+def alias(input: Tensor) -> Tensor:
+    """Another tensor that shows the same elements."""
+    return show(input, input._layout, 0, _ALIAS)
+
+
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """``input.view(other.shape)``."""
-    return show(input, _viewed[input._layout, other._layout.shape])
+    shape = other._layout.shape
+    return show(input, _viewed[input._layout, shape], 0, _VIEW, shape)
 
 
 def _view_dtype(layout: Layout, dtype: dtype) -> Layout:
@@ -318,7 +326,8 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     RuntimeError
         If the product of ``sizes`` is not the dimension's size.
     """
-    return show(input, _unflattened[input._layout, index(dim), integers((sizes,), "unflatten", "sizes")])
+    dim, sizes = index(dim), integers((sizes,), "unflatten", "sizes")
+    return show(input, _unflattened[input._layout, dim, sizes], 0, _UNFLATTEN, dim, sizes)
 
 
 def _unflatten(layout: Layout, dim: int, sizes: Ints) -> Layout:
@@ -336,266 +345,7 @@ def _unflatten(layout: Layout, dim: int, sizes: Ints) -> Layout:
     return _view(layout, (*shape[:at], *split, *shape[at + 1 :]))
 
 
-# Parts
-
-
-def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """View of the slice at ``index`` of a dimension, which goes.
-
-    Raises
-    ------
-    IndexError
-        If the tensor has no dimensions, or the index is outside.
-    """
-    layout, stride, size = _selected[input._layout, dim]
-    at = index if type(index) is int else index.__index__()
-    if not -size <= at < size:
-        raise IndexError(
-            f"select(): index {at} out of range for tensor of size {list(input._layout.shape)} at dimension {dim}"
-        )
-    return view_of(input._storage, layout, input._offset + (at + size if at < 0 else at) * stride)
-
-
-def _select(layout: Layout, dim: Any) -> tuple[Layout, int, int]:
-    if not layout.shape:
-        raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    at = dimension(dim, len(layout.shape))
-    shape, strides = layout.shape, layout.strides
-    rest = layout.with_strides(tuple(shape[:at]) + tuple(shape[at + 1 :]), strides[:at] + strides[at + 1 :])
-    return rest, layout.numpy_strides[at], shape[at]
-
-
-def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """View of ``length`` elements of a dimension from ``start`` on (negative: from the end).
-
-    Raises
-    ------
-    RuntimeError
-        If they are not all there.
-    """
-    layout = input._layout
-    if not layout.shape:
-        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
-    at = dimension(dim, len(layout.shape))
-    size, first, length = layout.shape[at], index(start), index(length)
-    if not -size <= first <= size:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-size}, {size}], but got {first})"
-        )
-    first += size if first < 0 else 0
-    if length < 0:
-        raise RuntimeError(f"narrow(): length must be non-negative, got {length}")
-    if first + length > size:
-        raise RuntimeError(f"start ({first}) + length ({length}) exceeds dimension size ({size}).")
-    return step_through(input, at, first, length, 1)
-
-
-def step_through(input: Tensor, dim: int, start: int, length: int, step: int) -> Tensor:
-    """``length`` elements of dimension ``dim`` from ``start`` on, every ``step``-th. Nothing is checked."""
-    found, stride = _stepped[input._layout, dim, length, step]
-    return view_of(input._storage, found, input._offset + start * stride)
-
-
-def _step(layout: Layout, dim: int, length: int, step: int) -> tuple[Layout, int]:
-    shape, strides = list(layout.shape), list(layout.strides)
-    shape[dim] = length
-    strides[dim] *= step
-    return layout.with_strides(tuple(shape), tuple(strides)), layout.numpy_strides[dim]
-
-
-def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of parts of a dimension: of one size (the last may be smaller), or of given sizes.
-
-    Raises
-    ------
-    RuntimeError
-        For a negative size, or sizes that do not sum to the dimension's.
-    """
-    layout = tensor._layout
-    if not layout.shape:
-        raise RuntimeError("split expects at least a 1-dimensional tensor")
-    at = dimension(dim, len(layout.shape))
-    total = layout.shape[at]
-    if isinstance(split_size_or_sections, (tuple, list)):
-        lengths = [index(size) for size in split_size_or_sections]
-        if sum(lengths) != total or any(size < 0 for size in lengths):
-            raise RuntimeError(
-                f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension "
-                f"{at}) and have only non-negative entries, but got split_sizes={lengths}"
-            )
-    else:
-        size = index(split_size_or_sections)  # type: ignore[arg-type]
-        if size < 0 or (size == 0 and total):
-            raise RuntimeError(
-                f"split expects split_size be non-negative, but got split_size={size}"
-                if size < 0
-                else f"split_size can only be 0 if dimension size is 0, but got dimension size of {total}"
-            )
-        count = max(-(-total // size), 1) if size else 1
-        lengths = [size] * (count - 1) + [total - size * (count - 1)]
-    parts, start = [], 0
-    for length in lengths:
-        parts.append(step_through(tensor, at, start, length, 1))
-        start += length
-    return tuple(parts)
-
-
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of at most ``chunks`` parts of a dimension, all of one size but the last.
-
-    Raises
-    ------
-    RuntimeError
-        If ``chunks`` is not positive.
-    """
-    if not input._layout.shape:
-        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
-    if chunks <= 0:
-        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    total = input._layout.shape[dimension(dim, len(input._layout.shape))]
-    size = -(-total // chunks)
-    return split(input, size if size else [0] * chunks, dim)
-
-
-def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of parts of a dimension: a number of nearly equal ones, or those between given indices.
-
-    Raises
-    ------
-    RuntimeError
-        For a 0-dim tensor, or a number of sections that is not positive.
-    """
-    if not input._layout.shape:
-        raise RuntimeError(
-            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
-        )
-    at = dimension(dim, len(input._layout.shape))
-    total = input._layout.shape[at]
-    if hasattr(indices_or_sections, "tolist"):
-        indices_or_sections = indices_or_sections.tolist()
-    if isinstance(indices_or_sections, (tuple, list)):
-        bounds = [0, *(slice(index(i)).indices(total)[1] for i in indices_or_sections), total]
-    else:
-        sections = index(indices_or_sections)  # type: ignore[arg-type]
-        if sections <= 0:
-            raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
-        small, larger = divmod(total, sections)
-        bounds = [part * small + min(part, larger) for part in range(sections + 1)]
-    pairs = itertools.pairwise(bounds)
-    return tuple(step_through(input, at, start, max(end - start, 0), 1) for start, end in pairs)
-
-
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of all slices along a dimension.
-
-    Raises
-    ------
-    RuntimeError
-        For a 0-dim tensor.
-    """
-    if not input._layout.shape:
-        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-    layout, stride, size = _selected[input._layout, index(dim)]
-    storage, offset = input._storage, input._offset
-    return tuple(view_of(storage, layout, offset + at * stride) for at in range(size))
-
-
-def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """View of all windows of ``size`` elements along a dimension, ``step`` apart, as a new last dimension.
-
-    Raises
-    ------
-    RuntimeError
-        If a window is larger than the dimension, or the step is not positive.
-    """
-    return show(input, _unfolded[input._layout, index(dimension), index(size), index(step)])
-
-
-def _unfold(layout: Layout, dim: int, size: int, step: int) -> Layout:
-    at = dimension(dim, len(layout.shape))
-    extent = layout.shape[at] if layout.shape else 1
-    stride = layout.strides[at] if layout.shape else 1
-    if size < 0:
-        raise RuntimeError(f"size is {size} but must be >= 0")
-    if size > extent:
-        raise RuntimeError(f"maximum size for tensor at dimension {at} is {extent} but size is {size}")
-    if step <= 0:
-        raise RuntimeError(f"step is {step} but must be > 0")
-    shape, strides = list(layout.shape), list(layout.strides)
-    if layout.shape:
-        shape[at] = (extent - size) // step + 1
-        strides[at] = stride * step
-    return layout.with_strides((*shape, size), (*strides, stride))
-
-
-def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """View of a diagonal of two dimensions, which becomes the last dimension.
-
-    Parameters
-    ----------
-    offset
-        0 is the main diagonal, positive ones are above it.
-
-    Raises
-    ------
-    RuntimeError
-        If the two dimensions are the same one.
-    """
-    layout, delta = _diagonals[input._layout, index(offset), index(dim1), index(dim2)]
-    return show(input, layout, delta)
-
-
-def _diagonal(layout: Layout, offset: int, dim1: int, dim2: int) -> tuple[Layout, int]:
-    rank = len(layout.shape)
-    first, second = dimension(dim1, rank), dimension(dim2, rank)
-    if first == second:
-        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    rows, columns = layout.shape[first], layout.shape[second]
-    length = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
-    delta = 0
-    if length:
-        delta = offset * layout.strides[second] if offset >= 0 else -offset * layout.strides[first]
-    kept = [dim for dim in range(rank) if dim not in (first, second)]
-    found = layout.with_strides(
-        (*(layout.shape[dim] for dim in kept), length),
-        (*(layout.strides[dim] for dim in kept), layout.strides[first] + layout.strides[second]),
-    )
-    return found, delta * layout.itemsize
-
-
-def as_strided(
-    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> Tensor:
-    """View of the input's storage with any shape, strides and offset, all in elements.
-
-    Raises
-    ------
-    RuntimeError
-        If elements would lie outside the storage, or a number is negative.
-    """
-    shape, strides = integers((size,), "as_strided"), integers((stride,), "as_strided", "stride")
-    if len(shape) != len(strides):
-        raise RuntimeError(
-            f"mismatch in length of strides and shape: {len(strides)} strides, {len(shape)} sizes"
-        )
-    if any(number < 0 for number in (*shape, *strides)):
-        raise RuntimeError(
-            "as_strided: sizes and strides must not be negative, got sizes "
-            f"{list(shape)} and strides {list(strides)}"
-        )
-    layout = input._layout.with_strides(shape, strides)
-    offset = input._offset if storage_offset is None else index(storage_offset) * layout.itemsize
-    size_in_bytes = input._storage.nbytes()
-    if offset < 0 or (layout.numel and offset + layout.nbytes > size_in_bytes):
-        raise RuntimeError(
-            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset "
-            f"{offset // layout.itemsize}, and itemsize {layout.itemsize} requiring a storage size of "
-            f"{offset + layout.nbytes} are out of bounds for storage of size {size_in_bytes}"
-        )
-    return view_of(input._storage, layout, offset)
-
-
-# Parts of complex numbers
+# Complex numbers as pairs
 
 
 def view_as_real(input: Tensor) -> Tensor:
@@ -606,7 +356,7 @@ def view_as_real(input: Tensor) -> Tensor:
     RuntimeError
         If the tensor is not complex.
     """
-    return show(input, _as_real[input._layout,])
+    return show(input, _as_real[input._layout,], 0, _VIEW_AS_REAL)
 
 
 def _view_as_real(layout: Layout) -> Layout:
@@ -624,7 +374,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     RuntimeError
         If the last dimension is not so, another stride is odd, or the type has no complex one.
     """
-    return show(input, _as_complex[input._layout,])
+    return show(input, _as_complex[input._layout,], 0, _VIEW_AS_COMPLEX)
 
 
 def _view_as_complex(layout: Layout) -> Layout:
@@ -645,7 +395,7 @@ def _view_as_complex(layout: Layout) -> Layout:
 
 def real(input: Tensor) -> Tensor:
     """View of the real parts; a real tensor itself."""
-    return select(view_as_real(input), -1, 0) if input._layout.dtype.is_complex else input
+    return parts.select(view_as_real(input), -1, 0) if input._layout.dtype.is_complex else input
 
 
 def imag(input: Tensor) -> Tensor:
@@ -658,7 +408,7 @@ def imag(input: Tensor) -> Tensor:
     """
     if not input._layout.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return select(view_as_real(input), -1, 1)
+    return parts.select(view_as_real(input), -1, 1)
 
 
 _transposed: Memo[Layout] = Memo(_transpose)
@@ -671,9 +421,31 @@ _expanded: Memo[Layout] = Memo(_expand)
 _viewed: Memo[Layout] = Memo(_view)
 _retyped: Memo[Layout] = Memo(_view_dtype)
 _unflattened: Memo[Layout] = Memo(_unflatten)
-_selected: Memo[tuple[Layout, int, int]] = Memo(_select)
-_stepped: Memo[tuple[Layout, int]] = Memo(_step)
-_unfolded: Memo[Layout] = Memo(_unfold)
-_diagonals: Memo[tuple[Layout, int]] = Memo(_diagonal)
 _as_real: Memo[Layout] = Memo(_view_as_real)
 _as_complex: Memo[Layout] = Memo(_view_as_complex)
+
+
+def _reshaped_back(grad: Tensor, layout: Layout, *_: Any) -> Tensor:
+    return grad.reshape(layout.shape)
+
+
+def _permuted_back(grad: Tensor, _: Layout, order: Ints) -> Tensor:
+    places = [0] * len(order)
+    for place, dim in enumerate(order):
+        places[dim] = place
+    return permute(grad, tuple(places))
+
+
+_ALIAS = View("alias", alias, lambda grad, _: grad)
+_TRANSPOSE = View("transpose", transpose, lambda grad, _, dim0, dim1: transpose(grad, dim0, dim1))
+_T = View("t", t, lambda grad, _: t(grad))
+_PERMUTE = View("permute", permute, _permuted_back)
+_MOVEDIM = View("movedim", movedim, lambda grad, _, source, destination: movedim(grad, destination, source))
+_SQUEEZE = View("squeeze", squeeze, _reshaped_back)
+_UNSQUEEZE = View("unsqueeze", unsqueeze, _reshaped_back)
+# What was stretched the engine sums up.
+_EXPAND = View("expand", expand, lambda grad, *_: grad)
+_VIEW = View("view", view, _reshaped_back)
+_UNFLATTEN = View("unflatten", unflatten, _reshaped_back)
+_VIEW_AS_REAL = View("view_as_real", view_as_real, lambda grad, _: view_as_complex(grad.contiguous()))
+_VIEW_AS_COMPLEX = View("view_as_complex", view_as_complex, lambda grad, _: view_as_real(grad))

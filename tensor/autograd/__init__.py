@@ -1,5 +1,25 @@
-"""Differentiation: what tensors know of it."""
+"""Differentiation: what users call.
 
-from .state import AutogradState
+The graph is made of :mod:`nodes <.node>` as operations run, and run backward by the :mod:`engine <.engine>`.
+"""
 
-__all__ = ["AutogradState"]
+from ..recording.modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .differentiation import backward, grad
+
+__all__ = [
+    "backward",
+    "enable_grad",
+    "grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]

@@ -8,7 +8,6 @@ look-up, one allocation and one launch.
 
 from __future__ import annotations
 
-import struct
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +15,16 @@ import numpy as np
 
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
-from nvrtc_kernels.dtypes import Category, dtype
+from nvrtc_kernels.dtypes import Category, dtype, int64
 
 from .. import layout as layouts
-from ..autograd.modes import modes
-from ..autograd.node import Node, attach
-from ..autograd.saved import freed, restore, save, save_output
 from ..base import TensorBase, empty
-from ..copies import check_no_overlap, host_conversion
-from ..scalars import element
+from ..copy_plans import check_no_overlap, host_conversion
+from ..recording.inplace import attach_in_place, check_in_place
+from ..recording.modes import modes
+from ..recording.node import Node, attach
+from ..recording.saved import freed, restore, save, save_output
+from ..scalars import packed_number, wrapped
 from . import rules
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ..layout import Layout
     from ..tensors import Tensor
 
+#: ``out=IN_PLACE`` writes the result to the first operand, and records that.
+IN_PLACE: Any = object()
 _LETTERS = "abcdefgh"
 _NUMBERS = (bool, int, float, complex)
 
@@ -44,8 +46,9 @@ class Pointwise:
     ----------
     name : str
         As users call it; kernels and errors have it.
-    cuda : str
+    cuda : str or callable
         CUDA C++ expression of the operands ``a``, ``b``, ...; the type they are computed in is ``Compute``.
+        A callable gives the expression for a type to compute in, see :func:`by_kind`.
     numpy : callable
         The same on NumPy arrays (or numbers) of the type that is computed in.
     rule : callable
@@ -56,10 +59,19 @@ class Pointwise:
         functions name is saved.
     typed : int, optional
         How many operands decide about types; those after them are converted. All by default.
+    masks : int
+        How many operands at the end are bools that stay so; the expression has them with an underscore, as
+        ``c_``.
     categories : sequence of Category
         Kinds of operands (after promotion) that make sense.
+    check : callable, optional
+        ``check(kinds, promoted)`` raises where operands of some kinds (layouts; classes, for numbers) make
+        no sense.
+    wide_integers : bool
+        Whether integers are computed with in 64 bits where a number takes part, which another type may not
+        hold.
     include : str
-        Header that the expression needs.
+        Header that the expression needs; complex types have ``complex_math.cuh`` in its place.
     options : tuple of str
         Options of NVRTC for the operation's kernels.
     """
@@ -73,7 +85,10 @@ class Pointwise:
         rule: Callable[[dtype], tuple[dtype, dtype]] = rules.same,
         derivatives: Sequence[Callable[..., Any] | None] = (),
         typed: int | None = None,
+        masks: int = 0,
         categories: Sequence[Category] = tuple(Category),
+        check: Callable[[Sequence[Any], dtype], None] | None = None,
+        wide_integers: bool = False,
         include: str = "",
         options: tuple[str, ...] = (),
     ) -> None:
@@ -82,6 +97,9 @@ class Pointwise:
         self.numpy = numpy
         self.rule = rule
         self.typed = typed
+        self.masks = masks
+        self.check = check
+        self.wide_integers = wide_integers
         self.categories = frozenset(categories)
         self.include = include
         self.options = options
@@ -138,15 +156,31 @@ class Pointwise:
             If the result has another shape, or a type that does not convert to the operand's.
         """
         out = operands[0]
+        if not isinstance(out, TensorBase):
+            raise self._no_tensor(out)
         check_in_place(out)
-        self._write(out, operands, "in place")
-        record_in_place(self, out, operands)
+        mask = self.wanted(operands) if out._layout.dtype.category >= Category.FLOATING else None
+        if mask is None:
+            self._write(out, operands)
+            return out
+        # A derivative that wants the former value gets a copy of it.
+        reads_former = "a" in self.saved_names(mask)
+        former = out.detach().clone() if reads_former else out
+        made = self.node(None, (former, *operands[1:]), mask)
+        self._write(out, operands)
+        made.keep_output(out)
+        attach_in_place(made, operands, out)
         return out
 
     def out(self, out: Tensor | None, *operands: Any) -> Tensor:
-        """The result written to ``out``, which takes its shape; a new tensor where that is ``None``."""
+        """The result written to ``out``, which takes its shape; a new tensor where that is ``None``.
+
+        With :data:`IN_PLACE` it is written to the first operand.
+        """
         if out is None:
             return self(*operands)
+        if out is IN_PLACE:
+            return self.in_place(*operands)
         if not isinstance(out, TensorBase):
             raise TypeError(f"{self.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
         operands = self._on_one_place(operands)
@@ -159,10 +193,10 @@ class Pointwise:
         shape = strides_of.broadcast_shapes(*[x._layout.shape for x in tensors])
         if out._layout.shape != shape:
             out.resize_(shape)
-        self._write(out, operands, "out=")
+        self._write(out, operands)
         return out
 
-    def _write(self, out: Tensor, operands: tuple[Any, ...], how: str) -> None:
+    def _write(self, out: Tensor, operands: tuple[Any, ...]) -> None:
         operands = self._on_one_place(operands, out)
         kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
         run = out._layout.place.plans[self, out._layout, *kinds]
@@ -199,7 +233,7 @@ class Pointwise:
                 if layout.place is not target:
                     if layout.shape or layout.place.is_cuda:
                         raise RuntimeError(
-                            f"{self.name}(): expected all tensors to be on the same device, but found at least two "
+                            f"{self.name}(): Expected all tensors to be on the same device, but found at least two "
                             f"devices, {target.device if target else None} and {layout.device}!"
                         )
                     x = x.to(target.device)  # type: ignore[union-attr]
@@ -219,27 +253,36 @@ class Pointwise:
         """Put the operation into the graph where a gradient is wanted."""
         if not modes.recording or not self.derivatives:
             return
-        kind = result._layout.dtype.category
-        if kind < Category.FLOATING:
+        if result._layout.dtype.category < Category.FLOATING:
             return
+        mask = self.wanted(operands)
+        if mask is not None:
+            attach(self.node(result, operands, mask), operands, (result,))
+
+    def wanted(self, operands: tuple[Any, ...]) -> tuple[bool, ...] | None:
+        """Of which operands gradients are wanted; ``None`` where nothing is to be recorded."""
+        if not modes.recording or not self.derivatives:
+            return None
         mask = tuple(
             [
                 isinstance(x, TensorBase) and x._autograd is not None and x._autograd.requires_grad
                 for x in operands
             ]
         )
-        if not any(mask):
-            return
-        attach(self.node(result, operands, mask), operands, (result,))
+        return mask if any(mask) else None
 
-    def node(self, result: Tensor, operands: tuple[Any, ...], mask: tuple[bool, ...]) -> OperationNode:
-        """A node with what the wanted derivatives need."""
+    def node(self, result: Tensor | None, operands: tuple[Any, ...], mask: tuple[bool, ...]) -> OperationNode:
+        """A node with what the wanted derivatives need; ``result`` may follow later."""
         made = OperationNode.__new__(OperationNode)
         made.operation = self
         made.mask = mask
         made.saved = tuple(
             [
-                save_output(result) if name == "out" else save(operands[_LETTERS.index(name)])
+                save(operands[_LETTERS.index(name)])
+                if name != "out"
+                else None
+                if result is None
+                else save_output(result)
                 for name in self.saved_names(mask)
             ]
         )
@@ -267,7 +310,8 @@ class Pointwise:
             if not wanted or function is None:
                 results.append(None)
             else:
-                results.append(function(grad, *[values[name] for name in self._needs[position]]))
+                found = function(grad, *[values[name] for name in self._needs[position]])
+                results.append(found if not found._layout.dtype.is_complex else _of_kind(found, node, position))
         return tuple(results)
 
     # Planning
@@ -313,25 +357,30 @@ class Pointwise:
             If the operation makes no sense for the operands' kind.
         """
         common = rules.promoted(tuple(kinds[: self.typed]))
-        compute, result = self.rule(common)
+        if self.check is not None:
+            self.check(kinds, common)
         if common.category not in self.categories:
             given = ", ".join(rules.describe(kind) for kind in kinds)
-            kinds_text = ", ".join(sorted(each.name.lower() for each in self.categories))
-            raise RuntimeError(f'"{self.name}" not implemented for {given}: it takes {kinds_text} operands')
-        return compute, result
+            kinds_text = ", ".join(each.name.lower() for each in sorted(self.categories))
+            raise NotImplementedError(
+                f'"{self.name}" not implemented for {given}: it takes {kinds_text} operands'
+            )
+        if self.wide_integers and int in kinds and common.category is Category.INTEGER:
+            common = int64
+        return self.rule(common)
 
     def _cuda(self, target: Layout, kinds: Sequence[Layout | type], compute: dtype) -> Callable[..., None]:
         place: Any = target.place
         wide = rules.computes_in(compute)
         scalars = tuple(
-            (_LETTERS[position], _code(wide)) for position, kind in enumerate(kinds) if isinstance(kind, type)
+            (_LETTERS[position], rules.number_code(wide)) for position, kind in enumerate(kinds) if isinstance(kind, type)
         )
         expression = kernels.Expression(
             self.name,
             self.cuda if isinstance(self.cuda, str) else self.cuda(wide),
             scalars,
             compute=wide,
-            include=self.include or ("complex_math.cuh" if wide.is_complex else ""),
+            include="complex_math.cuh" if wide.is_complex else self.include,
             options=self.options,
         )
         tensors = [position for position, kind in enumerate(kinds) if not isinstance(kind, type)]
@@ -344,7 +393,7 @@ class Pointwise:
             *[(kinds[position].strides, kinds[position].dtype) for position in tensors],  # type: ignore[union-attr]
         )
         local = place.local
-        convert = _packed_number(wide)
+        convert = packed_number(wide)
         if not numbers and len(tensors) == 1:
             return lambda out, a: launch(
                 local.stream.handle, out._storage.address + out._offset, a._storage.address + a._offset
@@ -370,20 +419,24 @@ class Pointwise:
     def _host(self, target: Layout, kinds: Sequence[Layout | type], compute: dtype) -> Callable[..., None]:
         wide = rules.computes_in(compute)
         function, kind = self.numpy, wide.numpy
-        changed = [not isinstance(each, type) and each.dtype is not wide for each in kinds]
+        masks = len(kinds) - self.masks
+        changed = [
+            not isinstance(each, type) and each.dtype is not wide and position < masks
+            for position, each in enumerate(kinds)
+        ]
         finish = host_conversion(wide if target.dtype is not wide else target.dtype, target.dtype)
         direct = isinstance(function, np.ufunc) and function.nout == 1
 
         def read(position: int, x: Any) -> Any:
             if not isinstance(x, TensorBase):
-                return kind.type(element(x, wide))
+                return kind.type(wrapped(x, wide))
             array = x._host
             return array.astype(kind) if changed[position] else array
 
         def run(out: Tensor, *operands: Any) -> None:
-            values = [read(position, x) for position, x in enumerate(operands)]
             into = out._writable
             with np.errstate(all="ignore"):
+                values = [read(position, x) for position, x in enumerate(operands)]
                 if direct and (into.dtype == kind or into.dtype == np.bool_):
                     function(*values, out=into, casting="unsafe")
                 else:
@@ -407,6 +460,17 @@ class OperationNode(Node):
     def name(self) -> str:
         """Name as PyTorch shows it."""
         return self.operation.node_name
+
+    def keep_output(self, result: Tensor) -> None:
+        """Keep ``result`` where the derivatives need it."""
+        names = self.operation.saved_names(self.mask)
+        if "out" in names and self.saved is not None:
+            self.saved = tuple(
+                [
+                    save_output(result) if name == "out" else entry
+                    for name, entry in zip(names, self.saved, strict=True)
+                ]
+            )
 
     def backward(self, *grads: Any) -> Any:
         """Gradients of the operands."""
@@ -498,27 +562,25 @@ def _meet(first: Tensor, second: Tensor) -> bool:
         return False
 
 
-def _code(kind: dtype) -> str | int:
-    if kind.is_complex:
-        return 16
-    return "d" if kind.is_floating_point else "q"
+def _of_kind(gradient: Tensor, node: Node, position: int) -> Tensor:
+    """A complex gradient, or its real part where the operand is real."""
+    edge = node.next[position]
+    if edge is None or edge[0].layouts[edge[1]].dtype.is_complex:
+        return gradient
+    return gradient.real
 
 
-def _packed_number(kind: dtype) -> Callable[[Any], Any]:
-    """What makes a Python number a kernel's argument."""
-    if kind.is_complex:
-        return lambda value: struct.pack("=dd", complex(value).real, complex(value).imag)
-    if kind.is_floating_point:
-        return float
-    return lambda value: element(value, kind)
+def by_kind(
+    real: str, *, integer: str = "", boolean: str = "", complex: str = ""
+) -> Callable[[dtype], str]:
+    """CUDA expressions by the kind of type that is computed in.
 
-
-def check_in_place(out: Tensor) -> None:
-    """Raise RuntimeError if recorded code must not write ``out``: a leaf whose gradient is wanted."""
-    state = out._autograd
-    if state is not None and state.requires_grad and state.edge is None and modes.recording:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-
-
-def record_in_place(operation: Pointwise, out: Tensor, operands: tuple[Any, ...]) -> None:
-    operation.record(out, operands)
+    Where none is given, complex numbers have that of real ones, integers too, and bools that of integers.
+    """
+    found = {
+        Category.BOOL: boolean or integer or real,
+        Category.INTEGER: integer or real,
+        Category.FLOATING: real,
+        Category.COMPLEX: complex or real,
+    }
+    return lambda kind: found[kind.category]

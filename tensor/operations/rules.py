@@ -87,6 +87,18 @@ def computes_in(kind: dtype) -> dtype:
     return dtypes.float32 if kind.name in ("float16", "bfloat16") else kind
 
 
+def number_code(kind: dtype) -> str | int:
+    """How a kernel that computes in ``kind`` takes a number: a code of :mod:`struct`, or 16 for a complex one."""
+    if kind.is_complex:
+        return 16
+    return "d" if kind.is_floating_point else "q"
+
+
+def is_bool(kind: Layout | type) -> bool:
+    """Whether an operand is a bool, or has bools."""
+    return kind is bool if isinstance(kind, type) else kind.dtype is dtypes.bool_
+
+
 def describe(kind: Layout | type) -> str:
     """An operand for a message."""
     return kind.__name__ if isinstance(kind, type) else repr(kind.dtype)

@@ -16,7 +16,8 @@ from nvrtc_kernels import random as kernels
 from .. import views
 from ..base import TensorBase
 from ..conversions import to
-from ..copies import check_no_overlap
+from ..copy_plans import check_no_overlap
+from ..places import CudaPlace
 from . import distributions, parameters
 from .generator import Generator, default_generator
 
@@ -36,7 +37,7 @@ class _Fill:
         """How to fill a layout."""
         check_no_overlap(layout)
         place, shape, strides, kind = layout.place, layout.shape, layout.strides, layout.dtype
-        if not place.is_cuda:
+        if not isinstance(place, CudaPlace):
             return _on_host
         native, local, fill = place.native, place.local, kernels.fill
 
@@ -63,7 +64,7 @@ class _Chances:
         """How to fill a layout where each element has its own probability of being 1."""
         check_no_overlap(layout)
         place = layout.place
-        if not place.is_cuda:
+        if not isinstance(place, CudaPlace):
             return _chances_on_host
         native, local, fill = place.native, place.local, kernels.fill_bernoulli
 

@@ -61,6 +61,13 @@ class Node:
     prehooks: dict[int, Any] | None
     metadata: dict[str, Any] | None
 
+    #: Whether ``backward`` is called although no gradient has arrived.
+    takes_none = False
+
+    def streams(self) -> tuple[Stream, ...]:
+        """Streams that are current while the node runs, one for each device that it works on."""
+        return () if self.stream is None else (self.stream,)
+
     def backward(self, *grads: Tensor | None) -> Any:
         """Gradients of the inputs from those of the outputs: one, or a tuple with one for each input.
 
@@ -106,8 +113,49 @@ class AccumulateGrad(Node):
         self.saved = ()
         self.hooks = self.prehooks = self.metadata = None
 
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "AccumulateGrad"
+
+    def hooked(self, gradient: Tensor | None) -> Tensor | None:
+        """``gradient`` after the leaf's hooks."""
+        state = self.variable._autograd
+        if gradient is None or state is None or not state.hooks:
+            return gradient
+        return run_hooks(state.hooks, gradient)
+
     def release(self) -> None:
         """Keep the leaf."""
+
+
+def run_hooks(hooks: dict[int, Any], gradient: Tensor) -> Tensor:
+    """``gradient`` after hooks that may replace it.
+
+    Raises
+    ------
+    RuntimeError
+        If a hook gives anything but a tensor of the same shape, dtype and device, or ``None``.
+    """
+    for hook in list(hooks.values()):
+        changed = hook(gradient)
+        if changed is None:
+            continue
+        if not isinstance(changed, TensorBase):
+            raise TypeError(
+                f"hook returned {type(changed).__name__}: expected a Tensor, or None to keep the gradient"
+            )
+        have, want = changed._layout, gradient._layout
+        for what, given, expected in (
+            ("size", list(have.shape), list(want.shape)),
+            ("type", have.dtype, want.dtype),
+            ("device", have.device, want.device),
+        ):
+            if given != expected:
+                raise RuntimeError(
+                    f"hook '{getattr(hook, '__name__', hook)}' has changed the {what} of value: {given} instead of {expected}"
+                )
+        gradient = changed  # type: ignore[assignment]
+    return gradient
 
 
 def edge_of(tensor: Tensor) -> Any:
@@ -116,6 +164,12 @@ def edge_of(tensor: Tensor) -> Any:
     if state is None or not state.requires_grad:
         return None
     if state.edge is not None:
+        base = tensor._base
+        if base is not None and base._autograd is not None and base._autograd.history != state.history:
+            from .inplace import renew
+
+            renew(tensor)
+            return tensor._autograd.edge
         return state.edge
     found = state.accumulator
     node = None if found is None else found()
@@ -125,13 +179,34 @@ def edge_of(tensor: Tensor) -> Any:
     return node, 0
 
 
-def attach(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None:
-    """Put ``node`` into the graph, between tensors; inputs that are no tensors have no edge."""
+def track_view(view: Tensor) -> None:
+    """Note how many in-place operations on its base a recorded view has seen."""
+    state = view._base._autograd
+    view._autograd.history = 0 if state is None else state.history
+
+
+def place_in_graph(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None:
+    """Set what every node has: edges, what its outputs look like, its age and its stream.
+
+    Inputs that are no tensors have no edge.
+    """
     node.next = tuple([edge_of(x) if isinstance(x, TensorBase) else None for x in inputs])
-    first = outputs[0]._layout
-    node.layouts = (first,) if len(outputs) == 1 else tuple([output._layout for output in outputs])
+    layout = outputs[0]._layout
+    node.layouts = (layout,) if len(outputs) == 1 else tuple([output._layout for output in outputs])
     node.sequence = next(_sequence)
-    node.stream = first.place.local.stream if first.place.is_cuda else None
     node.hooks = node.prehooks = node.metadata = None
+    place = layout.place
+    if not place.is_cuda:
+        # What brings data to the host runs where the data were.
+        for x in inputs:
+            if isinstance(x, TensorBase) and x._layout.place.is_cuda:
+                place = x._layout.place
+                break
+    node.stream = place.local.stream if place.is_cuda else None
+
+
+def attach(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None:
+    """Put ``node`` into the graph: the operation that made ``outputs`` of ``inputs``."""
+    place_in_graph(node, inputs, outputs)
     for number, output in enumerate(outputs):
         output._autograd = AutogradState(requires_grad=True, edge=(node, number))

@@ -1,0 +1,159 @@
+"""Adding gradients up, on the right stream and in place where nobody else holds the memory."""
+
+from __future__ import annotations
+
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+
+from ..copies import copy_into_new
+from ..recording.modes import modes
+
+if TYPE_CHECKING:
+    from ..recording.node import AccumulateGrad, Node
+    from ..streams import Stream
+    from ..tensors import Tensor
+
+
+class Gradient:
+    """A gradient on its way to a node.
+
+    Attributes
+    ----------
+    value : Tensor
+        The sum of what has arrived.
+    event
+        Recorded when ``value`` was made on a stream other than the node's; ``None`` where both are one.
+    """
+
+    __slots__ = ("event", "value")
+
+    def __init__(self, value: Tensor, stream: Stream | None, target: Stream | None) -> None:
+        self.value = value
+        self.event = _mark(stream, target)
+
+    def take(self, target: Stream | None) -> Tensor:
+        """The sum, which work on ``target`` may use from now on."""
+        value = self.value
+        if self.event is not None:
+            _await(value, self.event, target)
+            self.event = None
+        del self.value
+        return value
+
+    def add(self, other: Tensor, stream: Stream | None, target: Stream | None) -> None:
+        """Add another gradient, on ``target``."""
+        event = _mark(stream, target)
+        if event is not None:
+            _await(other, event, target)
+        if self.event is not None:
+            _await(self.value, self.event, target)
+            self.event = None
+        if target is None:
+            self._sum(other)
+            return
+        local = target.place.local
+        before, local.stream = local.stream, target
+        try:
+            self._sum(other)
+        finally:
+            local.stream = before
+
+    def _sum(self, other: Tensor) -> None:
+        # Only this object, and getrefcount's argument, refer to the value.
+        if not modes.recording and getrefcount(self.value) == 2 and _owns_memory(self.value):
+            self.value.add_(other)
+        else:
+            self.value = self.value + other
+
+
+def _mark(stream: Stream | None, target: Stream | None) -> Any:
+    """An event after what ``stream`` holds now, if ``target`` is another stream."""
+    if stream is None or target is None or stream is target or stream == target:
+        return None
+    return stream.native.record_event()
+
+
+def _await(value: Tensor, event: Any, target: Stream | None) -> None:
+    """Let ``target`` wait for ``event``, and keep the memory of ``value`` until it has used it."""
+    if target is not None:
+        target.native.wait_event(event)
+        if value._layout.place.is_cuda:
+            value.record_stream(target)
+
+
+def _owns_memory(value: Tensor) -> bool:
+    """Whether no other tensor shows the memory of ``value``, and all of it is shown once."""
+    # The tensor and getrefcount's argument refer to the storage.
+    return getrefcount(value._storage) == 2 and value._layout.dense
+
+
+def fit(gradient: Tensor, node: Node, number: int) -> Tensor:
+    """``gradient`` with the shape and dtype that output ``number`` of ``node`` has.
+
+    What was broadcast is summed up, a complex gradient of a real tensor loses its imaginary part, and
+    other types are converted.
+
+    Raises
+    ------
+    RuntimeError
+        If the shape or device cannot be right.
+    """
+    wanted = node.layouts[number]
+    have = gradient._layout
+    if have is wanted:
+        return gradient
+    if have.shape != wanted.shape:
+        lead = len(have.shape) - len(wanted.shape)
+        if lead < 0 or any(
+            size not in (1, got) for size, got in zip(wanted.shape, have.shape[lead:], strict=True)
+        ):
+            raise RuntimeError(
+                f"Function {node.name()} got an invalid gradient at index {number} - got {list(have.shape)} but "
+                f"expected shape compatible with {list(wanted.shape)}"
+            )
+        gradient = gradient.sum_to_size(wanted.shape)
+        have = gradient._layout
+    if have.dtype is not wanted.dtype:
+        if have.dtype.is_complex and not wanted.dtype.is_complex:
+            gradient = gradient.real
+        if gradient._layout.dtype is not wanted.dtype:
+            gradient = gradient.to(wanted.dtype)
+    if have.place is not wanted.place:
+        raise RuntimeError(
+            f"Function {node.name()} got an invalid gradient at index {number} - expected device {wanted.device} but "
+            f"got {have.device}"
+        )
+    return gradient
+
+
+def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
+    """Add the gradient in ``grads`` to the leaf's ``grad``.
+
+    The memory is taken over where nobody else holds it and its layout is the leaf's, and added to in place
+    where the pass is not recorded.
+    """
+    variable = node.variable
+    state = variable._autograd
+    gradient = grads.pop()
+    held = state.grad
+    if held is None:
+        wanted = variable._layout.as_dense()
+        if modes.recording:
+            state.grad = gradient
+        elif (
+            gradient._layout.strides == wanted.strides
+            # This name and getrefcount's argument.
+            and getrefcount(gradient) == 2
+            and _owns_memory(gradient)
+        ):
+            gradient._autograd = None
+            state.grad = gradient
+        else:
+            state.grad = copy_into_new(gradient, wanted)
+    elif modes.recording:
+        state.grad = held + gradient
+    else:
+        held.add_(gradient)
+    if state.post_hooks:
+        for hook in list(state.post_hooks.values()):
+            hook(variable)

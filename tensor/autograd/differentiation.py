@@ -1,0 +1,194 @@
+"""``backward`` and ``grad``: what users call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..base import TensorBase
+from ..recording.node import edge_of
+from . import engine
+from .root import GraphRoot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..tensors import Tensor
+
+_NO_GRAPH = "element {} of tensors does not require grad and does not have a grad_fn"
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of ``tensors`` to ``grad`` of the leaves that they were computed from.
+
+    Parameters
+    ----------
+    tensors
+        A tensor or several.
+    grad_tensors
+        The gradient of each; ``None`` stands for 1 where a tensor has one element.
+    retain_graph : bool, optional
+        Whether to keep what a further pass needs; by default as ``create_graph``.
+    create_graph : bool
+        Whether the pass is recorded, for higher derivatives.
+    inputs : optional
+        The leaves (or other tensors) to add gradients to; all leaves by default.
+
+    Raises
+    ------
+    RuntimeError
+        If a tensor needs no gradient, has more than one element and no gradient is given, or a gradient has
+        the wrong shape, dtype or device; or if the graph was freed by an earlier pass.
+    """
+    roots = _tuple(tensors)
+    gradients = _tuple(grad_tensors if grad_tensors is not None else grad_variables)
+    if inputs is not None:
+        inputs = _tuple(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
+    root = _root(roots, gradients or (None,) * len(roots), create_graph)
+    keep = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        engine.run(root, keep_graph=keep, create_graph=create_graph)
+        return
+    edges = _edges(inputs)
+    found = engine.run(root, keep_graph=keep, create_graph=create_graph, captures=edges)
+    for tensor, gradient in zip(inputs, found, strict=True):
+        if gradient is not None and not tensor.is_leaf and not tensor.retains_grad:
+            held = tensor._autograd.grad
+            tensor._autograd.grad = gradient if held is None else held + gradient
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of ``outputs`` with respect to ``inputs``, added to nothing.
+
+    Parameters
+    ----------
+    allow_unused : bool, optional
+        Whether an input that no output depends on gets ``None`` instead of an error.
+    materialize_grads : bool
+        Whether such an input gets zeros instead.
+
+    Returns
+    -------
+    tuple
+        One gradient for each input. The other parameters are as in :func:`backward`.
+
+    Raises
+    ------
+    RuntimeError
+        As :func:`backward`, or if an input needs no gradient or is unused.
+    """
+    roots, leaves = _tuple(outputs), _tuple(inputs)
+    if not only_inputs:
+        raise ValueError("only_inputs argument is deprecated: use backward() to accumulate gradients")
+    if is_grads_batched:
+        raise ValueError("is_grads_batched=True is not supported: call grad() for each gradient")
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+    for position, tensor in enumerate(leaves):
+        if not tensor.requires_grad:
+            raise RuntimeError(
+                f"One of the differentiated Tensors does not require grad: element {position} of inputs"
+            )
+    root = _root(roots, _tuple(grad_outputs) or (None,) * len(roots), create_graph)
+    keep = create_graph if retain_graph is None else retain_graph
+    found = engine.run(
+        root, keep_graph=keep, create_graph=create_graph, captures=_edges(leaves), accumulates=False
+    )
+    if materialize_grads:
+        return tuple(
+            tensor.new_zeros(tensor.shape) if gradient is None else gradient
+            for tensor, gradient in zip(leaves, found, strict=True)
+        )
+    if not allow_unused and any(gradient is None for gradient in found):
+        position = next(i for i, gradient in enumerate(found) if gradient is None)
+        raise RuntimeError(
+            f"One of the differentiated Tensors appears to not have been used in the graph (element {position} of "
+            "inputs). Set allow_unused=True if this is the desired behavior."
+        )
+    return tuple(found)
+
+
+def _tuple(given: Any) -> tuple[Any, ...]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, TensorBase) else tuple(given)
+
+
+def _edges(inputs: Sequence[Any]) -> list[Any]:
+    edges = []
+    for position, tensor in enumerate(inputs):
+        edge = edge_of(tensor)
+        if edge is None:
+            raise RuntimeError(
+                f"One of the differentiated Tensors does not require grad: element {position} of inputs"
+            )
+        edges.append(edge)
+    return edges
+
+
+def _root(tensors: Sequence[Any], gradients: Sequence[Any], create_graph: bool) -> GraphRoot:
+    """Checked start of a pass: an initial gradient for every tensor."""
+    if len(tensors) != len(gradients):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(gradients)} gradients")
+    edges, values = [], []
+    for position, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
+        edge = edge_of(tensor)
+        if edge is None:
+            raise RuntimeError(_NO_GRAPH.format(position))
+        edges.append(edge)
+        values.append(_initial(tensor, gradient, position))
+    return GraphRoot(edges, values)
+
+
+def _initial(tensor: Tensor, gradient: Any, position: int) -> Tensor:
+    layout = tensor._layout
+    if gradient is None:
+        if layout.numel != 1:
+            raise RuntimeError(
+                f"grad can be implicitly created only for scalar outputs (element {position} has shape "
+                f"{list(layout.shape)}): pass its gradient"
+            )
+        if layout.dtype.is_complex:
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {layout.dtype!r}"
+            )
+        return tensor.new_ones(layout.shape)
+    if not isinstance(gradient, TensorBase):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
+    have = gradient._layout
+    if have.shape != layout.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{position}] has a shape of {list(have.shape)} and output[{position}] has a "
+            f"shape of {list(layout.shape)}."
+        )
+    if have.dtype.is_complex != layout.dtype.is_complex:
+        raise RuntimeError(
+            f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+            f"grad_output[{position}] has a dtype of {have.dtype!r} and output[{position}] has a dtype of "
+            f"{layout.dtype!r}."
+        )
+    if have.place is not layout.place:
+        raise RuntimeError(
+            f"grad_output[{position}] is on {have.device} and output[{position}] on {layout.device}: they must be on one"
+        )
+    return gradient  # type: ignore[return-value]

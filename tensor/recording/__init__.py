@@ -1,0 +1,1 @@
+"""The graph while it grows: modes, nodes, what they save, hooks, writes in place."""
