@@ -18,6 +18,8 @@ def integers(given: tuple[Any, ...], function: str, what: str = "size") -> tuple
     TypeError
         For anything that is no integer; the message says where.
     """
+    if len(given) == 1 and type(given[0]) is int:
+        return given
     if len(given) == 1 and not hasattr(given[0], "__index__"):
         with contextlib.suppress(TypeError):
             given = tuple(given[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import copysign
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import pointwise
@@ -41,13 +42,15 @@ class _Fill:
             place.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
         )
         local, runtime, native = place.local, place.runtime, place.native
-        is_complex, dense, nbytes = layout.dtype.is_complex, layout.dense, layout.nbytes
+        is_complex, nbytes = layout.dtype.is_complex, layout.nbytes
+        by_memset = layout.dense and count > 0 and not is_complex
+        is_floating = layout.dtype.is_floating_point
         clear = runtime.driver.cuMemsetD8Async
 
         def run(target: Tensor, value: Any) -> None:
             stream = local.stream.handle
             # A negative zero is no zero here: its bits are not all 0.
-            if dense and not value and count and str(value) in _ZEROS:
+            if by_memset and not value and not (is_floating and copysign(1.0, value) < 0):
                 native.use()
                 status = clear(target._address, 0, nbytes, stream)[0]
                 if status:
@@ -60,7 +63,6 @@ class _Fill:
         return run
 
 
-_ZEROS = frozenset(("0", "0.0", "False", "0j"))
 FILL = _Fill()
 
 

@@ -132,6 +132,16 @@ def place_of(given: Any) -> Place:
     """Place that a ``device=`` argument means: a device, a text, an index, or ``None`` for the default."""
     if given is None:
         return cpu
-    if type(given) is not devices.device:
+    kind = type(given)
+    if kind is str:
+        found = _NAMED.get(given)
+        if found is None:
+            found = _NAMED[given] = devices.device(given)
+        given = found
+    elif kind is not devices.device:
         given = devices.device(given)
     return cpu if given.type == "cpu" else cuda_place(given.index)
+
+
+#: Devices by the texts that named them. There are few devices.
+_NAMED: dict[str, devices.device] = {}
