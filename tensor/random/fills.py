@@ -14,12 +14,14 @@ import numpy as np
 from nvrtc_kernels import random as kernels
 
 from .. import views
-from ..base import TensorBase
+from ..base import TensorBase, view_of
 from ..conversions import to
 from ..copy_plans import check_no_overlap
 from ..places import CudaPlace
+from ..recording.inplace import check_in_place
 from . import distributions, parameters
 from .generator import Generator, default_generator
+from .history import record_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,15 +113,23 @@ def source(generator: Generator | None, place: Place, function: str) -> Generato
     return generator
 
 
-def apply(target: Tensor, draw: Draw, generator: Generator | None, function: str) -> Tensor:
-    """Write the numbers of one call to ``target``, and return it."""
-    shown = views.view_as_real(target) if target._layout.dtype.is_complex else target
+def apply(target: Tensor, draw: Draw, generator: Generator | None, function: str, variant: int = 0) -> Tensor:
+    """Write the numbers of one call to ``target``, and return it.
+
+    ``variant`` is the number that PyTorch gives the form of ``function`` in the name of its node.
+    """
+    check_in_place(target)
+    shown = target
+    if target._layout.dtype.is_complex:
+        shown = views.view_as_real(view_of(target._storage, target._layout, target._offset))
     layout = shown._layout
     place = layout.place
     run = place.plans[RANDOM, layout]
     seed, call = source(generator, place, function).next_call()
     run(shown, draw, seed, call)
     target._storage.version += 1
+    if target._autograd is not None:
+        record_in_place(target, f"{function.title().replace('_', '')}Backward{variant}")
     return target
 
 
@@ -235,7 +245,8 @@ def random_(input: Tensor, *bounds: Any, generator: Generator | None = None, **n
         For bounds that are no integers.
     """
     low, high = _range(bounds, named)
-    return apply(input, parameters.integers(input._layout.dtype, low, high), generator, "random_")
+    form = 2 - len(bounds) - len(named)
+    return apply(input, parameters.integers(input._layout.dtype, low, high), generator, "random_", form)
 
 
 def bernoulli_(input: Tensor, p: float | Tensor = 0.5, *, generator: Generator | None = None) -> Tensor:
@@ -256,9 +267,18 @@ def bernoulli_(input: Tensor, p: float | Tensor = 0.5, *, generator: Generator |
     """
     layout = input._layout
     if not isinstance(p, TensorBase):
-        return apply(input, parameters.bernoulli(layout.dtype, p), generator, "bernoulli_")
+        return apply(input, parameters.bernoulli(layout.dtype, p), generator, "bernoulli_", 2)
+    apply_chances(input, p, generator)
+    record_in_place(input, "BernoulliBackward1", p)
+    return input
+
+
+def apply_chances(target: Tensor, p: Tensor, generator: Generator | None) -> None:
+    """Write ones, each with the probability in ``p`` at its place, and zeros to ``target``."""
+    check_in_place(target)
+    layout = target._layout
     parameters.check_bernoulli(layout.dtype)
-    p = same_place(p, layout.place, "bernoulli_", layout.shape)
+    p = same_place(p, layout.place, "bernoulli_")
     given = p._layout
     if not given.dtype.is_floating_point:
         raise NotImplementedError(
@@ -269,12 +289,11 @@ def bernoulli_(input: Tensor, p: float | Tensor = 0.5, *, generator: Generator |
         _check_chances(p)
     run = layout.place.plans[CHANCES, layout, given]
     seed, call = source(generator, layout.place, "bernoulli_").next_call()
-    run(input, p, seed, call)
-    input._storage.version += 1
-    return input
+    run(target, p, seed, call)
+    target._storage.version += 1
 
 
-def same_place(other: Tensor, place: Place, function: str, shape: tuple[int, ...]) -> Tensor:
+def same_place(other: Tensor, place: Place, function: str) -> Tensor:
     """``other``, or a copy on ``place`` if it has one element on the CPU and no dimensions.
 
     Raises

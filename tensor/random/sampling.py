@@ -14,9 +14,11 @@ from .. import views
 from ..base import TensorBase
 from ..conversions import cpu_, to
 from ..places import CudaPlace
+from ..recording.modes import no_grad
 from . import distributions, parameters
 from .creation import drawn, from_host, layout_of, sizes_of, target
-from .fills import bernoulli_, same_place, source
+from .fills import apply_chances, bernoulli_, same_place, source
+from .history import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,16 +149,20 @@ def normal(
         shape = broadcast_shapes(shape, tensors[1]._layout.shape)
     numeric = std if not isinstance(std, TensorBase) else 1.0
     draw = parameters.normal(kind, 0.0, numeric)
+    given_std = std
     if isinstance(std, TensorBase):
         if std._layout.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        std = same_place(std, place, "normal", shape)
+        std = same_place(std, place, "normal")
         if not place.is_cuda and not (std._host >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
     shift = 0.0 if isinstance(mean, TensorBase) else parameters.number(mean, "normal", "mean")
     found = layout_of(shape, out, kind, place.device)
     made = drawn("normal", draw, found, generator, False, out, False)
-    _affine(made, mean, std, shift)
+    with no_grad():
+        _affine(made, mean, std, shift)
+    form = 3 if len(tensors) == 2 else 1 if isinstance(mean, TensorBase) else 2
+    record(made, f"NormalBackward{form}", mean, given_std)
     return made
 
 
@@ -212,7 +218,11 @@ def bernoulli(
                 f"{layout.device} and {out._layout.device}!"
             )
         made = target(layout_of(layout.shape, out, None, None), out)
-    return bernoulli_(made, input if p is None else p, generator=generator)
+    if p is not None:
+        return bernoulli_(made, p, generator=generator)
+    apply_chances(made, input, generator)
+    record(made, "BernoulliBackward0", input)
+    return made
 
 
 def multinomial(
