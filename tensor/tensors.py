@@ -24,6 +24,7 @@ from .arguments import integers
 from .autograd.differentiation import backward
 from .base import TensorBase, empty, register, view_of
 from .places import CudaPlace
+from .pointwise_methods import PointwiseMethods
 from .random import fills as random_fills
 from .random import sampling
 from .recording import hooks
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from .streams import Stream
 
 
-class Tensor(TensorBase):
+class Tensor(PointwiseMethods, TensorBase):
     """A multi-dimensional array of elements of one type, on the CPU or a CUDA device.
 
     Make one with :func:`tensor.tensor`, :func:`tensor.zeros` and their like; ``Tensor(data)`` and

@@ -133,6 +133,8 @@ class Pointwise:
             layout = a._layout
             run = layout.place.plans[self, None, layout, b._layout if isinstance(b, TensorBase) else type(b)]
         except (AttributeError, _Mixed):
+            run = None
+        if run is None:
             return self(a, b)
         result: Tensor = run(a, b)
         if a._autograd is not None or (isinstance(b, TensorBase) and b._autograd is not None):
@@ -311,7 +313,9 @@ class Pointwise:
                 results.append(None)
             else:
                 found = function(grad, *[values[name] for name in self._needs[position]])
-                results.append(found if not found._layout.dtype.is_complex else _of_kind(found, node, position))
+                results.append(
+                    found if not found._layout.dtype.is_complex else _of_kind(found, node, position)
+                )
         return tuple(results)
 
     # Planning
@@ -373,7 +377,9 @@ class Pointwise:
         place: Any = target.place
         wide = rules.computes_in(compute)
         scalars = tuple(
-            (_LETTERS[position], rules.number_code(wide)) for position, kind in enumerate(kinds) if isinstance(kind, type)
+            (_LETTERS[position], rules.number_code(wide))
+            for position, kind in enumerate(kinds)
+            if isinstance(kind, type)
         )
         expression = kernels.Expression(
             self.name,
@@ -570,9 +576,7 @@ def _of_kind(gradient: Tensor, node: Node, position: int) -> Tensor:
     return gradient.real
 
 
-def by_kind(
-    real: str, *, integer: str = "", boolean: str = "", complex: str = ""
-) -> Callable[[dtype], str]:
+def by_kind(real: str, *, integer: str = "", boolean: str = "", complex: str = "") -> Callable[[dtype], str]:
     """CUDA expressions by the kind of type that is computed in.
 
     Where none is given, complex numbers have that of real ones, integers too, and bools that of integers.

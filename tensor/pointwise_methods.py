@@ -1,0 +1,188 @@
+"""Methods of tensors that work on each element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels.dtypes import Category
+
+from . import arithmetic, bitwise, comparisons, complex_numbers, powers, selection
+from .operators import binary, forms, in_place
+
+if TYPE_CHECKING:
+    from .tensors import Tensor
+
+
+class PointwiseMethods:
+    """What the families of pointwise functions give to the class ``Tensor``."""
+
+    __slots__ = ()
+
+    #: NumPy arrays leave operators to tensors.
+    __array_priority__ = 1000
+
+    # Operators
+
+    __add__, __radd__, __iadd__ = forms(arithmetic.ADD)
+    __sub__, __rsub__, __isub__ = forms(arithmetic.SUB)
+    __mul__, __rmul__, __imul__ = forms(arithmetic.MUL)
+    __truediv__, __rtruediv__, __itruediv__ = forms(arithmetic.DIV)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = forms(arithmetic.FLOOR_DIVIDE)
+    __mod__, __rmod__, __imod__ = forms(arithmetic.REMAINDER)
+    __and__, __rand__, __iand__ = forms(bitwise.AND)
+    __or__, __ror__, __ior__ = forms(bitwise.OR)
+    __xor__, __rxor__, __ixor__ = forms(bitwise.XOR)
+    __lshift__, __rlshift__, __ilshift__ = forms(bitwise.LEFT_SHIFT)
+    __rshift__, __rrshift__, __irshift__ = forms(bitwise.RIGHT_SHIFT)
+    __pow__ = binary(powers.pow)
+    __rpow__ = binary(lambda self, other: powers.POW(other, self))
+    __ipow__ = binary(in_place(powers.pow))
+    __eq__ = binary(comparisons.EQ.binary)  # type: ignore[assignment]
+    __ne__ = binary(comparisons.NE.binary)  # type: ignore[assignment]
+    __lt__ = binary(comparisons.LT.binary)
+    __le__ = binary(comparisons.LE.binary)
+    __gt__ = binary(comparisons.GT.binary)
+    __ge__ = binary(comparisons.GE.binary)
+    __hash__ = object.__hash__
+    __pos__ = arithmetic.positive
+
+    def __neg__(self: Tensor) -> Tensor:
+        return arithmetic.NEG.unary(self)
+
+    def __abs__(self: Tensor) -> Tensor:
+        return arithmetic.ABS.unary(self)
+
+    def __invert__(self: Tensor) -> Tensor:
+        if self._layout.dtype.category > Category.INTEGER:
+            raise TypeError(
+                f"~ (operator.invert) is only implemented on integer and Boolean-type tensors, not {self.dtype!r}"
+            )
+        return bitwise.NOT.unary(self)
+
+    # Arithmetic
+
+    abs = absolute = arithmetic.abs
+    abs_ = absolute_ = in_place(arithmetic.abs)
+    add = arithmetic.add
+    add_ = in_place(arithmetic.add)
+    div = divide = arithmetic.div
+    div_ = divide_ = in_place(arithmetic.div)
+    floor_divide = arithmetic.floor_divide
+    floor_divide_ = in_place(arithmetic.floor_divide)
+    fmod = arithmetic.fmod
+    fmod_ = in_place(arithmetic.fmod)
+    mul = multiply = arithmetic.mul
+    mul_ = multiply_ = in_place(arithmetic.mul)
+    neg = negative = arithmetic.neg
+    neg_ = negative_ = in_place(arithmetic.neg)
+    positive = arithmetic.positive
+    reciprocal = arithmetic.reciprocal
+    reciprocal_ = in_place(arithmetic.reciprocal)
+    remainder = arithmetic.remainder
+    remainder_ = in_place(arithmetic.remainder)
+    sgn = arithmetic.sgn
+    sgn_ = in_place(arithmetic.sgn)
+    sign = arithmetic.sign
+    sign_ = in_place(arithmetic.sign)
+    sub = subtract = arithmetic.sub
+    sub_ = subtract_ = in_place(arithmetic.sub)
+    true_divide = arithmetic.true_divide
+    true_divide_ = in_place(arithmetic.true_divide)
+
+    # Comparisons
+
+    eq = comparisons.eq
+    eq_ = in_place(comparisons.eq)
+    ge = greater_equal = comparisons.ge
+    ge_ = greater_equal_ = in_place(comparisons.ge)
+    gt = greater = comparisons.gt
+    gt_ = greater_ = in_place(comparisons.gt)
+    isclose = comparisons.isclose
+    isfinite = comparisons.isfinite
+    isinf = comparisons.isinf
+    isnan = comparisons.isnan
+    isneginf = comparisons.isneginf
+    isposinf = comparisons.isposinf
+    isreal = comparisons.isreal
+    le = less_equal = comparisons.le
+    le_ = less_equal_ = in_place(comparisons.le)
+    lt = less = comparisons.lt
+    lt_ = less_ = in_place(comparisons.lt)
+    ne = not_equal = comparisons.ne
+    ne_ = not_equal_ = in_place(comparisons.ne)
+    signbit = comparisons.signbit
+
+    # Bits
+
+    bitwise_and = bitwise.bitwise_and
+    bitwise_and_ = in_place(bitwise.bitwise_and)
+    bitwise_left_shift = bitwise.bitwise_left_shift
+    bitwise_left_shift_ = in_place(bitwise.bitwise_left_shift)
+    bitwise_not = bitwise.bitwise_not
+    bitwise_not_ = in_place(bitwise.bitwise_not)
+    bitwise_or = bitwise.bitwise_or
+    bitwise_or_ = in_place(bitwise.bitwise_or)
+    bitwise_right_shift = bitwise.bitwise_right_shift
+    bitwise_right_shift_ = in_place(bitwise.bitwise_right_shift)
+    bitwise_xor = bitwise.bitwise_xor
+    bitwise_xor_ = in_place(bitwise.bitwise_xor)
+
+    # Complex numbers
+
+    conj = complex_numbers.conj
+    conj_physical = complex_numbers.conj_physical
+    conj_physical_ = in_place(complex_numbers.conj_physical)
+
+    # Powers
+
+    exp = powers.exp
+    exp_ = in_place(powers.exp)
+    exp2 = powers.exp2
+    exp2_ = in_place(powers.exp2)
+    expm1 = powers.expm1
+    expm1_ = in_place(powers.expm1)
+    float_power = powers.float_power
+    float_power_ = in_place(powers.float_power)
+    log = powers.log
+    log_ = in_place(powers.log)
+    log10 = powers.log10
+    log10_ = in_place(powers.log10)
+    log1p = powers.log1p
+    log1p_ = in_place(powers.log1p)
+    log2 = powers.log2
+    log2_ = in_place(powers.log2)
+    pow = powers.pow
+    pow_ = in_place(powers.pow)
+    rsqrt = powers.rsqrt
+    rsqrt_ = in_place(powers.rsqrt)
+    sqrt = powers.sqrt
+    sqrt_ = in_place(powers.sqrt)
+    square = powers.square
+    square_ = in_place(powers.square)
+
+    # Selection
+
+    addcdiv = selection.addcdiv
+    addcdiv_ = in_place(selection.addcdiv)
+    addcmul = selection.addcmul
+    addcmul_ = in_place(selection.addcmul)
+    clamp = clip = selection.clamp
+    clamp_ = clip_ = in_place(selection.clamp)
+    clamp_max = selection.clamp_max
+    clamp_max_ = in_place(selection.clamp_max)
+    clamp_min = selection.clamp_min
+    clamp_min_ = in_place(selection.clamp_min)
+    fmax = selection.fmax
+    fmin = selection.fmin
+    heaviside = selection.heaviside
+    heaviside_ = in_place(selection.heaviside)
+    lerp = selection.lerp
+    lerp_ = in_place(selection.lerp)
+    maximum = selection.maximum
+    minimum = selection.minimum
+    nan_to_num = selection.nan_to_num
+    nan_to_num_ = in_place(selection.nan_to_num)
+
+    def where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+        """Own elements where ``condition`` is true, else those of ``other``."""
+        return selection.where(condition, self, other)
