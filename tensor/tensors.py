@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import dtypes
 
 from . import (
+    contractions,
     conversions,
     copies,
     creation,
     fills,
     formats,
     indexing,
+    joining,
     layout,
     parts,
     printing,
+    products,
     reshaping,
     views,
 )
@@ -506,6 +509,30 @@ class Tensor(PointwiseMethods, TensorBase):
     def as_strided_(self, size: Any, stride: Any, storage_offset: builtins.int | None = None) -> Tensor:
         """:meth:`as_strided` in place."""
         return self._in_place(parts.as_strided(self, size, stride, storage_offset))
+
+    # Products
+
+    addbmm = products.addbmm
+    addmm = products.addmm
+    addmv = products.addmv
+    baddbmm = products.baddbmm
+    bmm = products.bmm
+    dot = products.dot
+    mm = products.mm
+    mv = products.mv
+    vdot = products.vdot
+    cross = contractions.cross
+    inner = contractions.inner
+    kron = contractions.kron
+    matmul = contractions.matmul
+    outer = contractions.outer
+    ger = contractions.outer
+    trace = contractions.trace
+    repeat = joining.repeat
+    tile = joining.tile
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return contractions.matmul(self, other) if isinstance(other, TensorBase) else NotImplemented
 
     # Conversions
 

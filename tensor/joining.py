@@ -1,0 +1,266 @@
+"""Tensors put together: ``cat``, ``stack`` and their like, and repetition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import parts, views
+from .arguments import dimension, integers
+from .base import TensorBase, empty
+from .creation import deliver
+from .layout import contiguous
+from .operations.rules import promoted
+from .recording.modes import modes
+from .recording.node import Node, attach
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .tensors import Tensor
+
+
+class CatNode(Node):
+    """A recorded concatenation."""
+
+    __slots__ = ("dim", "sizes")
+
+    dim: int
+    sizes: tuple[int, ...]
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "CatBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The parts of the gradient."""
+        return tuple(
+            None if edge is None else part
+            for edge, part in zip(self.next, parts.split(grads[0], self.sizes, self.dim), strict=True)
+        )
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors joined along a dimension; all other sizes are the same.
+
+    Empty vectors are left out, and types promoted.
+
+    Raises
+    ------
+    RuntimeError
+        If there are none, sizes differ elsewhere, or devices do.
+    """
+    given = list(tensors)
+    if not given:
+        raise RuntimeError("cat(): expected a non-empty list of Tensors")
+    for position, x in enumerate(given):
+        if not isinstance(x, TensorBase):
+            raise TypeError(
+                f"expected Tensor as element {position} in argument 0, but got {type(x).__name__}"
+            )
+        if not x._layout.shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {position}) cannot be concatenated")
+    joined = [x for x in given if x._layout.shape != (0,)]
+    first = (joined or given)[0]._layout
+    at = dimension(dim, len(first.shape))
+    total = 0
+    for position, x in enumerate(joined):
+        shape = x._layout.shape
+        if len(shape) != len(first.shape):
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(first.shape)} and {len(shape)}"
+            )
+        if x._layout.place is not first.place:
+            raise RuntimeError(
+                f"cat(): expected all tensors to be on the same device, but found at least two devices, {first.device} "
+                f"and {x._layout.device}!"
+            )
+        for axis, (size, wanted) in enumerate(zip(shape, first.shape, strict=True)):
+            if axis != at and size != wanted:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {at}. Expected size {wanted} but got size {size} "
+                    f"for tensor number {position} in the list."
+                )
+        total += shape[at]
+    kind = promoted(
+        tuple(x._layout.with_strides((1,), (1,)) if x._layout.shape else x._layout for x in given)
+    )
+    shape = (*first.shape[:at], total, *first.shape[at + 1 :])
+    made = empty(contiguous[shape, kind, first.place])
+    recording, modes.recording = modes.recording, False
+    try:
+        start = 0
+        for x in joined:
+            length = x._layout.shape[at]
+            parts.step_through(made, at, start, length, 1).copy_(x)
+            start += length
+    finally:
+        modes.recording = recording
+    # Filling it was its making, not a change.
+    made._storage.version = 0
+    if recording and any(x.requires_grad for x in joined) and (kind.is_floating_point or kind.is_complex):
+        node = CatNode.__new__(CatNode)
+        node.dim, node.saved = at, ()
+        node.sizes = tuple(x._layout.shape[at] for x in joined)
+        attach(node, joined, (made,))
+    return made if out is None else deliver(out, made, "cat")
+
+
+concat = concatenate = cat
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors of one shape joined along a new dimension.
+
+    Raises
+    ------
+    RuntimeError
+        If there are none, or shapes or devices differ.
+    """
+    given = list(tensors)
+    if not given:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    first = given[0]._layout.shape
+    for position, x in enumerate(given):
+        if x._layout.shape != first:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and "
+                f"{list(x._layout.shape)} at entry {position}"
+            )
+    at = dimension(dim, len(first) + 1)
+    return cat([views.unsqueeze(x, at) for x in given], at, out=out)
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """Tensors with at least one dimension: 0-dim ones become vectors."""
+    return _each(tensors, lambda x: x if x._layout.shape else views.view(x, 1))
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """Tensors with at least two dimensions; a vector becomes a row."""
+    return _each(
+        tensors,
+        lambda x: x if len(x._layout.shape) >= 2 else views.unsqueeze(atleast_1d(x), 0),
+    )
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """Tensors with at least three dimensions; a matrix gets a last one."""
+
+    def lift(x: Tensor) -> Tensor:
+        rank = len(x._layout.shape)
+        if rank >= 3:
+            return x
+        return views.unsqueeze(x, 2) if rank == 2 else views.unsqueeze(views.unsqueeze(atleast_1d(x), 0), 2)
+
+    return _each(tensors, lift)
+
+
+def _each(tensors: tuple[Any, ...], function: Any) -> Any:
+    if len(tensors) == 1 and isinstance(tensors[0], TensorBase):
+        return function(tensors[0])
+    given = tensors[0] if len(tensors) == 1 else tensors
+    return tuple(function(x) for x in given)
+
+
+def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Tensors side by side: vectors joined along the first dimension, others along the second."""
+    given = list(atleast_1d(tuple(tensors)))
+    return cat(given, 0 if len(given[0]._layout.shape) == 1 else 1, out=out)
+
+
+def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Tensors below each other; vectors are rows."""
+    return cat(list(atleast_2d(tuple(tensors))), 0, out=out)
+
+
+row_stack = vstack
+
+
+def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Tensors behind each other, along the third dimension."""
+    return cat(list(atleast_3d(tuple(tensors))), 2, out=out)
+
+
+def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Columns side by side: vectors are columns."""
+    given = [x if len(x._layout.shape) >= 2 else x.reshape(x.numel(), 1) for x in tensors]
+    return cat(given, 1, out=out)
+
+
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """The tensor repeated so often along each dimension; leading dimensions may be new.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer numbers than dimensions, or a negative one.
+    """
+    counts = integers(repeats, "repeat", "repeats")
+    shape = input._layout.shape
+    if len(counts) < len(shape):
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
+            f"{len(counts)} and {len(shape)}"
+        )
+    if any(count < 0 for count in counts):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: repeats {list(counts)}")
+    sizes = (1,) * (len(counts) - len(shape)) + tuple(shape)
+    # Each dimension becomes a pair: so many times, all of it.
+    pairs = [number for pair in zip((1,) * len(sizes), sizes, strict=True) for number in pair]
+    wide = [number for pair in zip(counts, sizes, strict=True) for number in pair]
+    total = [count * size for count, size in zip(counts, sizes, strict=True)]
+    return views.expand(input.reshape(pairs), wide).clone().reshape(total)
+
+
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """As :func:`repeat`; missing leading numbers are 1."""
+    counts = integers(dims, "tile", "dims")
+    lead = len(input._layout.shape) - len(counts)
+    return repeat(input, (1,) * max(lead, 0) + tuple(counts))
+
+
+def block_diag(*tensors: Any) -> Tensor:
+    """Matrix with the given ones along its diagonal and zeros elsewhere; vectors are rows.
+
+    Raises
+    ------
+    RuntimeError
+        For more than two dimensions.
+    """
+    for position, x in enumerate(tensors):
+        if len(x._layout.shape) > 2:
+            raise RuntimeError(
+                f"block_diag: Input tensors must have 2 or fewer dimensions. Input {position} has "
+                f"{len(x._layout.shape)} dimensions"
+            )
+    blocks = [atleast_2d(x) for x in tensors]
+    kind = promoted(tuple(x._layout for x in tensors))
+    rows, columns = sum(x.shape[0] for x in blocks), sum(x.shape[1] for x in blocks)
+    made = blocks[0].new_zeros(rows, columns, dtype=kind)
+    top = left = 0
+    for x in blocks:
+        height, width = x.shape
+        made[top : top + height, left : left + width] = x
+        top, left = top + height, left + width
+    return made
+
+
+def cartesian_prod(*tensors: Any) -> Tensor:
+    """All combinations of elements of vectors: shape ``(product of sizes, vectors)``.
+
+    Raises
+    ------
+    RuntimeError
+        If one is no vector.
+    """
+    from .ranges import meshgrid
+
+    for x in tensors:
+        if len(x._layout.shape) != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x._layout.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([grid.reshape(-1) for grid in meshgrid(*tensors, indexing="ij")], 1)

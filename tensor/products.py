@@ -1,0 +1,462 @@
+"""Products of matrices and vectors, and their derivatives.
+
+Everything is built on one primitive: a batch of matrix products, through cuBLAS on CUDA (a kernel for
+integers), and NumPy on the CPU. Matrices whose rows or columns are contiguous are read where they are, also
+transposed; others are copied first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import products as kernels
+from nvrtc_kernels.dtypes import Category
+
+from . import blas, views
+from .base import TensorBase, empty
+from .complex_numbers import conjugate as conjugated
+from .copy_plans import copied, host_conversion
+from .layout import contiguous
+from .operations import rules
+from .recording.modes import modes
+from .recording.node import Node, attach
+from .recording.saved import freed, restore, save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .layout import Layout
+    from .tensors import Tensor
+
+
+class _Product:
+    """``C = alpha * A @ B + beta * C``; ``place.plans[PRODUCT, c, a, b]`` carries it out.
+
+    All three have three dimensions: ``(batch, rows, columns)``.
+    """
+
+    def plan(self, c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
+        """How to multiply matrices of given layouts: ``run(c, a, b, alpha, beta)``."""
+        if not c.numel:
+            return lambda *_: None
+        if not c.place.is_cuda:
+            return _on_host(c)
+        if c.dtype.category < Category.FLOATING:
+            return _with_kernel(c, a, b)
+        return _with_blas(c, a, b)
+
+
+PRODUCT = _Product()
+
+
+def _sizes(c: Layout, a: Layout) -> tuple[int, int, int, int]:
+    return c.shape[0], c.shape[1], c.shape[2], a.shape[2]
+
+
+def _on_host(c: Layout) -> Callable[..., None]:
+    kind = c.dtype
+    wide = rules.computes_in(kind)
+    convert = host_conversion(wide, kind)
+
+    def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+        left, right = a._host, b._host
+        if wide is not kind:
+            left, right = left.astype(wide.numpy), right.astype(wide.numpy)
+        into = out._writable
+        with np.errstate(all="ignore"):
+            if kind.category is Category.BOOL:
+                into[...] = np.matmul(left.astype(np.uint64), right.astype(np.uint64)) != 0
+                return
+            if beta == 0 and alpha == 1 and wide is kind:
+                np.matmul(left, right, out=into)
+                return
+            found = np.matmul(left, right)
+            if alpha != 1:
+                found = found * wide.numpy.type(alpha)
+            if beta != 0:
+                found = found + into.astype(wide.numpy) * wide.numpy.type(beta)
+            convert(into, found)
+
+    return run
+
+
+def _with_kernel(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
+    place: Any = c.place
+    launch = kernels.plan(place.native, c.dtype, _sizes(c, a), a.strides, b.strides, c.strides)
+    local = place.local
+
+    def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+        if alpha == 1 and beta == 0:
+            launch(local.stream.handle, a._address, b._address, out._address)
+            return
+        found = empty(out._layout)
+        launch(local.stream.handle, a._address, b._address, found._address)
+        out.copy_(found * alpha + out * beta if beta else found * alpha)
+
+    return run
+
+
+def _with_blas(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
+    place: Any = c.place
+    kind, sizes = c.dtype, _sizes(c, a)
+    into = blas.factor(c.shape, c.strides)
+    if into is None or into.transposed:
+        return _into_copy(c)
+    reads = [blas.factor(each.shape, each.strides) for each in (a, b)]
+    if sizes[3] == 0:
+        return lambda out, _a, _b, _alpha=1, beta=0: out.zero_() if beta == 0 else out.mul_(beta)
+    if reads[0] is not None and reads[1] is not None:
+        first, second = reads
+
+        def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+            blas.multiply(
+                place,
+                kind,
+                sizes,
+                (a._address, first),
+                (b._address, second),
+                (out._address, into),
+                alpha,
+                beta,
+            )
+
+        return run
+    packed = [
+        each if read is not None else each.as_contiguous() for each, read in zip((a, b), reads, strict=True)
+    ]
+
+    def run_packed(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+        a, b = (
+            x if x._layout is layout else copied(x, layout) for x, layout in zip((a, b), packed, strict=True)
+        )
+        place.plans[PRODUCT, out._layout, a._layout, b._layout](out, a, b, alpha, beta)
+
+    return run_packed
+
+
+def _into_copy(c: Layout) -> Callable[..., None]:
+    """For a result that cuBLAS cannot write: through row-major memory."""
+    row_major = c.as_contiguous()
+    place: Any = c.place
+
+    def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+        found = copied(out, row_major) if beta else empty(row_major)
+        place.plans[PRODUCT, row_major, a._layout, b._layout](found, a, b, alpha, beta)
+        before, modes.recording = modes.recording, False
+        try:
+            out.copy_(found)
+        finally:
+            modes.recording = before
+
+    return run
+
+
+def _multiply(a: Tensor, b: Tensor) -> Tensor:
+    """Product of two checked batches of matrices, not recorded."""
+    left, right = a._layout, b._layout
+    shape = (left.shape[0], left.shape[1], right.shape[2])
+    out = empty(contiguous[shape, left.dtype, left.place])
+    left.place.plans[PRODUCT, out._layout, left, right](out, a, b)
+    return out
+
+
+def check_operands(name: str, *tensors: Any) -> None:
+    """Raise if operands are no tensors of one dtype on one device."""
+    for position, x in enumerate(tensors):
+        if not isinstance(x, TensorBase):
+            raise TypeError(f"{name}(): argument {position + 1} must be Tensor, not {type(x).__name__}")
+    first = tensors[0]._layout
+    for x in tensors[1:]:
+        if x._layout.place is not first.place:
+            raise RuntimeError(
+                f"{name}(): expected all tensors to be on the same device, but found at least two devices, "
+                f"{first.device} and {x._layout.device}!"
+            )
+        if x._layout.dtype is not first.dtype:
+            raise RuntimeError(
+                f"{name}(): expected all tensors to have the same dtype, but got {first.dtype!r} and "
+                f"{x._layout.dtype!r}"
+            )
+
+
+class MatrixProductNode(Node):
+    """A recorded product of two batches of matrices, or of two matrices."""
+
+    __slots__ = ("title",)
+
+    title: str
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.title
+
+    def backward(self, *grads: Any) -> Any:
+        """``grad @ B^H`` and ``A^H @ grad``."""
+        if self.saved is None:
+            raise freed(self)
+        a, b = (None if entry is None else restore(entry, self) for entry in self.saved)
+        multiply = mm if self.title == "MmBackward0" else bmm
+        grad = grads[0]
+        return (
+            None if b is None else multiply(grad, views.transpose(conjugated(b), -2, -1)),
+            None if a is None else multiply(views.transpose(conjugated(a), -2, -1), grad),
+        )
+
+
+def _recorded(result: Tensor, a: Tensor, b: Tensor, title: str) -> Tensor:
+    if modes.recording and (a._autograd is not None or b._autograd is not None):
+        wants_a, wants_b = a.requires_grad, b.requires_grad
+        if wants_a or wants_b:
+            node = MatrixProductNode.__new__(MatrixProductNode)
+            node.title = title
+            node.saved = (save(a) if wants_b else None, save(b) if wants_a else None)
+            attach(node, (a, b), (result,))
+    return result
+
+
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Products of two batches of matrices: ``(b, n, m)`` and ``(b, m, p)`` give ``(b, n, p)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    check_operands("bmm", input, mat2)
+    left, right = input._layout.shape, mat2._layout.shape
+    if len(left) != 3 or len(right) != 3:
+        raise RuntimeError(f"bmm(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D")
+    if left[0] != right[0] or left[2] != right[1]:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but got: "
+            f"[{right[0]}, {right[1]}]."
+        )
+    return _delivered(_recorded(_multiply(input, mat2), input, mat2, "BmmBackward0"), out)
+
+
+def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Product of two matrices: ``(n, m)`` and ``(m, p)`` give ``(n, p)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    check_operands("mm", input, mat2)
+    left, right = input._layout.shape, mat2._layout.shape
+    if len(left) != 2 or len(right) != 2:
+        which = "self" if len(left) != 2 else "mat2"
+        raise RuntimeError(f"mm(): {which} must be a matrix, got {len(left)}D and {len(right)}D")
+    if left[1] != right[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
+        )
+    before, modes.recording = modes.recording, False
+    try:
+        result = views.squeeze(_multiply(views.unsqueeze(input, 0), views.unsqueeze(mat2, 0)), 0)
+    finally:
+        modes.recording = before
+    result._base = None
+    return _delivered(_recorded(result, input, mat2, "MmBackward0"), out)
+
+
+def _delivered(result: Tensor, out: Tensor | None) -> Tensor:
+    if out is None:
+        return result
+    if out._layout.dtype is not result._layout.dtype or out._layout.place is not result._layout.place:
+        raise RuntimeError(
+            f"expected out of {result._layout.dtype!r} on {result._layout.device}, got {out._layout.dtype!r} on "
+            f"{out._layout.device}"
+        )
+    if result.requires_grad or out.requires_grad:
+        raise RuntimeError(
+            "functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+            "requires grad."
+        )
+    if out._layout.shape != result._layout.shape:
+        out.resize_(result._layout.shape)
+    return out.copy_(result)
+
+
+class AddProductNode(Node):
+    """A recorded ``beta * input + alpha * A @ B``."""
+
+    __slots__ = ("alpha", "beta", "title")
+
+    title: str
+    alpha: Any
+    beta: Any
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.title
+
+    def backward(self, *grads: Any) -> Any:
+        """``beta * grad``, ``alpha * grad @ B^H`` and ``alpha * A^H @ grad``."""
+        if self.saved is None:
+            raise freed(self)
+        a, b = (None if entry is None else restore(entry, self) for entry in self.saved)
+        multiply = mm if self.title == "AddmmBackward0" else bmm
+        grad = grads[0]
+        scaled = grad if self.alpha == 1 else grad * _conjugate(self.alpha)
+        return (
+            None if self.next[0] is None else grad if self.beta == 1 else grad * _conjugate(self.beta),
+            None if b is None else multiply(scaled, views.transpose(conjugated(b), -2, -1)),
+            None if a is None else multiply(views.transpose(conjugated(a), -2, -1), scaled),
+        )
+
+
+def _conjugate(number: Any) -> Any:
+    return number.conjugate() if isinstance(number, complex) else number
+
+
+def _add_product(
+    input: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, out: Tensor | None, name: str
+) -> Tensor:
+    """``beta * input + alpha * a @ b`` for checked ``a`` and ``b``, matrices or batches of them."""
+    check_operands(name, input, a, b)
+    shape = (*a._layout.shape[:-1], b._layout.shape[-1])
+    layout = contiguous[shape, a._layout.dtype, a._layout.place]
+    before, modes.recording = modes.recording, False
+    try:
+        stretched = views.expand(input, shape)
+        # What beta = 0 leaves out may be infinite.
+        result = copied(stretched, layout) if beta != 0 else empty(layout)
+        three = [x if len(shape) == 3 else views.unsqueeze(x, 0) for x in (result, a, b)]
+        layouts = [x._layout for x in three]
+        layout.place.plans[PRODUCT, *layouts](*three, alpha, beta)
+    finally:
+        modes.recording = before
+    tensors = (input, a, b)
+    if modes.recording and any(x.requires_grad for x in tensors):
+        node = AddProductNode.__new__(AddProductNode)
+        node.title = f"{name.capitalize()}Backward0"
+        node.alpha, node.beta = alpha, beta
+        node.saved = (save(a) if b.requires_grad else None, save(b) if a.requires_grad else None)
+        attach(node, tensors, (result,))
+    return _delivered(result, out)
+
+
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * mat1 @ mat2``; ``input`` broadcasts to the product's shape.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    check_operands("addmm", mat1, mat2)
+    left, right = mat1._layout.shape, mat2._layout.shape
+    if len(left) != 2 or len(right) != 2:
+        raise RuntimeError(f"addmm(): mat1 and mat2 must be matrices, got {len(left)}D and {len(right)}D")
+    if left[1] != right[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
+        )
+    return _add_product(input, mat1, mat2, beta, alpha, out, "addmm")
+
+
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * batch1 @ batch2`` for batches of matrices.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    check_operands("baddbmm", batch1, batch2)
+    _check_batches("baddbmm", batch1, batch2)
+    return _add_product(input, batch1, batch2, beta, alpha, out, "baddbmm")
+
+
+def _check_batches(name: str, batch1: Tensor, batch2: Tensor) -> None:
+    left, right = batch1._layout.shape, batch2._layout.shape
+    if len(left) != 3 or len(right) != 3:
+        raise RuntimeError(
+            f"{name}(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D"
+        )
+    if left[0] != right[0] or left[2] != right[1]:
+        raise RuntimeError(
+            f"{name}(): expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but "
+            f"got: [{right[0]}, {right[1]}]."
+        )
+
+
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * (sum of batch1[i] @ batch2[i])``.
+
+    The sum over the batch is one product of wider matrices.
+    """
+    check_operands("addbmm", batch1, batch2)
+    _check_batches("addbmm", batch1, batch2)
+    count, rows, inner = batch1._layout.shape
+    columns = batch2._layout.shape[2]
+    wide = views.transpose(batch1, 0, 1).reshape(rows, count * inner)
+    tall = batch2.reshape(count * inner, columns)
+    return addmm(input, wide, tall, beta=beta, alpha=alpha, out=out)
+
+
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Product of a matrix ``(n, m)`` and a vector ``(m,)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    check_operands("mv", input, vec)
+    left, right = input._layout.shape, vec._layout.shape
+    if len(left) != 2 or len(right) != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {len(left)}, {len(right)}")
+    if left[1] != right[0]:
+        raise RuntimeError(
+            f"size mismatch, got input ({left[0]}), mat ({left[0]}x{left[1]}), vec ({right[0]})"
+        )
+    return _delivered(views.squeeze(mm(input, views.unsqueeze(vec, 1)), 1), out)
+
+
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * mat @ vec``; ``input`` broadcasts to the product's shape."""
+    check_operands("addmv", mat, vec)
+    left, right = mat._layout.shape, vec._layout.shape
+    if len(left) != 2 or len(right) != 1 or left[1] != right[0]:
+        raise RuntimeError(f"addmv(): size mismatch, mat {list(left)}, vec {list(right)}")
+    column = views.unsqueeze(views.expand(input, (left[0],)), 1)
+    found = addmm(column, mat, views.unsqueeze(vec, 1), beta=beta, alpha=alpha)
+    return _delivered(views.squeeze(found, 1), out)
+
+
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Sum of the products of the elements of two vectors.
+
+    Raises
+    ------
+    RuntimeError
+        If they are no vectors of one length, dtype and device.
+    """
+    check_operands("dot", input, tensor)
+    left, right = input._layout.shape, tensor._layout.shape
+    if len(left) != 1 or len(right) != 1:
+        raise RuntimeError(f"1D tensors expected, but got {len(left)}D and {len(right)}D tensors")
+    if left != right:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor {list(left)} and src {list(right)} to have the same number of "
+            f"elements, but got {left[0]} and {right[0]} elements respectively"
+        )
+    found = mm(views.unsqueeze(input, 0), views.unsqueeze(tensor, 1))
+    return _delivered(views.view(found, ()), out)
+
+
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """:func:`dot` with the first vector conjugated."""
+    return dot(conjugated(input), other, out=out)

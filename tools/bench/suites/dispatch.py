@@ -1,0 +1,107 @@
+"""Host time of calls on tensors so small that the work does not matter.
+
+With a GPU: on the device, against PyTorch's and CuPy's CUDA calls. Without: on a simulated device that runs
+nothing (``execute=off``), against PyTorch's CPU calls; what is measured is the host path, through to the
+driver's functions.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+import drv
+import tensor
+from tools.bench.measure import OURS, Row, host_times
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+#: Elements of the operands.
+SIZE = 8
+#: Calls in one timed call, so that the timing loop costs nothing.
+CALLS = 16
+
+
+def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
+    """Measure the rows whose name contains ``only``."""
+    on_gpu = drv.is_available() and not drv.runtime().simulated
+    if not on_gpu:
+        drv.reset()
+        drv.simulator.install(memory="8GiB", execute=False, check="off")
+    peer_device = "cuda" if on_gpu else "cpu"
+    factor = 1.5 if on_gpu else 3.0
+    ours = _calls(tensor, "cuda")
+    peers: dict[str, dict[str, Callable[[], object]]] = {}
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        torch.set_num_threads(1)
+        peers[f"torch {peer_device}"] = _calls(torch, peer_device)
+    for name, call in ours.items():
+        if only not in name:
+            continue
+        contenders = {OURS: _repeat(call)} | {
+            peer: _repeat(calls[name]) for peer, calls in peers.items() if name in calls
+        }
+        times = {contender: time / CALLS for contender, time in host_times(contenders).items()}
+        torch_time = next((time for contender, time in times.items() if contender.startswith("torch")), None)
+        reach = None if torch_time is None else factor * torch_time
+        yield Row(name, "ns", times, reach=reach)
+
+
+def _repeat(call: Callable[[], object]) -> Callable[[], None]:
+    calls = range(CALLS)
+
+    def repeated() -> None:
+        for _ in calls:
+            call()
+
+    return repeated
+
+
+def _calls(lib: Any, device: str) -> dict[str, Callable[[], object]]:
+    """The same calls of a library with PyTorch's names, on one of its devices."""
+    a, b = lib.ones(SIZE, device=device), lib.ones(SIZE, device=device)
+    matrix = lib.ones(3, 3, device=device)
+    host = lib.ones(SIZE)
+    calls: dict[str, Callable[[], object]] = {
+        "empty(8)": lambda: lib.empty(SIZE, device=device),
+        "zeros(8)": lambda: lib.zeros(SIZE, device=device),
+        "full((8,), 2.0)": lambda: lib.full((SIZE,), 2.0, device=device),
+        "arange(8)": lambda: lib.arange(SIZE, device=device),
+        "empty_like(a)": lambda: lib.empty_like(a),
+        "tensor([1.0, 2.0, 3.0])": lambda: lib.tensor([1.0, 2.0, 3.0]),
+        "a.clone()": lambda: a.clone(),
+        "a.copy_(b)": lambda: a.copy_(b),
+        "a.to(float64)": lambda: a.to(lib.float64),
+        "a.fill_(1.0)": lambda: a.fill_(1.0),
+        "a.zero_()": lambda: a.zero_(),
+        "to the device": lambda: host.to(device, copy=True),
+        "a[1:]": lambda: a[1:],
+        "matrix[1]": lambda: matrix[1],
+        "matrix.t()": lambda: matrix.t(),
+        "matrix.t().contiguous()": lambda: matrix.t().contiguous(),
+        "a.view(2, 4)": lambda: a.view(2, 4),
+        "a.shape": lambda: a.shape,
+    }
+    if hasattr(lib.Tensor, "__add__"):
+        chained = lib.ones(SIZE, device=device, requires_grad=True)
+        seed = lib.ones(SIZE, device=device)
+
+        def chain() -> Any:
+            found = chained
+            for _ in range(10):
+                found = found * a
+            return found
+
+        calls |= {
+            "a + b": lambda: a + b,
+            "a * 2.0": lambda: a * 2.0,
+            "a.add_(b)": lambda: a.add_(b),
+            "a == b": lambda: a == b,
+            "10 operations, recorded": chain,
+            "10 operations, forward and backward": lambda: chain().backward(seed),
+        }
+    return calls
