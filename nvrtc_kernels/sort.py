@@ -1,0 +1,212 @@
+"""Stable sorts of the rows of a contiguous ``(rows, n)`` array, with the places that elements come from.
+
+Rows of up to 2048 elements are sorted in shared memory, several in a block, by one launch. Longer rows are
+sorted by radix, 8 bits at a time, each by as many blocks as fill the device.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drv import prepare
+
+from .kernel_cache import KernelCache
+from .program import Program
+from .scan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+_INCLUDE = str(Path(__file__).parent / "cuda")
+_THREADS = 256
+_MAX_GRID = (1 << 31) - 1
+_RADIX = 256
+#: Longest row that is sorted in shared memory.
+_SHORT = 2048
+_ITEMS = 8
+_TILE = _THREADS * _ITEMS
+#: Blocks per multiprocessor that few long rows are cut into.
+_BLOCKS = 2
+_LONGEST = (1 << 32) - 1 - _TILE
+
+_BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
+_INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
+
+def plan(device: Device, rows: int, n: int, kind: dtype, *, descending: bool = False) -> Plan:
+    """What sorts every row of ``n`` elements.
+
+    The sort is stable in both directions: equal elements keep their order. -0.0 equals 0.0; NaN is larger
+    than every number.
+
+    Parameters
+    ----------
+    rows, n
+        Shape of the contiguous input, values and indices.
+    kind
+        Type of the elements, not complex.
+
+    Returns
+    -------
+    Plan
+        ``run(stream_handle, scratch_address, values_address, indices_address, given_address)``; indices are
+        int64. The outputs must not overlap the input.
+
+    Raises
+    ------
+    ValueError
+        For a complex type, and for rows too long to count in 32 bits.
+    """
+    check(n, kind)
+    if rows * n == 0:
+        return Plan(_nothing)
+    if n <= _SHORT:
+        launch = short(device, rows, n, kind, descending=descending)
+
+        def run(stream: Any, _: int, values: int, indices: int, given: int) -> None:
+            launch(stream, 0, n, given, 0, values, indices)
+
+        return Plan(run)
+    sort, scratch_bytes = long(device, rows, n, kind, descending=descending)
+
+    def run_long(stream: Any, scratch: int, values: int, indices: int, given: int) -> None:
+        sort(stream, scratch, given, 0, values, indices)
+
+    return Plan(run_long, scratch_bytes)
+
+
+def short(
+    device: Device, rows: int, n: int, kind: dtype, *, descending: bool, pick: str = "range"
+) -> Callable[..., None]:
+    """``launch(stream, first, count, given, source, values, indices)`` for rows of up to 2048 elements.
+
+    Writes ``count`` elements of each sorted row from rank ``first`` on, or with ``pick`` of ``"median"`` or
+    ``"nan_median"`` that one. ``source``, if not 0, has int64 places to write in place of those in the row.
+    """
+    size = 1 << max(n - 1, 1).bit_length()
+    name = f"sort_{pick}_of_{size}"
+    bits = _BITS[kind.itemsize]
+    source = (
+        f"{order(kind, descending=descending)}"
+        f'extern "C" __global__ void {name}(long long rows, unsigned n, unsigned first, unsigned count, '
+        f"const {bits}* in, const long long* source, {bits}* values, long long* indices) {{\n"
+        f"    sort_tile<KeyOrder, {size}, Pick::{pick}>(rows, n, first, count, in, source, values, indices);\n}}\n"
+    )
+    kernel = launcher(device, source, name, "qIIIPPPP")
+    grid = min(-(-rows * size // max(size, 1024)), _MAX_GRID)
+
+    def launch(stream: Any, first: int, count: int, *addresses: int) -> None:
+        kernel(grid, 1, 1, _THREADS, 1, 1, 0, stream, rows, n, first, count, *addresses)
+
+    return launch
+
+
+def long(
+    device: Device, rows: int, n: int, kind: dtype, *, descending: bool
+) -> tuple[Callable[..., None], int]:
+    """``launch(stream, scratch, given, source, values, indices)`` by radix, and its bytes of scratch."""
+    bits, passes = _BITS[kind.itemsize], kind.itemsize
+    chunked, grid, chunks = cut(device, rows, n)
+    source = order(kind, descending=descending)
+    source += (
+        f'extern "C" __global__ void radix_count_digits(Chunks c, int shift, const {bits}* in, unsigned* counts) '
+        "{\n    radix_count<KeyOrder>(c, shift, in, counts);\n}\n"
+        'extern "C" __global__ void radix_offsets_of_digits(Chunks c, unsigned* counts) {\n'
+        f"    radix_offsets<TeamShape<{_THREADS}, 1, 4, false>>(c, counts);\n}}\n"
+    )
+    for stage in range(passes):
+        which = _stage(stage, passes)
+        first, last = ("true" if "first" in which else "false"), ("true" if "last" in which else "false")
+        if f"radix_scatter_{which}(" not in source:
+            source += (
+                f'extern "C" __global__ void radix_scatter_{which}(Chunks c, int shift, const unsigned* offsets, '
+                f"const {bits}* in, const unsigned* in_places, const long long* source, {bits}* out, "
+                "void* out_places) {\n"
+                f"    radix_scatter<KeyOrder, {_ITEMS}, {first}, {last}>"
+                "(c, shift, offsets, in, in_places, source, out, out_places);\n}\n"
+            )
+    count = launcher(device, source, "radix_count_digits", (len(chunked), *"iPP"))
+    offset = launcher(device, source, "radix_offsets_of_digits", (len(chunked), "P"))
+    scatters = [
+        launcher(device, source, f"radix_scatter_{_stage(stage, passes)}", (len(chunked), *"iPPPPPP"))
+        for stage in range(passes)
+    ]
+    row_grid = min(rows, _MAX_GRID)
+    # Elements go to and fro between scratch memory and the outputs, where the last pass must leave them.
+    buffer_bytes = aligned(rows * n * kind.itemsize) if passes > 1 else 0
+    places_bytes = aligned(4 * rows * n) if passes > 1 else 0
+    counts_bytes = 4 * rows * _RADIX * chunks
+
+    def launch(stream: Any, scratch: int, given: int, sources: int, values: int, indices: int) -> None:
+        buffer, counts = (scratch, scratch + buffer_bytes), scratch + buffer_bytes + places_bytes
+        here = given, 0
+        for stage, scatter in enumerate(scatters):
+            there = (values, indices) if (passes - stage) % 2 else buffer
+            shift = 8 * stage
+            count(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, shift, here[0], counts)
+            offset(row_grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, counts)
+            scatter(
+                grid, 1, 1, _THREADS, 1, 1, 0, stream,
+                chunked, shift, counts, *here, sources, *there,
+            )  # fmt: skip
+            here = there
+
+    return launch, buffer_bytes + places_bytes + counts_bytes
+
+
+def cut(device: Device, rows: int, n: int) -> tuple[bytes, int, int]:
+    """How long rows are cut into chunks: the kernels' ``Chunks``, blocks, and chunks of each row."""
+    wanted = -(-device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS // rows)
+    chunks = max(min(wanted, -(-n // (2 * _TILE))), 1)
+    piece = -(-n // (chunks * _TILE)) * _TILE
+    chunks = -(-n // piece)
+    return struct.pack("=qIIIxxxx", rows, n, chunks, piece), min(rows * chunks, _MAX_GRID), chunks
+
+
+def order(kind: dtype, *, descending: bool) -> str:
+    """Beginning of a program that sorts elements of ``kind``: the types ``KeyOrder`` and what it needs."""
+    signed = kind.is_signed and not kind.is_floating_point
+    infinity = f"{_INFINITY.get(kind.name, 0):#x}{'ull' if kind.itemsize == 8 else ''}"
+    flags = ", ".join("true" if flag else "false" for flag in (signed, descending))
+    return (
+        '#include "elements.cuh"\n#include "sort.cuh"\n\n'
+        f"typedef Order<{_BITS[kind.itemsize]}, {infinity}, {flags}> KeyOrder;\n\n"
+    )
+
+
+def check(n: int, kind: dtype) -> None:
+    """Raise for what cannot be sorted."""
+    if kind.is_complex:
+        raise ValueError(f"complex numbers have no order; {kind!r} was given, sort their absolute values")
+    if n > _LONGEST:
+        raise ValueError(f"rows of up to {_LONGEST} elements can be sorted, {n} were given; sort parts of it")
+
+
+def launcher(device: Device, source: str, name: str, codes: Sequence[str | int]) -> Callable[..., None]:
+    """What launches the kernel ``name`` of ``source``."""
+
+    def make() -> Callable[..., None]:
+        program = Program(source, name="sort.cu", options=("-default-device",), include_dirs=(_INCLUDE,))
+        return prepare(KernelCache.of(device.runtime).function(program, name, device), codes)
+
+    return device.runtime.cache(("sort", device.ordinal, source, name), make)
+
+
+def aligned(count: int) -> int:
+    """``count`` bytes, up to where any type may begin."""
+    return -(-count // 256) * 256
+
+
+def _stage(stage: int, passes: int) -> str:
+    names = [*(["first"] if stage == 0 else []), *(["last"] if stage == passes - 1 else [])]
+    return "_and_".join(names) or "middle"
+
+
+def _nothing(*_: Any) -> None:
+    """Nothing to compute: no launch."""

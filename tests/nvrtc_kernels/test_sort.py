@@ -1,0 +1,139 @@
+"""Sorts against NumPy's stable sort."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import drv
+from nvrtc_kernels import dtypes, sort
+
+from .device_arrays import DeviceArray, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REAL = [each for each in dtypes.ALL if not each.is_complex]
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> Iterator[drv.Device]:
+    if request.config.getoption("--gpu"):
+        yield drv.Device(0)
+        return
+    with drv.simulator.installed(check="full"):
+        yield drv.Device(0)
+        assert not list(drv.simulator.findings())
+
+
+def numbers(shape: tuple[int, ...], kind: dtypes.dtype, seed: int = 0) -> np.ndarray:
+    """Numbers of every size, with many ties, and for floating types what is no number."""
+    rng = np.random.default_rng(seed)
+    if kind.is_floating_point:
+        array = np.round(rng.standard_normal(shape) * 10.0 ** rng.integers(-2, 3, shape), 1).astype(
+            kind.numpy
+        )
+        special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], kind.numpy)
+        return np.where(rng.random(shape) < 0.2, rng.choice(special, shape), array)
+    bits = rng.integers(0, 1 << (8 * kind.itemsize - 1), shape, np.uint64, endpoint=True)
+    wide = bits * np.uint64(2) + rng.integers(0, 2, shape, np.uint64)
+    array = wide.astype(kind.numpy)
+    return np.where(rng.random(shape) < 0.3, np.ones((), kind.numpy), array)
+
+
+def ranks(array: np.ndarray, *, descending: bool = False) -> np.ndarray:
+    """Places of the elements of each row in sorted order; equal elements keep theirs."""
+    wide = array.astype(np.float64) if array.dtype.kind in "fV" else array.astype(np.int64)
+    nan = wide != wide
+    _, key = np.unique(np.where(nan, 0, wide), return_inverse=True)
+    key = np.where(nan, key.size, key.reshape(array.shape))
+    return np.argsort(-key if descending else key, axis=-1, kind="stable")
+
+
+def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def check_sort(device: drv.Device, array: np.ndarray, *, descending: bool = False, lead: int = 0) -> None:
+    given = DeviceArray(device, array, lead=lead)
+    values = DeviceArray(device, np.zeros_like(array), lead=lead)
+    indices = DeviceArray(device, np.zeros(array.shape, np.int64))
+    plan = sort.plan(device, *array.shape, given.dtype, descending=descending)
+    run(device, plan, values, indices, given)
+    expected = ranks(array, descending=descending)
+    assert (indices.numpy_array() == expected).all()
+    assert same_bits(values.numpy_array(), np.take_along_axis(array, expected, -1))
+    assert same_bits(given.numpy_array(), array)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 31, 32, 33, 64, 65, 500, 1023, 1024, 1025, 2047, 2048])
+def test_short_rows(device: drv.Device, n: int) -> None:
+    check_sort(device, numbers((3, n), dtypes.float32, n))
+
+
+@pytest.mark.parametrize("n", [2049, 4095, 4096, 4097, 8193])
+def test_long_rows(device: drv.Device, n: int) -> None:
+    check_sort(device, numbers((3, n), dtypes.int16, n))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("n", [150, 2500])
+@pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
+def test_every_type(device: drv.Device, kind: dtypes.dtype, n: int, descending: bool) -> None:
+    check_sort(device, numbers((2, n), kind), descending=descending)
+
+
+def test_many_rows(device: drv.Device) -> None:
+    check_sort(device, numbers((3000, 7), dtypes.float32))
+    check_sort(device, numbers((301, 60), dtypes.uint8), lead=1)
+
+
+def test_a_long_row(device: drv.Device) -> None:
+    check_sort(device, numbers((1, 100_000), dtypes.float16))
+
+
+@pytest.mark.parametrize("n", [40, 3000])
+def test_equal_elements_keep_their_order(device: drv.Device, n: int) -> None:
+    for descending in (False, True):
+        check_sort(device, np.zeros((2, n), np.float32), descending=descending)
+        check_sort(device, np.full((2, n), np.nan, np.float32), descending=descending)
+
+
+@pytest.mark.parametrize("n", [40, 3000])
+def test_zeros_keep_their_signs_and_nans_their_bits(device: drv.Device, n: int) -> None:
+    array = np.zeros((1, n), np.float32)
+    array[0, 1::3] = -0.0
+    array.view(np.uint32)[0, 2::3] = 0xFFC00000 + np.arange(n)[2::3]
+    check_sort(device, array)
+
+
+@pytest.mark.parametrize("array", [np.arange(5000), np.arange(5000)[::-1], np.arange(5000) // 100 % 2])
+def test_rows_with_a_pattern(device: drv.Device, array: np.ndarray) -> None:
+    check_sort(device, array[None].astype(np.int32))
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 3000)])
+def test_nothing_is_launched_for_no_elements(device: drv.Device, shape: tuple[int, int]) -> None:
+    plan = sort.plan(device, *shape, dtypes.float32)
+    assert plan.scratch_bytes == 0
+    plan.run(device.default_stream.handle, 0, 0, 0, 0)
+    device.synchronize()
+
+
+def test_what_cannot_be_sorted(device: drv.Device) -> None:
+    with pytest.raises(ValueError, match=r"no order; tensor\.complex64 was given"):
+        sort.plan(device, 1, 3, dtypes.complex64)
+    with pytest.raises(ValueError, match="were given; sort parts of it"):
+        sort.plan(device, 1, 1 << 32, dtypes.int8)
+
+
+@pytest.mark.parametrize("n", [50, 2100])
+def test_results_agree_with_pytorch(device: drv.Device, n: int) -> None:
+    torch = pytest.importorskip("torch")
+    array = numbers((2, n), dtypes.float32, 9)
+    for descending in (False, True):
+        expected = torch.sort(torch.from_numpy(array), stable=True, descending=descending).indices
+        assert (ranks(array, descending=descending) == expected.numpy()).all()
+        check_sort(device, array, descending=descending)
