@@ -28,14 +28,15 @@ _THREADS = 256
 _MAX_GRID = (1 << 31) - 1
 _RADIX = 256
 #: Longest row that is sorted in shared memory.
-_SHORT = 2048
+SHORT = 2048
 _ITEMS = 8
 _TILE = _THREADS * _ITEMS
 #: Blocks per multiprocessor that few long rows are cut into.
 _BLOCKS = 2
 _LONGEST = (1 << 32) - 1 - _TILE
 
-_BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
+#: Elements are moved as unsigned integers of their size.
+BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
@@ -66,7 +67,7 @@ def plan(device: Device, rows: int, n: int, kind: dtype, *, descending: bool = F
     check(n, kind)
     if rows * n == 0:
         return Plan(_nothing)
-    if n <= _SHORT:
+    if n <= SHORT:
         launch = short(device, rows, n, kind, descending=descending)
 
         def run(stream: Any, _: int, values: int, indices: int, given: int) -> None:
@@ -91,7 +92,7 @@ def short(
     """
     size = 1 << max(n - 1, 1).bit_length()
     name = f"sort_{pick}_of_{size}"
-    bits = _BITS[kind.itemsize]
+    bits = BITS[kind.itemsize]
     source = (
         f"{order(kind, descending=descending)}"
         f'extern "C" __global__ void {name}(long long rows, unsigned n, unsigned first, unsigned count, '
@@ -111,7 +112,7 @@ def long(
     device: Device, rows: int, n: int, kind: dtype, *, descending: bool
 ) -> tuple[Callable[..., None], int]:
     """``launch(stream, scratch, given, source, values, indices)`` by radix, and its bytes of scratch."""
-    bits, passes = _BITS[kind.itemsize], kind.itemsize
+    bits, passes = BITS[kind.itemsize], kind.itemsize
     chunked, grid, chunks = cut(device, rows, n)
     source = order(kind, descending=descending)
     source += (
@@ -169,14 +170,14 @@ def cut(device: Device, rows: int, n: int) -> tuple[bytes, int, int]:
     return struct.pack("=qIIIxxxx", rows, n, chunks, piece), min(rows * chunks, _MAX_GRID), chunks
 
 
-def order(kind: dtype, *, descending: bool) -> str:
+def order(kind: dtype, *, descending: bool, header: str = "sort.cuh") -> str:
     """Beginning of a program that sorts elements of ``kind``: the types ``KeyOrder`` and what it needs."""
     signed = kind.is_signed and not kind.is_floating_point
     infinity = f"{_INFINITY.get(kind.name, 0):#x}{'ull' if kind.itemsize == 8 else ''}"
     flags = ", ".join("true" if flag else "false" for flag in (signed, descending))
     return (
-        '#include "elements.cuh"\n#include "sort.cuh"\n\n'
-        f"typedef Order<{_BITS[kind.itemsize]}, {infinity}, {flags}> KeyOrder;\n\n"
+        f'#include "elements.cuh"\n#include "{header}"\n\n'
+        f"typedef Order<{BITS[kind.itemsize]}, {infinity}, {flags}> KeyOrder;\n\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Sorts against NumPy's stable sort."""
+"""Sorts and selections against NumPy's stable sort."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import drv
-from nvrtc_kernels import dtypes, sort
+from nvrtc_kernels import dtypes, selection, sort
 
 from .device_arrays import DeviceArray, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from nvrtc_kernels import scan
 
 REAL = [each for each in dtypes.ALL if not each.is_complex]
 
@@ -137,3 +139,89 @@ def test_results_agree_with_pytorch(device: drv.Device, n: int) -> None:
         expected = torch.sort(torch.from_numpy(array), stable=True, descending=descending).indices
         assert (ranks(array, descending=descending) == expected.numpy()).all()
         check_sort(device, array, descending=descending)
+
+
+def selected(device: drv.Device, plan: scan.Plan, array: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    given = DeviceArray(device, array)
+    values = DeviceArray(device, np.zeros((len(array), k), array.dtype))
+    indices = DeviceArray(device, np.zeros((len(array), k), np.int64))
+    run(device, plan, values, indices, given)
+    places = indices.numpy_array()
+    assert same_bits(values.numpy_array(), np.take_along_axis(array, places, -1))
+    return values.numpy_array(), places
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize(
+    ("n", "k"), [(1, 1), (50, 7), (2048, 2048), (2049, 1), (5000, 40), (5000, 5000), (9000, 2500)]
+)
+def test_topk(device: drv.Device, n: int, k: int, largest: bool) -> None:
+    array = numbers((2, n), dtypes.float32, n)
+    plan = selection.topk(device, 2, n, k, dtypes.float32, largest=largest)
+    _, places = selected(device, plan, array, k)
+    assert (places == ranks(array, descending=largest)[:, :k]).all()
+
+
+@pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
+@pytest.mark.parametrize("n", [300, 4500])
+def test_topk_of_every_type(device: drv.Device, kind: dtypes.dtype, n: int) -> None:
+    array = numbers((2, n), kind, 3)
+    _, places = selected(device, selection.topk(device, 2, n, 30, kind), array, 30)
+    assert (places == ranks(array, descending=True)[:, :30]).all()
+
+
+def test_topk_of_a_long_row_and_of_many(device: drv.Device) -> None:
+    for shape in ((1, 100_000), (150, 2100), (900, 12)):
+        array = numbers(shape, dtypes.float16)
+        _, places = selected(device, selection.topk(device, *shape, 5, dtypes.float16), array, 5)
+        assert (places == ranks(array, descending=True)[:, :5]).all()
+
+
+@pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
+@pytest.mark.parametrize(("n", "k"), [(200, 1), (200, 71), (3000, 1), (3000, 1500), (3000, 3000)])
+def test_kth_smallest(device: drv.Device, kind: dtypes.dtype, n: int, k: int) -> None:
+    array = numbers((3, n), kind, k)
+    _, places = selected(device, selection.kth(device, 3, n, k, kind), array, 1)
+    wanted = np.take_along_axis(array, ranks(array)[:, k - 1 : k], -1)
+    found = np.take_along_axis(array, places, -1)
+    assert ((found == wanted) | ((found != found) & (wanted != wanted))).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 49, 50, 2048, 2049, 6000])
+@pytest.mark.parametrize("skip_nan", [False, True])
+def test_median(device: drv.Device, n: int, skip_nan: bool) -> None:
+    array = np.random.default_rng(n).standard_normal((4, n)).astype(np.float32)
+    array[1, n // 2] = np.nan
+    array[2, ::3] = np.nan
+    array[3] = np.nan
+    values, places = selected(
+        device, selection.median(device, 4, n, dtypes.float32, skip_nan=skip_nan), array, 1
+    )
+    for row, value, place in zip(array, values[:, 0], places[:, 0], strict=True):
+        rest = np.sort(row[row == row])
+        if rest.size == 0 or (rest.size < n and not skip_nan):
+            assert value != value
+            assert place == np.flatnonzero(row != row)[0]
+        else:
+            assert value == rest[(rest.size - 1) // 2]
+
+
+@pytest.mark.parametrize("n", [80, 2100])
+def test_median_of_integers(device: drv.Device, n: int) -> None:
+    array = np.full((2, n), -1, np.int32)
+    array[1, : n // 2 - 1] = np.arange(n // 2 - 1)
+    values, _ = selected(device, selection.median(device, 2, n, dtypes.int32), array, 1)
+    assert (values[:, 0] == np.sort(array)[:, (n - 1) // 2]).all()
+
+
+def test_what_cannot_be_selected(device: drv.Device) -> None:
+    with pytest.raises(ValueError, match="from 0 to the 3 elements of a row, 4 was given"):
+        selection.topk(device, 1, 3, 4, dtypes.int8)
+    with pytest.raises(ValueError, match="from 1 to the 3 elements of a row, 0 was given"):
+        selection.kth(device, 1, 3, 0, dtypes.int8)
+    with pytest.raises(ValueError, match="no median"):
+        selection.median(device, 1, 0, dtypes.int8)
+    with pytest.raises(ValueError, match="no order"):
+        selection.topk(device, 1, 3, 1, dtypes.complex128)
+    selection.topk(device, 5, 3, 0, dtypes.int8).run(device.default_stream.handle, 0, 0, 0, 0)
+    selection.kth(device, 0, 3, 1, dtypes.int8).run(device.default_stream.handle, 0, 0, 0, 0)

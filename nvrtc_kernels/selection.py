@@ -1,0 +1,229 @@
+"""Selection from the rows of a contiguous ``(rows, n)`` array: the largest ones, an element of some rank, medians.
+
+Rows of up to 2048 elements are sorted in shared memory, of which only what is wanted is written. In longer
+ones the wanted rank is found by radix, 8 bits for each pass over them, by as many blocks as fill the device.
+The order is that of :mod:`.sort`: -0.0 equals 0.0, NaN is larger than every number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import sort
+from .scan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+_THREADS = 256
+_ITEMS = 4
+_MAX_GRID = (1 << 31) - 1
+
+
+def topk(device: Device, rows: int, n: int, k: int, kind: dtype, *, largest: bool = True) -> Plan:
+    """What takes the ``k`` largest (smallest) elements of every row, in sorted order.
+
+    Of equal elements the first ones are taken, and written in the order they have in the row.
+
+    Returns
+    -------
+    Plan
+        ``run(stream_handle, scratch_address, values_address, indices_address, given_address)``: values and
+        int64 indices are contiguous ``(rows, k)``.
+
+    Raises
+    ------
+    ValueError
+        For a complex type, a ``k`` below 0 or above ``n``, and rows too long to count in 32 bits.
+    """
+    sort.check(n, kind)
+    if not 0 <= k <= n:
+        raise ValueError(f"k must be from 0 to the {n} elements of a row, {k} was given")
+    if rows * k == 0:
+        return Plan(_nothing)
+    if n <= sort.SHORT:
+        return _short(sort.short(device, rows, n, kind, descending=largest), 0, k)
+    search = _Search(device, rows, n, kind, k - 1, descending=largest)
+    bits, state = search.bits, f"Selected<{search.bits}>"
+    source = search.source + (
+        f'extern "C" __global__ void select_chunks(Chunks c, const {bits}* in, const {state}* selected, '
+        "unsigned long long* totals) {\n    count_selected<KeyOrder>(c, in, selected, totals);\n}\n"
+        f'extern "C" __global__ void select_all(Chunks c, unsigned k, const {bits}* in, const {state}* selected, '
+        f"const unsigned long long* totals, {bits}* values, long long* places) {{\n"
+        f"    take_all_selected<KeyOrder, {_ITEMS}>(c, k, in, selected, totals, values, places);\n}}\n"
+    )
+    chunked, grid = search.chunked, search.grid
+    count = sort.launcher(device, source, "select_chunks", (len(chunked), *"PPP"))
+    take = sort.launcher(device, source, "select_all", (len(chunked), *"IPPPPP"))
+    find = search.finder(source)
+    if k <= sort.SHORT:
+        tile = sort.short(device, rows, k, kind, descending=largest)
+        order_bytes = 0
+
+        def put_in_order(stream: Any, _: int, *addresses: int) -> None:
+            tile(stream, 0, k, *addresses)
+    else:
+        put_in_order, order_bytes = sort.long(device, rows, k, kind, descending=largest)
+    # Totals of chunks, the selected elements and their places, and what sorting them needs.
+    totals_at = search.scratch_bytes
+    values_at = totals_at + sort.aligned(8 * rows * search.chunks)
+    places_at = values_at + sort.aligned(rows * k * kind.itemsize)
+    order_at = places_at + sort.aligned(8 * rows * k)
+
+    def run(stream: Any, scratch: int, values: int, indices: int, given: int) -> None:
+        totals, found, places = scratch + totals_at, scratch + values_at, scratch + places_at
+        find(stream, scratch, given, 0)
+        count(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, given, scratch, totals)
+        take(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, k, given, scratch, totals, found, places)
+        put_in_order(stream, scratch + order_at, found, places, values, indices)
+
+    return Plan(run, order_at + order_bytes)
+
+
+def kth(device: Device, rows: int, n: int, k: int, kind: dtype) -> Plan:
+    """What takes the ``k``-th smallest element of every row, counted from 1.
+
+    Returns
+    -------
+    Plan
+        ``run(stream_handle, scratch_address, values_address, indices_address, given_address)``: one value
+        and one int64 index for each row, an index of an element equal to the value.
+
+    Raises
+    ------
+    ValueError
+        For a complex type, a ``k`` below 1 or above ``n``, and rows too long to count in 32 bits.
+    """
+    sort.check(n, kind)
+    if not 1 <= k <= n:
+        raise ValueError(f"k must be from 1 to the {n} elements of a row, {k} was given")
+    if rows == 0:
+        return Plan(_nothing)
+    if n <= sort.SHORT:
+        return _short(sort.short(device, rows, n, kind, descending=False), k - 1, 1)
+    return _one(device, rows, n, kind, k - 1, "range")
+
+
+def median(device: Device, rows: int, n: int, kind: dtype, *, skip_nan: bool = False) -> Plan:
+    """What takes the median of every row: the lower one of two.
+
+    A row with a NaN has a NaN as its median; with ``skip_nan`` NaNs are left out, unless there is nothing
+    else. Returns and raises as :func:`kth` does; rows must not be empty.
+    """
+    sort.check(n, kind)
+    if n == 0:
+        raise ValueError("rows without elements have no median; n must be at least 1")
+    if rows == 0:
+        return Plan(_nothing)
+    pick = "range" if not kind.is_floating_point else "nan_median" if skip_nan else "median"
+    rank = (n - 1) // 2
+    if n <= sort.SHORT:
+        return _short(sort.short(device, rows, n, kind, descending=False, pick=pick), rank, 1)
+    return _one(device, rows, n, kind, rank, pick)
+
+
+def _short(launch: Callable[..., None], first: int, count: int) -> Plan:
+    def run(stream: Any, _: int, values: int, indices: int, given: int) -> None:
+        launch(stream, first, count, given, 0, values, indices)
+
+    return Plan(run)
+
+
+def _one(device: Device, rows: int, n: int, kind: dtype, rank: int, pick: str) -> Plan:
+    search = _Search(device, rows, n, kind, rank, descending=False, pick=pick)
+    bits = search.bits
+    source = search.source + (
+        f'extern "C" __global__ void select_place(Chunks c, const {bits}* in, const Selected<{bits}>* selected, '
+        "long long* places) {\n    find_selected<KeyOrder>(c, in, selected, places);\n}\n"
+        f'extern "C" __global__ void select_value(long long rows, unsigned n, const {bits}* in, '
+        f"const long long* places, {bits}* values) {{\n    take_selected(rows, n, in, places, values);\n}}\n"
+    )
+    chunked, grid = search.chunked, search.grid
+    place = sort.launcher(device, source, "select_place", (len(chunked), *"PPP"))
+    value = sort.launcher(device, source, "select_value", "qIPPP")
+    value_grid = min(-(-rows // _THREADS), _MAX_GRID)
+    find = search.finder(source)
+
+    def run(stream: Any, scratch: int, values: int, indices: int, given: int) -> None:
+        find(stream, scratch, given, indices)
+        place(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, given, scratch, indices)
+        value(value_grid, 1, 1, _THREADS, 1, 1, 0, stream, rows, n, given, indices, values)
+
+    return Plan(run, search.scratch_bytes)
+
+
+class _Search:
+    """The kernels that find the key of a rank in every row. Their result lies at the start of the scratch."""
+
+    def __init__(
+        self,
+        device: Device,
+        rows: int,
+        n: int,
+        kind: dtype,
+        rank: int,
+        *,
+        descending: bool = False,
+        pick: str = "range",
+    ) -> None:
+        self.device, self.rows, self.n, self.kind, self.rank = device, rows, n, kind, rank
+        self.descending, self.pick = descending, pick
+        self.bits = sort.BITS[kind.itemsize]
+        self.chunked, self.grid, self.chunks = sort.cut(device, rows, n)
+        self.counts_at = sort.aligned(16 * rows)
+        self.nans_at = self.counts_at + sort.aligned(1024 * rows)
+        self.scratch_bytes = self.nans_at + sort.aligned(4 * rows)
+        self.source = self._source()
+
+    def _source(self) -> str:
+        bits, state = self.bits, f"Selected<{self.bits}>"
+        skip_nan = "true" if self.pick == "nan_median" else "false"
+        return (
+            sort.order(self.kind, descending=self.descending, header="selection.cuh")
+            + 'extern "C" __global__ void select_begin(long long rows, unsigned n, unsigned rank, '
+            f"{state}* selected, unsigned* counts, unsigned* nans, long long* places) {{\n"
+            "    select_start(rows, n, rank, selected, counts, nans, places);\n}\n"
+            f'extern "C" __global__ void select_nans(Chunks c, const {bits}* in, unsigned* nans) {{\n'
+            "    count_nans<KeyOrder>(c, in, nans);\n}\n"
+            f'extern "C" __global__ void select_count_digits(Chunks c, int shift, const {bits}* in, '
+            f"const {state}* selected, unsigned* counts) {{\n"
+            "    select_count<KeyOrder>(c, shift, in, selected, counts);\n}\n"
+            'extern "C" __global__ void select_next_digit(Chunks c, int shift, const unsigned* nans, '
+            f"unsigned* counts, {state}* selected) {{\n"
+            f"    select_digit<KeyOrder, {skip_nan}>(c, shift, nans, counts, selected);\n}}\n"
+        )
+
+    def finder(self, source: str) -> Callable[..., None]:
+        """``find(stream, scratch, given, places)``; ``places``, if not 0, are set to ``n``."""
+        chunked, grid, rows, n, rank = self.chunked, self.grid, self.rows, self.n, self.rank
+        counts_at, nans_at = self.counts_at, self.nans_at
+        begin = sort.launcher(self.device, source, "select_begin", "qIIPPPP")
+        nans = sort.launcher(self.device, source, "select_nans", (len(chunked), *"PP"))
+        count = sort.launcher(self.device, source, "select_count_digits", (len(chunked), *"iPPP"))
+        digit = sort.launcher(self.device, source, "select_next_digit", (len(chunked), *"iPPP"))
+        depends_on_nans = self.pick != "range"
+        row_grid = min(rows, _MAX_GRID)
+        shifts = range(8 * self.kind.itemsize - 8, -1, -8)
+
+        def find(stream: Any, scratch: int, given: int, places: int) -> None:
+            counts, nan_counts = scratch + counts_at, scratch + nans_at if depends_on_nans else 0
+            begin(
+                row_grid, 1, 1, _THREADS, 1, 1, 0, stream,
+                rows, n, rank, scratch, counts, nan_counts, places,
+            )  # fmt: skip
+            if depends_on_nans:
+                nans(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, given, nan_counts)
+            for shift in shifts:
+                count(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, shift, given, scratch, counts)
+                digit(row_grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, shift, nan_counts, counts, scratch)
+                nan_counts = 0
+
+        return find
+
+
+def _nothing(*_: Any) -> None:
+    """Nothing to select: no launch."""
