@@ -95,6 +95,7 @@ from .formats import (
     preserve_format,
     strided,
 )
+from .interop import from_dlpack
 from .joining import (
     atleast_1d,
     atleast_2d,
@@ -260,6 +261,7 @@ __all__ = [
     "fmax",
     "fmin",
     "fmod",
+    "from_dlpack",
     "from_numpy",
     "frombuffer",
     "full",

@@ -85,7 +85,7 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tens
     if isinstance(data, TensorBase):
         return data.to(device or data._layout.device, dtype or data._layout.dtype)
     if hasattr(data, "__cuda_array_interface__"):
-        from .interop import from_cuda_array_interface
+        from .array_interfaces import from_cuda_array_interface
 
         shared = from_cuda_array_interface(data)
         return as_tensor(shared, dtype, device)
@@ -259,7 +259,7 @@ def _of_nested(data: Any, kind: dtype | None) -> NDArray[Any]:
         # Python numbers all through, most likely: NumPy reads them fast.
         try:
             array = np.array(data)
-        except (ValueError, TypeError, OverflowError):
+        except (ValueError, TypeError, OverflowError, RuntimeError):
             array = np.empty(0, object)
         if array.dtype in _READ:
             target = kind or default_dtype_of(array.dtype.type(0).item())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import dtypes
 
 from . import (
+    array_interfaces,
     contractions,
     conversions,
     copies,
@@ -15,6 +16,7 @@ from . import (
     fills,
     formats,
     indexing,
+    interop,
     joining,
     layout,
     parts,
@@ -569,6 +571,15 @@ class Tensor(PointwiseMethods, TensorBase):
     normal_ = random_fills.normal_
     random_ = random_fills.random_
     uniform_ = random_fills.uniform_
+
+    # Memory shared with other libraries
+
+    __dlpack__ = interop.dlpack
+    __dlpack_device__ = interop.dlpack_device
+    __cuda_array_interface__ = property(array_interfaces.cuda_array_interface)
+    __array__ = array_interfaces.as_array
+    __array_wrap__ = array_interfaces.wrap_array
+    __array_priority__ = 1000
 
     # What Python asks of a container and a number
 

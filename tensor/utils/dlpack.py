@@ -1,0 +1,21 @@
+"""``to_dlpack`` and ``from_dlpack``: capsules passed by hand, as in old scripts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..dlpack import DLDeviceType
+from ..interop import from_dlpack
+
+if TYPE_CHECKING:
+    from ..tensors import Tensor
+
+__all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
+
+
+def to_dlpack(tensor: Tensor) -> Any:
+    """A ``"dltensor"`` capsule over the tensor's memory, without any wait between streams.
+
+    A capsule can be consumed once. ``from_dlpack(tensor)`` needs none.
+    """
+    return tensor.__dlpack__(stream=-1)

@@ -1,0 +1,596 @@
+"""DLPack in both directions: values, sharing, lifetimes, errors, and the hand-over between streams."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import subprocess
+import sys
+import warnings
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import drv
+import tensor
+from nvrtc_kernels import dtypes
+from tensor import Tensor, cuda, from_dlpack
+from tensor.dlpack import DLDeviceType
+
+ALL = pytest.mark.parametrize("kind", dtypes.ALL, ids=lambda kind: kind.name)
+#: Types that NumPy takes through DLPack.
+KNOWN = pytest.mark.parametrize(
+    "kind", [kind for kind in dtypes.ALL if kind is not dtypes.bfloat16], ids=lambda kind: kind.name
+)
+
+
+def numbers(kind: dtypes.dtype, *shape: int) -> Tensor:
+    return tensor.arange(int(np.prod(shape))).reshape(shape).to(kind)
+
+
+def views(whole: Tensor) -> list[Tensor]:
+    """Layouts of all kinds of a (4, 6) tensor."""
+    return [
+        whole,
+        whole.t(),
+        whole[1:, 2:5],
+        whole[::2, ::3],
+        whole[2, 3],
+        whole[:, :0],
+        whole[1:2],
+        whole[1].expand(3, 6),
+        whole.unsqueeze(1),
+        whole.flatten()[5:],
+    ]
+
+
+class Old:
+    """An array of a library that knows DLPack of before 1.0."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.streams: list[Any] = []
+
+    def __dlpack__(self, stream: Any = None) -> Any:
+        self.streams.append(stream)
+        return self.array.__dlpack__() if stream is None else self.array.__dlpack__(stream=stream)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+# NumPy
+
+
+@KNOWN
+def test_numpy_shares_what_it_is_given(kind: dtypes.dtype) -> None:
+    for given in views(numbers(kind, 4, 6)):
+        found = np.from_dlpack(given)
+        assert found.dtype == kind.numpy
+        assert found.shape == given.shape
+        np.testing.assert_array_equal(found, given.numpy())
+        if given.numel():
+            assert found.ctypes.data == given.data_ptr()
+            assert [step // kind.itemsize for step in found.strides] == list(given.stride())
+
+
+@KNOWN
+def test_arrays_of_numpy_are_shared(kind: dtypes.dtype) -> None:
+    whole = numbers(kind, 4, 6).numpy()
+    for given in (
+        whole,
+        whole.T,
+        whole[1:, 2:5],
+        whole[::2, ::3],
+        whole[2, 3:4],
+        whole[:, :0],
+        whole[1:2, None],
+    ):
+        found = from_dlpack(given)
+        assert found.dtype is kind
+        assert found.shape == given.shape
+        assert found.device == tensor.device("cpu")
+        np.testing.assert_array_equal(found.numpy(), given)
+        if given.size:
+            assert found.data_ptr() == given.ctypes.data
+    found = from_dlpack(whole)
+    found[0, 0] = 1
+    assert whole[0, 0] == 1
+    assert from_dlpack(np.array(3, kind.numpy)).shape == ()
+
+
+@ALL
+def test_old_and_new_capsules_round_trip(kind: dtypes.dtype) -> None:
+    for given in views(numbers(kind, 4, 6)):
+        for version in (None, (0, 8), (1, 0), (1, 9), (2, 0)):
+            capsule = given.__dlpack__(max_version=version)
+            new = version is not None and version[0] > 0
+            assert ('"dltensor_versioned"' in repr(capsule)) is new
+            found = from_dlpack(capsule)
+            assert '"used_dltensor' in repr(capsule)
+            assert found.dtype is kind
+            assert found.shape == given.shape
+            assert found.tolist() == given.tolist()
+            if given.numel():
+                assert found.data_ptr() == given.data_ptr()
+
+
+def test_views_keep_their_strides() -> None:
+    given = numbers(tensor.float32, 4, 6)[1::2, ::2].t()
+    found = from_dlpack(given)
+    assert found.stride() == given.stride() == (2, 12)
+    found.fill_(-1)
+    assert given.tolist() == [[-1, -1]] * 3
+
+
+def test_negative_strides_are_an_error_and_leave_the_capsule() -> None:
+    array = np.arange(4.0)
+    capsule = array[::-1].__dlpack__()
+    with pytest.raises(BufferError, match=r"negative strides \[-1\].*copy the array first"):
+        from_dlpack(capsule)
+    assert '"dltensor"' in repr(capsule)
+    assert from_dlpack(array[3:][::-1]).tolist() == [3.0]
+
+
+def test_numpy_types_that_tensors_lack() -> None:
+    with pytest.raises(
+        BufferError, match=r"Unsupported dtype in the DLPack capsule: code 1, 32 bits, 1 lane"
+    ):
+        from_dlpack(np.arange(3, dtype=np.uint32))
+
+
+def test_a_producer_of_before_version_1() -> None:
+    old = Old(np.arange(4.0))
+    found = from_dlpack(old)
+    found[1] = 9
+    assert old.array[1] == 9
+    assert old.streams == [None]
+    copied = from_dlpack(old, copy=True)
+    copied[1] = 3
+    assert old.array[1] == 9
+    assert from_dlpack(old, copy=False).data_ptr() == old.array.ctypes.data
+
+
+# PyTorch
+
+
+@ALL
+def test_pytorch_shares_what_it_is_given(kind: dtypes.dtype) -> None:
+    torch = pytest.importorskip("torch")
+    for given in views(numbers(kind, 4, 6)):
+        for capsule in (given, given.__dlpack__()):
+            found = torch.from_dlpack(capsule)
+            assert str(found.dtype) == f"torch.{kind.name}"
+            assert tuple(found.shape) == given.shape
+            assert found.tolist() == given.tolist()
+            if given.numel():
+                assert found.data_ptr() == given.data_ptr()
+
+
+@ALL
+def test_tensors_of_pytorch_are_shared(kind: dtypes.dtype) -> None:
+    torch = pytest.importorskip("torch")
+    whole = torch.arange(24).reshape(4, 6).to(getattr(torch, kind.name))
+    for given in views(whole):
+        for source in (given, torch.utils.dlpack.to_dlpack(given)):
+            found = from_dlpack(source)
+            assert found.dtype is kind
+            assert found.shape == tuple(given.shape)
+            assert found.tolist() == given.tolist()
+            if given.numel():
+                assert found.data_ptr() == given.data_ptr()
+
+
+# Arguments
+
+
+def test_requires_grad_is_an_error() -> None:
+    given = tensor.ones(2, requires_grad=True)
+    with pytest.raises(BufferError, match=r"require gradient, use tensor.detach\(\)"):
+        given.__dlpack__()
+    assert np.from_dlpack(given.detach()).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("stream", ["1", 1.0, True, object()])
+def test_streams_are_numbers(stream: Any) -> None:
+    with pytest.raises(TypeError, match="stream must be ``int`` or ``none``, got"):
+        tensor.ones(1).__dlpack__(stream=stream)
+
+
+def test_streams_of_cpu_tensors() -> None:
+    tensor.ones(1).__dlpack__(stream=-1)
+    with pytest.raises(ValueError, match="stream should be None on cpu, got 1"):
+        tensor.ones(1).__dlpack__(stream=1)
+
+
+def test_copies_on_demand() -> None:
+    given = numbers(tensor.float32, 2, 3).t()
+    assert from_dlpack(given.__dlpack__(copy=False)).data_ptr() == given.data_ptr()
+    for found in (
+        from_dlpack(given.__dlpack__(copy=True)),
+        from_dlpack(given, copy=True),
+        from_dlpack(given.__dlpack__(), copy=True),
+        tensor.from_dlpack(given.__dlpack__(max_version=(1, 0), copy=True)),
+    ):
+        assert found.data_ptr() != given.data_ptr()
+        assert found.stride() == given.stride()
+        assert found.tolist() == given.tolist()
+    assert np.from_dlpack(given, copy=True).ctypes.data != given.data_ptr()
+    assert np.from_dlpack(given, copy=False).ctypes.data == given.data_ptr()
+
+
+def test_a_copy_says_that_it_is_one() -> None:
+    class Managed(ctypes.Structure):
+        _fields_ = (
+            ("major", ctypes.c_uint32),
+            ("minor", ctypes.c_uint32),
+            ("context", ctypes.c_void_p),
+            ("deleter", ctypes.c_void_p),
+            ("flags", ctypes.c_uint64),
+        )
+
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+
+    def header(capsule: Any) -> Managed:
+        return Managed.from_address(pointer(capsule, b"dltensor_versioned"))
+
+    given = tensor.ones(3)
+    plain, copied = given.__dlpack__(max_version=(1, 1)), given.__dlpack__(max_version=(1, 1), copy=True)
+    assert (header(plain).major, header(plain).minor, header(plain).flags) == (1, 0, 0)
+    assert header(copied).flags == 2
+
+
+def test_devices_that_are_none_of_ours() -> None:
+    with pytest.raises(BufferError, match="Unsupported device_type: 10"):
+        tensor.ones(1).__dlpack__(dl_device=(10, 0))
+
+    class Elsewhere(Old):
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 8, 0
+
+    with pytest.raises(BufferError, match=r"Unsupported device_type: 8; tensors are on CPUs \(1\)"):
+        from_dlpack(Elsewhere(np.ones(1)))
+
+
+def test_what_is_no_capsule() -> None:
+    with pytest.raises(
+        TypeError, match=r"expected an object with a __dlpack__ method or a DLPack capsule, got list"
+    ):
+        from_dlpack([1, 2])
+    import datetime
+
+    with pytest.raises(RuntimeError, match=r"invalid capsule.*datetime"):
+        from_dlpack(datetime.datetime_CAPI)  # type: ignore[attr-defined]
+
+
+def test_a_capsule_is_consumed_once() -> None:
+    capsule = tensor.ones(2).__dlpack__()
+    kept = from_dlpack(capsule)
+    with pytest.raises(RuntimeError, match="can be consumed only once"):
+        from_dlpack(capsule)
+    assert kept.tolist() == [1, 1]
+
+
+def test_memory_that_is_not_to_be_written() -> None:
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    with pytest.warns(UserWarning, match="given through DLPack is not writable"):
+        found = from_dlpack(array)
+    with pytest.raises((RuntimeError, ValueError)):
+        found.fill_(1)
+    assert array.tolist() == [0, 1, 2]
+    assert not np.from_dlpack(found).flags.writeable
+    with pytest.raises(BufferError, match="Cannot export a read-only tensor"):
+        found.__dlpack__()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert from_dlpack(array, copy=True).add(1).tolist() == [1, 2, 3]
+
+
+# Lifetimes
+
+
+class Holder:
+    """Memory whose end shows."""
+
+    def __init__(self) -> None:
+        self.array = np.arange(4.0)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.array.__array_interface__
+
+
+def lent() -> tuple[Tensor, weakref.ref[Holder]]:
+    holder = Holder()
+    found = weakref.ref(holder)
+    return tensor.from_numpy(np.asarray(holder)), found
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_a_dropped_capsule_frees(version: Any) -> None:
+    given, holder = lent()
+    capsule = given.__dlpack__(max_version=version)
+    del given
+    assert holder() is not None
+    del capsule
+    assert holder() is None
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_a_capsule_dropped_while_an_exception_is_raised(version: Any) -> None:
+    given, holder = lent()
+
+    def refuse(capsule: Any, divisor: int) -> None:
+        raise AssertionError
+
+    with pytest.raises(ZeroDivisionError):
+        refuse(given.__dlpack__(max_version=version), 1 // 0)
+    with pytest.raises(TypeError):
+        len(given.__dlpack__(max_version=version))
+    del given
+    gc.collect()
+    assert holder() is None
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_a_consumer_keeps_the_memory(version: Any) -> None:
+    given, holder = lent()
+    capsule = given.__dlpack__(max_version=version)
+    del given
+    found = from_dlpack(capsule)
+    part = found[1:]
+    del found
+    assert part.tolist() == [1, 2, 3]
+    del part
+    assert holder() is None
+    # The capsule was used up, so its end changes nothing.
+    del capsule
+
+
+def test_every_capsule_holds_on_its_own() -> None:
+    given, holder = lent()
+    arrays = [np.from_dlpack(given) for _ in range(3)]
+    del given
+    while arrays:
+        assert holder() is not None
+        assert arrays.pop().tolist() == [0, 1, 2, 3]
+    assert holder() is None
+
+
+def test_memory_given_back_is_kept_for_its_consumers() -> None:
+    given = tensor.arange(4)
+    found = np.from_dlpack(given)
+    given.untyped_storage().resize_(0)
+    assert found.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [tensor.float32, tensor.bfloat16])
+def test_nothing_is_left_over(device: drv.Device, kind: dtypes.dtype) -> None:
+    given = tensor.ones(1024, dtype=kind, device="cuda")
+    before = cuda.memory_allocated()
+    for version in (None, (1, 0)):
+        for _ in range(3):
+            given.__dlpack__(max_version=version)
+            from_dlpack(given.__dlpack__(max_version=version))
+            from_dlpack(given.clone().__dlpack__(max_version=version))
+    assert cuda.memory_allocated() == before
+    del given
+    assert cuda.memory_allocated() < before
+
+
+def test_the_end_of_the_interpreter() -> None:
+    """Capsules, borrowers and lenders that are alive when the interpreter ends do no harm."""
+    script = """
+import sys, numpy as np, tensor, drv
+drv.simulator.install()
+given = tensor.arange(4.0)
+array, capsule = np.from_dlpack(given), given.__dlpack__(max_version=(1, 0))
+borrowed = tensor.from_dlpack(np.arange(3)), tensor.from_dlpack(given)
+on_device = tensor.ones(3, device="cuda")
+kept = on_device.__dlpack__(), tensor.from_dlpack(on_device)
+try:
+    import torch
+except ImportError:
+    pass
+else:
+    foreign = torch.from_dlpack(given), tensor.from_dlpack(torch.ones(2))
+    sys.modules["somewhere"] = foreign
+sys.modules["elsewhere"] = array, capsule, borrowed, kept
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# CUDA
+
+
+@ALL
+def test_cuda_memory_is_shared(device: drv.Device, kind: dtypes.dtype) -> None:
+    for given in views(numbers(kind, 4, 6).cuda()):
+        assert given.__dlpack_device__() == (DLDeviceType.kDLCUDA, 0)
+        for version in (None, (1, 0)):
+            found = from_dlpack(given.__dlpack__(max_version=version))
+            assert found.dtype is kind
+            assert found.device == given.device
+            assert found.shape == given.shape
+            assert found.tolist() == given.tolist()
+            assert found.data_ptr() == given.data_ptr()
+    whole = numbers(kind, 3).cuda()
+    from_dlpack(whole[1:]).fill_(0)
+    assert whole.tolist() == [0, 0, 0]
+
+
+def test_devices_by_index(two_devices: tuple[drv.Device, drv.Device]) -> None:
+    given = tensor.arange(3, device="cuda:1")
+    assert given.__dlpack_device__() == (2, 1)
+    found = from_dlpack(given)
+    assert found.device == tensor.device("cuda:1")
+    assert found.tolist() == [0, 1, 2]
+    moved = from_dlpack(given, device="cuda:0")
+    assert moved.device == tensor.device("cuda:0")
+    assert moved.tolist() == [0, 1, 2]
+    with pytest.raises(
+        ValueError, match="cannot move DLPack tensor from device cuda:1 to cpu without copying"
+    ):
+        from_dlpack(given, device="cpu", copy=False)
+    with pytest.raises(ValueError, match=r"cannot move \(i.e. copy=False\) tensor from cuda:1 to cpu"):
+        given.__dlpack__(dl_device=(1, 0), copy=False)
+    assert from_dlpack(given.__dlpack__(dl_device=(2, 0))).device == tensor.device("cuda:0")
+    with pytest.raises(RuntimeError, match="no device 7"):
+        given.__dlpack__(dl_device=(2, 7))
+
+
+def test_numpy_and_cuda_tensors(device: drv.Device) -> None:
+    given = tensor.arange(3, device="cuda")
+    with pytest.raises((RuntimeError, BufferError), match="Unsupported device"):
+        np.from_dlpack(given)
+    assert np.from_dlpack(given, device="cpu").tolist() == [0, 1, 2]
+    assert given.tolist() == [0, 1, 2]
+    given, holder = given.clone(), weakref.ref(given)
+    assert holder() is None
+
+
+def test_pinned_memory(device: drv.Device) -> None:
+    given = tensor.arange(4.0).pin_memory()
+    assert given.__dlpack_device__() == (DLDeviceType.kDLCUDAHost, 0)
+    found = np.from_dlpack(given)
+    assert found.ctypes.data == given.data_ptr()
+    assert from_dlpack(given).data_ptr() == given.data_ptr()
+    assert from_dlpack(given.__dlpack__(dl_device=(3, 0))).data_ptr() == given.data_ptr()
+    assert from_dlpack(given.__dlpack__(dl_device=(1, 0))).data_ptr() == given.data_ptr()
+    del given
+    assert found.tolist() == [0, 1, 2, 3]
+    pageable = tensor.arange(3)
+    assert from_dlpack(pageable.__dlpack__(dl_device=(3, 0))).tolist() == [0, 1, 2]
+    torch = pytest.importorskip("torch")
+    assert torch.from_dlpack(tensor.arange(4.0).pin_memory()).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("stream", [0, -2])
+def test_numbers_that_are_no_stream(device: drv.Device, stream: int) -> None:
+    with pytest.raises(ValueError, match=f"{stream} is no stream: pass 1 for the legacy default stream"):
+        tensor.ones(1, device="cuda").__dlpack__(stream=stream)
+
+
+def test_from_dlpack_names_its_stream(device: drv.Device) -> None:
+    old = Old(tensor.ones(3, device="cuda"))
+    from_dlpack(old)
+    with cuda.stream(cuda.Stream()) as _:
+        from_dlpack(old)
+        side = cuda.current_stream().cuda_stream
+    assert old.streams == [1, side]
+
+
+RACES = pytest.mark.simulator_only
+N = 4096
+
+
+def hand_over(consumer: cuda.Stream, stream: int | None, version: Any = None) -> bool:
+    """Write on the current stream, hand the memory to ``stream``, and read and write it on ``consumer``."""
+    given = tensor.zeros(N, device="cuda")
+    given.fill_(3)
+    capsule = given.__dlpack__(stream=stream, max_version=version)
+    with cuda.stream(consumer):
+        found = from_dlpack(capsule)
+        doubled = found + found
+        found.fill_(0)
+    cuda.synchronize()
+    return doubled.tolist() == [6.0] * N
+
+
+@RACES
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_a_hand_over_is_ordered(version: Any) -> None:
+    drv.simulator.install(schedule="lazy", check="race")
+    consumer = cuda.Stream()
+    assert hand_over(consumer, consumer.cuda_stream, version)
+    with cuda.stream(cuda.Stream()):
+        assert hand_over(cuda.default_stream(), None, version)
+        assert hand_over(cuda.default_stream(), 1, version)
+        assert hand_over(cuda.ExternalStream(2), 2, version)
+        assert hand_over(consumer, consumer.cuda_stream, version)
+        assert hand_over(cuda.current_stream(), cuda.current_stream().cuda_stream, version)
+        assert hand_over(cuda.current_stream(), -1, version)
+
+
+@RACES
+@pytest.mark.parametrize("stream", [-1, None])
+def test_a_hand_over_without_a_wait_is_found(stream: int | None) -> None:
+    drv.simulator.install(schedule="lazy", check="race")
+    with cuda.stream(cuda.Stream()), pytest.raises(drv.DataRaceError):
+        # The wait is missing, or it is another stream's.
+        hand_over(cuda.Stream(), stream)
+
+
+@RACES
+def test_taking_an_array_waits_for_its_producer() -> None:
+    drv.simulator.install(schedule="lazy", check="race")
+    with cuda.stream(cuda.Stream()):
+        given = tensor.zeros(N, device="cuda")
+        given.fill_(5)
+
+        class Producer(Old):
+            def __dlpack__(self, stream: Any = None) -> Any:
+                with cuda.stream(cuda.ExternalStream(side)):
+                    return self.array.__dlpack__(stream=stream)
+
+        side = cuda.current_stream().cuda_stream
+    with cuda.stream(cuda.Stream()):
+        found = from_dlpack(Producer(given))
+        assert (found + 1).tolist() == [6.0] * N
+
+
+@RACES
+def test_memory_is_not_used_again_before_its_consumer_is_done() -> None:
+    drv.simulator.install(schedule="lazy", check="race")
+    given = tensor.full((N,), 1.0, device="cuda")
+    address = given.data_ptr()
+    with cuda.stream(cuda.Stream()):
+        found = from_dlpack(given)
+        cuda.current_stream().wait_stream(cuda.default_stream())
+        doubled = found + found
+        del given, found
+    other = tensor.full((N,), 7.0, device="cuda")
+    assert other.data_ptr() != address
+    cuda.synchronize()
+    assert doubled.tolist() == [2.0] * N
+    with cuda.stream(cuda.Stream()):
+        given = tensor.full((N,), 1.0, device="cuda")
+        side, address = cuda.current_stream(), given.data_ptr()
+        capsule = given.__dlpack__(stream=1)
+    found = from_dlpack(capsule)
+    doubled = found + found
+    del given, found, capsule
+    with cuda.stream(side):
+        other = tensor.full((N,), 7.0, device="cuda")
+        assert other.data_ptr() != address
+    cuda.synchronize()
+    assert doubled.tolist() == [2.0] * N
+
+
+def test_misaligned_memory_is_refused(device: drv.Device) -> None:
+    from tensor.dlpack import capsule_of
+
+    memory = drv.DeviceMemory(64)
+    capsule = capsule_of(memory, memory.address + 2, (3,), (1,), tensor.float32, (2, 0))
+    with pytest.raises(BufferError, match="not aligned to their 4 bytes"):
+        from_dlpack(capsule)
+    found = from_dlpack(capsule_of(memory, memory.address + 2, (3,), (1,), tensor.int16, (2, 0)))
+    assert found.data_ptr() == memory.address + 2
+
+
+def test_the_old_module() -> None:
+    from tensor.utils.dlpack import from_dlpack as taken
+    from tensor.utils.dlpack import to_dlpack
+
+    given = tensor.arange(3)
+    capsule = to_dlpack(given)
+    assert '"dltensor"' in repr(capsule)
+    assert taken(capsule).data_ptr() == given.data_ptr()
