@@ -1,0 +1,190 @@
+"""How many elements fall in each bin: by their value, or by where it lies in a range."""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drv import prepare
+
+from .dtypes import Category, float32, float64
+from .kernel_cache import KernelCache
+from .layouts import collapse, extent
+from .program import Program
+from .scan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+_INCLUDE = str(Path(__file__).parent / "cuda")
+_THREADS = 256
+_MAX_GRID = (1 << 31) - 1
+#: Bins that blocks count in shared memory.
+_FEW_BINS = 4096
+#: Blocks per multiprocessor, where each ends with adding up its bins.
+_BLOCKS = 8
+
+
+def bincount(
+    device: Device,
+    shape: Sequence[int],
+    given: tuple[Sequence[int], dtype],
+    bins: int,
+    weights: tuple[Sequence[int], dtype] | None = None,
+) -> Plan:
+    """What counts how often each of the values 0 to ``bins - 1`` occurs. Other values fail an assertion.
+
+    Parameters
+    ----------
+    given
+        Strides and integer type of the elements.
+    weights
+        Strides and type, float32 or float64, of what is added in place of ones. The order of additions is
+        not fixed then, so that the last bits may differ from run to run.
+
+    Returns
+    -------
+    Plan
+        ``run(stream_handle, scratch_address, output_address, given_address[, weights_address])``: ``bins``
+        int64, or numbers of the type of the weights.
+
+    Raises
+    ------
+    ValueError
+        For elements that are no integers and weights of another type.
+    """
+    if given[1].category is not Category.INTEGER:
+        raise ValueError(f"bincount counts integers, {given[1]!r} was given; convert to int64 first")
+    if weights is not None and weights[1] not in (float32, float64):
+        raise ValueError(f"weights are float32 or float64, {weights[1]!r} was given; convert to float64")
+    if bins == 0:
+        return Plan(_nothing)
+    if weights is None:
+        return _count(device, shape, given, bins, "ValueBin", "", "")
+    geometry, code, count, typed = _geometry(shape, given[0], weights[0])
+    out = weights[1].cuda
+    source = _source(given[1], out) + (
+        f'extern "C" __global__ void weigh_bins({typed}, long long bins, const {given[1].cuda}* in, '
+        f"const {out}* weights, {out}* out) {{\n    weigh(geometry, count, ValueBin{{bins}}, in, weights, out);\n}}\n"
+    )
+    clear = _clear(device, source, bins)
+    weigh = _launcher(device, source, "weigh_bins", (len(geometry), code, *"qPPP"))
+    grid = min(-(-count // _THREADS), _MAX_GRID)
+
+    def run(stream: Any, _: int, output: int, elements: int, weights_address: int) -> None:
+        clear(stream, output)
+        if count:
+            weigh(
+                grid, 1, 1, _THREADS, 1, 1, 0, stream,
+                geometry, count, bins, elements, weights_address, output,
+            )  # fmt: skip
+
+    return Plan(run)
+
+
+def histc(device: Device, shape: Sequence[int], given: tuple[Sequence[int], dtype], bins: int) -> Plan:
+    """What counts elements in ``bins`` bins of equal width from ``low`` to ``high``, both included.
+
+    Elements outside and NaNs are not counted. ``high`` must be above ``low``.
+
+    Returns
+    -------
+    Plan
+        ``run(stream_handle, scratch_address, output_address, given_address, low, high)``: ``bins`` int64.
+
+    Raises
+    ------
+    ValueError
+        For a complex type and for no bins.
+    """
+    if given[1].is_complex:
+        raise ValueError(f"complex numbers have no order; {given[1]!r} was given")
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, {bins} was given")
+    # Bins are found in float for the types that PyTorch finds them in float for, in double for the rest.
+    compute = "float" if given[1].is_floating_point and given[1].itemsize < 8 else "double"
+    return _count(device, shape, given, bins, f"RangeBin<{compute}>", ", double low, double high", "dd")
+
+
+def _count(
+    device: Device,
+    shape: Sequence[int],
+    given: tuple[Sequence[int], dtype],
+    bins: int,
+    functor: str,
+    parameters: str,
+    codes: str,
+) -> Plan:
+    geometry, code, count, typed = _geometry(shape, given[0])
+    few = bins <= _FEW_BINS
+    memory = "shared" if few else "global"
+    name = f"count_bins_in_{memory}"
+    compute = functor[len("RangeBin<") : -1]
+    arguments = f"bins, static_cast<{compute}>(low), static_cast<{compute}>(high)" if codes else "bins"
+    source = _source(given[1], "unsigned long long") + (
+        f'extern "C" __global__ void {name}({typed}, long long bins{parameters}, const {given[1].cuda}* in, '
+        f"unsigned long long* out) {{\n"
+        f"    const {functor} bin_of{{{arguments}}};\n    count_in_{memory}(geometry, count, bin_of, in, out);\n}}\n"
+    )
+    clear = _clear(device, source, bins)
+    launch = _launcher(device, source, name, (len(geometry), code, "q", *codes, *"PP"))
+    most = device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS if few else _MAX_GRID
+    grid, shared = min(-(-count // _THREADS), most), 4 * bins if few else 0
+
+    def run(stream: Any, _: int, output: int, elements: int, *numbers: float) -> None:
+        clear(stream, output)
+        if count:
+            launch(
+                grid, 1, 1, _THREADS, 1, 1, shared, stream,
+                geometry, count, bins, *numbers, elements, output,
+            )  # fmt: skip
+
+    return Plan(run)
+
+
+def _geometry(shape: Sequence[int], *strides: Sequence[int]) -> tuple[bytes, str, int, str]:
+    """The argument that says where elements lie, code and value of their number, and both parameters."""
+    count = prod(shape)
+    sizes, steps = collapse(shape, *strides) if count else ((1,), ((1,),) * len(strides))
+    span = max(2 * count, *(extent(sizes, each)[1] for each in steps))
+    index, code = ("int", "i") if span < 1 << 30 else ("long long", "q")
+    numbers = [*sizes, *(step for each in steps for step in each)]
+    typed = f"Geometry<{len(sizes)}, {len(strides)}, {index}> geometry, {index} count"
+    return struct.pack(f"={len(numbers)}{code}", *numbers), code, count, typed
+
+
+def _source(kind: dtype, output: str) -> str:
+    half = kind.is_floating_point and kind.itemsize == 2
+    return (
+        f'#include "{"half_elements" if half else "elements"}.cuh"\n#include "counting.cuh"\n\n'
+        f'extern "C" __global__ void clear_all_bins(long long bins, {output}* out) {{\n'
+        "    clear_bins(bins, out);\n}\n"
+    )
+
+
+def _clear(device: Device, source: str, bins: int) -> Callable[[Any, int], None]:
+    launch = _launcher(device, source, "clear_all_bins", "qP")
+    grid = min(-(-bins // _THREADS), _MAX_GRID)
+
+    def clear(stream: Any, output: int) -> None:
+        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, bins, output)
+
+    return clear
+
+
+def _launcher(device: Device, source: str, name: str, codes: Sequence[str | int]) -> Callable[..., None]:
+    def make() -> Callable[..., None]:
+        program = Program(source, name="counting.cu", options=("-default-device",), include_dirs=(_INCLUDE,))
+        return prepare(KernelCache.of(device.runtime).function(program, name, device), codes)
+
+    return device.runtime.cache(("counting", device.ordinal, source, name), make)
+
+
+def _nothing(*_: Any) -> None:
+    """Nothing to count: no launch."""

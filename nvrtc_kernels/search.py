@@ -1,0 +1,106 @@
+"""Where values belong in sorted sequences, by binary search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drv import prepare
+
+from .dtypes import int32, int64
+from .kernel_cache import KernelCache
+from .program import Program
+from .scan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+_INCLUDE = str(Path(__file__).parent / "cuda")
+_THREADS = 256
+_MAX_GRID = (1 << 31) - 1
+
+
+def plan(
+    device: Device,
+    rows: int,
+    n: int,
+    m: int,
+    kind: dtype,
+    *,
+    output: dtype = int64,
+    right: bool = False,
+    shared: bool = False,
+) -> Plan:
+    """What finds for every value the place in a sorted sequence before which it belongs.
+
+    Parameters
+    ----------
+    rows, n
+        Shape of the contiguous values and of the output.
+    m
+        Elements of each sequence: contiguous ``(rows, m)``, or ``(m,)`` when ``shared`` by all rows.
+    kind
+        Type of values and sequences, not complex.
+    output
+        int32 or int64.
+    right
+        Whether a value belongs after the elements equal to it. NaN is larger than every number.
+
+    Returns
+    -------
+    Plan
+        ``run(stream_handle, scratch_address, output_address, values_address, sequence_address,
+        sorter_address=0)``. The sorter has the int64 places of each sequence's elements in sorted order.
+
+    Raises
+    ------
+    ValueError
+        For a complex type, for an output that is not an integer of 32 or 64 bits, and for sequences whose
+        length is not an int32 when places are.
+    """
+    if kind.is_complex:
+        raise ValueError(f"complex numbers have no order; {kind!r} was given")
+    if output not in (int32, int64):
+        raise ValueError(f"places are int32 or int64, {output!r} was given")
+    if output is int32 and m >= 1 << 31:
+        raise ValueError(f"a place in a sequence of {m} elements is no int32; use int64")
+    count = rows * n
+    if count == 0:
+        return Plan(_nothing)
+    launch = _launcher(device, kind, output, right=right)
+    grid = min(-(-count // _THREADS), _MAX_GRID)
+    row_step = 0 if shared else m
+
+    def run(stream: Any, _: int, out: int, values: int, sequence: int, sorter: int = 0) -> None:
+        launch(
+            grid, 1, 1, _THREADS, 1, 1, 0, stream,
+            count, n, m, row_step, sequence, sorter, values, out,
+        )  # fmt: skip
+
+    return Plan(run)
+
+
+def _launcher(device: Device, kind: dtype, output: dtype, *, right: bool) -> Callable[..., None]:
+    def make() -> Callable[..., None]:
+        half = kind.is_floating_point and kind.itemsize == 2
+        name = f"search_sorted_{'right' if right else 'left'}"
+        source = (
+            f'#include "{"half_elements" if half else "elements"}.cuh"\n#include "search.cuh"\n\n'
+            f'extern "C" __global__ void {name}(long long count, long long per_row, long long m, '
+            f"long long row_step, const {kind.cuda}* sequence, const long long* sorter, "
+            f"const {kind.cuda}* values, {output.cuda}* out) {{\n"
+            f"    search_rows<{'true' if right else 'false'}>"
+            "(count, per_row, m, row_step, sequence, sorter, values, out);\n}\n"
+        )
+        program = Program(source, name="search.cu", options=("-default-device",), include_dirs=(_INCLUDE,))
+        return prepare(KernelCache.of(device.runtime).function(program, name, device), "qqqqPPPP")
+
+    return device.runtime.cache(("search", device.ordinal, kind, output, right), make)
+
+
+def _nothing(*_: Any) -> None:
+    """Nothing to search for: no launch."""

@@ -1,0 +1,104 @@
+"""Runs of equal elements, which are the unique elements where the input is sorted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drv import prepare
+
+from .kernel_cache import KernelCache
+from .program import Program
+from .scan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+_INCLUDE = str(Path(__file__).parent / "cuda")
+_THREADS = 256
+_MAX_GRID = (1 << 31) - 1
+#: Blocks per multiprocessor that the input is cut for.
+_BLOCKS = 4
+
+
+def plan(device: Device, n: int, kind: dtype, *, counts: bool = False) -> Plan:
+    """What lists the runs of equal elements in ``n`` contiguous ones. A NaN is a run of its own.
+
+    Parameters
+    ----------
+    kind
+        Type of the elements, not complex.
+    counts
+        Whether the lengths of the runs are wanted.
+
+    Returns
+    -------
+    Plan
+        ``run(stream_handle, scratch_address, number_address, values_address, given_address,
+        inverse_address=0, places_address=0, counts_address=0)``. The number of runs goes to one int64; an
+        element of each to ``values``, and its length to int64 ``counts``, both with room for ``n``, of
+        which only as many as there are runs are written. ``inverse``, if not 0, gets the run of each of the
+        ``n`` elements as int64: at the element's own place, or, if ``places`` is not 0, at the int64 place
+        that stands there, as a sort gives it. Outputs must not overlap inputs.
+
+    Raises
+    ------
+    ValueError
+        For a complex type.
+    """
+    if kind.is_complex:
+        raise ValueError(f"complex numbers have no order; {kind!r} was given")
+    chunks = max(min(-(-n // (4 * _THREADS)), device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS), 1)
+    piece = max(-(-n // (chunks * _THREADS)), 1) * _THREADS
+    chunks = max(-(-n // piece), 1)
+    half = kind.is_floating_point and kind.itemsize == 2
+    source = (
+        f'#include "{"half_elements" if half else "elements"}.cuh"\n#include "unique.cuh"\n\n'
+        f"typedef TeamShape<{_THREADS}, 1, 1, false> Shape;\n\n"
+        f'extern "C" __global__ void unique_count(long long n, long long piece, const {kind.cuda}* in, '
+        "long long* totals) {\n    count_runs<Shape>(n, piece, in, totals);\n}\n"
+        'extern "C" __global__ void unique_write(long long n, long long piece, const long long* totals, '
+        f"const {kind.cuda}* in, const long long* places, long long* number, {kind.cuda}* values, "
+        "long long* inverse, long long* starts) {\n"
+        "    write_runs<Shape>(n, piece, totals, in, places, number, values, inverse, starts);\n}\n"
+        'extern "C" __global__ void unique_measure(long long n, const long long* number, '
+        "const long long* starts, long long* counts) {\n    measure_runs(n, number, starts, counts);\n}\n"
+    )
+    count = _launcher(device, source, "unique_count", "qqPP")
+    write = _launcher(device, source, "unique_write", "qqPPPPPPP")
+    measure = _launcher(device, source, "unique_measure", "qPPP")
+    starts_at = 8 * chunks
+    grid = min(-(-n // _THREADS), _MAX_GRID)
+
+    def run(
+        stream: Any,
+        scratch: int,
+        number: int,
+        values: int,
+        given: int,
+        inverse: int = 0,
+        places: int = 0,
+        lengths: int = 0,
+    ) -> None:
+        starts = scratch + starts_at if counts else 0
+        count(chunks, 1, 1, _THREADS, 1, 1, 0, stream, n, piece, given, scratch)
+        write(
+            chunks, 1, 1, _THREADS, 1, 1, 0, stream,
+            n, piece, scratch, given, places, number, values, inverse, starts,
+        )  # fmt: skip
+        if counts and n:
+            measure(grid, 1, 1, _THREADS, 1, 1, 0, stream, n, number, starts, lengths)
+
+    return Plan(run, starts_at + (8 * n if counts else 0))
+
+
+def _launcher(device: Device, source: str, name: str, codes: Sequence[str | int]) -> Callable[..., None]:
+    def make() -> Callable[..., None]:
+        program = Program(source, name="unique.cu", options=("-default-device",), include_dirs=(_INCLUDE,))
+        return prepare(KernelCache.of(device.runtime).function(program, name, device), codes)
+
+    return device.runtime.cache(("unique", device.ordinal, source, name), make)
