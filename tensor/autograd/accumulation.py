@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from ..recording.node import AccumulateGrad, Node
     from ..streams import Stream
     from ..tensors import Tensor
+
+#: Passes of several threads may reach one leaf at once.
+_adding = threading.RLock()
 
 
 class Gradient:
@@ -82,16 +86,23 @@ def _await(value: Tensor, event: Any, target: Stream | None) -> None:
 
 
 def _owns_memory(value: Tensor) -> bool:
-    """Whether no other tensor shows the memory of ``value``, and all of it is shown once."""
-    # The tensor and getrefcount's argument refer to the storage.
-    return getrefcount(value._storage) == 2 and value._layout.dense
+    """Whether nothing else shows the memory of ``value``, and all of it is shown once."""
+    storage = value._storage
+    # The tensor, the name above and getrefcount's argument refer to the storage.
+    if getrefcount(storage) != 3 or not value._layout.dense:
+        return False
+    owner = getattr(storage, "owner", None)
+    if owner is None:
+        return True
+    # NumPy arrays that show the memory refer to the array that owns it: the tensor's own one, and a user's.
+    return getrefcount(owner) == 3 + (value._array is not None)
 
 
-def fit(gradient: Tensor, node: Node, number: int) -> Tensor:
+def fit(gradient: Tensor, node: Node, number: int, maker: Node | None, position: int) -> Tensor:
     """``gradient`` with the shape and dtype that output ``number`` of ``node`` has.
 
     What was broadcast is summed up, a complex gradient of a real tensor loses its imaginary part, and
-    other types are converted.
+    other types are converted. It is the gradient that ``maker`` gave for its input ``position``.
 
     Raises
     ------
@@ -108,8 +119,8 @@ def fit(gradient: Tensor, node: Node, number: int) -> Tensor:
             size not in (1, got) for size, got in zip(wanted.shape, have.shape[lead:], strict=True)
         ):
             raise RuntimeError(
-                f"Function {node.name()} got an invalid gradient at index {number} - got {list(have.shape)} but "
-                f"expected shape compatible with {list(wanted.shape)}"
+                f"{_given_by(maker, position)} - got {list(have.shape)} but expected shape compatible with "
+                f"{list(wanted.shape)}"
             )
         gradient = gradient.sum_to_size(wanted.shape)
         have = gradient._layout
@@ -120,40 +131,44 @@ def fit(gradient: Tensor, node: Node, number: int) -> Tensor:
             gradient = gradient.to(wanted.dtype)
     if have.place is not wanted.place:
         raise RuntimeError(
-            f"Function {node.name()} got an invalid gradient at index {number} - expected device {wanted.device} but "
-            f"got {have.device}"
+            f"{_given_by(maker, position)} - expected device {wanted.device} but got {have.device}"
         )
     return gradient
 
 
+def _given_by(maker: Node | None, position: int) -> str:
+    name = "GraphRoot" if maker is None else maker.name()
+    return f"Function {name} returned an invalid gradient at index {position}"
+
+
 def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
-    """Add the gradient in ``grads`` to the leaf's ``grad``.
+    """Add the gradient in ``grads`` to the leaf's ``grad``, and run the hooks that follow.
 
     The memory is taken over where nobody else holds it and its layout is the leaf's, and added to in place
     where the pass is not recorded.
     """
     variable = node.variable
     state = variable._autograd
-    gradient = grads.pop()
-    held = state.grad
-    if held is None:
-        wanted = variable._layout.as_dense()
-        if modes.recording:
-            state.grad = gradient
-        elif (
-            gradient._layout.strides == wanted.strides
-            # This name and getrefcount's argument.
-            and getrefcount(gradient) == 2
-            and _owns_memory(gradient)
-        ):
-            gradient._autograd = None
-            state.grad = gradient
+    with _adding:
+        held = state.grad
+        if held is None:
+            state.grad = _first(variable, grads)
+        elif modes.recording:
+            state.grad = held + grads.pop()
         else:
-            state.grad = copy_into_new(gradient, wanted)
-    elif modes.recording:
-        state.grad = held + gradient
-    else:
-        held.add_(gradient)
+            held.add_(grads.pop())
     if state.post_hooks:
         for hook in list(state.post_hooks.values()):
             hook(variable)
+
+
+def _first(variable: Tensor, grads: list[Any]) -> Tensor:
+    gradient: Tensor = grads.pop()
+    if modes.recording:
+        return gradient
+    wanted = variable._layout.as_dense()
+    # This name and getrefcount's argument.
+    if gradient._layout.strides == wanted.strides and getrefcount(gradient) == 2 and _owns_memory(gradient):
+        gradient._autograd = None
+        return gradient
+    return copy_into_new(gradient, wanted)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..parts import AS_STRIDED, as_strided
 from ..viewing import ViewNode
+from .hooks import keep_gradient
 from .modes import modes
 from .node import Node, attach, place_in_graph, track_view
 from .state import AutogradState
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..layout import Layout
+    from ..streams import Stream
     from ..tensors import Tensor
 
 
@@ -33,19 +35,40 @@ def check_in_place(tensor: Tensor) -> None:
             "tensor.no_grad(), or on a copy"
         )
     base = tensor._base
-    if base is not None and base._autograd is not None:
-        above = base._autograd
-        if above.requires_grad and above.edge is None:
-            raise RuntimeError(
-                "a view of a leaf Variable that requires grad is being used in an in-place operation: do so inside "
-                "tensor.no_grad(), or on a copy"
-            )
+    if base is None:
+        return
+    if state is not None and state.origin is not None:
+        raise RuntimeError(_refusal(state))
+    above = base._autograd
+    if above is None or not above.requires_grad:
+        return
+    if above.edge is None:
+        raise RuntimeError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation: do so inside "
+            "tensor.no_grad(), or on a copy"
+        )
+
+
+def _refusal(state: AutogradState) -> str:
+    """Why a view that is no plain recorded one must not be written."""
+    if state.edge is None:
+        return (
+            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. The write would "
+            "be missing from the history of its base: make the view where gradients are recorded, or write inside "
+            "tensor.no_grad()."
+        )
+    return (
+        f"Output {state.edge[1]} of {state.edge[0].name()} is a view and is being modified inplace. This view was "
+        "created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle "
+        "view+inplace would override the custom backward associated with the custom Function, leading to incorrect "
+        "gradients. You can fix this by cloning the output of the custom Function."
+    )
 
 
 def attach_in_place(node: Node, inputs: Sequence[Any], tensor: Tensor) -> None:
     """Put ``node`` into the graph: an operation on ``inputs`` that has written ``tensor``.
 
-    Where the operation reads the tensor's former value, that is the first of ``inputs``.
+    Where the operation has a derivative by the tensor's former value, the tensor is among ``inputs``.
     """
     place_in_graph(node, inputs, (tensor,))
     base = tensor._base
@@ -64,22 +87,26 @@ def attach_in_place(node: Node, inputs: Sequence[Any], tensor: Tensor) -> None:
     whole.saved = ()
     place_in_graph(whole, (base,), (base,))
     # The former value of the view is part of the base's; the operation's other inputs stay its own.
-    first_is_view = bool(inputs) and inputs[0] is tensor
-    whole.reads_view = first_is_view
-    whole.next += node.next[1:] if first_is_view else node.next
+    at = next((i for i, x in enumerate(inputs) if x is tensor), None)
+    whole.former = at
+    whole.next += node.next if at is None else node.next[:at] + node.next[at + 1 :]
     whole.stream = node.stream
     _new_history(base, whole)
     renew(tensor)
 
 
-def _new_history(tensor: Tensor, node: Node) -> None:
+def _new_history(tensor: Tensor, node: Node, number: int = 0) -> None:
     state = tensor._autograd
     if state is None:
         state = tensor._autograd = AutogradState()
+    former = state.edge
     state.requires_grad = True
-    state.edge = (node, 0)
+    state.edge = (node, number)
     state.history += 1
-    state.retains = False
+    if state.retains and former is not None:
+        # What is kept is the gradient of the tensor as it is now. Other hooks stay where they were registered.
+        former[0].own_hooks().retain.pop(former[1], None)
+        keep_gradient(tensor)
 
 
 def renew(view: Tensor) -> None:
@@ -103,20 +130,24 @@ class CopySlices(Node):
         Shape and strides of the part.
     start : int
         Elements from the tensor's first one to the part's.
-    reads_view : bool
-        Whether the operation's first input is the former value of the part.
+    former : int or None
+        Which of the operation's inputs is the former value of the part.
     """
 
-    __slots__ = ("function", "reads_view", "start", "view")
+    __slots__ = ("former", "function", "start", "view")
 
     function: Node
     view: Layout
     start: int
-    reads_view: bool
+    former: int | None
 
     def name(self) -> str:
         """Name as PyTorch shows it."""
         return "CopySlices"
+
+    def streams(self) -> tuple[Stream, ...]:
+        """Those of the operation."""
+        return self.function.streams()
 
     def release(self) -> None:
         """Free what the operation has saved."""
@@ -124,16 +155,18 @@ class CopySlices(Node):
 
     def backward(self, *grads: Any) -> Any:
         """Gradients of the tensor's former value, and of the operation's other inputs."""
-        layout = self.layouts[0].as_dense()
+        layout = self.layouts[0]
+        if 0 in layout.strides:
+            layout = layout.as_dense()
         whole = grads[0].new_empty_strided(layout.shape, layout.strides).copy_(grads[0])
         part = as_strided(whole, self.view.shape, self.view.strides, self.start)
         results = self.function.backward(part.clone())
         if type(results) is not tuple:
             results = (results,)
-        former = results[0] if self.reads_view else None
-        rest = results[1:] if self.reads_view else results
+        at = self.former
+        former = None if at is None else results[at]
         if former is None:
             part.zero_()
         else:
             part.copy_(former)
-        return whole, *rest
+        return whole, *(results if at is None else results[:at] + results[at + 1 :])

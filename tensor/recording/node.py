@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..base import TensorBase
+from . import anomaly
+from .node_hooks import NodeHooks, RemovableHandle, run_hooks
 from .state import AutogradState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..layout import Layout
     from ..streams import Stream
@@ -21,6 +24,8 @@ Edge = "tuple[Node, int]"
 
 _sequence = itertools.count()
 _LAST = 1 << 62
+#: Two threads may use a leaf for the first time at once; only one of them makes its node.
+_making = threading.Lock()
 
 
 class Node:
@@ -38,28 +43,18 @@ class Node:
         The stream of the operation, on which its gradient is computed too; ``None`` for the CPU.
     saved : tuple or None
         What the derivative needs; ``None`` once it was freed.
+    hooks : NodeHooks or None
+        Hooks and metadata; most nodes have none.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "hooks",
-        "layouts",
-        "metadata",
-        "next",
-        "prehooks",
-        "saved",
-        "sequence",
-        "stream",
-    )
+    __slots__ = ("__weakref__", "hooks", "layouts", "next", "saved", "sequence", "stream")
 
     next: tuple[Any, ...]
     layouts: tuple[Layout, ...]
     sequence: int
     stream: Stream | None
     saved: tuple[Any, ...] | None
-    hooks: dict[int, Any] | None
-    prehooks: dict[int, Any] | None
-    metadata: dict[str, Any] | None
+    hooks: NodeHooks | None
 
     #: Whether ``backward`` is called although no gradient has arrived.
     takes_none = False
@@ -81,13 +76,34 @@ class Node:
         return type(self).__name__
 
     def release(self) -> None:
-        """Free what was saved."""
-        self.saved = None
+        """Free what was saved. A node that needs nothing can run again."""
+        if self.saved:
+            self.saved = None
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """Nodes that the gradients go to, with the number of their output."""
         return tuple((None, 0) if edge is None else edge for edge in self.next)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Anything that is to be kept with the node; in anomaly mode the stack of the forward operation."""
+        return self.own_hooks().metadata
+
+    def own_hooks(self) -> NodeHooks:
+        """The node's hooks, made where there are none."""
+        found = self.hooks
+        if found is None:
+            found = self.hooks = NodeHooks()
+        return found
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call ``fn(grad_inputs, grad_outputs)`` after the node ran; what it returns replaces the former."""
+        return RemovableHandle.of(self.own_hooks().after, fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call ``fn(grad_outputs)`` before the node runs; what it returns replaces them."""
+        return RemovableHandle.of(self.own_hooks().before, fn)
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -111,7 +127,7 @@ class AccumulateGrad(Node):
         self.sequence = _LAST
         self.stream = layout.place.local.stream if layout.place.is_cuda else None
         self.saved = ()
-        self.hooks = self.prehooks = self.metadata = None
+        self.hooks = None
 
     def name(self) -> str:
         """Name as PyTorch shows it."""
@@ -123,39 +139,6 @@ class AccumulateGrad(Node):
         if gradient is None or state is None or not state.hooks:
             return gradient
         return run_hooks(state.hooks, gradient)
-
-    def release(self) -> None:
-        """Keep the leaf."""
-
-
-def run_hooks(hooks: dict[int, Any], gradient: Tensor) -> Tensor:
-    """``gradient`` after hooks that may replace it.
-
-    Raises
-    ------
-    RuntimeError
-        If a hook gives anything but a tensor of the same shape, dtype and device, or ``None``.
-    """
-    for hook in list(hooks.values()):
-        changed = hook(gradient)
-        if changed is None:
-            continue
-        if not isinstance(changed, TensorBase):
-            raise TypeError(
-                f"hook returned {type(changed).__name__}: expected a Tensor, or None to keep the gradient"
-            )
-        have, want = changed._layout, gradient._layout
-        for what, given, expected in (
-            ("size", list(have.shape), list(want.shape)),
-            ("type", have.dtype, want.dtype),
-            ("device", have.device, want.device),
-        ):
-            if given != expected:
-                raise RuntimeError(
-                    f"hook '{getattr(hook, '__name__', hook)}' has changed the {what} of value: {given} instead of {expected}"
-                )
-        gradient = changed  # type: ignore[assignment]
-    return gradient
 
 
 def edge_of(tensor: Tensor) -> Any:
@@ -173,10 +156,17 @@ def edge_of(tensor: Tensor) -> Any:
         return state.edge
     found = state.accumulator
     node = None if found is None else found()
-    if node is None:
-        node = AccumulateGrad(tensor)
-        state.accumulator = weakref.ref(node)
-    return node, 0
+    return (_accumulator(tensor, state) if node is None else node), 0
+
+
+def _accumulator(tensor: Tensor, state: AutogradState) -> AccumulateGrad:
+    with _making:
+        found = state.accumulator
+        node: AccumulateGrad | None = None if found is None else found()
+        if node is None:
+            node = AccumulateGrad(tensor)
+            state.accumulator = weakref.ref(node)
+        return node
 
 
 def track_view(view: Tensor) -> None:
@@ -194,7 +184,7 @@ def place_in_graph(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor])
     layout = outputs[0]._layout
     node.layouts = (layout,) if len(outputs) == 1 else tuple([output._layout for output in outputs])
     node.sequence = next(_sequence)
-    node.hooks = node.prehooks = node.metadata = None
+    node.hooks = None
     place = layout.place
     if not place.is_cuda:
         # What brings data to the host runs where the data were.
@@ -203,6 +193,8 @@ def place_in_graph(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor])
                 place = x._layout.place
                 break
     node.stream = place.local.stream if place.is_cuda else None
+    if anomaly.mode.enabled:
+        anomaly.note(node.metadata)
 
 
 def attach(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None:

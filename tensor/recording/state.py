@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..tensors import Tensor
     from .node import Edge
+    from .node_hooks import HookTable
 
 
 class AutogradState:
@@ -22,18 +23,33 @@ class AutogradState:
         The gradient of a leaf.
     accumulator
         Weak reference to a leaf's node in the graph.
-    hooks : dict or None
-        Hooks on the gradient, by their handle's number.
+    hooks, post_hooks : HookTable or None
+        Hooks on the gradient of a leaf, and those that run when it was added to ``grad``.
+    retains : bool
+        Whether a tensor that is no leaf keeps its gradient in ``grad``.
+    origin : str or None
+        ``"function"`` for a view that a user's Function made, ``"no_grad"`` for one that was made of a tensor
+        with history while nothing was recorded; such views are not written where operations are recorded.
     history : int
         Of a base: how many in-place operations on it or its views were recorded; of a view: how many there
         were when ``edge`` was found.
     """
 
-    __slots__ = ("accumulator", "edge", "grad", "history", "hooks", "post_hooks", "requires_grad", "retains")
+    __slots__ = (
+        "accumulator",
+        "origin",
+        "edge",
+        "grad",
+        "history",
+        "hooks",
+        "post_hooks",
+        "requires_grad",
+        "retains",
+    )
 
     edge: Edge | None
-    hooks: dict[int, Any] | None
-    post_hooks: dict[int, Any] | None
+    hooks: HookTable | None
+    post_hooks: HookTable | None
 
     def __init__(self, *, requires_grad: bool = False, edge: Edge | None = None) -> None:
         self.requires_grad = requires_grad
@@ -44,6 +60,7 @@ class AutogradState:
         self.post_hooks = None
         self.history = 0
         self.retains = False
+        self.origin: str | None = None
 
     @property
     def grad_fn(self) -> Any:
