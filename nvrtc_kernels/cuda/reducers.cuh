@@ -1,0 +1,247 @@
+// What reductions are made of. A reducer of values V, whose places are counted by Index, has
+//
+//   State                     what has been gathered so far
+//   start()                   the state of nothing
+//   take(state, value, place) one more value
+//   combine(a, b)             two states, in any order: of several threads, warps, blocks
+//
+// What is written at the end is an expression of the final state (nvrtc_kernels/reducers.py). Sums, products and
+// counts of integers are kept in 64 bits, which wrap around; half precision has become float before.
+
+#pragma once
+#include "elements.cuh"
+
+template <class T> struct Accumulator { typedef T type; };
+template <> struct Accumulator<bool> { typedef long long type; };
+template <> struct Accumulator<unsigned char> { typedef long long type; };
+template <> struct Accumulator<signed char> { typedef long long type; };
+template <> struct Accumulator<short> { typedef long long type; };
+template <> struct Accumulator<int> { typedef long long type; };
+template <> struct Accumulator<unsigned int> { typedef long long type; };
+
+template <class T> struct RealPart { typedef T type; };
+template <class T> struct RealPart<Complex<T>> { typedef T type; };
+
+template <class T> __device__ inline T plus(T a, T b) { return a + b; }
+template <class T> __device__ inline Complex<T> plus(Complex<T> a, Complex<T> b) { return {a.re + b.re, a.im + b.im}; }
+template <class T> __device__ inline T minus(T a, T b) { return a - b; }
+template <class T> __device__ inline Complex<T> minus(Complex<T> a, Complex<T> b) { return {a.re - b.re, a.im - b.im}; }
+template <class T> __device__ inline T times(T a, T b) { return a * b; }
+template <class T> __device__ inline Complex<T> times(Complex<T> a, Complex<T> b) {
+    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+template <class T, class R> __device__ inline T scaled(T a, R by) { return a * by; }
+template <class T, class R> __device__ inline Complex<T> scaled(Complex<T> a, R by) { return {a.re * by, a.im * by}; }
+template <class T, class N> __device__ inline T over(T a, N count) { return a / static_cast<T>(count); }
+template <class T, class N> __device__ inline Complex<T> over(Complex<T> a, N count) {
+    return {a.re / static_cast<T>(count), a.im / static_cast<T>(count)};
+}
+// The real part of conj(a) * b; of a and itself, the square of its magnitude.
+template <class T> __device__ inline T real_product(T a, T b) { return a * b; }
+template <class T> __device__ inline T real_product(Complex<T> a, Complex<T> b) { return a.re * b.re + a.im * b.im; }
+template <class T> __device__ inline T magnitude(T a) { return a < T(0) ? -a : a == T(0) ? T(0) : a; }
+template <class T> __device__ inline T magnitude(Complex<T> a) { return hypot(a.re, a.im); }
+template <class T> __device__ inline bool truth(T a) { return a != T(0); }
+template <class T> __device__ inline bool truth(Complex<T> a) { return a.re != T(0) || a.im != T(0); }
+template <class T> __device__ inline bool is_nan(T a) { return a != a; }
+template <class T> __device__ inline bool is_nan(Complex<T> a) { return a.re != a.re || a.im != a.im; }
+template <class T> __device__ inline T nan_to_zero(T a) { return is_nan(a) ? narrow<T>(0) : a; }
+
+// The ends of a type's range; infinite for floating point.
+template <class T>
+struct Range {
+    static __device__ T high() { return static_cast<T>((1ull << (8 * sizeof(T) - 1)) - 1); }
+    static __device__ T low() { return static_cast<T>(-high() - 1); }
+};
+template <class T>
+struct UnsignedRange {
+    static __device__ T high() { return static_cast<T>(~0ull); }
+    static __device__ T low() { return 0; }
+};
+template <> struct Range<bool> : UnsignedRange<bool> {};
+template <> struct Range<unsigned char> : UnsignedRange<unsigned char> {};
+template <> struct Range<unsigned int> : UnsignedRange<unsigned int> {};
+template <>
+struct Range<float> {
+    static __device__ float high() { return __int_as_float(0x7f800000); }
+    static __device__ float low() { return -high(); }
+};
+template <>
+struct Range<double> {
+    static __device__ double high() { return __longlong_as_double(0x7ff0000000000000); }
+    static __device__ double low() { return -high(); }
+};
+
+template <class V, class Index>
+struct Sum {
+    typedef typename Accumulator<V>::type State;
+    static __device__ State start() { return narrow<State>(0); }
+    static __device__ void take(State& state, V value, Index) { state = plus(state, narrow<State>(value)); }
+    static __device__ State combine(State a, State b) { return plus(a, b); }
+};
+
+template <class V, class Index>
+struct Product {
+    typedef typename Accumulator<V>::type State;
+    static __device__ State start() { return narrow<State>(1); }
+    static __device__ void take(State& state, V value, Index) { state = times(state, narrow<State>(value)); }
+    static __device__ State combine(State a, State b) { return times(a, b); }
+};
+
+// A sum of the values that are numbers, and how many they are.
+template <class V, class Index>
+struct CountedSum {
+    typedef typename Accumulator<V>::type Total;
+    struct State {
+        Total sum;
+        long long count;
+    };
+    static __device__ State start() { return {narrow<Total>(0), 0}; }
+    static __device__ void take(State& state, V value, Index) {
+        state.sum = plus(state.sum, narrow<Total>(nan_to_zero(value)));
+        state.count += !is_nan(value);
+    }
+    static __device__ State combine(State a, State b) { return {plus(a.sum, b.sum), a.count + b.count}; }
+};
+
+// Several sums at once: the expression is `several(x, y, ...)`, all of one floating point type.
+template <class T, int N>
+struct Several {
+    T item[N];
+    __device__ T operator[](int i) const { return item[i]; }
+};
+template <class T, class... More>
+__device__ inline Several<T, 1 + sizeof...(More)> several(T first, More... more) { return {{first, static_cast<T>(more)...}}; }
+
+template <class V, class Index>
+struct Sums {
+    typedef V State;
+    static constexpr int count = sizeof(State::item) / sizeof(State::item[0]);
+    static __device__ State start() { return {}; }
+    static __device__ void take(State& state, V value, Index) { state = combine(state, value); }
+    static __device__ State combine(State a, State b) {
+#pragma unroll
+        for (int i = 0; i < count; ++i) a.item[i] = plus(a.item[i], b.item[i]);
+        return a;
+    }
+};
+
+template <class V, class Index>
+struct Any {
+    typedef bool State;
+    static __device__ State start() { return false; }
+    static __device__ void take(State& state, V value, Index) { state = state || truth(value); }
+    static __device__ State combine(State a, State b) { return a || b; }
+};
+
+template <class V, class Index>
+struct All {
+    typedef bool State;
+    static __device__ State start() { return true; }
+    static __device__ void take(State& state, V value, Index) { state = state && truth(value); }
+    static __device__ State combine(State a, State b) { return a && b; }
+};
+
+// The largest or the smallest. NaN is beyond either end.
+template <class T> __device__ inline T higher(T a, T b) { return b > a || is_nan(b) ? b : a; }
+template <class T> __device__ inline T lower(T a, T b) { return b < a || is_nan(b) ? b : a; }
+
+template <class V, class Index>
+struct Largest {
+    typedef V State;
+    static __device__ State start() { return Range<V>::low(); }
+    static __device__ void take(State& state, V value, Index) { state = higher(state, value); }
+    static __device__ State combine(State a, State b) { return higher(a, b); }
+};
+
+template <class V, class Index>
+struct Smallest {
+    typedef V State;
+    static __device__ State start() { return Range<V>::high(); }
+    static __device__ void take(State& state, V value, Index) { state = lower(state, value); }
+    static __device__ State combine(State a, State b) { return lower(a, b); }
+};
+
+template <class V, class Index>
+struct Extremes {
+    struct State {
+        V low, high;
+    };
+    static __device__ State start() { return {Range<V>::high(), Range<V>::low()}; }
+    static __device__ void take(State& state, V value, Index) { state = combine(state, {value, value}); }
+    static __device__ State combine(State a, State b) { return {lower(a.low, b.low), higher(a.high, b.high)}; }
+};
+
+// The largest or the smallest and its place: the first among equals. The first NaN wins over every number.
+template <class V, class Index, bool Up>
+struct Placed {
+    struct State {
+        V value;
+        Index index;
+    };
+    static __device__ State start() { return {Up ? Range<V>::low() : Range<V>::high(), Range<Index>::high()}; }
+    static __device__ void take(State& state, V value, Index place) { state = combine(state, {value, place}); }
+    static __device__ State combine(State a, State b) {
+        const bool nan_a = is_nan(a.value), nan_b = is_nan(b.value);
+        const bool equal = nan_a || nan_b ? nan_a && nan_b : a.value == b.value;
+        const bool beyond = nan_b || (!nan_a && (Up ? b.value > a.value : b.value < a.value));
+        return (equal ? b.index < a.index : beyond) ? b : a;
+    }
+};
+template <class V, class Index> struct LargestPlace : Placed<V, Index, true> {};
+template <class V, class Index> struct SmallestPlace : Placed<V, Index, false> {};
+
+// Mean and sum of squared distances from it, after Welford; states are combined after Chan, Golub and LeVeque.
+// Neither loses digits to a mean that is large against the spread. Floating point and complex values.
+template <class V, class Index>
+struct Moments {
+    typedef typename RealPart<V>::type Real;
+    struct State {
+        V mean;
+        Real squares, count;
+
+        __device__ V center() const { return over(mean, count > 0 ? Real(1) : Real(0)); }
+        __device__ Real variance(long long all, double correction) const {
+            const double degrees = static_cast<double>(all) - correction;
+            return squares / static_cast<Real>(degrees > 0 ? degrees : 0);
+        }
+    };
+    static __device__ State start() { return {narrow<V>(0), Real(0), Real(0)}; }
+    static __device__ void take(State& state, V value, Index) {
+        state.count += 1;
+        const V away = minus(value, state.mean);
+        state.mean = plus(state.mean, scaled(away, inverse(state.count)));
+        state.squares += real_product(away, minus(value, state.mean));
+    }
+    static __device__ State combine(State a, State b) {
+        if (b.count == 0) return a;
+        if (a.count == 0) return b;
+        const Real count = a.count + b.count, share = b.count / count;
+        const V away = minus(b.mean, a.mean);
+        const Real between = real_product(away, away) * a.count * share;
+        return {plus(a.mean, scaled(away, share)), a.squares + b.squares + between, count};
+    }
+
+private:
+    // A mean that is off by a rounding more is moved by the next value; the division proper would cost more
+    // than the rest of the step.
+    static __device__ float inverse(float count) { return __fdividef(1.0f, count); }
+    static __device__ double inverse(double count) { return 1 / count; }
+};
+
+// log(sum(exp(value))) in one pass: the sum is of exp(value - high), and is scaled when a higher value comes.
+template <class V, class Index>
+struct LogSumExp {
+    struct State {
+        V high, sum;
+        __device__ V value() const { return high + log(sum); }
+    };
+    static __device__ State start() { return {Range<V>::low(), V(0)}; }
+    static __device__ void take(State& state, V value, Index) { state = combine(state, {value, V(1)}); }
+    static __device__ State combine(State a, State b) {
+        // Equal infinities are no distance apart.
+        const V above = b.high == a.high ? V(0) : b.high - a.high;
+        const V factor = exp(-magnitude(above));
+        return above > 0 ? State{b.high, b.sum + a.sum * factor} : State{a.high, a.sum + b.sum * factor};
+    }
+};

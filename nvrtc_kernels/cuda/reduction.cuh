@@ -1,0 +1,339 @@
+// Reductions over any dimensions of operands of any strides: for every row of values that go together, the values
+// are taken into a state (reducers.cuh), states of threads are combined, and the result is stored.
+//
+// What a kernel is made for stands in its text: `Elements` loads operands and maps them to the value that is
+// reduced, so that sum(a * b) reads a and b once and stores nothing between; `Results` stores what is made of the
+// final state. `Rows` says where everything lies: the kept dimensions count the rows, the reduced ones the
+// elements of a row. Two ways to lay out the work, by which dimension neighbours in memory belong to:
+//
+//   rows      to a reduced one. `Along` threads share a row, from one (short rows) over a warp, which exchanges by
+//             shuffles, to the block, whose warps meet in shared memory. Loads are packs of up to 16 bytes: in one
+//             contiguous run wherever it starts (ragged: the ends element by element), or in several dimensions
+//             where all sizes and strides allow it. Otherwise they are elements.
+//   columns   to a kept one. Neighbouring threads take neighbouring packs of rows, `Across` of them, so that loads
+//             are packs too and lie side by side; `Along` threads share a pack and meet in shared memory.
+//
+// A thread has `unroll` loads in flight. It takes values into a few states in turn and folds those into one now
+// and then, so that no float sum grows by more than a few dozen additions before it is combined.
+//
+// Few long rows are cut into `chunks`, each for a block of its own, whose states go to scratch memory; a second
+// kernel (fold) combines them. How work is cut depends on the layout alone, and there are no atomics, so results
+// are the same in every run and on every device.
+
+#pragma once
+#include "pointwise.cuh"
+#include "reducers.cuh"
+
+constexpr int unroll = 4;      // loads in flight
+constexpr int states = 4;      // of a thread that shares a row
+constexpr int additions = 16;  // rounds of `unroll` loads before states are folded
+
+template <int Kept, int Reduced, int Outputs, int Inputs, class Index>
+struct Rows {
+    typedef Index Number;
+    static constexpr int outputs = Outputs, inputs = Inputs;
+    Geometry<Kept, Outputs + Inputs, Index> kept;
+    Geometry<Reduced, Inputs, Index> reduced;
+    Index rows, length, chunks, piece;  // piece: elements of a chunk
+};
+
+template <int Width, class T>
+__device__ inline Pack<T, Width> pack_at(const T* from) { return *reinterpret_cast<const Pack<T, Width>*>(from); }
+
+// Elements from an address to the next one that a pack may have.
+template <int Width, class T>
+__device__ inline int to_boundary(const T* from) {
+    return -static_cast<int>(reinterpret_cast<unsigned long long>(from) / sizeof(T)) & (Width - 1);
+}
+
+// What Elements makes of the operands.
+template <class Elements>
+using ValueOf = decltype(static_cast<const Elements*>(nullptr)->value(
+    *static_cast<const typename Elements::template Items<1>*>(nullptr), 0));
+
+// Adds the place of the row-major index `at` to the offset of each operand.
+template <int Rank, int Operands, class Index>
+__device__ inline void add_place(
+    const Geometry<Rank, Operands, Index>& geometry, Index at, Index (&offset)[Operands]) {
+#pragma unroll
+    for (int d = Rank - 1; d >= 0; --d) {
+        const Index outer = d ? at / geometry.size[d] : 0;
+        const Index place = at - outer * geometry.size[d];
+#pragma unroll
+        for (int k = 0; k < Operands; ++k) offset[k] += place * geometry.stride[k][d];
+        at = outer;
+    }
+}
+
+// Where the inputs of a row start.
+template <class L>
+__device__ inline void start_of(const L& layout, typename L::Number row, typename L::Number (&offset)[L::inputs]) {
+    typename L::Number all[L::outputs + L::inputs] = {};
+    add_place(layout.kept, row, all);
+#pragma unroll
+    for (int k = 0; k < L::inputs; ++k) offset[k] = all[L::outputs + k];
+}
+
+// The states of one thread, Count side by side, and what was folded before.
+template <class Reducer, int Count>
+struct Gathered {
+    typename Reducer::State current[Count], folded[Count];
+    int left = additions;
+
+    __device__ Gathered() {
+#pragma unroll
+        for (int i = 0; i < Count; ++i) current[i] = folded[i] = Reducer::start();
+    }
+    __device__ void fold() {
+#pragma unroll
+        for (int i = 0; i < Count; ++i) {
+            folded[i] = Reducer::combine(folded[i], current[i]);
+            current[i] = Reducer::start();
+        }
+        left = additions;
+    }
+    __device__ void round() {
+        if (--left == 0) fold();
+    }
+    __device__ typename Reducer::State all() {
+        fold();
+#pragma unroll
+        for (int i = 1; i < Count; ++i) folded[0] = Reducer::combine(folded[0], folded[i]);
+        return folded[0];
+    }
+};
+
+// Packs first, first + step, ... below end, at the offsets that `offsets_of` tells. The elements of a pack stand at
+// places pack * Width + shift and following.
+template <int Width, class Index, class Reducer, class Elements, class OffsetsOf>
+__device__ inline void take_packs(
+    Gathered<Reducer, states>& gathered, const Elements& elements, Index first, Index end, Index step, Index shift,
+    const OffsetsOf& offsets_of) {
+    Index pack = first;
+    for (; pack + (unroll - 1) * step < end; pack += unroll * step) {
+        typename Elements::template Items<Width> items[unroll];
+#pragma unroll
+        for (int u = 0; u < unroll; ++u) items[u] = elements.template load<Width>(offsets_of(pack + u * step).at);
+#pragma unroll
+        for (int u = 0; u < unroll; ++u) {
+#pragma unroll
+            for (int i = 0; i < Width; ++i) {
+                Reducer::take(
+                    gathered.current[(u * Width + i) % states], elements.value(items[u], i),
+                    (pack + u * step) * Width + shift + i);
+            }
+        }
+        gathered.round();
+    }
+    for (int turn = 0; pack < end; pack += step, ++turn) {
+        const auto items = elements.template load<Width>(offsets_of(pack).at);
+#pragma unroll
+        for (int i = 0; i < Width; ++i) {
+            Reducer::take(gathered.current[i % states], elements.value(items, i), pack * Width + shift + i);
+        }
+    }
+}
+
+template <class L>
+struct Offsets {
+    typename L::Number at[L::inputs];
+    __device__ Offsets(const Offsets& base, typename L::Number more) {
+#pragma unroll
+        for (int k = 0; k < L::inputs; ++k) at[k] = base.at[k] + more;
+    }
+    __device__ explicit Offsets(const L& layout, typename L::Number row) { start_of(layout, row, at); }
+};
+
+// Elements first to end of a row, by the reduced dimensions; both are multiples of Width.
+template <int Width>
+struct Strided {
+    template <class Reducer, class L, class Elements>
+    static __device__ void gather(
+        Gathered<Reducer, states>& gathered, const L& layout, const Elements& elements, const Offsets<L>& row,
+        typename L::Number first, typename L::Number end, int thread, int threads) {
+        typedef typename L::Number Index;
+        const auto offsets = [&](Index pack) {
+            Offsets<L> found = row;
+            add_place(layout.reduced, pack * Width, found.at);
+            return found;
+        };
+        take_packs<Width, Index>(gathered, elements, first / Width + thread, end / Width, threads, 0, offsets);
+    }
+};
+
+// The same in one contiguous run, which may start and end anywhere: packs where the addresses of all operands are
+// multiples of their size together, the rest element by element.
+template <int Width>
+struct Ragged {
+    template <class Reducer, class L, class Elements>
+    static __device__ void gather(
+        Gathered<Reducer, states>& gathered, const L&, const Elements& elements, const Offsets<L>& row,
+        typename L::Number first, typename L::Number end, int thread, int threads) {
+        typedef typename L::Number Index;
+        const Offsets<L> start(row, first);
+        const int found = elements.template before_pack<Width>(start.at);
+        const Index count = end - first, head = found < 0 || found > count ? count : found;
+        const Index packs = (count - head) / Width, tail = head + packs * Width;
+        const auto element = [&](Index i) { return Offsets<L>(start, i); };
+        const auto pack = [&](Index i) { return Offsets<L>(start, head + i * Width); };
+        take_packs<1, Index>(gathered, elements, thread, head, threads, first, element);
+        take_packs<Width, Index>(gathered, elements, thread, packs, threads, first + head, pack);
+        take_packs<1, Index>(gathered, elements, tail + thread, count, threads, first, element);
+    }
+};
+
+// A state of another lane, word by word.
+template <class State>
+__device__ inline State shuffle_down(const State& state, int by, int width) {
+    constexpr int words = (sizeof(State) + 3) / 4;
+    unsigned int word[words] = {};
+    memcpy(word, &state, sizeof(State));
+#pragma unroll
+    for (int i = 0; i < words; ++i) word[i] = __shfl_down_sync(~0u, word[i], by, width);
+    State result;
+    memcpy(&result, word, sizeof(State));
+    return result;
+}
+
+// What `Along` neighbouring threads have, combined; the first of them has the result. All threads of the block
+// take part, in several teams of up to a warp, or in one.
+template <class Reducer, int Along>
+__device__ inline typename Reducer::State combine_team(typename Reducer::State state) {
+    typedef typename Reducer::State State;
+    constexpr int width = Along < 32 ? Along : 32;
+#pragma unroll
+    for (int by = width / 2; by; by /= 2) state = Reducer::combine(state, shuffle_down(state, by, width));
+    if constexpr (Along > 32) {
+        constexpr int warps = Along / 32;
+        __shared__ State cells[warps];
+        __syncthreads();  // what the row before left has been read
+        if (threadIdx.x % 32 == 0) cells[threadIdx.x / 32] = state;
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            state = cells[threadIdx.x % warps];
+#pragma unroll
+            for (int by = warps / 2; by; by /= 2) state = Reducer::combine(state, shuffle_down(state, by, warps));
+        }
+    }
+    return state;
+}
+
+// Where states go: to the results, or to scratch memory for the fold.
+template <class Results>
+struct Final {
+    Results results;
+    template <class L, class State>
+    __device__ void put(const L& layout, typename L::Number row, typename L::Number, const State& state) const {
+        typename L::Number at[L::outputs + L::inputs] = {};
+        add_place(layout.kept, row, at);
+        results.store(state, static_cast<long long>(layout.length), at);
+    }
+};
+
+template <class State>
+struct Partial {
+    static_assert(sizeof(State) <= 32, "nvrtc_kernels.reduction asks for 32 bytes of scratch for each state");
+    State* cells;
+    template <class L>
+    __device__ void put(const L& layout, typename L::Number row, typename L::Number chunk, const State& state) const {
+        cells[row * layout.chunks + chunk] = state;
+    }
+};
+
+template <class Reducer, int Along, class Walk, class L, class Elements, class Sink>
+__device__ inline void reduce_rows(const L& layout, const Elements& elements, const Sink& sink) {
+    typedef typename L::Number Index;
+    const int across = blockDim.x / Along, thread = threadIdx.x % Along;
+    const Index jobs = (layout.rows + across - 1) / across * layout.chunks;
+    for (Index job = blockIdx.x; job < jobs; job += gridDim.x) {
+        const Index group = job / layout.chunks, chunk = job - group * layout.chunks;
+        const Index row = group * across + threadIdx.x / Along;
+        Gathered<Reducer, states> gathered;
+        if (row < layout.rows) {
+            const Index first = chunk * layout.piece, end = min(first + layout.piece, layout.length);
+            Walk::gather(gathered, layout, elements, Offsets<L>(layout, row), first, end, thread, Along);
+        }
+        const auto state = combine_team<Reducer, Along>(gathered.all());
+        if (thread == 0 && row < layout.rows) sink.put(layout, row, chunk, state);
+    }
+}
+
+// Halves of the threads along the columns hand their states to the other half.
+template <class Reducer, int Along, int Across, int Width>
+__device__ inline void combine_columns(typename Reducer::State (&state)[Width], int x, int y) {
+    if constexpr (Along > 1) {
+        __shared__ typename Reducer::State cells[Width][Along / 2 * Across];
+#pragma unroll
+        for (int half = Along / 2; half; half /= 2) {
+            __syncthreads();
+            if (y >= half && y < 2 * half) {
+#pragma unroll
+                for (int i = 0; i < Width; ++i) cells[i][(y - half) * Across + x] = state[i];
+            }
+            __syncthreads();
+            if (y < half) {
+#pragma unroll
+                for (int i = 0; i < Width; ++i) state[i] = Reducer::combine(state[i], cells[i][y * Across + x]);
+            }
+        }
+    }
+}
+
+template <class Reducer, int Along, int Across, int Width, class L, class Elements, class Sink>
+__device__ inline void reduce_columns(const L& layout, const Elements& elements, const Sink& sink) {
+    typedef typename L::Number Index;
+    const int x = threadIdx.x % Across, y = threadIdx.x / Across;
+    const Index packs = layout.rows / Width, groups = (packs + Across - 1) / Across, jobs = groups * layout.chunks;
+    for (Index job = blockIdx.x; job < jobs; job += gridDim.x) {
+        const Index chunk = job / groups, pack = (job - chunk * groups) * Across + x, row = pack * Width;
+        Gathered<Reducer, Width> gathered;
+        if (pack < packs) {
+            const Offsets<L> base(layout, row);
+            const Index first = chunk * layout.piece, end = min(first + layout.piece, layout.length);
+            const auto load = [&](Index place) {
+                Offsets<L> found = base;
+                add_place(layout.reduced, place, found.at);
+                return elements.template load<Width>(found.at);
+            };
+            const auto take = [&](const auto& items, Index place) {
+#pragma unroll
+                for (int i = 0; i < Width; ++i) Reducer::take(gathered.current[i], elements.value(items, i), place);
+            };
+            Index place = first + y;
+            for (; place + (unroll - 1) * Along < end; place += unroll * Along) {
+                typename Elements::template Items<Width> items[unroll];
+#pragma unroll
+                for (int u = 0; u < unroll; ++u) items[u] = load(place + u * Along);
+#pragma unroll
+                for (int u = 0; u < unroll; ++u) take(items[u], place + u * Along);
+                gathered.round();
+            }
+            for (; place < end; place += Along) take(load(place), place);
+        }
+        gathered.fold();
+        combine_columns<Reducer, Along, Across, Width>(gathered.folded, x, y);
+        if (y == 0 && pack < packs) {
+#pragma unroll
+            for (int i = 0; i < Width; ++i) sink.put(layout, row + i, chunk, gathered.folded[i]);
+        }
+    }
+}
+
+// Combines the states that the chunks of each row left.
+template <class Reducer, int Along, class L, class Sink>
+__device__ inline void fold_chunks(const L& layout, const typename Reducer::State* cells, const Sink& sink) {
+    typedef typename L::Number Index;
+    const int across = blockDim.x / Along, thread = threadIdx.x % Along;
+    const Index groups = (layout.rows + across - 1) / across;
+    for (Index group = blockIdx.x; group < groups; group += gridDim.x) {
+        const Index row = group * across + threadIdx.x / Along;
+        typename Reducer::State state = Reducer::start();
+        if (row < layout.rows) {
+            for (Index chunk = thread; chunk < layout.chunks; chunk += Along) {
+                state = Reducer::combine(state, cells[row * layout.chunks + chunk]);
+            }
+        }
+        state = combine_team<Reducer, Along>(state);
+        if (thread == 0 && row < layout.rows) sink.put(layout, row, Index(0), state);
+    }
+}

@@ -1,0 +1,115 @@
+"""The reductions there are: what is made of an element, how it is gathered, and what is written.
+
+Each is a row of names and expressions of CUDA C++; :mod:`.reduction` makes kernels of them. A new one over
+the same elements is a :func:`dataclasses.replace` of a row: ``replace(SUM, name="dot", code="a * b")`` reads
+two inputs, and ``replace(MEAN, name="mse_loss", code="(a - b) * (a - b)")`` stores no differences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .dtypes import dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """What a reduction computes.
+
+    Attributes
+    ----------
+    name : str
+        Name of the operation, which its kernels are called by.
+    state : str
+        Template of ``cuda/reducers.cuh`` that gathers values.
+    code : str
+        CUDA C++ expression of the value that is gathered: of the inputs ``a``, ``b``, ``c`` (half precision
+        widened to float) and of the scalars.
+    results : tuple of str
+        An expression for each output: of the final state ``x``, of ``count``, the number of elements, and of the
+        scalars. Converted to the output's type.
+    scalars : tuple of (name, code)
+        Numbers that are given at the launch, with their type as a code of :mod:`struct`.
+    compute : dtype, optional
+        What all inputs are converted to before; by default each keeps its own type.
+    identity : bool
+        Whether a reduction of nothing has a value.
+    ordered : bool
+        Whether values are compared, which complex numbers cannot be.
+    places : bool
+        Whether it matters which of the values is the first: they are counted in row-major order over the reduced
+        dimensions.
+    include : str
+        Header in ``cuda/`` that the expressions need.
+    """
+
+    name: str
+    state: str
+    code: str = "a"
+    results: tuple[str, ...] = ("x",)
+    scalars: tuple[tuple[str, str], ...] = ()
+    compute: dtype | None = None
+    identity: bool = True
+    ordered: bool = False
+    places: bool = False
+    include: str = ""
+
+
+_CORRECTION = (("correction", "d"),)
+_VARIANCE = "x.variance(count, correction)"
+
+SUM = Reducer("sum", "Sum")
+MEAN = Reducer("mean", "Sum", results=("over(x, count)",))
+PROD = Reducer("prod", "Product")
+NANSUM = Reducer("nansum", "Sum", "nan_to_zero(a)")
+NANMEAN = Reducer("nanmean", "CountedSum", results=("over(x.sum, x.count)",))
+COUNT_NONZERO = Reducer("count_nonzero", "Sum", "truth(a)")
+ANY = Reducer("any", "Any")
+ALL = Reducer("all", "All")
+
+AMAX = Reducer("amax", "Largest", identity=False, ordered=True)
+AMIN = Reducer("amin", "Smallest", identity=False, ordered=True)
+AMINMAX = Reducer("aminmax", "Extremes", results=("x.low", "x.high"), identity=False, ordered=True)
+MAX = Reducer(
+    "max", "LargestPlace", results=("x.value", "x.index"), identity=False, ordered=True, places=True
+)
+MIN = Reducer(
+    "min", "SmallestPlace", results=("x.value", "x.index"), identity=False, ordered=True, places=True
+)
+ARGMAX = Reducer("argmax", "LargestPlace", results=("x.index",), identity=False, ordered=True, places=True)
+ARGMIN = Reducer("argmin", "SmallestPlace", results=("x.index",), identity=False, ordered=True, places=True)
+
+#: Floating point and complex numbers. The scalar ``correction`` is what the number of elements is lowered by.
+VAR = Reducer("var", "Moments", results=(_VARIANCE,), scalars=_CORRECTION)
+STD = Reducer("std", "Moments", results=(f"sqrt({_VARIANCE})",), scalars=_CORRECTION)
+VAR_MEAN = Reducer("var_mean", "Moments", results=(_VARIANCE, "x.center()"), scalars=_CORRECTION)
+STD_MEAN = Reducer("std_mean", "Moments", results=(f"sqrt({_VARIANCE})", "x.center()"), scalars=_CORRECTION)
+
+#: Floating point.
+LOGSUMEXP = Reducer("logsumexp", "LogSumExp", results=("x.value()",), ordered=True)
+
+_NORM_0 = Reducer("norm_0", "Sum", "truth(a)")
+_NORM_1 = Reducer("norm_1", "Sum", "magnitude(a)")
+_NORM_2 = Reducer("norm_2", "Sum", "real_product(a, a)", ("sqrt(x)",))
+_NORM_HIGH = Reducer("norm_inf", "Largest", "magnitude(a)", identity=False)
+_NORM_LOW = Reducer("norm_minus_inf", "Smallest", "magnitude(a)", identity=False)
+_POWER = "static_cast<decltype({})>(p)"
+_NORM_P = Reducer(
+    "norm_p",
+    "Sum",
+    f"pow(magnitude(a), {_POWER.format('magnitude(a)')})",
+    (f"pow(x, 1 / {_POWER.format('x')})",),
+    (("p", "d"),),
+)
+_NORMS = {0.0: _NORM_0, 1.0: _NORM_1, 2.0: _NORM_2, float("inf"): _NORM_HIGH, float("-inf"): _NORM_LOW}
+
+
+def norm(p: float) -> tuple[Reducer, tuple[float, ...]]:
+    """What computes the ``p``-norm of floating point or complex numbers, and the scalars to launch it with.
+
+    Orders 0 (how many are not zero), 1, 2 and the infinite ones need no powers.
+    """
+    found = _NORMS.get(float(p))
+    return (_NORM_P, (float(p),)) if found is None else (found, ())

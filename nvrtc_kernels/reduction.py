@@ -1,0 +1,200 @@
+"""Reductions over any dimensions of operands of any layouts.
+
+What is computed is a row of :mod:`.reducers`. How is worked out from the layouts once (:func:`plan`) and then
+only launched; :mod:`.reduction_work` chooses among the layouts of work that ``cuda/reduction.cuh`` has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from drv import prepare
+
+from .kernel_cache import KernelCache
+from .pointwise import INCLUDE
+from .program import Program
+from .reduction_source import MOST_INPUTS, kernel_source
+from .reduction_work import THREADS, Rows, Work, collapsed, work_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+    from .reducers import Reducer
+
+    Types = tuple[tuple[dtype, ...], tuple[dtype, ...]]
+
+#: Bytes of a state, at most; ``cuda/reduction.cuh`` checks it.
+_STATE = 32
+_WARP = 32
+_MAX_GRID = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A reduction that is ready to launch.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(stream_handle, *output_addresses, *input_addresses, *scalars, scratch=address)``.
+    scratch_bytes : int
+        Device memory that a run needs at ``scratch``, aligned to 16 bytes; its contents do not matter.
+    """
+
+    run: Callable[..., None]
+    scratch_bytes: int = 0
+
+
+def plan(
+    device: Device,
+    reducer: Reducer,
+    shape: Sequence[int],
+    dims: Sequence[int],
+    outputs: Sequence[tuple[Sequence[int], dtype]],
+    inputs: Sequence[tuple[Sequence[int], dtype]],
+) -> Plan:
+    """What launches a reduction of inputs of ``shape`` over the dimensions ``dims``.
+
+    Parameters
+    ----------
+    shape
+        Common shape of the inputs; a stretched dimension has stride 0.
+    dims
+        Dimensions that are reduced, none negative.
+    outputs, inputs
+        Strides (in elements) and type of each operand. Outputs have a stride for every dimension; those of the
+        reduced ones do not matter.
+
+    Raises
+    ------
+    IndexError
+        For a reduction of nothing that has no value, such as the largest of no elements.
+    TypeError
+        For complex numbers that would have to be compared, and a wrong number of operands.
+    """
+    _check(reducer, shape, dims, outputs, inputs)
+    rows = collapsed(
+        shape,
+        dims,
+        [strides for strides, _ in outputs],
+        [strides for strides, _ in inputs],
+        keep_order=reducer.places,
+    )
+    if rows.count == 0:
+        return Plan(_nothing)
+    types = tuple(kind for _, kind in outputs), tuple(kind for _, kind in inputs)
+    work, narrow = work_for(rows, max(kind.itemsize for kind in types[1]))
+    if narrow is None:
+        return _planned(device, reducer, rows, types, work)
+    return _aligned(device, reducer, rows, types, work, narrow)
+
+
+def _nothing(*_: Any, scratch: int = 0) -> None:
+    """Nothing to compute: no launch."""
+
+
+def _check(
+    reducer: Reducer,
+    shape: Sequence[int],
+    dims: Sequence[int],
+    outputs: Sequence[tuple[Sequence[int], dtype]],
+    inputs: Sequence[tuple[Sequence[int], dtype]],
+) -> None:
+    name = reducer.name
+    if len(outputs) != len(reducer.results):
+        raise TypeError(f"{name}() has {len(reducer.results)} results, but {len(outputs)} outputs were given")
+    if not 1 <= len(inputs) <= MOST_INPUTS:
+        raise TypeError(f"{name}(): a reduction has 1 to {MOST_INPUTS} inputs, but {len(inputs)} were given")
+    if any(not 0 <= dim < len(shape) for dim in dims) or len(set(dims)) != len(dims):
+        raise IndexError(
+            f"{name}(): dims must be different dimensions of shape {list(shape)}, counted from 0, "
+            f"but {list(dims)} were given"
+        )
+    empty = next((dim for dim in dims if shape[dim] == 0), None)
+    if empty is not None and not reducer.identity:
+        raise IndexError(
+            f"{name}(): Expected reduction dim {empty} to have non-zero size, for nothing has no {name}; "
+            f"the shape is {list(shape)}"
+        )
+    if reducer.ordered:
+        for _, kind in inputs:
+            if (reducer.compute or kind).is_complex:
+                raise TypeError(
+                    f"{name}() compares values, but complex numbers ({kind!r}) have no order: reduce their "
+                    "magnitudes or their parts"
+                )
+
+
+def _aligned(device: Device, reducer: Reducer, rows: Rows, types: Types, work: Work, narrow: Work) -> Plan:
+    """A plan for loads of several elements, and another for addresses that do not allow them."""
+    wide = _planned(device, reducer, rows, types, work)
+    run_wide = wide.run
+    first, end = len(types[0]), len(types[0]) + len(types[1])
+    mask = work.width * max(kind.itemsize for kind in types[1]) - 1
+
+    def run(stream: Any, *arguments: Any, scratch: int = 0) -> None:
+        low = 0
+        for address in arguments[first:end]:
+            low |= address
+        if low & mask:
+            _planned(device, reducer, rows, types, narrow).run(stream, *arguments, scratch=scratch)
+        else:
+            run_wide(stream, *arguments, scratch=scratch)
+
+    return Plan(run, max(wide.scratch_bytes, _scratch_bytes(rows, narrow)))
+
+
+def _scratch_bytes(rows: Rows, work: Work) -> int:
+    return rows.count * work.chunks * _STATE if work.chunks > 1 else 0
+
+
+def _planned(device: Device, reducer: Reducer, rows: Rows, types: Types, work: Work) -> Plan:
+    """A plan for one layout of work."""
+    layout, layout_type = rows.pack(work)
+    fold = 0 if work.chunks == 1 else _WARP if work.chunks <= 2 * _WARP else THREADS
+    reduce, combine = _launchers(device, reducer, types, (layout_type, len(layout)), work, fold)
+    lines = rows.count // work.width if work.columns else rows.count
+    grid = min(-(-lines // work.across) * work.chunks, _MAX_GRID)
+    threads = work.along * work.across
+    if combine is None:
+
+        def run(stream: Any, *arguments: Any, scratch: int = 0) -> None:
+            reduce(grid, 1, 1, threads, 1, 1, 0, stream, layout, *arguments, scratch)
+
+        return Plan(run)
+    fold_grid = min(-(-rows.count * fold // THREADS), _MAX_GRID)
+
+    def run_chunks(stream: Any, *arguments: Any, scratch: int) -> None:
+        reduce(grid, 1, 1, threads, 1, 1, 0, stream, layout, *arguments, scratch)
+        combine(fold_grid, 1, 1, THREADS, 1, 1, 0, stream, layout, *arguments, scratch)
+
+    return Plan(run_chunks, _scratch_bytes(rows, work))
+
+
+def _launchers(
+    device: Device, reducer: Reducer, types: Types, layout: tuple[str, int], work: Work, fold: int
+) -> tuple[Callable[..., None], Callable[..., None] | None]:
+    """What launches the kernel that reduces, and the one that combines chunks where there are any."""
+    layout_type, layout_bytes = layout
+    variant = "columns" if work.columns else "rows"
+
+    def make() -> tuple[Callable[..., None], Callable[..., None] | None]:
+        source = kernel_source(reducer, *types, layout_type, variant, work.call, fold)
+        program = Program(
+            source, name=f"{reducer.name}.cu", options=("-default-device",), include_dirs=(INCLUDE,)
+        )
+        operands = len(types[0]) + len(types[1])
+        codes = (layout_bytes, *"P" * operands, *(code for _, code in reducer.scalars), "P")
+
+        def launcher(name: str) -> Callable[..., None]:
+            function = KernelCache.of(device.runtime).function(program, f"{reducer.name}_{name}", device)
+            return prepare(function, codes)
+
+        return launcher(variant), launcher("fold") if fold else None
+
+    key = ("reduction", device.ordinal, reducer, types, layout_type, work.call, fold)
+    return device.runtime.cache(key, make)

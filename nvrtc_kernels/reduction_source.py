@@ -1,0 +1,120 @@
+"""Text of the kernels of a reduction: the parts that ``cuda/reduction.cuh`` leaves to its user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .dtypes import dtype
+    from .reducers import Reducer
+
+#: Inputs of a reduction, at most.
+MOST_INPUTS = 3
+_NAMES = "abc"
+_CTYPES = {"d": "double", "f": "float", "q": "long long", "i": "int", "?": "bool"}
+_HALF = ("__half", "__nv_bfloat16")
+
+
+def kernel_source(
+    reducer: Reducer,
+    outputs: Sequence[dtype],
+    inputs: Sequence[dtype],
+    layout: str,
+    variant: str,
+    call: str,
+    fold: int,
+) -> str:
+    """Text of the kernel ``<name>_<variant>``, and of ``<name>_fold`` where rows are cut into chunks.
+
+    Parameters
+    ----------
+    layout
+        Type of the structure that says where operands lie.
+    call
+        The function of ``reduction.cuh`` that does the work, with the arguments of its template that follow the
+        reducer: ``"reduce_rows<Reducer, 32, Strided<4>>"``.
+    fold
+        Threads that combine the chunks of a row; 0 where a row is not cut.
+    """
+    names = _NAMES[: len(inputs)]
+    scalars = [(_CTYPES[code], name) for name, code in reducer.scalars]
+    kinds = {kind.cuda for kind in (*outputs, *inputs)} | (
+        {reducer.compute.cuda} if reducer.compute else set()
+    )
+    headers = ["half_elements.cuh"] if kinds & {*_HALF} else []
+    headers += ["reduction.cuh"] + ([reducer.include] if reducer.include else [])
+    given = [name for _, name in scalars]
+    results = [f"out{k}" for k in range(len(outputs))]
+    parameters = [f"{kind.cuda}* {name}" for kind, name in zip(outputs, results, strict=True)]
+    parameters += [f"const {kind.cuda}* {name}" for kind, name in zip(inputs, names, strict=True)]
+    parameters += [f"{kind} {name}" for kind, name in scalars] + ["void* scratch"]
+    final = f"Final<Results>{{{{{', '.join([*results, *given])}}}}}"
+    partial = "static_cast<Reducer::State*>(scratch)"
+
+    def kernel(name: str, body: str) -> str:
+        head = f'extern "C" __global__ void __launch_bounds__(256) {reducer.name}_{name}'
+        return f"\n{head}(Layout layout, {', '.join(parameters)}) {{\n    {body};\n}}\n"
+
+    sink = f"Partial<Reducer::State>{{{partial}}}" if fold else final
+    text = "".join(f'#include "{header}"\n' for header in headers)
+    text += _elements(reducer, inputs, names, scalars) + _results(reducer, outputs, results, scalars)
+    text += f"\ntypedef {layout} Layout;\n"
+    text += f"typedef {reducer.state}<ValueOf<Elements>, Layout::Number> Reducer;\n"
+    text += kernel(variant, f"{call}(layout, Elements{{{', '.join([*names, *given])}}}, {sink})")
+    if fold:
+        text += kernel("fold", f"fold_chunks<Reducer, {fold}>(layout, {partial}, {final})")
+    return text
+
+
+def _elements(
+    reducer: Reducer, inputs: Sequence[dtype], names: str, scalars: Sequence[tuple[str, str]]
+) -> str:
+    """What loads operands and maps them to the value that is reduced."""
+    operands = list(zip(inputs, names, strict=True))
+    convert = "wide({})"
+    if reducer.compute is not None:
+        compute = "float" if reducer.compute.cuda in _HALF else reducer.compute.cuda
+        convert = f"narrow<{compute}>(wide({{}}))"
+    items = "".join(f" Pack<{kind.cuda}, Width> {name};" for kind, name in operands)
+    loads = ", ".join(f"pack_at<Width>({name}_ + at[{k}])" for k, name in enumerate(names))
+    same = " && ".join(f"head == to_boundary<Width>({name}_ + at[{k}])" for k, name in enumerate(names) if k)
+    values = "".join(
+        f"        const auto {name} = {convert.format(f'items.{name}.item[i]')};\n" for name in names
+    )
+    return (
+        "\nstruct Elements {\n"
+        + "".join(f"    const {kind.cuda}* {name}_;\n" for kind, name in operands)
+        + "".join(f"    {kind} {name};\n" for kind, name in scalars)
+        + f"    template <int Width> struct Items {{{items} }};\n"
+        + "    template <int Width, class Index>\n"
+        + f"    __device__ Items<Width> load(const Index (&at)[{len(inputs)}]) const {{\n"
+        + f"        return {{{loads}}};\n    }}\n"
+        + "    template <int Width, class Index>\n"
+        + f"    __device__ int before_pack(const Index (&at)[{len(inputs)}]) const {{\n"
+        + "        const int head = to_boundary<Width>(a_ + at[0]);\n"
+        + f"        return {f'{same} ? head : -1' if same else 'head'};\n    }}\n"
+        + "    template <class I>\n"
+        + "    __device__ auto value(const I& items, int i) const {\n"
+        + f"{values}        return {reducer.code};\n    }}\n}};\n"
+    )
+
+
+def _results(
+    reducer: Reducer, outputs: Sequence[dtype], names: Sequence[str], scalars: Sequence[tuple[str, str]]
+) -> str:
+    """What stores the outputs of a row."""
+    rows = list(zip(outputs, names, reducer.results, strict=True))
+    stores = "".join(
+        f"        {name}[at[{k}]] = narrow<{kind.cuda}>({code});\n"
+        for k, (kind, name, code) in enumerate(rows)
+    )
+    return (
+        "\nstruct Results {\n"
+        + "".join(f"    {kind.cuda}* {name};\n" for kind, name, _ in rows)
+        + "".join(f"    {kind} {name};\n" for kind, name in scalars)
+        + "    template <class State, class Index, int Operands>\n"
+        + "    __device__ void store(const State& x, long long count, const Index (&at)[Operands]) const {\n"
+        + f"{stores}    }}\n}};\n"
+    )

@@ -1,0 +1,208 @@
+"""Layouts of reductions: dimensions collapsed into rows and elements of rows, and how threads share them."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from math import inf, prod
+from typing import TYPE_CHECKING
+
+from .layouts import collapse, extent, stride_order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .layouts import Ints
+
+#: Threads of a block.
+THREADS = 256
+_WARP = 32
+_UNROLL = 4
+#: Blocks that fill any GPU several times over. Not asked of the device, so that sums are the same on all of them.
+_BLOCKS = 1024
+#: Packs for each thread that are worth a chunk of their own, and chunks that are worth a second kernel.
+_PACKS, _CHUNKS = 4, 4
+#: Packs of a row from which on a block shares it, and from which on where there are few rows.
+_LONG, _LONG_ENOUGH = 1024, 128
+#: Elements that a thread of a column takes at once, for it keeps a state for each.
+_WIDEST_COLUMN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How the threads of a kernel are laid out, and what each loads at once.
+
+    Attributes
+    ----------
+    walk : str
+        How the elements of a row are loaded: a class of ``cuda/reduction.cuh``, or "" for work by columns.
+    width : int
+        Elements of a load.
+    along, across : int
+        Threads that share a row, or a pack of ``width`` rows; and how many of these a block takes.
+    chunks, piece : int
+        Blocks that share a row, and elements for each of them.
+    """
+
+    walk: str
+    width: int
+    along: int
+    across: int
+    chunks: int
+    piece: int
+
+    @property
+    def columns(self) -> bool:
+        """Whether neighbouring threads work on neighbouring rows."""
+        return not self.walk
+
+    @property
+    def call(self) -> str:
+        """The function that does it, with the arguments of its template."""
+        if self.columns:
+            return f"reduce_columns<Reducer, {self.along}, {self.across}, {self.width}>"
+        return f"reduce_rows<Reducer, {self.along}, {self.walk}<{self.width}>>"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Collapsed dimensions, innermost last: kept ones count the rows, reduced ones the elements of a row."""
+
+    kept: Ints
+    output_strides: tuple[Ints, ...]  # of outputs over the kept dimensions
+    input_strides: tuple[Ints, ...]  # of inputs over the kept dimensions
+    reduced: Ints
+    reduced_strides: tuple[Ints, ...]  # of inputs over the reduced dimensions
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return prod(self.kept)
+
+    @property
+    def length(self) -> int:
+        """Elements of a row."""
+        return prod(self.reduced)
+
+    def pack(self, work: Work) -> tuple[bytes, str]:
+        """The structure ``Rows`` of ``cuda/reduction.cuh`` as bytes, and its type."""
+        index, code = ("long long", "q") if self._is_far() else ("unsigned int", "I")
+        kept = (*self.output_strides, *self.input_strides)
+        numbers = [*self.kept, *(step for strides in kept for step in strides)]
+        numbers += [*self.reduced, *(step for strides in self.reduced_strides for step in strides)]
+        numbers += [self.count, self.length, work.chunks, work.piece]
+        ranks = f"{len(self.kept)}, {len(self.reduced)}"
+        operands = f"{len(self.output_strides)}, {len(self.input_strides)}"
+        return struct.pack(f"={len(numbers)}{code}", *numbers), f"Rows<{ranks}, {operands}, {index}>"
+
+    def _is_far(self) -> bool:
+        """Whether indices need 64 bits; half of 32 is kept for a thread's last step, which goes past the end."""
+        reach = [self.count * self.length, self.count + _BLOCKS * THREADS]
+        reach += [extent(self.kept, strides)[1] for strides in self.output_strides]
+        for kept, reduced in zip(self.input_strides, self.reduced_strides, strict=True):
+            reach.append(extent((*self.kept, *self.reduced), (*kept, *reduced))[1])
+        return max(reach) >= 1 << 31
+
+
+def collapsed(
+    shape: Sequence[int],
+    dims: Sequence[int],
+    outputs: Sequence[Sequence[int]],
+    inputs: Sequence[Sequence[int]],
+    *,
+    keep_order: bool,
+) -> Rows:
+    """Dimensions apart, ordered as the inputs walk memory, and collapsed.
+
+    Parameters
+    ----------
+    outputs, inputs
+        Strides over ``shape``; those of outputs at ``dims`` do not matter.
+    keep_order
+        Whether the reduced dimensions stay in their order, in which their elements are counted.
+    """
+    others = [dim for dim in range(len(shape)) if dim not in dims]
+    sizes, strides = _taken(shape, others, (*outputs, *inputs))
+    sizes, strides = _taken(sizes, stride_order(sizes, *strides[len(outputs) :])[::-1], strides)
+    kept, kept_strides = collapse(sizes, *strides)
+    sizes, strides = _taken(shape, sorted(dims), inputs)
+    if not keep_order:
+        sizes, strides = _taken(sizes, stride_order(sizes, *strides)[::-1], strides)
+    reduced, reduced_strides = collapse(sizes, *strides)
+    return Rows(kept, kept_strides[: len(outputs)], kept_strides[len(outputs) :], reduced, reduced_strides)
+
+
+def _taken(
+    shape: Sequence[int], dims: Sequence[int], operands: Sequence[Sequence[int]]
+) -> tuple[Ints, tuple[Ints, ...]]:
+    """Sizes and strides of some dimensions."""
+    return tuple(shape[d] for d in dims), tuple(tuple(strides[d] for d in dims) for strides in operands)
+
+
+def work_for(rows: Rows, itemsize: int) -> tuple[Work, Work | None]:
+    """The layout of work, and the one for addresses that are no multiples of a load, where it is another.
+
+    ``itemsize`` is that of the widest input, in bytes.
+    """
+    widest = max(16 // itemsize, 1)
+    if _step(rows.kept, rows.input_strides) < _step(rows.reduced, rows.reduced_strides):
+        runs = rows.kept, rows.input_strides, rows.reduced, rows.reduced_strides
+        width = _load_width(min(widest, _WIDEST_COLUMN), *runs)
+        return _by_columns(rows, width), _by_columns(rows, 1) if width > 1 else None
+    unit = all(strides == (1,) for strides in rows.reduced_strides)
+    if unit and widest > 1 and rows.length >= 8 * widest:
+        return _by_rows(rows, "Ragged", widest), None
+    width = _load_width(widest, rows.reduced, rows.reduced_strides, rows.kept, rows.input_strides)
+    return _by_rows(rows, "Strided", width), _by_rows(rows, "Strided", 1) if width > 1 else None
+
+
+def _step(sizes: Ints, operands: Sequence[Ints]) -> float:
+    """Smallest step in memory from one place of these dimensions to another."""
+    steps = (
+        step for strides in operands for size, step in zip(sizes, strides, strict=True) if size > 1 and step
+    )
+    return min(steps, default=inf)
+
+
+def _load_width(
+    widest: int, sizes: Ints, operands: Sequence[Ints], others: Ints, other_operands: Sequence[Ints]
+) -> int:
+    """The most elements up to ``widest`` that lie together along the last of ``sizes``, in packs without rest."""
+    if sizes[-1] == 0 or any(strides[-1] != 1 for strides in operands):
+        return 1
+    numbers = [sizes[-1], *(step for strides in operands for step in strides[:-1])]
+    for strides in other_operands:
+        numbers += [step for size, step in zip(others, strides, strict=True) if size > 1]
+    while any(number % widest for number in numbers):
+        widest //= 2
+    return widest
+
+
+def _by_rows(rows: Rows, walk: str, width: int) -> Work:
+    packs = -(-rows.length // width)
+    few = rows.count * _WARP < _BLOCKS * THREADS
+    if packs < (_LONG_ENOUGH if few else _LONG):
+        along = min(_power_above(-(-packs // 2)), _WARP)
+        return Work(walk, width, along, THREADS // along, 1, rows.length)
+    chunks = min(packs // (THREADS * _PACKS), _BLOCKS // rows.count)
+    if chunks < _CHUNKS:
+        return Work(walk, width, THREADS, 1, 1, rows.length)
+    piece = -(-packs // (chunks * THREADS)) * THREADS * width
+    return Work(walk, width, THREADS, 1, -(-rows.length // piece), piece)
+
+
+def _by_columns(rows: Rows, width: int) -> Work:
+    packs = rows.count // width
+    across = min(_power_above(packs), _WARP)
+    along = min(_power_above(-(-rows.length // _UNROLL)), THREADS // across)
+    across = min(_power_above(packs), THREADS // along)
+    chunks = min(rows.length // (along * _UNROLL * _PACKS), _BLOCKS // -(-packs // across))
+    if chunks < _CHUNKS:
+        return Work("", width, along, across, 1, rows.length)
+    piece = -(-rows.length // (chunks * along)) * along
+    return Work("", width, along, across, -(-rows.length // piece), piece)
+
+
+def _power_above(number: int) -> int:
+    """The smallest power of two that is not below ``number``."""
+    return 1 << max(number - 1, 0).bit_length()
