@@ -98,6 +98,8 @@ def from_cuda_array_interface(obj: Any) -> Tensor:
         )
     kind = _described_type(given["typestr"])
     shape = tuple(map(int, given["shape"]))
+    if any(size < 0 for size in shape):
+        raise ValueError(f"the CUDA array interface gives shape {list(shape)}, which has a negative size")
     strides = _described_strides(given.get("strides"), shape, kind)
     data = given["data"]
     if not isinstance(data, tuple) or len(data) != 2:

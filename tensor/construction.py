@@ -82,16 +82,28 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tens
     """``data`` as a tensor, without a copy where dtype and device allow: tensors, NumPy arrays, DLPack and
     CUDA arrays share memory. See :func:`tensor`.
     """
+    shared = _shared_with(data)
+    if shared is None:
+        return tensor(data, dtype=dtype, device=device)
+    where = shared._layout.device if device is None else device
+    return shared.to(where, dtype or shared._layout.dtype)
+
+
+def _shared_with(data: Any) -> Tensor | None:
+    """A tensor over the memory of ``data``, where it has a way to share it."""
     if isinstance(data, TensorBase):
-        return data.to(device or data._layout.device, dtype or data._layout.dtype)
+        return data  # type: ignore[return-value]
+    if isinstance(data, np.ndarray):
+        return from_numpy(data) if data.dtype in dtypes_of_arrays() else None
     if hasattr(data, "__cuda_array_interface__"):
         from .array_interfaces import from_cuda_array_interface
 
-        shared = from_cuda_array_interface(data)
-        return as_tensor(shared, dtype, device)
-    if isinstance(data, np.ndarray) and data.dtype in dtypes_of_arrays():
-        return as_tensor(from_numpy(data), dtype, device or "cpu")
-    return tensor(data, dtype=dtype, device=device)
+        return from_cuda_array_interface(data)
+    if hasattr(data, "__dlpack__") or type(data).__name__ == "PyCapsule":
+        from .interop import from_dlpack
+
+        return from_dlpack(data)
+    return None
 
 
 def asarray(
@@ -111,16 +123,9 @@ def asarray(
     """
     if isinstance(obj, (bytes, bytearray, memoryview)) and not hasattr(obj, "__array_interface__"):
         obj = frombuffer(obj, dtype=dtype or get_default_dtype())
-    shares = isinstance(obj, (TensorBase, np.ndarray))
-    made = as_tensor(obj, dtype, device)
-    shared = shares and (
-        made is obj
-        or (
-            not made._layout.place.is_cuda
-            and isinstance(obj, np.ndarray)
-            and np.may_share_memory(made._host, obj)
-        )
-    )
+    origin = _shared_with(obj)
+    made = as_tensor(obj if origin is None else origin, dtype, device)
+    shared = made is origin
     if copy is False and not shared:
         raise ValueError(
             "can't alias arbitrary Python objects or convert dtype and device without a copy (copy=False)"

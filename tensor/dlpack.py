@@ -251,8 +251,10 @@ def device_of(capsule: Any) -> tuple[int, int]:
     return device.device_type, device.device_id
 
 
-def borrow(capsule: Any) -> Borrowed:
+def borrow(capsule: Any, *, aligned: bool = False) -> Borrowed:
     """Take over what a capsule lends. The capsule is used up, unless this raises.
+
+    ``aligned`` says whether elements must be aligned to their size.
 
     Raises
     ------
@@ -273,7 +275,9 @@ def borrow(capsule: Any) -> Borrowed:
             f"one of {', '.join(each.name for each in dtypes.ALL)} first"
         )
     rank = described.ndim
-    shape = tuple(described.shape[:rank]) if rank else ()
+    shape = tuple(described.shape[:rank]) if rank > 0 else ()
+    if rank < 0 or any(size < 0 for size in shape):
+        raise BufferError(f"the DLPack capsule has {rank} dimensions of sizes {list(shape)}")
     if not rank:
         strides: tuple[int, ...] = ()
     elif described.strides:
@@ -290,13 +294,16 @@ def borrow(capsule: Any) -> Borrowed:
         strides = tuple(
             max(step, 1) if size == 1 else step for step, size in zip(strides, shape, strict=True)
         )
+    address = (described.data or 0) + described.byte_offset
+    if aligned:
+        check_aligned(address, kind)
     versioned = isinstance(managed, _VersionedManaged)
     owner = Lender(ctypes.addressof(managed), managed.deleter)
     _set_name(capsule, ctypes.addressof(_USED[name]))
     return Borrowed(
         owner,
         (described.device.device_type, described.device.device_id),
-        (described.data or 0) + described.byte_offset,
+        address,
         shape,
         strides,
         kind,

@@ -16,7 +16,7 @@ import drv
 from . import layout as layouts
 from .base import TensorBase, view_of
 from .copies import copy_into_new
-from .dlpack import DLDeviceType, borrow, capsule_of, check_aligned, device_of
+from .dlpack import DLDeviceType, borrow, capsule_of, device_of
 from .places import CudaPlace, cpu, cuda_place, place_of
 from .storage import DeviceStorage, ForeignStorage, HostStorage, PinnedStorage
 from .streams import Stream
@@ -227,10 +227,8 @@ def _check_move(place: Place, target: Place | None, copy: bool | None) -> None:
 
 
 def _borrowed(capsule: Any, place: Place) -> Tensor:
-    found = borrow(capsule)
+    found = borrow(capsule, aligned=place.is_cuda)
     layout = layouts.strided[found.shape, found.strides, found.dtype, place]
-    if isinstance(place, CudaPlace):
-        check_aligned(found.address, found.dtype)
     if not found.writeable:
         warnings.warn(
             "The array given through DLPack is not writable"
