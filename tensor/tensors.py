@@ -13,6 +13,7 @@ from . import (
     conversions,
     copies,
     creation,
+    extremes,
     fills,
     formats,
     indexing,
@@ -23,6 +24,10 @@ from . import (
     printing,
     products,
     reshaping,
+    scans,
+    sorting,
+    spreads,
+    sums,
     views,
 )
 from .arguments import integers
@@ -511,6 +516,44 @@ class Tensor(PointwiseMethods, TensorBase):
     def as_strided_(self, size: Any, stride: Any, storage_offset: builtins.int | None = None) -> Tensor:
         """:meth:`as_strided` in place."""
         return self._in_place(parts.as_strided(self, size, stride, storage_offset))
+
+    # Reductions, scans, order
+
+    sum = sums.sum
+    nansum = sums.nansum
+    mean = sums.mean
+    nanmean = sums.nanmean
+    prod = sums.prod
+    logsumexp = sums.logsumexp
+    any = sums.any
+    all = sums.all
+    count_nonzero = sums.count_nonzero
+    sum_to_size = sums.sum_to_size
+    amax = extremes.amax
+    amin = extremes.amin
+    aminmax = extremes.aminmax
+    max = extremes.max
+    min = extremes.min
+    argmax = extremes.argmax
+    argmin = extremes.argmin
+    var = spreads.var
+    std = spreads.std
+    norm = spreads.norm
+    cumsum = scans.cumsum
+    cumprod = scans.cumprod
+    cummax = scans.cummax
+    cummin = scans.cummin
+    logcumsumexp = scans.logcumsumexp
+    diff = scans.diff
+    sort = sorting.sort
+    argsort = sorting.argsort
+    msort = sorting.msort
+    topk = sorting.topk
+    kthvalue = sorting.kthvalue
+    median = sorting.median
+    nanmedian = sorting.nanmedian
+    quantile = sorting.quantile
+    nanquantile = sorting.nanquantile
 
     # Products
 

@@ -1,0 +1,216 @@
+"""Largest and smallest elements, and where they stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nvrtc_kernels import dtypes, reducers
+from nvrtc_kernels.dtypes import Category, dtype
+
+from . import views
+from .arguments import dimension
+from .base import TensorBase
+from .comparisons import eq
+from .operations.reduction import Reduction, axes_of, given, kept, record, stretched
+from .recording.modes import modes
+from .selection import maximum, minimum, where
+from .sums import sum
+
+REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+FLOATING = (Category.FLOATING, Category.COMPLEX)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from .tensors import Tensor
+
+    Array = NDArray[Any]
+
+
+def _same(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (kind,)
+
+
+def _to_index(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (dtypes.int64,)
+
+
+def _with_index(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (kind, dtypes.int64)
+
+
+def _pair(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (kind, kind)
+
+
+def _arg(function: Any) -> Callable[[Array, tuple[int, ...]], Array]:
+    def form(a: Array, axes: tuple[int, ...]) -> Array:
+        if len(axes) == a.ndim:
+            return np.asarray(function(a.reshape(-1))).reshape((1,) * a.ndim)
+        return np.asarray(function(a, axis=axes[0], keepdims=True))
+
+    return form
+
+
+def _extreme(pick: Any) -> Callable[[Array, tuple[int, ...]], tuple[Array, Array]]:
+    def form(a: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+        at = np.asarray(pick(a, axis=axes[0], keepdims=True))
+        return np.take_along_axis(a, at, axes[0]), at
+
+    return form
+
+
+AMAX = Reduction(
+    "amax",
+    reducers.AMAX,
+    lambda a, axes: np.max(a, axis=axes, keepdims=True),
+    _same,
+    categories=REAL,
+    identity=False,
+)
+AMIN = Reduction(
+    "amin",
+    reducers.AMIN,
+    lambda a, axes: np.min(a, axis=axes, keepdims=True),
+    _same,
+    categories=REAL,
+    identity=False,
+)
+AMINMAX = Reduction(
+    "aminmax",
+    reducers.AMINMAX,
+    lambda a, axes: (np.min(a, axis=axes, keepdims=True), np.max(a, axis=axes, keepdims=True)),
+    _pair,
+    categories=REAL,
+    identity=False,
+)
+MAX = Reduction("max", reducers.MAX, _extreme(np.argmax), _with_index, categories=REAL, identity=False)
+MIN = Reduction("min", reducers.MIN, _extreme(np.argmin), _with_index, categories=REAL, identity=False)
+ARGMAX = Reduction("argmax", reducers.ARGMAX, _arg(np.argmax), _to_index, categories=REAL, identity=False)
+ARGMIN = Reduction("argmin", reducers.ARGMIN, _arg(np.argmin), _to_index, categories=REAL, identity=False)
+
+
+class Extreme(NamedTuple):
+    """Values, and where along the dimension they stand."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class Range(NamedTuple):
+    """Smallest and largest values."""
+
+    min: Tensor
+    max: Tensor
+
+
+def _share_gradient(grad: Tensor, a: Tensor, out: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
+    """Equal shares for all elements that are the extreme."""
+    hits = eq(a, stretched(out, shape, axes, keepdim)).to(grad._layout.dtype)
+    count = sum(hits, list(axes), keepdim=True) if axes else hits
+    return hits * (kept(grad, axes, keepdim) / count)
+
+
+def _extreme_of(row: Reduction, input: Tensor, dim: Any, keepdim: bool, out: Tensor | None) -> Tensor:
+    axes = axes_of(row.name, input, dim)
+    results = row(input, axes, keepdim)
+    context = (input._layout.shape, axes, keepdim)
+    record(results, input, f"{row.name.capitalize()}Backward0", _share_gradient, context, (input, results[0]))
+    return given(results[0], out, row.name)
+
+
+def amax(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Largest elements over the dimensions ``dim``, by default all. NaN is larger than everything.
+
+    The gradient is shared equally between elements of the same value.
+    """
+    return _extreme_of(AMAX, input, dim, keepdim, out)
+
+
+def amin(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Smallest elements over the dimensions ``dim``, by default all; see :func:`amax`."""
+    return _extreme_of(AMIN, input, dim, keepdim, out)
+
+
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Range:
+    """Smallest and largest elements in one pass, over all elements or along a dimension."""
+    if modes.recording and input.requires_grad:
+        over = () if dim is None else dim
+        return Range(amin(input, over, keepdim), amax(input, over, keepdim))
+    axes = axes_of("aminmax", input, dim)
+    return Range(*AMINMAX(input, axes, keepdim))
+
+
+def _at_gradient(grad: Tensor, indices: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
+    """The gradient where the chosen element stands, and 0 elsewhere."""
+    if not axes:
+        return grad
+    (axis,) = axes
+    places = indices.new_tensor(list(range(shape[axis])))
+    places = views.view(places, [-1 if dim == axis else 1 for dim in range(len(shape))])
+    chosen = eq(places, kept(indices, axes, keepdim))
+    return where(chosen, kept(grad, axes, keepdim), grad.new_zeros(()))
+
+
+def _with_indices(row: Reduction, input: Tensor, dim: int, keepdim: bool) -> Extreme:
+    rank = len(input._layout.shape)
+    at = dimension(dim, rank)
+    if not rank:
+        return Extreme(views.alias(input), input.new_zeros((), dtype=dtypes.int64))
+    results = row(input, (at,), keepdim)
+    context = (input._layout.shape, (at,), keepdim)
+    record(results, input, f"{row.name.capitalize()}Backward0", _at_gradient, context, (results[1],))
+    return Extreme(*results)
+
+
+def _largest(
+    input: Tensor, dim: Any, keepdim: Any, out: Any, row: Reduction, whole: Any, pairwise: Any
+) -> Any:
+    if isinstance(dim, TensorBase):
+        return pairwise(input, dim, out=out)
+    if dim is None:
+        found = whole(input)
+        return found if out is None else given(found, out, row.name)
+    found = _with_indices(row, input, dim, keepdim)
+    if out is None:
+        return found
+    return Extreme(*(given(x, to, row.name) for x, to in zip(found, out, strict=True)))
+
+
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Any:
+    """Largest element; with ``dim``, the largest along it and where they stand; with a tensor, of each pair.
+
+    Of equal elements the first is taken; NaN is larger than everything.
+
+    Returns
+    -------
+    Tensor or Extreme
+        ``(values, indices)`` with ``dim``.
+    """
+    return _largest(input, dim, keepdim, out, MAX, amax, maximum)
+
+
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Any:
+    """Smallest element; see :func:`max`."""
+    return _largest(input, dim, keepdim, out, MIN, amin, minimum)
+
+
+def _argument(row: Reduction, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    axes = axes_of(row.name, input, dim)
+    if not axes:
+        return input.new_zeros(input._layout.shape, dtype=dtypes.int64)
+    return row(input, axes, keepdim)[0]
+
+
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Where the largest element stands: along ``dim``, or in row-major order. The first of equal ones."""
+    return _argument(ARGMAX, input, dim, keepdim)
+
+
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Where the smallest element stands; see :func:`argmax`."""
+    return _argument(ARGMIN, input, dim, keepdim)

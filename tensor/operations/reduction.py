@@ -1,0 +1,286 @@
+"""Reductions: values of many elements become one.
+
+As for pointwise operations, an operation is one row, and what carries it out follows from the layout, the
+dimensions and the type asked for; it is worked out once and kept as a plan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import layouts as strides_of
+from nvrtc_kernels import reduction as kernels
+from nvrtc_kernels.dtypes import Category, dtype
+from nvrtc_kernels.reducers import Reducer
+
+from .. import layout as layouts
+from .. import views
+from ..arguments import dimensions
+from ..base import empty, wrap
+from ..copy_plans import host_conversion
+from ..creation import deliver
+from ..recording.modes import modes
+from ..recording.node import Node, attach
+from ..recording.saved import freed, restore, save, save_output
+from . import rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ..layout import Layout
+    from ..tensors import Tensor
+
+#: ``numpy(array, axes, **scalars)``: results with the reduced dimensions kept, of size 1.
+Form = "Callable[..., tuple[NDArray[Any], ...]]"
+
+
+class Reduction:
+    """A reduction over some dimensions.
+
+    Parameters
+    ----------
+    name : str
+        As users call it; errors have it.
+    kernel : Reducer or callable
+        What the device computes; or what gives that, and the kernel's numbers, for the numbers of the call.
+    numpy : callable
+        ``numpy(array, axes, *scalars)`` on an array of the type that is computed in gives one array or
+        several, with the reduced dimensions kept.
+    rule : callable
+        ``rule(dtype of the input)`` gives the type to compute in and those of the results.
+    categories
+        Kinds of input that make sense.
+    scalars : int
+        Numbers that are given at each call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Reducer | Callable[..., tuple[Reducer, tuple[float, ...]]],
+        numpy: Callable[..., Any],
+        rule: Callable[[dtype], tuple[dtype, tuple[dtype, ...]]],
+        *,
+        categories: Sequence[Category] = tuple(Category),
+        identity: bool = True,
+    ) -> None:
+        self.name = name
+        self.kernel = kernel
+        self.numpy = numpy
+        self.rule = rule
+        self.categories = frozenset(categories)
+        self.identity = identity
+
+    def __repr__(self) -> str:
+        return f"<Reduction {self.name}>"
+
+    def __call__(
+        self, input: Tensor, axes: tuple[int, ...], keepdim: bool, *scalars: float
+    ) -> tuple[Tensor, ...]:
+        """Results of reducing the dimensions ``axes``. Not recorded."""
+        layout = input._layout
+        fixed = () if isinstance(self.kernel, Reducer) else scalars
+        found: tuple[Tensor, ...] = layout.place.plans[self, layout, axes, keepdim, *fixed](input, *scalars)
+        return found
+
+    def plan(
+        self, layout: Layout, axes: tuple[int, ...], keepdim: bool, *scalars: float
+    ) -> Callable[..., tuple[Tensor, ...]]:
+        """What reduces tensors of ``layout``: ``run(input, *scalars)``."""
+        if layout.dtype.category not in self.categories:
+            kinds = ", ".join(sorted(each.name.lower() for each in self.categories))
+            raise RuntimeError(
+                f"{self.name}(): not implemented for {layout.dtype!r}: it takes {kinds} tensors"
+            )
+        shape = layout.shape
+        if not self.identity and any(shape[axis] == 0 for axis in axes):
+            raise IndexError(
+                f"{self.name}(): Expected reduction dim {next(a for a in axes if shape[a] == 0)} to have non-zero size."
+            )
+        compute, results = self.rule(layout.dtype)
+        full = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+        short = full if keepdim else tuple(size for axis, size in enumerate(shape) if axis not in axes)
+        outs = [layouts.contiguous[short, kind, layout.place] for kind in results]
+        if layout.place.is_cuda:
+            return self._cuda(layout, axes, outs, scalars)
+        return self._host(layout, axes, compute, outs)
+
+    def _cuda(
+        self, layout: Layout, axes: tuple[int, ...], outs: list[Layout], scalars: tuple[float, ...]
+    ) -> Callable[..., tuple[Tensor, ...]]:
+        place: Any = layout.place
+        reducer = self.kernel
+        if not isinstance(reducer, Reducer):
+            # The number decides which kernel it is, and the kernel which numbers it takes.
+            reducer, scalars = reducer(*scalars)
+        fixed = self.kernel is not reducer
+        full = tuple(1 if axis in axes else size for axis, size in enumerate(layout.shape))
+        strides = strides_of.contiguous_strides(full)
+        launch = kernels.plan(
+            place.native,
+            reducer,
+            layout.shape,
+            axes,
+            [(strides, out.dtype) for out in outs],
+            [(layout.strides, layout.dtype)],
+        )
+        local, scratch_bytes = place.local, launch.scratch_bytes
+
+        def run(input: Tensor, *numbers: float) -> tuple[Tensor, ...]:
+            made = [empty(out) for out in outs]
+            stream = local.stream
+            # Freed when this returns: only work behind the kernel on the stream can get the memory.
+            block = place.allocate(scratch_bytes, stream.cuda_stream) if scratch_bytes else None
+            try:
+                launch.run(
+                    stream.handle,
+                    *[out._storage.address for out in made],
+                    input._address,
+                    *(scalars if fixed else numbers),
+                    scratch=0 if block is None else block.address,
+                )
+            finally:
+                if block is not None:
+                    place.free(block)
+            return tuple(made)
+
+        return run
+
+    def _host(
+        self, layout: Layout, axes: tuple[int, ...], compute: dtype, outs: list[Layout]
+    ) -> Callable[..., tuple[Tensor, ...]]:
+        wide = rules.computes_in(compute)
+        converts = layout.dtype is not wide
+        function = self.numpy
+
+        def run(input: Tensor, *scalars: float) -> tuple[Tensor, ...]:
+            array = input._host
+            with np.errstate(all="ignore"):
+                found = function(array.astype(wide.numpy) if converts else array, axes, *scalars)
+            if not isinstance(found, tuple):
+                found = (found,)
+            made = []
+            for value, out in zip(found, outs, strict=True):
+                value = np.asarray(value).reshape(out.shape)
+                if value.dtype != out.dtype.numpy or not value.flags.c_contiguous:
+                    held = np.empty(out.shape, out.dtype.numpy)
+                    host_conversion(_kind(value), out.dtype)(held, value)
+                    value = held
+                made.append(wrap(value, out))
+            return tuple(made)
+
+        return run
+
+
+def _kind(array: NDArray[Any]) -> dtype:
+    from nvrtc_kernels.dtypes import from_numpy
+
+    return from_numpy(array.dtype)
+
+
+def axes_of(name: str, input: Tensor, dim: Any) -> tuple[int, ...]:
+    """Dimensions that ``dim`` names, counted from 0: an int, several, or ``None`` (or none) for all.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If one is named twice.
+    """
+    rank = len(input._layout.shape)
+    if dim is None:
+        return tuple(range(rank))
+    if isinstance(dim, (tuple, list)):
+        if not dim:
+            return tuple(range(rank))
+        return tuple(sorted(dimensions(dim, rank, name))) if rank else ()
+    return dimensions((dim,), rank, name) if rank else _no_axes(dim)
+
+
+def _no_axes(dim: int) -> tuple[int, ...]:
+    dimensions((dim,), 0, "")
+    return ()
+
+
+class ReductionNode(Node):
+    """A recorded reduction.
+
+    ``derivative(grad, *saved, *context)`` is the gradient of the input; ``context`` is the input's shape, the
+    reduced dimensions, whether they were kept, and numbers.
+    """
+
+    __slots__ = ("context", "derivative", "title")
+
+    title: str
+    derivative: Callable[..., Any]
+    context: tuple[Any, ...]
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.title
+
+    def backward(self, *grads: Any) -> Any:
+        """Gradient of the input."""
+        if self.saved is None:
+            raise freed(self)
+        values = [restore(entry, self) for entry in self.saved]
+        given = grads if len(self.layouts) > 1 else grads[:1]
+        return (self.derivative(*given, *values, *self.context),)
+
+
+def record(
+    results: Sequence[Tensor],
+    input: Tensor,
+    title: str,
+    derivative: Callable[..., Any],
+    context: tuple[Any, ...],
+    saved: Sequence[Tensor] = (),
+) -> None:
+    """Put a reduction of ``input`` into the graph, where a gradient is wanted."""
+    state = input._autograd
+    if state is None or not state.requires_grad or not modes.recording:
+        return
+    if results[0]._layout.dtype.category < Category.FLOATING:
+        return
+    node = ReductionNode.__new__(ReductionNode)
+    node.title, node.derivative, node.context = title, derivative, context
+    outputs = {id(result): number for number, result in enumerate(results)}
+    node.saved = tuple([save_output(x, outputs[id(x)]) if id(x) in outputs else save(x) for x in saved])
+    floating = [x for x in results if x._layout.dtype.category >= Category.FLOATING]
+    attach(node, (input,), floating)
+
+
+def stretched(x: Tensor, shape: Sequence[int], axes: Sequence[int], keepdim: bool) -> Tensor:
+    """``x`` with the reduced dimensions back, as large as they were."""
+    if not keepdim:
+        for axis in axes:
+            x = views.unsqueeze(x, axis)
+    return views.expand(x, shape)
+
+
+def kept(x: Tensor, axes: Sequence[int], keepdim: bool) -> Tensor:
+    """``x`` with the reduced dimensions back, of size 1."""
+    if not keepdim:
+        for axis in axes:
+            x = views.unsqueeze(x, axis)
+    return x
+
+
+def given(result: Tensor, out: Tensor | None, name: str) -> Tensor:
+    if out is None:
+        return result
+    if result.requires_grad or out.requires_grad:
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad."
+        )
+    if out._layout.dtype is not result._layout.dtype:
+        raise RuntimeError(
+            f"{name}(): Expected out tensor to have dtype {result._layout.dtype!r}, but got {out._layout.dtype!r} instead"
+        )
+    return deliver(out, result, name)

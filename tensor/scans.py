@@ -1,0 +1,281 @@
+"""Running sums, products and extremes along a dimension, and differences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels import scan as kernels
+from nvrtc_kernels.dtypes import Category, dtype
+
+from . import layout as layouts
+from . import parts, views
+from .arguments import dimension
+from .base import empty, wrap
+from .comparisons import eq
+from .complex_numbers import conjugate
+from .copy_plans import host_conversion
+from .joining import cat
+from .operations import planned, rules
+from .operations.reduction import given, record
+from .selection import where
+from .sums import converted, sum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from .layout import Layout
+    from .tensors import Tensor
+
+    Array = NDArray[Any]
+
+
+class _Scan:
+    """A scan; ``place.plans[scan, layout, dim, dtype]`` carries it out."""
+
+    def __init__(self, name: str, numpy: Callable[[Array, int], Any], *, indices: bool = False) -> None:
+        self.name = name
+        self.numpy = numpy
+        self.indices = indices
+
+    def __call__(self, input: Tensor, dim: int, kind: dtype) -> tuple[Tensor, ...]:
+        """Results along ``dim``, of type ``kind``. Not recorded."""
+        layout = input._layout
+        found: tuple[Tensor, ...] = layout.place.plans[self, layout, dim, kind](input)
+        return found
+
+    def plan(self, layout: Layout, dim: int, kind: dtype) -> Callable[[Tensor], tuple[Tensor, ...]]:
+        """What scans tensors of ``layout``."""
+        out = layouts.contiguous[layout.shape, kind, layout.place]
+        outs = [out, out.with_dtype(dtypes.int64)] if self.indices else [out]
+        if not layout.place.is_cuda:
+            return self._host(dim, kind, outs)
+        place: Any = layout.place
+        # A 0-dim tensor is scanned as a vector.
+        shape, strides = (layout.shape, layout.strides) if layout.shape else ((1,), (1,))
+        steps = out.strides or (1,)
+        made = kernels.plan(
+            place.native,
+            self.name,
+            dim,
+            shape,
+            (steps, kind),
+            (strides, layout.dtype),
+            *([steps] if self.indices else []),
+        )
+
+        def run(input: Tensor) -> tuple[Tensor, ...]:
+            results = [empty(each) for each in outs]
+            first, *rest = (each._address for each in results)
+            if out.numel:
+                planned.launch(place, made, first, input._address, *rest)
+            return tuple(results)
+
+        return run
+
+    def _host(self, dim: int, kind: dtype, outs: list[Layout]) -> Callable[[Tensor], tuple[Tensor, ...]]:
+        wide = rules.computes_in(kind)
+
+        def run(input: Tensor) -> tuple[Tensor, ...]:
+            array = np.atleast_1d(input._host)
+            values = np.empty(array.shape, wide.numpy)
+            host_conversion(input._layout.dtype, wide)(values, array)
+            with np.errstate(all="ignore"):
+                found = self.numpy(values, dim)
+            results = []
+            for value, out in zip(found if isinstance(found, tuple) else (found,), outs, strict=True):
+                held = np.empty(out.shape, out.dtype.numpy)
+                held[...] = np.asarray(value).reshape(out.shape)
+                results.append(wrap(held, out))
+            return tuple(results)
+
+        return run
+
+
+def _sum(a: Array, dim: int) -> Array:
+    if a.dtype == np.float32:
+        return np.cumsum(a, axis=dim, dtype=np.float64)
+    return np.cumsum(a, axis=dim, dtype=a.dtype)
+
+
+def _best(larger_or_equal: Any) -> Callable[[Array, int], tuple[Array, Array]]:
+    """Running extremes with the place of the last of equal ones; a NaN wins from where it stands on."""
+
+    def form(a: Array, dim: int) -> tuple[Array, Array]:
+        moved = np.moveaxis(a, dim, 0)
+        values, places = moved.copy(), np.zeros(moved.shape, np.int64)
+        for at in range(1, len(moved)):
+            here, before = moved[at], values[at - 1]
+            wins = larger_or_equal(here, before)
+            if a.dtype.kind == "f":
+                wins = (wins & ~np.isnan(before)) | np.isnan(here)
+            values[at] = np.where(wins, here, before)
+            places[at] = np.where(wins, at, places[at - 1])
+        return np.moveaxis(values, 0, dim), np.moveaxis(places, 0, dim)
+
+    return form
+
+
+CUMSUM = _Scan("cumsum", _sum)
+CUMPROD = _Scan("cumprod", lambda a, dim: np.cumprod(a, axis=dim, dtype=a.dtype))
+LOGCUMSUMEXP = _Scan("logcumsumexp", lambda a, dim: np.logaddexp.accumulate(a, axis=dim))
+CUMMAX = _Scan("cummax", _best(np.greater_equal), indices=True)
+CUMMIN = _Scan("cummin", _best(np.less_equal), indices=True)
+
+
+class Running(NamedTuple):
+    """Running extremes, and where they stand."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _type(input: Tensor, dtype: dtype | None) -> dtype:
+    kind = input._layout.dtype
+    if dtype is not None:
+        return dtype
+    return dtypes.int64 if kind.category < Category.FLOATING else kind
+
+
+def _reversed_sum(x: Tensor, dim: int) -> Tensor:
+    """Sums of each element and all after it."""
+    return sum(x, dim, keepdim=True) - cumsum(x, dim) + x
+
+
+def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """Sums of all elements up to each along a dimension.
+
+    Integers and bools become int64 unless ``dtype`` says otherwise.
+    """
+    at = dimension(dim, len(input._layout.shape))
+    results = CUMSUM(input, at, _type(input, dtype))
+    record(results, input, "CumsumBackward0", _reversed_sum, (at,))
+    return given(results[0], out, "cumsum")
+
+
+def _cumprod_gradient(grad: Tensor, a: Tensor, out: Tensor, dim: int) -> Tensor:
+    """Products of all others up to each element: by division before the first 0, by its omission at it."""
+    zeros = cumsum(eq(a, 0), dim)
+    first = eq(zeros, 1) * eq(a, 0)
+    nothing = a.new_zeros(())
+    filled = where(eq(a, 0), a.new_ones(()), a)
+    weighted = grad * conjugate(out)
+    before = _reversed_sum(where(eq(zeros, 0), weighted, nothing), dim) / conjugate(filled)
+    omitted = where(eq(zeros, 1), grad * conjugate(cumprod(where(first, a.new_ones(()), a), dim)), nothing)
+    at_first = sum(omitted, dim, keepdim=True)
+    return where(eq(zeros, 0), before, where(first, at_first, nothing))
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """Products of all elements up to each along a dimension; see :func:`cumsum`."""
+    input = converted(input, dtype)
+    at = dimension(dim, len(input._layout.shape))
+    results = CUMPROD(input, at, _type(input, dtype))
+    record(results, input, "CumprodBackward0", _cumprod_gradient, (at,), (input, results[0]))
+    return given(results[0], out, "cumprod")
+
+
+def _logcumsumexp_gradient(grad: Tensor, a: Tensor, out: Tensor, dim: int) -> Tensor:
+    """``sum over j >= k of grad[j] exp(a[k] - out[j])``, positive and negative gradients apart, as logarithms."""
+    lowest = a.new_full((), -float("inf"))
+
+    def share(size: Tensor) -> Tensor:
+        from .rearrangement import flip
+
+        logs = where(size > 0, size.log(), lowest) - out
+        return (flip(logcumsumexp(flip(logs, (dim,)), dim), (dim,)) + a).exp()
+
+    nothing = grad.new_zeros(())
+    return share(where(grad > 0, grad, nothing)) - share(where(grad < 0, -grad, nothing))
+
+
+def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+    """Logarithms of the sums of exponentials of all elements up to each along a dimension."""
+    at = dimension(dim, len(input._layout.shape))
+    kind = input._layout.dtype
+    if not kind.is_floating_point:
+        raise RuntimeError(f'"logcumsumexp" not implemented for {kind!r}: it takes floating point tensors')
+    results = LOGCUMSUMEXP(input, at, kind)
+    record(results, input, "LogcumsumexpBackward0", _logcumsumexp_gradient, (at,), (input, results[0]))
+    return given(results[0], out, "logcumsumexp")
+
+
+def _best_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tensor:
+    """The gradients of all places that took an element, added up there."""
+    if not shape:
+        return grad
+    return grad.new_zeros(shape).scatter_add(dim, indices, grad)
+
+
+def _running(scan: _Scan, input: Tensor, dim: int) -> Running:
+    at = dimension(dim, len(input._layout.shape))
+    if input._layout.dtype.is_complex:
+        raise RuntimeError(
+            f'"{scan.name}" not implemented for {input._layout.dtype!r}: it takes real tensors'
+        )
+    results = scan(input, at, input._layout.dtype)
+    name = f"{scan.name.capitalize()}Backward0"
+    record(results, input, name, _best_gradient, (input._layout.shape, at), (results[1],))
+    return Running(*results)
+
+
+def cummax(input: Tensor, dim: int) -> Running:
+    """Largest elements up to each along a dimension, and where they stand; the last of equal ones."""
+    return _running(CUMMAX, input, dim)
+
+
+def cummin(input: Tensor, dim: int) -> Running:
+    """Smallest elements up to each along a dimension; see :func:`cummax`."""
+    return _running(CUMMIN, input, dim)
+
+
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    """``n`` times the differences of neighbours along a dimension; ``prepend`` and ``append`` are joined first.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative ``n`` or a 0-dim tensor.
+    """
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    if not input._layout.shape:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    at = dimension(dim, len(input._layout.shape))
+    around = [x for x in (prepend, input, append) if x is not None]
+    found = cat(around, at) if len(around) > 1 else input
+    for _ in range(min(n, found.shape[at])):
+        length = found.shape[at]
+        later, earlier = parts.narrow(found, at, 1, length - 1), parts.narrow(found, at, 0, length - 1)
+        found = later.logical_xor(earlier) if found.dtype is dtypes.bool_ else later - earlier
+    return found
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """Integral along a dimension by the trapezoidal rule, at places ``x`` or ``dx`` apart (1).
+
+    Raises
+    ------
+    RuntimeError
+        If both are given.
+    """
+    if x is not None and dx is not None:
+        raise RuntimeError("trapezoid: x and dx cannot both be given")
+    at = dimension(dim, len(y._layout.shape))
+    length = y.shape[at]
+    if length == 0:
+        return sum(y, at)
+    pairs = parts.narrow(y, at, 1, length - 1) + parts.narrow(y, at, 0, length - 1)
+    if x is None:
+        return sum(pairs, at) * ((1 if dx is None else dx) / 2)
+    if len(x._layout.shape) == 1:
+        shape = [1] * len(y._layout.shape)
+        shape[at] = x.shape[0]
+        x = views.view(x, shape)
+    return sum(pairs * diff(x, dim=at), at) / 2
