@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import struct
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drv import prepare
-
 from .dtypes import Category, float32, float64
-from .kernel_cache import KernelCache
 from .layouts import collapse, extent
-from .program import Program
-from .scan import Plan
+from .plans import NOTHING, Plan, includes, launcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +17,6 @@ if TYPE_CHECKING:
 
     from .dtypes import dtype
 
-_INCLUDE = str(Path(__file__).parent / "cuda")
 _THREADS = 256
 _MAX_GRID = (1 << 31) - 1
 #: Bins that blocks count in shared memory.
@@ -64,7 +58,7 @@ def bincount(
     if weights is not None and weights[1] not in (float32, float64):
         raise ValueError(f"weights are float32 or float64, {weights[1]!r} was given; convert to float64")
     if bins == 0:
-        return Plan(_nothing)
+        return NOTHING
     if weights is None:
         return _count(device, shape, given, bins, "ValueBin", "", "")
     geometry, code, count, typed = _geometry(shape, given[0], weights[0])
@@ -74,7 +68,7 @@ def bincount(
         f"const {out}* weights, {out}* out) {{\n    weigh(geometry, count, ValueBin{{bins}}, in, weights, out);\n}}\n"
     )
     clear = _clear(device, source, bins)
-    weigh = _launcher(device, source, "weigh_bins", (len(geometry), code, *"qPPP"))
+    weigh = launcher(device, "counting.cu", source, "weigh_bins", (len(geometry), code, *"qPPP"))
     grid = min(-(-count // _THREADS), _MAX_GRID)
 
     def run(stream: Any, _: int, output: int, elements: int, weights_address: int) -> None:
@@ -133,7 +127,7 @@ def _count(
         f"    const {functor} bin_of{{{arguments}}};\n    count_in_{memory}(geometry, count, bin_of, in, out);\n}}\n"
     )
     clear = _clear(device, source, bins)
-    launch = _launcher(device, source, name, (len(geometry), code, "q", *codes, *"PP"))
+    launch = launcher(device, "counting.cu", source, name, (len(geometry), code, "q", *codes, *"PP"))
     most = device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS if few else _MAX_GRID
     grid, shared = min(-(-count // _THREADS), most), 4 * bins if few else 0
 
@@ -160,31 +154,18 @@ def _geometry(shape: Sequence[int], *strides: Sequence[int]) -> tuple[bytes, str
 
 
 def _source(kind: dtype, output: str) -> str:
-    half = kind.is_floating_point and kind.itemsize == 2
     return (
-        f'#include "{"half_elements" if half else "elements"}.cuh"\n#include "counting.cuh"\n\n'
+        f"{includes('counting.cuh', kind)}"
         f'extern "C" __global__ void clear_all_bins(long long bins, {output}* out) {{\n'
         "    clear_bins(bins, out);\n}\n"
     )
 
 
 def _clear(device: Device, source: str, bins: int) -> Callable[[Any, int], None]:
-    launch = _launcher(device, source, "clear_all_bins", "qP")
+    launch = launcher(device, "counting.cu", source, "clear_all_bins", "qP")
     grid = min(-(-bins // _THREADS), _MAX_GRID)
 
     def clear(stream: Any, output: int) -> None:
         launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, bins, output)
 
     return clear
-
-
-def _launcher(device: Device, source: str, name: str, codes: Sequence[str | int]) -> Callable[..., None]:
-    def make() -> Callable[..., None]:
-        program = Program(source, name="counting.cu", options=("-default-device",), include_dirs=(_INCLUDE,))
-        return prepare(KernelCache.of(device.runtime).function(program, name, device), codes)
-
-    return device.runtime.cache(("counting", device.ordinal, source, name), make)
-
-
-def _nothing(*_: Any) -> None:
-    """Nothing to count: no launch."""

@@ -12,26 +12,20 @@ chunks     few long lines are cut: a first kernel leaves the totals of chunks in
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drv import prepare
-
 from .dtypes import Category
-from .kernel_cache import KernelCache
 from .layouts import collapse, extent, stride_order
-from .program import Program
+from .plans import NOTHING, Plan, includes, launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from drv import Device
 
     from .dtypes import dtype
 
-_INCLUDE = str(Path(__file__).parent / "cuda")
 _THREADS = 256
 _MAX_GRID = (1 << 31) - 1
 #: Offsets and counts below this leave room for a last step past the end in 32 bits.
@@ -44,24 +38,6 @@ _BEST = {"cummax": "true", "cummin": "false"}
 
 #: Strides in elements and type.
 Operand = tuple["Sequence[int]", "dtype"]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What launches the kernels of a computation.
-
-    Attributes
-    ----------
-    run : callable
-        ``run(stream_handle, scratch_address, *addresses)``, addresses as the function that made the plan
-        says. Queues kernels and returns.
-    scratch_bytes : int
-        Bytes of device memory that ``scratch_address`` must have, aligned to 16. Their contents matter
-        neither before nor after.
-    """
-
-    run: Callable[..., None]
-    scratch_bytes: int = 0
 
 
 def plan(
@@ -105,22 +81,21 @@ def plan(
         indices = None if indices is None else (1,)
         dim = 0
     if prod(shape) == 0:
-        return Plan(_nothing)
+        return NOTHING
     strides = [given[0], output[0], *([] if indices is None else [indices])]
     lines = _Lines(device, dim, shape, strides, _ITEMS[given[1].itemsize])
     operator, state, state_bytes = _operator(operation, output[1])
-    header = _header(given[1], output[1])
     kind = f"Lines<{lines.rank}, {len(strides)}, {lines.index}> lines"
     ins, out = f"const {given[1].cuda}* in", f"{output[1].cuda}* out, long long* indices"
     source = (
-        f'{header}#include "scan.cuh"\n\ntypedef {operator} Op;\ntypedef {lines.shape} Shape;\n\n'
+        f"{includes('scan.cuh', given[1], output[1])}typedef {operator} Op;\ntypedef {lines.shape} Shape;\n\n"
         f'extern "C" __global__ void {operation}_totals({kind}, {ins}, {state}* totals) {{\n'
         "    scan_totals<Op, Shape>(lines, in, totals);\n}\n"
         f'extern "C" __global__ void {operation}_{lines.layout}({kind}, const {state}* totals, {ins}, {out}) {{\n'
         "    scan_lines<Op, Shape>(lines, totals, in, out, indices);\n}\n"
     )
     packed = lines.packed
-    scan = _launcher(device, source, f"{operation}_{lines.layout}", (len(packed), *"PPPP"))
+    scan = launcher(device, "scan.cu", source, f"{operation}_{lines.layout}", (len(packed), *"PPPP"))
     grid = min(lines.jobs, _MAX_GRID)
 
     def run(stream: Any, scratch: int, out: int, given_address: int, places: int = 0) -> None:
@@ -128,7 +103,7 @@ def plan(
 
     if lines.chunks == 1:
         return Plan(run)
-    totals = _launcher(device, source, f"{operation}_totals", (len(packed), *"PP"))
+    totals = launcher(device, "scan.cu", source, f"{operation}_totals", (len(packed), *"PP"))
 
     def run_chunks(stream: Any, scratch: int, out: int, given_address: int, places: int = 0) -> None:
         totals(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, given_address, scratch)
@@ -165,7 +140,7 @@ def plan_compact(device: Device, shape: Sequence[int], strides: Sequence[int], k
     geometry = struct.pack(f"={2 * rank}{code}", *sizes, *steps)
     head = f"Geometry<{rank}, 1, {index}> geometry, {index} count, {index} piece"
     source = (
-        f'{_header(kind)}#include "scan.cuh"\n\ntypedef {_team(_THREADS, items, columns=False)} Shape;\n\n'
+        f"{includes('scan.cuh', kind)}typedef {_team(_THREADS, items, columns=False)} Shape;\n\n"
         f'extern "C" __global__ void count_chunks_of_nonzero({head}, const {kind.cuda}* in, long long* totals) {{\n'
         "    count_chunks<Shape>(geometry, count, piece, in, totals);\n}\n"
         f'extern "C" __global__ void compact_nonzero({head}, const long long* totals, const {kind.cuda}* in, '
@@ -173,8 +148,8 @@ def plan_compact(device: Device, shape: Sequence[int], strides: Sequence[int], k
         "    compact_chunks<Shape>(geometry, count, piece, totals, in, number, indices);\n}\n"
     )
     codes = (len(geometry), code, code)
-    totals = _launcher(device, source, "count_chunks_of_nonzero", (*codes, *"PP"))
-    compact = _launcher(device, source, "compact_nonzero", (*codes, *"PPPP"))
+    totals = launcher(device, "scan.cu", source, "count_chunks_of_nonzero", (*codes, *"PP"))
+    compact = launcher(device, "scan.cu", source, "compact_nonzero", (*codes, *"PPPP"))
 
     def run(stream: Any, scratch: int, number: int, indices: int, given: int) -> None:
         if chunks > 1:
@@ -269,22 +244,3 @@ def _team(along: int, items: int, *, columns: bool) -> str:
 def _index(*reaches: int) -> tuple[str, str]:
     """Type of offsets and counts up to ``reaches``, in CUDA C++ and in :mod:`struct`."""
     return ("int", "i") if max(reaches) < _SMALL else ("long long", "q")
-
-
-def _header(*types: dtype) -> str:
-    half = any(kind.is_floating_point and kind.itemsize == 2 for kind in types)
-    return f'#include "{"half_elements" if half else "elements"}.cuh"\n'
-
-
-def _launcher(device: Device, source: str, name: str, codes: Sequence[str | int]) -> Callable[..., None]:
-    """What launches the kernel ``name`` of ``source``."""
-
-    def make() -> Callable[..., None]:
-        program = Program(source, name="scan.cu", options=("-default-device",), include_dirs=(_INCLUDE,))
-        return prepare(KernelCache.of(device.runtime).function(program, name, device), codes)
-
-    return device.runtime.cache(("scan", device.ordinal, source, name), make)
-
-
-def _nothing(*_: Any) -> None:
-    """Nothing to compute: no launch."""

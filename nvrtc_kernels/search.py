@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drv import prepare
-
 from .dtypes import int32, int64
-from .kernel_cache import KernelCache
-from .program import Program
-from .scan import Plan
+from .plans import NOTHING, Plan, includes, launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from drv import Device
 
     from .dtypes import dtype
 
-_INCLUDE = str(Path(__file__).parent / "cuda")
 _THREADS = 256
 _MAX_GRID = (1 << 31) - 1
 
@@ -70,8 +62,16 @@ def plan(
         raise ValueError(f"a place in a sequence of {m} elements is no int32; use int64")
     count = rows * n
     if count == 0:
-        return Plan(_nothing)
-    launch = _launcher(device, kind, output, right=right)
+        return NOTHING
+    name = f"search_sorted_{'right' if right else 'left'}"
+    source = (
+        f"{includes('search.cuh', kind)}"
+        f'extern "C" __global__ void {name}(long long count, long long per_row, long long m, long long row_step, '
+        f"const {kind.cuda}* sequence, const long long* sorter, const {kind.cuda}* values, {output.cuda}* out) {{\n"
+        f"    search_rows<{'true' if right else 'false'}>"
+        "(count, per_row, m, row_step, sequence, sorter, values, out);\n}\n"
+    )
+    launch = launcher(device, "search.cu", source, name, "qqqqPPPP")
     grid = min(-(-count // _THREADS), _MAX_GRID)
     row_step = 0 if shared else m
 
@@ -82,25 +82,3 @@ def plan(
         )  # fmt: skip
 
     return Plan(run)
-
-
-def _launcher(device: Device, kind: dtype, output: dtype, *, right: bool) -> Callable[..., None]:
-    def make() -> Callable[..., None]:
-        half = kind.is_floating_point and kind.itemsize == 2
-        name = f"search_sorted_{'right' if right else 'left'}"
-        source = (
-            f'#include "{"half_elements" if half else "elements"}.cuh"\n#include "search.cuh"\n\n'
-            f'extern "C" __global__ void {name}(long long count, long long per_row, long long m, '
-            f"long long row_step, const {kind.cuda}* sequence, const long long* sorter, "
-            f"const {kind.cuda}* values, {output.cuda}* out) {{\n"
-            f"    search_rows<{'true' if right else 'false'}>"
-            "(count, per_row, m, row_step, sequence, sorter, values, out);\n}\n"
-        )
-        program = Program(source, name="search.cu", options=("-default-device",), include_dirs=(_INCLUDE,))
-        return prepare(KernelCache.of(device.runtime).function(program, name, device), "qqqqPPPP")
-
-    return device.runtime.cache(("search", device.ordinal, kind, output, right), make)
-
-
-def _nothing(*_: Any) -> None:
-    """Nothing to search for: no launch."""

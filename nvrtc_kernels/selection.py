@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import sort
-from .scan import Plan
+from .plans import NOTHING, Plan, launcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def topk(device: Device, rows: int, n: int, k: int, kind: dtype, *, largest: boo
     if not 0 <= k <= n:
         raise ValueError(f"k must be from 0 to the {n} elements of a row, {k} was given")
     if rows * k == 0:
-        return Plan(_nothing)
+        return NOTHING
     if n <= sort.SHORT:
         return _short(sort.short(device, rows, n, kind, descending=largest), 0, k)
     search = _Search(device, rows, n, kind, k - 1, descending=largest)
@@ -57,8 +57,8 @@ def topk(device: Device, rows: int, n: int, k: int, kind: dtype, *, largest: boo
         f"    take_all_selected<KeyOrder, {_ITEMS}>(c, k, in, selected, totals, values, places);\n}}\n"
     )
     chunked, grid = search.chunked, search.grid
-    count = sort.launcher(device, source, "select_chunks", (len(chunked), *"PPP"))
-    take = sort.launcher(device, source, "select_all", (len(chunked), *"IPPPPP"))
+    count = launcher(device, "selection.cu", source, "select_chunks", (len(chunked), *"PPP"))
+    take = launcher(device, "selection.cu", source, "select_all", (len(chunked), *"IPPPPP"))
     find = search.finder(source)
     if k <= sort.SHORT:
         tile = sort.short(device, rows, k, kind, descending=largest)
@@ -102,7 +102,7 @@ def kth(device: Device, rows: int, n: int, k: int, kind: dtype) -> Plan:
     if not 1 <= k <= n:
         raise ValueError(f"k must be from 1 to the {n} elements of a row, {k} was given")
     if rows == 0:
-        return Plan(_nothing)
+        return NOTHING
     if n <= sort.SHORT:
         return _short(sort.short(device, rows, n, kind, descending=False), k - 1, 1)
     return _one(device, rows, n, kind, k - 1, "range")
@@ -118,7 +118,7 @@ def median(device: Device, rows: int, n: int, kind: dtype, *, skip_nan: bool = F
     if n == 0:
         raise ValueError("rows without elements have no median; n must be at least 1")
     if rows == 0:
-        return Plan(_nothing)
+        return NOTHING
     pick = "range" if not kind.is_floating_point else "nan_median" if skip_nan else "median"
     rank = (n - 1) // 2
     if n <= sort.SHORT:
@@ -143,8 +143,8 @@ def _one(device: Device, rows: int, n: int, kind: dtype, rank: int, pick: str) -
         f"const long long* places, {bits}* values) {{\n    take_selected(rows, n, in, places, values);\n}}\n"
     )
     chunked, grid = search.chunked, search.grid
-    place = sort.launcher(device, source, "select_place", (len(chunked), *"PPP"))
-    value = sort.launcher(device, source, "select_value", "qIPPP")
+    place = launcher(device, "selection.cu", source, "select_place", (len(chunked), *"PPP"))
+    value = launcher(device, "selection.cu", source, "select_value", "qIPPP")
     value_grid = min(-(-rows // _THREADS), _MAX_GRID)
     find = search.finder(source)
 
@@ -201,10 +201,10 @@ class _Search:
         """``find(stream, scratch, given, places)``; ``places``, if not 0, are set to ``n``."""
         chunked, grid, rows, n, rank = self.chunked, self.grid, self.rows, self.n, self.rank
         counts_at, nans_at = self.counts_at, self.nans_at
-        begin = sort.launcher(self.device, source, "select_begin", "qIIPPPP")
-        nans = sort.launcher(self.device, source, "select_nans", (len(chunked), *"PP"))
-        count = sort.launcher(self.device, source, "select_count_digits", (len(chunked), *"iPPP"))
-        digit = sort.launcher(self.device, source, "select_next_digit", (len(chunked), *"iPPP"))
+        begin = launcher(self.device, "selection.cu", source, "select_begin", "qIIPPPP")
+        nans = launcher(self.device, "selection.cu", source, "select_nans", (len(chunked), *"PP"))
+        count = launcher(self.device, "selection.cu", source, "select_count_digits", (len(chunked), *"iPPP"))
+        digit = launcher(self.device, "selection.cu", source, "select_next_digit", (len(chunked), *"iPPP"))
         depends_on_nans = self.pick != "range"
         row_grid = min(rows, _MAX_GRID)
         shifts = range(8 * self.kind.itemsize - 8, -1, -8)
@@ -223,7 +223,3 @@ class _Search:
                 nan_counts = 0
 
         return find
-
-
-def _nothing(*_: Any) -> None:
-    """Nothing to select: no launch."""

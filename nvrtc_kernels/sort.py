@@ -7,23 +7,17 @@ sorted by radix, 8 bits at a time, each by as many blocks as fill the device.
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drv import prepare
-
-from .kernel_cache import KernelCache
-from .program import Program
-from .scan import Plan
+from .plans import NOTHING, Plan, launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from drv import Device
 
     from .dtypes import dtype
 
-_INCLUDE = str(Path(__file__).parent / "cuda")
 _THREADS = 256
 _MAX_GRID = (1 << 31) - 1
 _RADIX = 256
@@ -66,7 +60,7 @@ def plan(device: Device, rows: int, n: int, kind: dtype, *, descending: bool = F
     """
     check(n, kind)
     if rows * n == 0:
-        return Plan(_nothing)
+        return NOTHING
     if n <= SHORT:
         launch = short(device, rows, n, kind, descending=descending)
 
@@ -99,7 +93,7 @@ def short(
         f"const {bits}* in, const long long* source, {bits}* values, long long* indices) {{\n"
         f"    sort_tile<KeyOrder, {size}, Pick::{pick}>(rows, n, first, count, in, source, values, indices);\n}}\n"
     )
-    kernel = launcher(device, source, name, "qIIIPPPP")
+    kernel = launcher(device, "sort.cu", source, name, "qIIIPPPP")
     grid = min(-(-rows * size // max(size, 1024)), _MAX_GRID)
 
     def launch(stream: Any, first: int, count: int, *addresses: int) -> None:
@@ -132,10 +126,12 @@ def long(
                 f"    radix_scatter<KeyOrder, {_ITEMS}, {first}, {last}>"
                 "(c, shift, offsets, in, in_places, source, out, out_places);\n}\n"
             )
-    count = launcher(device, source, "radix_count_digits", (len(chunked), *"iPP"))
-    offset = launcher(device, source, "radix_offsets_of_digits", (len(chunked), "P"))
+    count = launcher(device, "sort.cu", source, "radix_count_digits", (len(chunked), *"iPP"))
+    offset = launcher(device, "sort.cu", source, "radix_offsets_of_digits", (len(chunked), "P"))
     scatters = [
-        launcher(device, source, f"radix_scatter_{_stage(stage, passes)}", (len(chunked), *"iPPPPPP"))
+        launcher(
+            device, "sort.cu", source, f"radix_scatter_{_stage(stage, passes)}", (len(chunked), *"iPPPPPP")
+        )
         for stage in range(passes)
     ]
     row_grid = min(rows, _MAX_GRID)
@@ -189,16 +185,6 @@ def check(n: int, kind: dtype) -> None:
         raise ValueError(f"rows of up to {_LONGEST} elements can be sorted, {n} were given; sort parts of it")
 
 
-def launcher(device: Device, source: str, name: str, codes: Sequence[str | int]) -> Callable[..., None]:
-    """What launches the kernel ``name`` of ``source``."""
-
-    def make() -> Callable[..., None]:
-        program = Program(source, name="sort.cu", options=("-default-device",), include_dirs=(_INCLUDE,))
-        return prepare(KernelCache.of(device.runtime).function(program, name, device), codes)
-
-    return device.runtime.cache(("sort", device.ordinal, source, name), make)
-
-
 def aligned(count: int) -> int:
     """``count`` bytes, up to where any type may begin."""
     return -(-count // 256) * 256
@@ -207,7 +193,3 @@ def aligned(count: int) -> int:
 def _stage(stage: int, passes: int) -> str:
     names = [*(["first"] if stage == 0 else []), *(["last"] if stage == passes - 1 else [])]
     return "_and_".join(names) or "middle"
-
-
-def _nothing(*_: Any) -> None:
-    """Nothing to compute: no launch."""

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drv import prepare
-
-from .kernel_cache import KernelCache
-from .program import Program
-from .scan import Plan
+from .plans import Plan, includes, launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from drv import Device
 
     from .dtypes import dtype
 
-_INCLUDE = str(Path(__file__).parent / "cuda")
 _THREADS = 256
 _MAX_GRID = (1 << 31) - 1
 #: Blocks per multiprocessor that the input is cut for.
@@ -55,9 +47,8 @@ def plan(device: Device, n: int, kind: dtype, *, counts: bool = False) -> Plan:
     chunks = max(min(-(-n // (4 * _THREADS)), device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS), 1)
     piece = max(-(-n // (chunks * _THREADS)), 1) * _THREADS
     chunks = max(-(-n // piece), 1)
-    half = kind.is_floating_point and kind.itemsize == 2
     source = (
-        f'#include "{"half_elements" if half else "elements"}.cuh"\n#include "unique.cuh"\n\n'
+        f"{includes('unique.cuh', kind)}"
         f"typedef TeamShape<{_THREADS}, 1, 1, false> Shape;\n\n"
         f'extern "C" __global__ void unique_count(long long n, long long piece, const {kind.cuda}* in, '
         "long long* totals) {\n    count_runs<Shape>(n, piece, in, totals);\n}\n"
@@ -68,9 +59,9 @@ def plan(device: Device, n: int, kind: dtype, *, counts: bool = False) -> Plan:
         'extern "C" __global__ void unique_measure(long long n, const long long* number, '
         "const long long* starts, long long* counts) {\n    measure_runs(n, number, starts, counts);\n}\n"
     )
-    count = _launcher(device, source, "unique_count", "qqPP")
-    write = _launcher(device, source, "unique_write", "qqPPPPPPP")
-    measure = _launcher(device, source, "unique_measure", "qPPP")
+    count = launcher(device, "unique.cu", source, "unique_count", "qqPP")
+    write = launcher(device, "unique.cu", source, "unique_write", "qqPPPPPPP")
+    measure = launcher(device, "unique.cu", source, "unique_measure", "qPPP")
     starts_at = 8 * chunks
     grid = min(-(-n // _THREADS), _MAX_GRID)
 
@@ -94,11 +85,3 @@ def plan(device: Device, n: int, kind: dtype, *, counts: bool = False) -> Plan:
             measure(grid, 1, 1, _THREADS, 1, 1, 0, stream, n, number, starts, lengths)
 
     return Plan(run, starts_at + (8 * n if counts else 0))
-
-
-def _launcher(device: Device, source: str, name: str, codes: Sequence[str | int]) -> Callable[..., None]:
-    def make() -> Callable[..., None]:
-        program = Program(source, name="unique.cu", options=("-default-device",), include_dirs=(_INCLUDE,))
-        return prepare(KernelCache.of(device.runtime).function(program, name, device), codes)
-
-    return device.runtime.cache(("unique", device.ordinal, source, name), make)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from nvrtc_kernels import dtypes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nvrtc_kernels.scan import Plan
+    from nvrtc_kernels.plans import Plan
 
 
 class DeviceArray:
@@ -70,7 +70,7 @@ class DeviceArray:
         return np.lib.stride_tricks.as_strided(self._host[self._lead :], self.shape, strides)
 
 
-def run(device: drv.Device, plan: Plan, *arrays: DeviceArray | int, **_: Any) -> None:
+def run(device: drv.Device, plan: Plan, *arrays: DeviceArray | int) -> None:
     """Launch a plan on the default stream, with scratch memory that nobody has written, and wait."""
     addresses = [each if isinstance(each, int) else each.address for each in arrays]
     stream = device.default_stream

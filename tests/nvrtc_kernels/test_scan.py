@@ -314,3 +314,28 @@ def test_places_are_row_major_whatever_the_strides(device: drv.Device, layout: d
 def test_places_in_a_single_element(device: drv.Device) -> None:
     assert compacted(device, np.array(True)).tolist() == [0]
     assert compacted(device, np.array(0.0)).tolist() == []
+
+
+def check_any_scan(device: drv.Device, shape: tuple[int, ...], dim: int, **layout: Any) -> None:
+    array = small_numbers(shape, np.int32, seed=dim)
+    assert (scanned(device, "cumsum", array, dim, **layout)[0] == np.cumsum(array, dim)).all()
+    values, places = scanned(device, "cummin", array, dim, **layout)
+    expected = best_so_far(array, dim, np.less)
+    assert (values == expected[0]).all()
+    assert (places == expected[1]).all()
+    assert (compacted(device, array, **layout) == np.flatnonzero(array)).all()
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("multiprocessors", [1, 3, 20])
+def test_devices_of_other_sizes(multiprocessors: int) -> None:
+    with drv.simulator.installed(check="full", multiprocessors=multiprocessors):
+        for shape, dim in (((9000,), 0), ((3, 5000), 1), ((700, 40), 0), ((12, 30, 9), 1)):
+            check_any_scan(drv.Device(0), shape, dim)
+        assert not list(drv.simulator.findings())
+
+
+def test_offsets_of_64_bits(device: drv.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "_SMALL", 1)
+    for shape, dim in (((9000,), 0), ((3, 50), 1), ((700, 40), 0), ((12, 30, 9), 1)):
+        check_any_scan(device, shape, dim, gap=1)

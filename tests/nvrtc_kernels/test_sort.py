@@ -15,7 +15,7 @@ from .device_arrays import DeviceArray, run
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nvrtc_kernels import scan
+    from nvrtc_kernels.plans import Plan
 
 REAL = [each for each in dtypes.ALL if not each.is_complex]
 
@@ -141,7 +141,7 @@ def test_results_agree_with_pytorch(device: drv.Device, n: int) -> None:
         check_sort(device, array, descending=descending)
 
 
-def selected(device: drv.Device, plan: scan.Plan, array: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def selected(device: drv.Device, plan: Plan, array: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     given = DeviceArray(device, array)
     values = DeviceArray(device, np.zeros((len(array), k), array.dtype))
     indices = DeviceArray(device, np.zeros((len(array), k), np.int64))

@@ -1,0 +1,68 @@
+"""What plans of kernels are: what is launched, and the scratch memory that it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drv import prepare
+
+from .kernel_cache import KernelCache
+from .program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+INCLUDE = str(Path(__file__).parent / "cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What launches the kernels of a computation.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(stream_handle, scratch_address, *addresses)``, addresses as the function that made the plan
+        says. Queues kernels and returns.
+    scratch_bytes : int
+        Bytes of device memory that ``scratch_address`` must have, aligned to 16. Their contents matter
+        neither before nor after.
+    """
+
+    run: Callable[..., None]
+    scratch_bytes: int = 0
+
+
+def _nothing(*_: Any) -> None:
+    """Nothing to compute: no launch."""
+
+
+#: The plan of a computation without elements.
+NOTHING = Plan(_nothing)
+
+
+def launcher(
+    device: Device, file: str, source: str, name: str, codes: Sequence[str | int]
+) -> Callable[..., None]:
+    """What launches the kernel ``name`` of ``source``, as :func:`drv.prepare` makes it.
+
+    ``file`` is what reports call the source; kernels of one source are compiled together.
+    """
+
+    def make() -> Callable[..., None]:
+        program = Program(source, name=file, options=("-default-device",), include_dirs=(INCLUDE,))
+        return prepare(KernelCache.of(device.runtime).function(program, name, device), codes)
+
+    return device.runtime.cache((file, device.ordinal, source, name), make)
+
+
+def includes(header: str, *types: dtype) -> str:
+    """Lines that include the conversions of element ``types``, and ``header``."""
+    half = any(kind.is_floating_point and kind.itemsize == 2 for kind in types)
+    return f'#include "{"half_elements" if half else "elements"}.cuh"\n#include "{header}"\n\n'
