@@ -88,6 +88,7 @@ from .creation import (
     zeros_like,
 )
 from .devices import device
+from .equality import allclose, equal
 from .extremes import (
     amax,
     amin,
@@ -276,6 +277,7 @@ __all__ = [
     "addmm",
     "addmv",
     "all",
+    "allclose",
     "amax",
     "amin",
     "aminmax",
@@ -368,6 +370,7 @@ __all__ = [
     "empty_strided",
     "enable_grad",
     "eq",
+    "equal",
     "erf",
     "erfc",
     "erfinv",

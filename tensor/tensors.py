@@ -13,6 +13,7 @@ from . import (
     conversions,
     copies,
     creation,
+    equality,
     extremes,
     fills,
     formats,
@@ -21,6 +22,7 @@ from . import (
     joining,
     layout,
     parts,
+    pickling,
     printing,
     products,
     reshaping,
@@ -519,6 +521,8 @@ class Tensor(PointwiseMethods, TensorBase):
 
     # Reductions, scans, order
 
+    equal = equality.equal
+    allclose = equality.allclose
     sum = sums.sum
     nansum = sums.nansum
     mean = sums.mean
@@ -623,6 +627,9 @@ class Tensor(PointwiseMethods, TensorBase):
     __array__ = array_interfaces.as_array
     __array_wrap__ = array_interfaces.wrap_array
     __array_priority__ = 1000
+
+    __deepcopy__ = pickling.deepcopy
+    __reduce_ex__ = pickling.reduce
 
     # What Python asks of a container and a number
 

@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.simulator_only
 
 
-def run(*command: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+def run(*command: str, **variables: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
     done = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
@@ -36,6 +36,18 @@ def test_find_a_race() -> None:
     found, expected = re.findall(r"With the wait: ([\d.]+) .* ([\d.]+) expected", said)[0]
     assert abs(float(found) - float(expected)) < 2e-4
     assert "Device 1" in said
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
+def test_two_devices(schedule: str) -> None:
+    said = run(
+        "examples/two_devices.py",
+        GRAPHROOT_DRIVER="simulator",
+        GRAPHROOT_SIMULATOR=f"devices=2,schedule={schedule},check=race",
+    )
+    assert "2 device(s)" in said
+    assert "pinned True" in said
+    assert "cuda:1: " in said
 
 
 def test_code_of_the_readme() -> None:
