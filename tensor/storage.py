@@ -110,6 +110,25 @@ class Storage:
             self._acquire()
         return self
 
+    def clone(self) -> Storage:
+        """A copy on the same device; of pinned memory, a pageable one."""
+        from .pickling import clone_storage
+
+        return clone_storage(self)
+
+    __copy__ = clone
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
+        found: Storage | None = memo.get(id(self))
+        if found is None:
+            found = memo[id(self)] = self.clone()
+        return found
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from .pickling import reduce_storage
+
+        return reduce_storage(self, protocol)
+
     def _gone(self) -> RuntimeError:
         return RuntimeError(
             f"the memory of this storage on {self.place.device} is gone, it was resized to 0 bytes: "
