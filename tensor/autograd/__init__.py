@@ -11,11 +11,15 @@ from ..recording.modes import (
     no_grad,
     set_grad_enabled,
 )
+from . import function
 from .differentiation import backward, grad
+from .function import Function
 
 __all__ = [
+    "Function",
     "backward",
     "enable_grad",
+    "function",
     "grad",
     "inference_mode",
     "is_grad_enabled",

@@ -13,7 +13,6 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from ..recording import anomaly
-from ..recording.modes import modes
 from ..recording.node import AccumulateGrad, Node
 from .accumulation import Gradient, accumulate, fit
 from .anomaly_checks import check_gradients, report
@@ -294,7 +293,7 @@ class Pass:
 
     def derivatives(self, node: Node, grads: list[Any]) -> list[Any]:
         """Gradients of the inputs of ``node``."""
-        if not node.takes_none and all([grad is None for grad in grads]):
+        if not node.takes_none and all(grad is None for grad in grads):
             return [None] * len(node.next)
         results = node.backward(*grads)
         if type(results) is not tuple:

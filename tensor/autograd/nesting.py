@@ -60,7 +60,7 @@ def _in_new_thread(function: Callable[[], None]) -> None:
                 for name, value in values.items():
                     setattr(local, name, value)
             function()
-        except BaseException as error:  
+        except BaseException as error:
             failure.append(error)
 
     thread = threading.Thread(target=work, name="nested backward pass")

@@ -65,15 +65,19 @@ def _refusal(state: AutogradState) -> str:
     )
 
 
-def attach_in_place(node: Node, inputs: Sequence[Any], tensor: Tensor) -> None:
-    """Put ``node`` into the graph: an operation on ``inputs`` that has written ``tensor``.
+def attach_in_place(
+    node: Node, inputs: Sequence[Any], tensor: Tensor, number: int = 0, *, placed: bool = False
+) -> None:
+    """Put ``node`` into the graph: an operation on ``inputs`` that has written ``tensor``, its output ``number``.
 
     Where the operation has a derivative by the tensor's former value, the tensor is among ``inputs``.
+    ``placed`` says that :func:`place_in_graph` was called already.
     """
-    place_in_graph(node, inputs, (tensor,))
+    if not placed:
+        place_in_graph(node, inputs, (tensor,))
     base = tensor._base
     if base is None:
-        _new_history(tensor, node)
+        _new_history(tensor, node, number)
         return
     if base._layout.dtype is not tensor._layout.dtype:
         raise RuntimeError(

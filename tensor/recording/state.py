@@ -37,11 +37,11 @@ class AutogradState:
 
     __slots__ = (
         "accumulator",
-        "origin",
         "edge",
         "grad",
         "history",
         "hooks",
+        "origin",
         "post_hooks",
         "requires_grad",
         "retains",
