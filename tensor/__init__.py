@@ -157,6 +157,7 @@ from .scans import (
     logcumsumexp,
     trapezoid,
 )
+from .searching import bincount, bucketize, histc, searchsorted, unique, unique_consecutive
 from .selection import (
     addcdiv,
     addcmul,
@@ -309,6 +310,7 @@ __all__ = [
     "baddbmm",
     "bernoulli",
     "bfloat16",
+    "bincount",
     "bitwise_and",
     "bitwise_left_shift",
     "bitwise_not",
@@ -319,6 +321,7 @@ __all__ = [
     "bmm",
     "bool",
     "broadcast_to",
+    "bucketize",
     "can_cast",
     "cartesian_prod",
     "cat",
@@ -407,6 +410,7 @@ __all__ = [
     "half",
     "hardshrink",
     "heaviside",
+    "histc",
     "hstack",
     "hypot",
     "iinfo",
@@ -521,6 +525,7 @@ __all__ = [
     "row_stack",
     "rsqrt",
     "rsub",
+    "searchsorted",
     "seed",
     "select",
     "selu",
@@ -570,6 +575,8 @@ __all__ = [
     "uint8",
     "unbind",
     "unflatten",
+    "unique",
+    "unique_consecutive",
     "unsqueeze",
     "var",
     "var_mean",

@@ -27,6 +27,7 @@ from . import (
     products,
     reshaping,
     scans,
+    searching,
     sorting,
     spreads,
     sums,
@@ -521,6 +522,10 @@ class Tensor(PointwiseMethods, TensorBase):
 
     # Reductions, scans, order
 
+    bincount = searching.bincount
+    histc = searching.histc
+    unique = searching.unique
+    unique_consecutive = searching.unique_consecutive
     equal = equality.equal
     allclose = equality.allclose
     sum = sums.sum
