@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib.util
 import subprocess
 import sys
 import warnings
@@ -331,6 +332,12 @@ def test_a_capsule_dropped_while_an_exception_is_raised(version: Any) -> None:
         refuse(given.__dlpack__(max_version=version), 1 // 0)
     with pytest.raises(TypeError):
         len(given.__dlpack__(max_version=version))
+    for name in ("numpy", "tensor", "torch"):
+        if importlib.util.find_spec(name) is None:
+            continue
+        consumer = importlib.import_module(name)
+        with pytest.raises(ZeroDivisionError):
+            refuse(consumer.from_dlpack(given), 1 // 0)
     del given
     gc.collect()
     assert holder() is None

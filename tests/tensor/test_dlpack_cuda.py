@@ -188,3 +188,18 @@ def test_misaligned_memory_is_refused(device: drv.Device) -> None:
     assert '"dltensor_versioned"' in repr(capsule)
     found = from_dlpack(capsule_of(memory, memory.address + 2, (3,), (1,), tensor.int16, (2, 0)))
     assert found.data_ptr() == memory.address + 2
+
+
+@RACES
+def test_a_hand_over_on_a_device_that_is_not_current() -> None:
+    drv.simulator.install(devices=2, schedule="lazy", check="race")
+    with cuda.stream(cuda.Stream(1)):
+        producer, consumer = cuda.current_stream(), cuda.Stream(1)
+        given = tensor.zeros(N, device="cuda:1").fill_(3)
+        with cuda.device(0):
+            assert cuda.current_stream(1) == producer
+            capsule = given.__dlpack__(stream=consumer.cuda_stream)
+            with cuda.stream(consumer):
+                assert (from_dlpack(capsule) + 1).tolist() == [4.0] * N
+            assert cuda.current_device() == 0
+    cuda.synchronize(1)
