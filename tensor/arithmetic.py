@@ -8,7 +8,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 
-from .complex_numbers import conjugate
+from .complex_numbers import conjugate, sgn_gradient
 from .creation import zeros_like
 from .operations import rules
 from .operations.pointwise import Pointwise, by_kind
@@ -335,7 +335,7 @@ SGN = Pointwise(
     "sgn",
     by_kind("(Compute)((a > 0) - (a < 0))", boolean="a", complex="sgn(a)"),
     lambda a: _unit(a) if a.dtype.kind == "c" else SIGN.numpy(a),
-    derivatives=(lambda grad, a, out: _sgn_gradient(grad, a, out),),
+    derivatives=(lambda grad, a, out: sgn_gradient(grad, a, out),),
 )
 
 
@@ -343,15 +343,6 @@ def _unit(a: Any) -> Any:
     """Complex numbers on the unit circle, or zero."""
     length = np.abs(a)
     return np.where(length == 0, a.dtype.type(0), a / np.where(length == 0, 1, length)).astype(a.dtype)
-
-
-def _sgn_gradient(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
-    """Of ``a / |a|``: what is across the direction of ``a``, divided by its length."""
-    if not a._layout.dtype.is_complex:
-        return zeros_like(grad)
-    from .complex_numbers import SGN_BACKWARD
-
-    return SGN_BACKWARD(grad, a)
 
 
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nvrtc_kernels.dtypes import Category
+from nvrtc_kernels.dtypes import Category, float32, float64
 
-from .operations.pointwise import Pointwise
+from .creation import zeros_like
+from .operations import rules
+from .operations.pointwise import Pointwise, by_kind
 
 if TYPE_CHECKING:
+    from nvrtc_kernels.dtypes import dtype
+
     from .tensors import Tensor
 
 CONJ = Pointwise(
@@ -45,3 +50,98 @@ def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
         return MUL.out(out, input, 1)
     return CONJ.out(out, input)
+
+
+# Length and angle
+
+ANGLE = Pointwise(
+    "angle",
+    by_kind(f"a != a ? a : a < 0 ? Compute({math.pi!r}) : Compute(0)", complex="arg(a)"),
+    lambda a: np.angle(a) if a.dtype.kind == "c" else np.where(a < 0, a.dtype.type(np.pi), a - a),
+    rule=rules.floating_to_real,
+    derivatives=(lambda grad, a: _angle_gradient(grad, a),),
+)
+
+
+def _angle_gradient(grad: Tensor, a: Tensor) -> Tensor:
+    """Across the direction of ``a``, divided by its length."""
+    from .arithmetic import DIV, MUL
+    from .selection import DROP
+
+    if not a._layout.dtype.is_complex:
+        return zeros_like(grad)
+    at_zero = a == 0
+    return DROP.binary(MUL.binary(DIV.binary(grad, CONJ.unary(a + at_zero)), 1j), at_zero)
+
+
+def sgn_gradient(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
+    """Of ``a / abs(a)``: what is across the direction of ``a``, divided by its length."""
+    from .arithmetic import ABS, DIV, MUL, SUB
+    from .selection import DROP
+
+    if not a._layout.dtype.is_complex:
+        return zeros_like(grad)
+    at_zero = a == 0
+    along = MUL.binary(grad, CONJ.unary(out)).real
+    across = SUB.binary(grad, MUL.binary(out, along))
+    return DROP.binary(DIV.binary(across, ABS.unary(a) + at_zero), at_zero)
+
+
+def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Angle of complex numbers in radians; pi for negative real numbers, and 0 for others."""
+    return ANGLE.out(out, input)
+
+
+# Numbers made of parts
+
+
+def _to_complex(kind: dtype) -> tuple[dtype, dtype]:
+    return kind, kind.to_complex()
+
+
+def _check_parts(name: str) -> Any:
+    def check(kinds: Any, _: dtype) -> None:
+        types = [each.dtype for each in kinds]
+        if types[0] is not types[1] or types[0] not in (float32, float64):
+            raise RuntimeError(
+                f"{name}(): expected two tensors of float32 or two of float64, got {types[0]!r} and {types[1]!r}"
+            )
+
+    return check
+
+
+def _polar(length: Any, angle: Any) -> Any:
+    made = np.empty(np.broadcast(length, angle).shape, np.result_type(length, np.complex64))
+    made.real = length * np.cos(angle)
+    made.imag = length * np.sin(angle)
+    return made
+
+
+POLAR = Pointwise(
+    "polar",
+    "Complex<Compute>{a * cos(b), a * sin(b)}",
+    _polar,
+    rule=_to_complex,
+    check=_check_parts("polar"),
+    derivatives=(
+        lambda grad, a, b: _polar_gradient(grad, a, b),
+        lambda grad, out: (CONJ.unary(grad) * (out * 1j)).real,
+    ),
+)
+
+
+def _polar_gradient(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    from .creation import ones_like
+
+    return (CONJ.unary(grad) * POLAR(ones_like(a), b)).real
+
+
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Complex numbers of given length and angle in radians.
+
+    Raises
+    ------
+    RuntimeError
+        If the two are not of the same type, float32 or float64.
+    """
+    return POLAR.out(out, abs, angle)

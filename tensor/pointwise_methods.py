@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import Category
 
-from . import arithmetic, bitwise, comparisons, complex_numbers, powers, selection
+from . import (
+    activation_functions,
+    arithmetic,
+    bitwise,
+    comparisons,
+    complex_numbers,
+    logic,
+    powers,
+    rounding,
+    selection,
+    special_functions,
+    trigonometry,
+)
 from .operators import binary, forms, in_place
 
 if TYPE_CHECKING:
@@ -112,7 +124,7 @@ class PointwiseMethods:
     ne_ = not_equal_ = in_place(comparisons.ne)
     signbit = comparisons.signbit
 
-    # Bits
+    # Bits and logic
 
     bitwise_and = bitwise.bitwise_and
     bitwise_and_ = in_place(bitwise.bitwise_and)
@@ -127,8 +139,18 @@ class PointwiseMethods:
     bitwise_xor = bitwise.bitwise_xor
     bitwise_xor_ = in_place(bitwise.bitwise_xor)
 
+    logical_and = logic.logical_and
+    logical_and_ = in_place(logic.logical_and)
+    logical_not = logic.logical_not
+    logical_not_ = in_place(logic.logical_not)
+    logical_or = logic.logical_or
+    logical_or_ = in_place(logic.logical_or)
+    logical_xor = logic.logical_xor
+    logical_xor_ = in_place(logic.logical_xor)
+
     # Complex numbers
 
+    angle = complex_numbers.angle
     conj = complex_numbers.conj
     conj_physical = complex_numbers.conj_physical
     conj_physical_ = in_place(complex_numbers.conj_physical)
@@ -160,6 +182,79 @@ class PointwiseMethods:
     square = powers.square
     square_ = in_place(powers.square)
 
+    # Angles and hyperbolas
+
+    acos = arccos = trigonometry.acos
+    acos_ = arccos_ = in_place(trigonometry.acos)
+    acosh = arccosh = trigonometry.acosh
+    acosh_ = arccosh_ = in_place(trigonometry.acosh)
+    asin = arcsin = trigonometry.asin
+    asin_ = arcsin_ = in_place(trigonometry.asin)
+    asinh = arcsinh = trigonometry.asinh
+    asinh_ = arcsinh_ = in_place(trigonometry.asinh)
+    atan = arctan = trigonometry.atan
+    atan_ = arctan_ = in_place(trigonometry.atan)
+    atan2 = arctan2 = trigonometry.atan2
+    atan2_ = arctan2_ = in_place(trigonometry.atan2)
+    atanh = arctanh = trigonometry.atanh
+    atanh_ = arctanh_ = in_place(trigonometry.atanh)
+    cos = trigonometry.cos
+    cos_ = in_place(trigonometry.cos)
+    cosh = trigonometry.cosh
+    cosh_ = in_place(trigonometry.cosh)
+    deg2rad = trigonometry.deg2rad
+    deg2rad_ = in_place(trigonometry.deg2rad)
+    hypot = trigonometry.hypot
+    hypot_ = in_place(trigonometry.hypot)
+    rad2deg = trigonometry.rad2deg
+    rad2deg_ = in_place(trigonometry.rad2deg)
+    sin = trigonometry.sin
+    sin_ = in_place(trigonometry.sin)
+    sinh = trigonometry.sinh
+    sinh_ = in_place(trigonometry.sinh)
+    tan = trigonometry.tan
+    tan_ = in_place(trigonometry.tan)
+    tanh = trigonometry.tanh
+    tanh_ = in_place(trigonometry.tanh)
+
+    # Rounding
+
+    ceil = rounding.ceil
+    ceil_ = in_place(rounding.ceil)
+    floor = rounding.floor
+    floor_ = in_place(rounding.floor)
+    frac = rounding.frac
+    frac_ = in_place(rounding.frac)
+    round = rounding.round
+    round_ = in_place(rounding.round)
+    trunc = fix = rounding.trunc
+    trunc_ = fix_ = in_place(rounding.trunc)
+
+    # Special functions
+
+    digamma = special_functions.digamma
+    digamma_ = in_place(special_functions.digamma)
+    erf = special_functions.erf
+    erf_ = in_place(special_functions.erf)
+    erfc = special_functions.erfc
+    erfc_ = in_place(special_functions.erfc)
+    erfinv = special_functions.erfinv
+    erfinv_ = in_place(special_functions.erfinv)
+    lgamma = special_functions.lgamma
+    lgamma_ = in_place(special_functions.lgamma)
+    logaddexp = special_functions.logaddexp
+    logaddexp2 = special_functions.logaddexp2
+    logit = special_functions.logit
+    logit_ = in_place(special_functions.logit)
+    polygamma = special_functions.polygamma_of
+    polygamma_ = in_place(special_functions.polygamma_of)
+    sigmoid = special_functions.sigmoid
+    sigmoid_ = in_place(special_functions.sigmoid)
+    sinc = special_functions.sinc
+    sinc_ = in_place(special_functions.sinc)
+    xlogy = special_functions.xlogy
+    xlogy_ = in_place(special_functions.xlogy)
+
     # Selection
 
     addcdiv = selection.addcdiv
@@ -172,6 +267,8 @@ class PointwiseMethods:
     clamp_max_ = in_place(selection.clamp_max)
     clamp_min = selection.clamp_min
     clamp_min_ = in_place(selection.clamp_min)
+    copysign = selection.copysign
+    copysign_ = in_place(selection.copysign)
     fmax = selection.fmax
     fmin = selection.fmin
     heaviside = selection.heaviside
@@ -182,7 +279,22 @@ class PointwiseMethods:
     minimum = selection.minimum
     nan_to_num = selection.nan_to_num
     nan_to_num_ = in_place(selection.nan_to_num)
+    nextafter = selection.nextafter
+    nextafter_ = in_place(selection.nextafter)
 
     def where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
         """Own elements where ``condition`` is true, else those of ``other``."""
         return selection.where(condition, self, other)
+
+    # Activation functions
+
+    hardshrink = activation_functions.hardshrink
+    prelu = activation_functions.prelu
+
+    def relu(self: Tensor) -> Tensor:
+        """``max(self, 0)``."""
+        return activation_functions.relu(self)
+
+    def relu_(self: Tensor) -> Tensor:
+        """:meth:`relu` in place."""
+        return activation_functions.relu(self, inplace=True)

@@ -154,8 +154,9 @@ def _special(exponent: float, cuda: str, function: Any) -> Pointwise:
     return Pointwise("pow", cuda, function, derivatives=(lambda grad, a: _base_gradient(grad, a, exponent),))
 
 
+SQUARE = _special(2, "a * a", lambda a: a * a)
 _SPECIAL: dict[float, Pointwise] = {
-    2: _special(2, "a * a", lambda a: a * a),
+    2: SQUARE,
     3: _special(3, "a * a * a", lambda a: a * a * a),
     0.5: _special(0.5, "sqrt(a)", np.sqrt),
     -0.5: _special(-0.5, "rsqrt(a)", lambda a: np.reciprocal(np.sqrt(a))),

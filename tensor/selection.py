@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import dtypes
-from nvrtc_kernels.dtypes import Category
+from nvrtc_kernels.dtypes import Category, promote_types
 
-from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SUB, check_factor
+from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SIGN, SUB, check_factor, no_change
 from .base import TensorBase
-from .comparisons import GE, GT, ISFINITE, ISNAN, LE, LT
+from .comparisons import EQ, GE, GT, ISFINITE, ISNAN, LE, LT
 from .complex_numbers import conjugate
 from .numeric_limits import finfo
+from .operations import rules
 from .operations.pointwise import IN_PLACE, Pointwise, by_kind
 from .views import view_as_complex, view_as_real
 
@@ -323,6 +324,50 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
             f"heaviside() wants tensors of one dtype, got {input.dtype!r} and {values.dtype!r}; convert one with .to()"
         )
     return HEAVISIDE.out(out, input, values)
+
+
+def _ratio(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
+    """The gradient with the sign that :func:`copysign` gave; nothing at 0."""
+    return MUL.binary(grad, MUL.binary(SIGN.unary(a), SIGN.unary(out)))
+
+
+COPYSIGN = Pointwise(
+    "copysign",
+    "copysign(a, b)",
+    np.copysign,
+    rule=rules.floating,
+    categories=_ORDERED,
+    derivatives=(lambda grad, a, out: _ratio(grad, a, out), no_change),
+)
+NEXTAFTER = Pointwise("nextafter", "nextafter(a, b)", np.nextafter, categories=(Category.FLOATING,))
+
+
+def copysign(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """The size of each element with the sign of ``other``."""
+    return COPYSIGN.out(out, input, other)
+
+
+def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The next number of the type from ``input`` towards ``other``."""
+    input, other = _tensors("nextafter", input, other)
+    if promote_types(input._layout.dtype, other._layout.dtype).itemsize > 2:
+        return NEXTAFTER.out(out, input, other)
+    made = _next_half(input, other)
+    return made if out is None else (input if out is IN_PLACE else out).copy_(made)
+
+
+def _next_half(input: Tensor, other: Tensor) -> Tensor:
+    """:func:`nextafter` for half precision, whose bits count as the numbers do."""
+    kind = promote_types(input._layout.dtype, other._layout.dtype)
+    a, b = input.detach().to(kind), other.detach().to(kind)
+    outwards = EQ.binary(GT.binary(b, a), GT.binary(a, 0))
+    bits = a.contiguous().view(dtypes.int16)
+    moved = bits + where(outwards, 1, -1).to(dtypes.int16)
+    # From zero the smallest number of the right sign follows.
+    least = where(GT.binary(b, 0), 1, 1 - 0x8000).to(dtypes.int16)
+    found = where(EQ.binary(a, 0), least, moved).view(kind)
+    found = where(EQ.binary(a, b), b, found)
+    return where(ISNAN.unary(a) | ISNAN.unary(b), a + b, found)
 
 
 # Weighted

@@ -33,6 +33,7 @@ template <class T> __device__ inline Complex<T> times(Complex<T> a, Complex<T> b
 template <class T, class R> __device__ inline T scaled(T a, R by) { return a * by; }
 template <class T, class R> __device__ inline Complex<T> scaled(Complex<T> a, R by) { return {a.re * by, a.im * by}; }
 template <class T, class N> __device__ inline T over(T a, N count) { return a / static_cast<T>(count); }
+template <class N> __device__ inline double over(long long a, N count) { return a / static_cast<double>(count); }
 template <class T, class N> __device__ inline Complex<T> over(Complex<T> a, N count) {
     return {a.re / static_cast<T>(count), a.im / static_cast<T>(count)};
 }

@@ -1,0 +1,60 @@
+// Activation functions with parts in common: value, slope (first derivative) and curvature (second).
+
+#pragma once
+
+template <class T>
+__device__ inline T logistic(T x) { return T(1) / (T(1) + exp(-x)); }
+
+// x * logistic(x)
+template <class T>
+__device__ inline T silu_slope(T x) {
+    const T s = logistic(x);
+    return s * (1 + x * (1 - s));
+}
+template <class T>
+__device__ inline T silu_curvature(T x) {
+    const T s = logistic(x);
+    return s * (1 - s) * (2 + x * (1 - 2 * s));
+}
+
+// x * tanh(log(1 + exp(x)))
+template <class T>
+__device__ inline T mish_factor(T x) { return tanh(log1p(exp(x))); }
+template <class T>
+__device__ inline T mish_slope(T x) {
+    const T t = mish_factor(x);
+    return t + x * logistic(x) * (1 - t * t);
+}
+template <class T>
+__device__ inline T mish_curvature(T x) {
+    const T t = mish_factor(x), s = logistic(x);
+    return (1 - t * t) * s * (2 + x * (1 - s) - 2 * x * t * s);
+}
+
+// x times the normal distribution's part below x
+template <class T>
+__device__ inline T normal_part(T x) { return T(0.5) * erfc(x * T(-0.70710678118654752)); }
+template <class T>
+__device__ inline T normal_density(T x) { return T(0.39894228040143268) * exp(T(-0.5) * x * x); }
+template <class T>
+__device__ inline T gelu_slope(T x) { return normal_part(x) + x * normal_density(x); }
+template <class T>
+__device__ inline T gelu_curvature(T x) { return normal_density(x) * (2 - x * x); }
+
+// The same with a hyperbolic tangent: x * (1 + tanh(u)) / 2, where u = c * (x + 0.044715 * x^3)
+template <class T>
+__device__ inline T gelu_tanh_factor(T x) {
+    return tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x));
+}
+template <class T>
+__device__ inline T gelu_tanh_inner_slope(T x) { return T(0.79788456080286536) * (1 + T(0.134145) * x * x); }
+template <class T>
+__device__ inline T gelu_tanh_slope(T x) {
+    const T t = gelu_tanh_factor(x);
+    return T(0.5) * (1 + t) + T(0.5) * x * (1 - t * t) * gelu_tanh_inner_slope(x);
+}
+template <class T>
+__device__ inline T gelu_tanh_curvature(T x) {
+    const T t = gelu_tanh_factor(x), u = gelu_tanh_inner_slope(x);
+    return (1 - t * t) * (u + T(0.5) * x * (T(0.79788456080286536 * 0.26829) * x - 2 * t * u * u));
+}
