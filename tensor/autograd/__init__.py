@@ -11,7 +11,7 @@ from ..recording.modes import (
     no_grad,
     set_grad_enabled,
 )
-from . import function
+from . import function, graph
 from .differentiation import backward, grad
 from .function import Function
 
@@ -21,6 +21,7 @@ __all__ = [
     "enable_grad",
     "function",
     "grad",
+    "graph",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..base import TensorBase
+from ..creation import ones, zeros
 from ..recording.node import edge_of
 from . import engine
+from .gradient_edge import GradientEdge
 from .root import GraphRoot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..layout import Layout
     from ..tensors import Tensor
 
 _NO_GRAPH = "element {} of tensors does not require grad and does not have a grad_fn"
@@ -58,11 +61,11 @@ def backward(
         engine.run(root, keep_graph=keep, create_graph=create_graph)
         return
     edges = _edges(inputs)
-    found = engine.run(root, keep_graph=keep, create_graph=create_graph, captures=edges)
-    for tensor, gradient in zip(inputs, found, strict=True):
-        if gradient is not None and not tensor.is_leaf and not tensor.retains_grad:
-            held = tensor._autograd.grad
-            tensor._autograd.grad = gradient if held is None else held + gradient
+    for given in inputs:
+        # What has no place to accumulate in keeps its gradient itself.
+        if isinstance(given, TensorBase) and not given.is_leaf:
+            given.retain_grad()  # type: ignore[attr-defined]
+    engine.run(root, keep_graph=keep, create_graph=create_graph, captures=edges)
 
 
 def grad(
@@ -104,20 +107,14 @@ def grad(
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
-    for position, tensor in enumerate(leaves):
-        if not tensor.requires_grad:
-            raise RuntimeError(
-                f"One of the differentiated Tensors does not require grad: element {position} of inputs"
-            )
+    edges = _edges(leaves)
     root = _root(roots, _tuple(grad_outputs) or (None,) * len(roots), create_graph)
     keep = create_graph if retain_graph is None else retain_graph
-    found = engine.run(
-        root, keep_graph=keep, create_graph=create_graph, captures=_edges(leaves), accumulates=False
-    )
+    found = engine.run(root, keep_graph=keep, create_graph=create_graph, captures=edges, accumulates=False)
     if materialize_grads:
         return tuple(
-            tensor.new_zeros(tensor.shape) if gradient is None else gradient
-            for tensor, gradient in zip(leaves, found, strict=True)
+            _zeros(node.layouts[number]) if gradient is None else gradient
+            for (node, number), gradient in zip(edges, found, strict=True)
         )
     if not allow_unused and any(gradient is None for gradient in found):
         position = next(i for i, gradient in enumerate(found) if gradient is None)
@@ -131,13 +128,24 @@ def grad(
 def _tuple(given: Any) -> tuple[Any, ...]:
     if given is None:
         return ()
-    return (given,) if isinstance(given, TensorBase) else tuple(given)
+    return (given,) if isinstance(given, (TensorBase, GradientEdge)) else tuple(given)
+
+
+def _edge(given: Any) -> Any:
+    """Edge of a tensor, or that is given itself; ``None`` where there is none."""
+    if isinstance(given, GradientEdge):
+        return given.node, given.output_nr
+    return edge_of(given)
+
+
+def _zeros(layout: Layout) -> Tensor:
+    return zeros(layout.shape, dtype=layout.dtype, device=layout.device)
 
 
 def _edges(inputs: Sequence[Any]) -> list[Any]:
     edges = []
-    for position, tensor in enumerate(inputs):
-        edge = edge_of(tensor)
+    for position, given in enumerate(inputs):
+        edge = _edge(given)
         if edge is None:
             raise RuntimeError(
                 f"One of the differentiated Tensors does not require grad: element {position} of inputs"
@@ -152,16 +160,15 @@ def _root(tensors: Sequence[Any], gradients: Sequence[Any], create_graph: bool) 
         raise RuntimeError(f"got {len(tensors)} tensors and {len(gradients)} gradients")
     edges, values = [], []
     for position, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
-        edge = edge_of(tensor)
+        edge = _edge(tensor)
         if edge is None:
             raise RuntimeError(_NO_GRAPH.format(position))
         edges.append(edge)
-        values.append(_initial(tensor, gradient, position))
+        values.append(_initial(edge[0].layouts[edge[1]], gradient, position))
     return GraphRoot(edges, values)
 
 
-def _initial(tensor: Tensor, gradient: Any, position: int) -> Tensor:
-    layout = tensor._layout
+def _initial(layout: Layout, gradient: Any, position: int) -> Tensor:
     if gradient is None:
         if layout.numel != 1:
             raise RuntimeError(
@@ -172,7 +179,7 @@ def _initial(tensor: Tensor, gradient: Any, position: int) -> Tensor:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {layout.dtype!r}"
             )
-        return tensor.new_ones(layout.shape)
+        return ones(layout.shape, dtype=layout.dtype, device=layout.device)
     if not isinstance(gradient, TensorBase):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
     have = gradient._layout

@@ -6,6 +6,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ..base import TensorBase, view_of
+from .modes import modes
+from .node import edge_of
 from .state import AutogradState
 
 if TYPE_CHECKING:
@@ -27,14 +29,17 @@ hooks = _Hooks()
 
 
 class _Packed:
-    """What a hook made of a tensor, and how to get the tensor back."""
+    """What a hook made of a tensor, and how to get the tensor back.
 
-    __slots__ = ("edge", "packed", "unpack")
+    ``origin`` is the tensor's edge, the state of a leaf, or the number of the node's own output.
+    """
 
-    def __init__(self, packed: Any, unpack: Callable[[Any], Tensor], edge: Any) -> None:
+    __slots__ = ("origin", "packed", "unpack")
+
+    def __init__(self, packed: Any, unpack: Callable[[Any], Tensor], origin: Any) -> None:
         self.packed = packed
         self.unpack = unpack
-        self.edge = edge
+        self.origin = origin
 
 
 def save(value: Any) -> Any:
@@ -42,7 +47,11 @@ def save(value: Any) -> Any:
     if not isinstance(value, TensorBase):
         return value
     if hooks.stack:
-        return _pack(value, value._autograd)
+        state = value._autograd
+        if state is None or not state.requires_grad:
+            return _pack(value, None)
+        # A leaf's state stays the one that its gradients go to; a history is that of now.
+        return _pack(value, state if state.edge is None else edge_of(value))
     return value, value._storage.version
 
 
@@ -57,12 +66,15 @@ def save_output(value: Tensor, number: int = 0) -> Any:
 def _pack(value: Tensor, origin: Any) -> Any:
     pack, unpack = hooks.stack[-1]
     before = value._storage.version
-    packed = pack(view_of(value._storage, value._layout, value._offset))
+    recording, modes.recording = modes.recording, False
+    try:
+        packed = pack(view_of(value._storage, value._layout, value._offset))
+    finally:
+        modes.recording = recording
     if value._storage.version != before:
         raise RuntimeError(
             "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
-            "not be modified by in-place operations as this can lead to unexpected side-effects. Please open an "
-            "issue if you need to perform in-place operations on the input to a pack hook."
+            "not be modified by in-place operations as this can lead to unexpected side-effects: modify a clone."
         )
     return _Packed(packed, unpack, origin)
 
@@ -89,10 +101,13 @@ def restore(entry: Any, node: Node) -> Any:
             raise TypeError(
                 f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(found).__name__}"
             )
-        if isinstance(entry.edge, int):
-            return _reattached(found, node, entry.edge)
+        origin = entry.origin
+        if type(origin) is int:
+            return _reattached(found, node, origin)
         result = view_of(found._storage, found._layout, found._offset)
-        result._autograd = entry.edge
+        if origin is not None:
+            is_edge = type(origin) is tuple
+            result._autograd = AutogradState(requires_grad=True, edge=origin) if is_edge else origin
         return result
     return entry
 

@@ -1,0 +1,157 @@
+"""Looking into the graph, and deciding how what it saves is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Self
+
+from ..base import TensorBase
+from ..recording import saved
+from ..recording.hooks import register_hook
+from ..recording.node import Node, edge_of
+from .engine import pass_number, will_execute
+from .gradient_edge import GradientEdge, get_gradient_edge
+from .offloading import save_on_cpu
+from .saving import saved_tensors_hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ..recording.node_hooks import RemovableHandle
+    from ..tensors import Tensor
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
+
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Have :class:`saved_tensors_hooks` fail with a message inside ``with``, in this thread.
+
+    Raises
+    ------
+    RuntimeError
+        If such hooks are in use already.
+    """
+    if saved.hooks.stack:
+        raise RuntimeError(error_message)
+    before, saved.hooks.disabled = saved.hooks.disabled, error_message
+    try:
+        yield
+    finally:
+        saved.hooks.disabled = before
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Count a write in place that was done behind autograd's back, so that saved tensors are found modified."""
+    for each in (tensor,) if isinstance(tensor, TensorBase) else tensor:
+        if not isinstance(each, TensorBase):
+            raise TypeError(f"increment_version() expects a Tensor or several, got {type(each).__name__}")
+        each._storage.version += 1
+
+
+class _Handles:
+    """Handles of several hooks as one."""
+
+    __slots__ = ("__weakref__", "handles")
+
+    def __init__(self, handles: Sequence[RemovableHandle]) -> None:
+        self.handles = tuple(handles)
+
+    def remove(self) -> None:
+        """Take all hooks away."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[..., None], *, mode: str = "all"
+) -> _Handles:
+    """Call ``fn`` when the gradients of several tensors have been computed.
+
+    Parameters
+    ----------
+    mode : str
+        ``"all"``: ``fn(grads)`` is called in each backward pass once all of them are there, with ``None`` for
+        those that the pass does not compute. ``"any"``: ``fn(grad)`` is called with the first one.
+
+    Returns
+    -------
+    handle
+        ``remove()`` takes the hooks away.
+
+    Raises
+    ------
+    ValueError
+        For another mode.
+    RuntimeError
+        If a tensor requires no gradient.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    watch = _all(tensors, fn) if mode == "all" else _any(fn)
+    return _Handles([register_hook(tensor, watch(position)) for position, tensor in enumerate(tensors)])
+
+
+def _all(tensors: Sequence[Tensor], fn: Callable[..., None]) -> Callable[[int], Callable[[Tensor], None]]:
+    # The hooks hang on the nodes, and must not keep them. A leaf's node is made anew for each graph.
+    watched = [weakref.ref(tensor if tensor.is_leaf else tensor.grad_fn) for tensor in tensors]
+    lock = threading.Lock()
+    #: By the number of the pass: how many are missing, and the gradients.
+    arrived: dict[int, tuple[list[int], list[Any]]] = {}
+
+    def watch(position: int) -> Callable[[Tensor], None]:
+        def hook(gradient: Tensor) -> None:
+            number = pass_number()
+            with lock:
+                if number not in arrived:
+                    arrived[number] = [sum(map(_will_run, watched))], [None] * len(watched)
+                missing, grads = arrived[number]
+                grads[position] = gradient
+                missing[0] -= 1
+                if missing[0]:
+                    return
+                del arrived[number]
+            fn(grads)
+
+        return hook
+
+    return watch
+
+
+def _will_run(reference: weakref.ref[Any]) -> bool:
+    found = reference()
+    if found is None:
+        return False
+    return will_execute(edge_of(found)[0] if isinstance(found, TensorBase) else found)
+
+
+def _any(fn: Callable[..., None]) -> Callable[[int], Callable[[Tensor], None]]:
+    lock = threading.Lock()
+    last: list[int] = [-1]
+
+    def hook(gradient: Tensor) -> None:
+        number = pass_number()
+        with lock:
+            if last[0] == number:
+                return
+            last[0] = number
+        fn(gradient)
+
+    return lambda _: hook
