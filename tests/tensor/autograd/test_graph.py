@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-import drv
 import tensor
-from tensor import cuda
 from tensor.autograd import backward, grad
 from tensor.autograd.graph import (
     Node,
@@ -19,7 +17,6 @@ from tensor.autograd.graph import (
     get_gradient_edge,
     increment_version,
     register_multi_grad_hook,
-    save_on_cpu,
     saved_tensors_hooks,
 )
 
@@ -122,59 +119,7 @@ def test_hooks_can_be_disabled() -> None:
         assert leaf(1).exp().requires_grad
 
 
-# In host memory
-
-
-@pytest.mark.parametrize("pin_memory", [False, True])
-def test_save_on_cpu(device: drv.Device, pin_memory: bool) -> None:
-    x, w = leaf(1, 2, 3, device="cuda"), leaf(4, 5, 6, device="cuda")
-    kept = []
-    with save_on_cpu(pin_memory=pin_memory) as hooks:
-        pack = hooks.pack_hook
-        y = (x * w).exp()
-        kept.append(pack(y.detach()))
-    assert kept[0].tensor.device.type == "cpu"
-    assert kept[0].tensor.is_pinned() == pin_memory
-    y.backward(ones(y))
-    expected = (x * w).exp() * w
-    assert x.grad.tolist() == expected.tolist()
-
-
-def test_save_on_cpu_frees_device_memory(device: drv.Device) -> None:
-    def peak(**options: Any) -> int:
-        x = tensor.ones(1 << 16, device="cuda", requires_grad=True)
-        start = cuda.memory_allocated()
-        with save_on_cpu(**options) if options else saved_tensors_hooks(lambda t: t, lambda t: t):
-            y = x
-            for _ in range(8):
-                y = y.exp().log()
-        used = cuda.memory_allocated() - start
-        y.backward(ones(y))
-        return used
-
-    assert peak() > 8 * (1 << 18)
-    assert peak(pin_memory=True) <= 1 << 18
-    assert peak(pin_memory=False) <= 1 << 18
-
-
-def test_save_on_cpu_of_strided_and_half_tensors(device: drv.Device) -> None:
-    x = tensor.arange(12, dtype=tensor.float16, device="cuda").reshape(3, 4).t().requires_grad_()
-    with save_on_cpu(pin_memory=True):
-        y = x[1:] * x[1:]
-    y.backward(tensor.ones(3, 3, dtype=tensor.float16, device="cuda"))
-    assert x.grad.tolist() == [[0, 0, 0], *(2 * x[1:].detach()).tolist()]
-
-
-def test_save_on_cpu_leaves_cpu_tensors_where_they_are_and_checks_them() -> None:
-    x = leaf(1, 2).clone()
-    with save_on_cpu(pin_memory=True):
-        y = x * x
-    assert not y.grad_fn.saved[0].packed.tensor.is_pinned()
-    x.add_(1)
-    with pytest.raises(
-        RuntimeError, match=r"saved under save_on_cpu\(\), is at version 1; expected version 0"
-    ):
-        y.backward(ones(y))
+# Versions
 
 
 def test_increment_version() -> None:
