@@ -11,13 +11,16 @@ from ..recording.modes import (
     no_grad,
     set_grad_enabled,
 )
-from . import function, graph
+from . import anomaly_mode, function, graph
+from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .differentiation import backward, grad
 from .function import Function
 
 __all__ = [
     "Function",
+    "anomaly_mode",
     "backward",
+    "detect_anomaly",
     "enable_grad",
     "function",
     "grad",
@@ -26,5 +29,6 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]

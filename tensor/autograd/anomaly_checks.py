@@ -26,7 +26,7 @@ def check_gradients(node: Node, results: Sequence[Any]) -> None:
         if result is None:
             continue
         with no_grad():
-            found = isnan(result.detach()).cpu().numpy().any()
+            found = bool(isnan(result.detach()).any())
         if found:
             raise RuntimeError(
                 f"Function '{node.name()}' returned nan values in its {position}th output.\n{anomaly.describe(node)}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import traceback
+from pathlib import Path
 from typing import Any
 
 _PARENT = "parent_"
 _STACK = "traceback_"
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 class _Mode:
@@ -32,7 +35,11 @@ running = _Running()
 
 def note(metadata: dict[str, Any]) -> None:
     """Keep this thread's stack, and the node that is running where it is one that records another."""
-    metadata[_STACK] = traceback.format_stack()[:-3]
+    stack = traceback.extract_stack()
+    # The last line shall be the one that called the operation.
+    while len(stack) > 1 and stack[-1].filename.startswith(_PACKAGE):
+        stack.pop()
+    metadata[_STACK] = stack.format()
     if running.node is not None:
         metadata[_PARENT] = running.node
 
