@@ -53,6 +53,10 @@ class DeviceArray:
     def operand(self) -> tuple[tuple[int, ...], dtypes.dtype]:
         return self.strides, self.dtype
 
+    @property
+    def layout(self) -> tuple[tuple[int, ...], tuple[int, ...], dtypes.dtype]:
+        return self.shape, self.strides, self.dtype
+
     def numpy_array(self) -> np.ndarray:
         """The elements; fails where memory between or around them has changed."""
         before = self._host.copy()

@@ -13,23 +13,9 @@ from nvrtc_kernels import dtypes, gathering, indexing
 from .device_arrays import DeviceArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from nvrtc_kernels.indexing import Array, Selection
-
-
-@pytest.fixture
-def device(request: pytest.FixtureRequest) -> Iterator[drv.Device]:
-    if request.config.getoption("--gpu"):
-        yield drv.Device(0)
-        return
-    with drv.simulator.installed(check="full"):
-        yield drv.Device(0)
-        assert not list(drv.simulator.findings())
-
-
-def layout(array: DeviceArray) -> Array:
-    return array.shape, array.strides, array.dtype
+    from nvrtc_kernels.indexing import Selection
 
 
 def read(
@@ -62,7 +48,7 @@ def advanced(
 ) -> np.ndarray:
     source = DeviceArray(device, array, **of)
     given = [None if each is None else DeviceArray(device, each) for each in indices]
-    selection = indexing.advanced(layout(source), [None if each is None else layout(each) for each in given])
+    selection = indexing.advanced(source.layout, [None if each is None else each.layout for each in given])
     tensors = [each for each in given if each is not None]
     return read(device, "index", selection, source, *tensors, **(out or {}))
 
@@ -109,7 +95,7 @@ def test_any_number_of_index_tensors(device: drv.Device, indices: Any, of: dict[
 
 def along(device: drv.Device, array: np.ndarray, dim: int, index: np.ndarray, **of: Any) -> np.ndarray:
     source, given = DeviceArray(device, array, **of), DeviceArray(device, index)
-    selection = indexing.along(layout(source), dim, layout(given))
+    selection = indexing.along(source.layout, dim, given.layout)
     return read(device, "index_select", selection, source, given)
 
 
@@ -131,7 +117,7 @@ def test_an_index_for_every_element(device: drv.Device, dim: int, of: dict[str, 
     array = numbers((6, 7), np.int64)
     index = np.arange(5 * 6).reshape(5, 6) * 5 % 6
     source, given = DeviceArray(device, array, **of), DeviceArray(device, index, order=(1, 0))
-    selection = indexing.elementwise(layout(source), dim, layout(given))
+    selection = indexing.elementwise(source.layout, dim, given.layout)
     part = array[:, :6] if dim == 0 else array[:5]
     assert (read(device, "gather", selection, source, given) == np.take_along_axis(part, index, dim)).all()
 
@@ -140,7 +126,7 @@ def test_an_index_for_every_element(device: drv.Device, dim: int, of: dict[str, 
 def test_row_major_places(device: drv.Device, of: dict[str, Any]) -> None:
     array, index = numbers((3, 4, 5), np.int16), np.array([[0, -1, 17], [-60, 59, 42]])
     source, given = DeviceArray(device, array, **of), DeviceArray(device, index)
-    selection = indexing.flat(layout(source), layout(given))
+    selection = indexing.flat(source.layout, given.layout)
     assert (read(device, "take", selection, source, given) == array.reshape(-1)[index]).all()
 
 
@@ -148,10 +134,10 @@ def test_without_dimensions(device: drv.Device) -> None:
     array, zero = np.array(7.0), np.array(0)
     for kind in (indexing.along, indexing.elementwise):
         source, given = DeviceArray(device, array), DeviceArray(device, zero)
-        selection = kind(layout(source), 0, layout(given))
+        selection = kind(source.layout, 0, given.layout)
         assert read(device, "gather", selection, source, given).tolist() == [7.0]
     source, given = DeviceArray(device, array), DeviceArray(device, zero)
-    assert read(device, "take", indexing.flat(layout(source), layout(given)), source, given) == 7.0
+    assert read(device, "take", indexing.flat(source.layout, given.layout), source, given) == 7.0
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0)])
@@ -165,11 +151,11 @@ def test_offsets_that_need_64_bits(device: drv.Device) -> None:
     source = DeviceArray(device, numbers((2, 4)))
     index = DeviceArray(device, np.array([0, -3, 0]))
     far = (3, 4), (1 << 32, 1), source.dtype
-    result = read(device, "index", indexing.advanced(far, [layout(index)]), source, index)
+    result = read(device, "index", indexing.advanced(far, [index.layout]), source, index)
     assert (result == numbers((2, 4))[[0, 0, 0]]).all()
     sparse = (1, 4), (1 << 40, 1), source.dtype
     column = DeviceArray(device, np.array([3, 1]))
-    for selection in (indexing.flat(sparse, layout(column)), indexing.along(sparse, 1, layout(column))):
+    for selection in (indexing.flat(sparse, column.layout), indexing.along(sparse, 1, column.layout)):
         assert (read(device, "index", selection, source, column).ravel() == numbers((2, 4))[0, [3, 1]]).all()
 
 
@@ -178,7 +164,7 @@ def test_an_index_out_of_bounds(bad: int, wrap: bool, capfd: pytest.CaptureFixtu
     with drv.simulator.installed(check="full"):
         device = drv.Device(0)
         source, index = DeviceArray(device, numbers((2, 5))), DeviceArray(device, np.array([0, bad]))
-        selection = indexing.along(layout(source), 1, layout(index), wrap=wrap)
+        selection = indexing.along(source.layout, 1, index.layout, wrap=wrap)
         with pytest.raises(drv.DeviceAssertError, match="index_select") as raised:
             read(device, "index_select", selection, source, index)
         assert "assert" in str(raised.value)
