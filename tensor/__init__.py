@@ -76,16 +76,18 @@ from .copies import clone
 from .creation import (
     complex,
     empty,
-    empty_like,
     empty_strided,
     full,
-    full_like,
     get_default_dtype,
     ones,
-    ones_like,
     set_default_dtype,
     zeros,
-    zeros_like,
+)
+from .creation_like import empty_like, full_like, ones_like, zeros_like
+from .determinism import (
+    are_deterministic_algorithms_enabled,
+    is_deterministic_algorithms_warn_only_enabled,
+    use_deterministic_algorithms,
 )
 from .devices import device
 from .equality import allclose, equal

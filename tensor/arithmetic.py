@@ -9,7 +9,7 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category
 
 from .complex_numbers import conjugate, sgn_gradient
-from .creation import zeros_like
+from .creation_like import zeros_like
 from .operations import rules
 from .operations.pointwise import Pointwise, by_kind
 

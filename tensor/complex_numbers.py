@@ -9,7 +9,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category, float32, float64
 
-from .creation import zeros_like
+from .creation_like import zeros_like
 from .operations import rules
 from .operations.pointwise import Pointwise, by_kind
 
@@ -131,7 +131,7 @@ POLAR = Pointwise(
 
 
 def _polar_gradient(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    from .creation import ones_like
+    from .creation_like import ones_like
 
     return (CONJ.unary(grad) * POLAR(ones_like(a), b)).real
 

@@ -17,6 +17,7 @@ from .base import TensorBase, view_of, wrap
 from .copies import copy_into_new
 from .copy_plans import host_conversion
 from .creation import default_dtype_of, get_default_dtype
+from .creation_arguments import dtype_of_argument
 from .numeric_limits import iinfo
 from .places import cpu, place_of
 from .scalars import element
@@ -60,6 +61,8 @@ def tensor(
         For elements that are no numbers.
     """
     place = place_of(device)
+    if dtype is not None:
+        dtype = dtype_of_argument(dtype, "tensor")
     if isinstance(data, TensorBase):
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
@@ -82,6 +85,8 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tens
     """``data`` as a tensor, without a copy where dtype and device allow: tensors, NumPy arrays, DLPack and
     CUDA arrays share memory. See :func:`tensor`.
     """
+    if dtype is not None:
+        dtype = dtype_of_argument(dtype, "as_tensor")
     shared = _shared_with(data)
     if shared is None:
         return tensor(data, dtype=dtype, device=device)

@@ -11,8 +11,9 @@ from nvrtc_kernels.dtypes import Category, dtype
 
 from .base import TensorBase
 from .copies import copy_into_new
+from .creation_arguments import check_tensor, dtype_of_argument
 from .devices import device as Device
-from .formats import preserve_format
+from .formats import format_of, preserve_format, suggested
 from .places import cpu, cuda_place, place_of
 from .storage import PinnedStorage
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from .tensors import Tensor
 
 _EXPECTED = (
-    "to() expects a dtype, a device, a device and a dtype, or a tensor; then non_blocking and copy; got ({})"
+    "to() received an invalid combination of arguments - got ({}), but expected a dtype, a device, a device and "
+    "a dtype, or a tensor; then non_blocking and copy"
 )
 
 
@@ -58,29 +60,10 @@ def to(
         For other arguments.
     """
     if args:
-        first, rest = args[0], args[1:]
-        if type(first) is dtypes.dtype:
-            dtype = first
-        elif isinstance(first, TensorBase):
-            device, dtype = first._layout.device, first._layout.dtype
-        else:
-            if first is not None:
-                if not isinstance(first, (str, int, Device)):
-                    raise TypeError(_EXPECTED.format(", ".join(type(each).__name__ for each in args)))
-                device = first
-            if rest and (rest[0] is None or isinstance(rest[0], dtypes.dtype)):
-                dtype = rest[0] or dtype
-                rest = rest[1:]
-        if rest:
-            if len(rest) > 2 or not all(isinstance(each, (bool, int)) for each in rest):
-                raise TypeError(_EXPECTED.format(", ".join(type(each).__name__ for each in args)))
-            non_blocking = bool(rest[0])
-            copy = copy or bool(rest[1:] and rest[1])
+        device, dtype, non_blocking, copy = _positional(args, device, dtype, non_blocking, copy)
     layout = input._layout
     if dtype is not None and dtype is not layout.dtype:
-        if not isinstance(dtype, dtypes.dtype):
-            raise TypeError(f"to(): argument 'dtype' must be a tensor.dtype, not {type(dtype).__name__}")
-        layout = layout.with_dtype(dtype)
+        layout = layout.with_dtype(dtype_of_argument(dtype, "to"))
     if device is not None:
         place = place_of(device)
         if place is not layout.place:
@@ -88,15 +71,52 @@ def to(
     return _converted(input, layout, non_blocking, copy, memory_format)
 
 
+def _positional(
+    args: tuple[Any, ...], device: Any, dtype: Any, non_blocking: Any, copy: Any
+) -> tuple[Any, Any, bool, bool]:
+    """What the arguments of :func:`to` without a name mean, beside those with one."""
+    first, rest = args[0], args[1:]
+    if isinstance(first, (dtypes.dtype, type)):
+        if dtype is not None or device is not None:
+            raise _wrong(args)
+        dtype = first
+    elif isinstance(first, TensorBase):
+        if dtype is not None or device is not None:
+            raise _wrong(args)
+        device, dtype = first._layout.device, first._layout.dtype
+    else:
+        if device is not None or isinstance(first, bool) or not isinstance(first, (str, int, Device, _NONE)):
+            raise _wrong(args)
+        device = first
+        if rest and isinstance(rest[0], (dtypes.dtype, type, _NONE)):
+            if dtype is not None:
+                raise _wrong(args)
+            dtype, rest = rest[0], rest[1:]
+    if len(rest) > 2 or not all(isinstance(each, bool) for each in rest):
+        raise _wrong(args)
+    if rest:
+        non_blocking = rest[0]
+    if len(rest) > 1:
+        copy = rest[1]
+    return device, dtype, bool(non_blocking), bool(copy)
+
+
+_NONE = type(None)
+
+
+def _wrong(args: tuple[Any, ...]) -> TypeError:
+    return TypeError(_EXPECTED.format(", ".join(type(each).__name__ for each in args)))
+
+
 def _converted(
     input: Tensor, layout: Any, non_blocking: bool, copy: bool, memory_format: MemoryFormat
 ) -> Tensor:
-    if memory_format is preserve_format:
+    if format_of(memory_format, "to") is preserve_format:
         if layout is input._layout and not copy:
             return input
         layout = layout.as_dense()
     else:
-        if layout is input._layout and not copy and memory_format.describes(layout):
+        if layout is input._layout and not copy and suggested(layout) is memory_format:
             return input
         layout = memory_format.layout(layout)
     pinned = non_blocking and input._layout.place.is_cuda and not layout.place.is_cuda
@@ -133,6 +153,10 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
             raise ValueError(f"invalid type: '{dtype}'")
         place = cuda_place().device if "cuda" in prefix else cpu.device
         return to(input, place, dtypes.dtype_named(names[name]), non_blocking)
+    if not isinstance(dtype, dtypes.dtype):
+        if isinstance(dtype, type):
+            raise ValueError(f"invalid type: '{dtype.__name__}'")
+        raise TypeError(f"type(): dtype must be a type, str, or dtype object, got {type(dtype).__name__}")
     return to(input, dtype, non_blocking)
 
 
@@ -145,6 +169,7 @@ _TYPE_NAMES = {
 
 def type_as(input: Tensor, other: Tensor) -> Tensor:
     """The tensor with the dtype and device of ``other``."""
+    check_tensor(other, "type_as", "other")
     return to(input, other)
 
 

@@ -1,7 +1,8 @@
-"""New tensors of a shape: ``empty``, ``zeros``, ``ones``, ``full``, their ``*_like`` and ``new_*`` forms."""
+"""New tensors of a shape: ``empty``, ``zeros``, ``ones``, ``full``; the default dtype."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +12,23 @@ from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels.dtypes import dtype
 
 from . import layout as layouts
-from .arguments import integers
+from .arguments import checked_sizes
 from .base import TensorBase, wrap
 from .base import empty as make
+from .creation_arguments import (
+    as_out,
+    check_memory,
+    check_tensor,
+    dtype_of_argument,
+    sequence_of_sizes,
+    shaped,
+    sizes_of,
+)
 from .fills import FILL
+from .formats import format_of, preserve_format
 from .formats import memory_format as MemoryFormat
-from .formats import preserve_format
 from .places import cpu, place_of
-from .scalars import dtype_of, element
+from .scalars import dtype_of, element, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,24 +60,33 @@ def set_default_dtype(d: dtype) -> None:
 
 
 def new_layout(
-    shape: tuple[int, ...], dtype: dtype | None, place: Place, memory_format: MemoryFormat | None = None
+    shape: tuple[int, ...],
+    dtype: dtype | None,
+    place: Place,
+    memory_format: MemoryFormat | None = None,
+    function: str = "empty",
 ) -> Layout:
     """Checked layout for new memory, row-major but for ``memory_format``."""
-    kind = _default_dtype if dtype is None else dtype
-    try:
-        found = layouts.contiguous[shape, kind, place]
-    except AttributeError:
-        raise TypeError(f"dtype must be a tensor.dtype such as tensor.float32, got {dtype!r}") from None
-    return found if memory_format is None else memory_format.layout(found)
+    if dtype is None:
+        dtype = _default_dtype
+    elif type(dtype) is not dtypes.dtype:
+        dtype = dtype_of_argument(dtype, function)
+    found = layouts.contiguous[shape, dtype, place]
+    return found if memory_format is None else format_of(memory_format, function).layout(found)
 
 
 def finish(made: Tensor, requires_grad: bool, out: Tensor | None = None) -> Tensor:
     """What a creating function returns: ``made``, or ``out`` filled with it."""
     if out is not None:
-        return deliver(out, made, "out")
+        made = shaped(out, made._layout.shape).copy_(made)
     if requires_grad:
         made.requires_grad_(True)
     return made
+
+
+def delivered(out: Tensor | None, made: Tensor, function: str) -> Tensor:
+    """``made`` itself where no ``out`` is given, and else ``out`` with its elements."""
+    return made if out is None else deliver(out, made, function)
 
 
 def deliver(out: Tensor, made: Tensor, function: str) -> Tensor:
@@ -83,7 +102,8 @@ def deliver(out: Tensor, made: Tensor, function: str) -> Tensor:
 
 
 def empty(
-    *size: Any,
+    *sizes: Any,
+    size: Sequence[int] | None = None,
     out: Tensor | None = None,
     dtype: dtype | None = None,
     layout: Any = None,
@@ -98,6 +118,8 @@ def empty(
     ----------
     size
         Sizes, one by one or as a sequence.
+    out
+        Tensor that gets the shape; its dtype and device are the result's.
     dtype
         By default :func:`get_default_dtype`.
     device
@@ -112,14 +134,17 @@ def empty(
     OutOfMemoryError
         If the device has not so much memory.
     """
+    shape = sizes_of(sizes, size, "empty")
+    if memory_format is preserve_format:
+        raise RuntimeError("empty(): unsupported memory format preserve_format: there is nothing to preserve")
+    if out is not None:
+        dtype, device = as_out(out, dtype, device, "empty")
     place = cpu if device is None else place_of(device)
-    found = new_layout(integers(size, "empty"), dtype, place, memory_format)
-    if pin_memory and place.is_cuda:
-        raise RuntimeError(
-            f"Only dense CPU tensors can be pinned: pin_memory=True with device {place.device} makes no sense"
-        )
-    made = make(found, pin_memory=pin_memory)
-    return made if out is None and not requires_grad else finish(made, requires_grad, out)
+    found = new_layout(shape, dtype, place, memory_format)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, "empty")
+    made = make(found, pin_memory=pin_memory) if out is None else shaped(out, found.shape)
+    return made.requires_grad_(True) if requires_grad else made
 
 
 def empty_strided(
@@ -139,31 +164,67 @@ def empty_strided(
     RuntimeError
         If sizes and strides differ in number, or one is negative.
     """
-    shape, steps = integers((size,), "empty_strided"), integers((stride,), "empty_strided", "stride")
+    shape = sequence_of_sizes(size, "empty_strided")
+    steps = sequence_of_sizes(stride, "empty_strided", "stride")
     if len(shape) != len(steps):
         raise RuntimeError(
             f"mismatch in length of strides and shape: {len(steps)} strides, {len(shape)} sizes"
         )
     if any(step < 0 for step in steps):
         raise RuntimeError(f"empty_strided: strides must not be negative, got {list(steps)}")
-    found = new_layout(shape, dtype, place_of(device)).with_strides(shape, steps)
-    if pin_memory and found.place.is_cuda:
-        raise RuntimeError("Only dense CPU tensors can be pinned")
+    place = place_of(device)
+    check_memory(layout, pin_memory, place, "empty_strided")
+    found = new_layout(shape, dtype, place, None, "empty_strided").with_strides(shape, steps)
+    checked_sizes((found.span,))
     return finish(make(found, pin_memory=pin_memory), requires_grad)
 
 
 def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:
     """New tensor of ``layout`` with ``value`` everywhere, which the dtype must hold."""
-    if value == 0 and layout.contiguous and not layout.place.is_cuda and not pin_memory:
-        # The operating system hands out zeros: nothing is written until it is used.
-        return wrap(np.zeros(layout.shape, layout.dtype.numpy), layout)
+    if (
+        type(value) is int
+        and value == 0
+        and layout.contiguous
+        and not layout.place.is_cuda
+        and not pin_memory
+    ):
+        # The operating system hands out zeros: nothing is written until it is used. (A negative zero is a float.)
+        with contextlib.suppress(MemoryError, ValueError):
+            return wrap(np.zeros(layout.shape, layout.dtype.numpy), layout)
     made = make(layout, pin_memory=pin_memory)
-    layout.place.plans[FILL, layout](made, value)
+    layout.place.plans[FILL, layout](made, element(value, layout.dtype))
     return made
 
 
+def _made(
+    shape: tuple[int, ...],
+    value: Any,
+    function: str,
+    out: Tensor | None,
+    dtype: dtype | None,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> Tensor:
+    """What ``zeros``, ``ones`` and ``full`` return."""
+    if out is not None:
+        dtype, device = as_out(out, dtype, device, function)
+    place = cpu if device is None else place_of(device)
+    found = new_layout(shape, dtype, place, None, function)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, function)
+    if out is None:
+        made = filled(found, value, pin_memory=pin_memory)
+    else:
+        value = element(value, found.dtype)
+        made = shaped(out, found.shape).fill_(value)
+    return made.requires_grad_(True) if requires_grad else made
+
+
 def zeros(
-    *size: Any,
+    *sizes: Any,
+    size: Sequence[int] | None = None,
     out: Tensor | None = None,
     dtype: dtype | None = None,
     layout: Any = None,
@@ -172,14 +233,13 @@ def zeros(
     pin_memory: bool = False,
 ) -> Tensor:
     """Tensor of shape ``size`` with 0 everywhere; see :func:`empty`."""
-    place = cpu if device is None else place_of(device)
-    found = new_layout(integers(size, "zeros"), dtype, place)
-    made = filled(found, 0j if found.dtype.is_complex else 0, pin_memory=pin_memory)
-    return made if out is None and not requires_grad else finish(made, requires_grad, out)
+    shape = sizes_of(sizes, size, "zeros")
+    return _made(shape, 0, "zeros", out, dtype, layout, device, requires_grad, pin_memory)
 
 
 def ones(
-    *size: Any,
+    *sizes: Any,
+    size: Sequence[int] | None = None,
     out: Tensor | None = None,
     dtype: dtype | None = None,
     layout: Any = None,
@@ -188,9 +248,8 @@ def ones(
     pin_memory: bool = False,
 ) -> Tensor:
     """Tensor of shape ``size`` with 1 everywhere; see :func:`empty`."""
-    found = new_layout(integers(size, "ones"), dtype, place_of(device))
-    made = filled(found, element(1, found.dtype), pin_memory=pin_memory)
-    return finish(made, requires_grad, out)
+    shape = sizes_of(sizes, size, "ones")
+    return _made(shape, 1, "ones", out, dtype, layout, device, requires_grad, pin_memory)
 
 
 def full(
@@ -208,22 +267,40 @@ def full(
 
     Parameters
     ----------
+    fill_value
+        A number, or a tensor without dimensions.
     dtype
-        By default the type that stands for ``fill_value``: bool, int64, or the default type, real or complex.
+        By default the type that stands for ``fill_value``: bool, int64, or the default type, real or complex;
+        that of ``fill_value`` where it is a tensor.
 
     Raises
     ------
     RuntimeError
         If the dtype cannot hold the value. See :func:`empty` too.
+    TypeError
+        If it is no number.
     """
-    if dtype is None:
-        if isinstance(fill_value, TensorBase):
-            dtype = fill_value._layout.dtype
-        else:
-            dtype = default_dtype_of(fill_value)
-    found = new_layout(integers((size,), "full"), dtype, place_of(device))
-    made = filled(found, element(fill_value, found.dtype), pin_memory=pin_memory)
-    return finish(made, requires_grad, out)
+    shape = sequence_of_sizes(size, "full")
+    kind, fill_value = number_to_fill(fill_value, "full")
+    if dtype is None and out is None:
+        dtype = kind
+    return _made(shape, fill_value, "full", out, dtype, layout, device, requires_grad, pin_memory)
+
+
+def number_to_fill(fill_value: Any, function: str) -> tuple[dtype, Any]:
+    """Type that a value to fill with stands for, and the value as a number."""
+    if isinstance(fill_value, TensorBase):
+        if fill_value._layout.shape:
+            raise TypeError(
+                f"{function}(): argument 'fill_value' must be Number, not Tensor of shape "
+                f"{list(fill_value._layout.shape)}; a tensor without dimensions will do"
+            )
+        return fill_value._layout.dtype, fill_value.item()
+    if not is_number(fill_value):
+        raise TypeError(
+            f"{function}(): argument 'fill_value' must be Number, not {type(fill_value).__name__}"
+        )
+    return default_dtype_of(fill_value), fill_value
 
 
 def default_dtype_of(value: Any) -> dtype:
@@ -236,166 +313,6 @@ def default_dtype_of(value: Any) -> dtype:
     return kind
 
 
-# Like another tensor
-
-
-def layout_like(
-    input: Tensor, dtype: dtype | None, device: Any, memory_format: MemoryFormat | None
-) -> Layout:
-    """Layout of ``input``'s shape and order of dimensions, unless another is asked for."""
-    found = input._layout
-    if dtype is not None:
-        found = found.with_dtype(dtype)
-    if device is not None:
-        found = found.on(place_of(device))
-    return found.as_dense() if memory_format is None else memory_format.layout(found)
-
-
-def empty_like(
-    input: Tensor,
-    *,
-    dtype: dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: MemoryFormat = preserve_format,
-) -> Tensor:
-    """Tensor of ``input``'s shape, dtype, device and order of dimensions with undefined contents."""
-    found = layout_like(input, dtype, device, memory_format)
-    return finish(make(found, pin_memory=pin_memory), requires_grad)
-
-
-def zeros_like(
-    input: Tensor,
-    *,
-    dtype: dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: MemoryFormat = preserve_format,
-) -> Tensor:
-    """Zeros, otherwise as :func:`empty_like`."""
-    found = layout_like(input, dtype, device, memory_format)
-    return finish(filled(found, element(0, found.dtype), pin_memory=pin_memory), requires_grad)
-
-
-def ones_like(
-    input: Tensor,
-    *,
-    dtype: dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: MemoryFormat = preserve_format,
-) -> Tensor:
-    """Ones, otherwise as :func:`empty_like`."""
-    found = layout_like(input, dtype, device, memory_format)
-    return finish(filled(found, element(1, found.dtype), pin_memory=pin_memory), requires_grad)
-
-
-def full_like(
-    input: Tensor,
-    fill_value: Any,
-    *,
-    dtype: dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: MemoryFormat = preserve_format,
-) -> Tensor:
-    """``fill_value`` everywhere, otherwise as :func:`empty_like`."""
-    found = layout_like(input, dtype, device, memory_format)
-    return finish(filled(found, element(fill_value, found.dtype), pin_memory=pin_memory), requires_grad)
-
-
-def _new(input: Tensor, size: tuple[Any, ...], function: str, dtype: dtype | None, device: Any) -> Layout:
-    place = input._layout.place if device is None else place_of(device)
-    return new_layout(integers(size, function), dtype or input._layout.dtype, place)
-
-
-def new_empty(
-    input: Tensor,
-    *size: Any,
-    dtype: dtype | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
-    """Tensor of shape ``size`` and ``input``'s dtype and device, with undefined contents."""
-    return finish(make(_new(input, size, "new_empty", dtype, device), pin_memory=pin_memory), requires_grad)
-
-
-def new_zeros(
-    input: Tensor,
-    *size: Any,
-    dtype: dtype | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
-    """Zeros of shape ``size`` and ``input``'s dtype and device."""
-    found = _new(input, size, "new_zeros", dtype, device)
-    return finish(filled(found, element(0, found.dtype), pin_memory=pin_memory), requires_grad)
-
-
-def new_ones(
-    input: Tensor,
-    *size: Any,
-    dtype: dtype | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
-    """Ones of shape ``size`` and ``input``'s dtype and device."""
-    found = _new(input, size, "new_ones", dtype, device)
-    return finish(filled(found, element(1, found.dtype), pin_memory=pin_memory), requires_grad)
-
-
-def new_full(
-    input: Tensor,
-    size: Sequence[int],
-    fill_value: Any,
-    *,
-    dtype: dtype | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
-    """``fill_value`` everywhere, of shape ``size`` and ``input``'s dtype and device."""
-    found = _new(input, (size,), "new_full", dtype, device)
-    return finish(filled(found, element(fill_value, found.dtype), pin_memory=pin_memory), requires_grad)
-
-
-def new_empty_strided(
-    input: Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
-    *,
-    dtype: dtype | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
-    """Tensor of given shape and strides, and ``input``'s dtype and device."""
-    return empty_strided(
-        size,
-        stride,
-        dtype=dtype or input._layout.dtype,
-        device=input._layout.device if device is None else device,
-        requires_grad=requires_grad,
-        pin_memory=pin_memory,
-    )
-
-
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex tensor of two real ones of the same dtype, float32 or float64, broadcast to one shape.
 
@@ -404,6 +321,8 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     RuntimeError
         If the dtypes or devices differ, or there is no such complex dtype.
     """
+    check_tensor(real, "complex", "real")
+    check_tensor(imag, "complex", "imag")
     kind = real._layout.dtype
     if kind.name not in ("float32", "float64") or imag._layout.dtype is not kind:
         raise RuntimeError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
 
@@ -41,7 +41,8 @@ class memory_format:  # noqa: N801 - PyTorch's name
         if self is preserve_format:
             return like.as_dense()
         if self.order is None:
-            return like.as_contiguous()
+            # Even an empty tensor, which is contiguous whatever its strides, gets those of its shape.
+            return like.with_strides(like.shape, layouts.contiguous_strides(like.shape))
         if len(like.shape) != len(self.order):
             raise RuntimeError(
                 f"required rank {len(self.order)} tensor to use {self.name} format, got rank {len(like.shape)}"
@@ -64,6 +65,42 @@ contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last", (1, 3, 2, 0))
 channels_last_3d = memory_format("channels_last_3d", (1, 4, 3, 2, 0))
+
+
+def format_of(given: Any, function: str) -> memory_format:
+    """``given``, which must be a memory format.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+    """
+    if type(given) is not memory_format:
+        raise TypeError(
+            f"{function}(): argument 'memory_format' must be tensor.memory_format, not {type(given).__name__}"
+        )
+    return given
+
+
+def suggested(layout: Layout) -> memory_format:
+    """The format that a tensor is taken to have: what its strides look like, gaps or not."""
+    for candidate in (channels_last, channels_last_3d):
+        if candidate.order is not None and len(candidate.order) == len(layout.shape):
+            return candidate if _resembles(layout, candidate.order) else contiguous_format
+    return contiguous_format
+
+
+def _resembles(layout: Layout, order: tuple[int, ...]) -> bool:
+    """Whether strides grow in ``order``. Where sizes of 1 leave it open, elements count as row-major."""
+    shape, strides = layout.shape, layout.strides
+    if 0 in shape or strides[order[0]] == 0:
+        return False
+    least = 0
+    for dim in order:
+        if strides[dim] < least or (dim == order[-1] and least == strides[order[0]]):
+            return False
+        least = strides[dim] * shape[dim]
+    return True
 
 
 class layout:  # noqa: N801 - PyTorch's name

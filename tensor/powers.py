@@ -14,7 +14,7 @@ from .arithmetic import ADD, DIV, MUL, NUMERIC, SUB
 from .base import TensorBase
 from .comparisons import EQ, GE
 from .complex_numbers import conjugate
-from .creation import zeros_like
+from .creation_like import zeros_like
 from .operations import rules
 from .operations.pointwise import IN_PLACE, Pointwise, by_kind
 from .scalars import element, is_number

@@ -10,10 +10,12 @@ import numpy as np
 from nvrtc_kernels import dtypes, pointwise
 
 from . import parts, views
-from .base import empty, wrap
-from .creation import finish, get_default_dtype, new_layout, zeros
+from .base import TensorBase, empty, wrap
+from .creation import default_dtype_of, finish, get_default_dtype, new_layout, zeros
+from .creation_arguments import as_out, check_memory, dtype_of_argument
 from .places import place_of
-from .scalars import element
+from .recording.modes import no_grad
+from .scalars import element, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +57,7 @@ GENERATE = _Generate()
 
 
 def arange(
-    start: Any = 0,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -73,65 +75,128 @@ def arange(
     Raises
     ------
     RuntimeError
-        If ``step`` is 0 or leads away from ``end``, or a bound is not finite.
+        If ``step`` is 0 or leads away from ``end``, a bound is not finite, or the dtype is bool or complex.
     """
     if end is None:
         start, end = 0, start
-    first, last, stride = (_number(each) for each in (start, end, step))
+    first, last, stride = _bounds(0 if start is None else start, end, step, "arange")
     whole = all(isinstance(each, int) for each in (first, last, stride))
-    kind = dtype or (dtypes.int64 if whole else get_default_dtype())
-    if stride == 0:
-        raise RuntimeError("step must be nonzero")
-    if not all(math.isfinite(each) for each in (first, last, stride)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (last - first) * (1 if stride > 0 else -1) < 0:
-        raise RuntimeError(
-            f"upper bound and lower bound inconsistent with step sign: from {start} to {end} by {step}"
-        )
-    integral = not (kind.is_floating_point or kind.is_complex)
-    if integral:
-        first, last, stride = int(first), int(last), int(stride)
+    if out is not None:
+        dtype, device = as_out(out, dtype, device, "arange")
+    kind = _real_kind(dtype, dtypes.int64 if whole else get_default_dtype(), "arange")
+    if kind is dtypes.int64:
+        first, last, stride = (element(each, kind) for each in (first, last, stride))
         if stride == 0:
-            raise RuntimeError(f"step must be nonzero as {kind!r}, got {step}")
-    count = -((first - last) // stride) if integral else math.ceil((last - first) / stride)
-    found = new_layout((count,), kind, place_of(device))
-    if count:
-        element(first, kind), element(first + (count - 1) * stride, kind)
-    if found.place.is_cuda:
-        made = empty(found, pin_memory=pin_memory)
-        expression, number = (_INTEGERS, int) if integral else (_FLOATS, float)
-        found.place.plans[GENERATE, found, expression](made, number(first), number(stride))
+            raise ValueError(f"arange(): step must be nonzero as {kind!r}, got {step}")
+        count = -((first - last) // stride)
     else:
-        numbers = np.arange(count, dtype=np.int64 if integral else np.float64) * stride + first
-        made = _of_numbers(numbers, found, pin_memory)
+        count = math.ceil((last - first) / stride)
+    place = place_of(device)
+    check_memory(layout, pin_memory, place, "arange")
+    made = _progression(first, stride, count, kind, place, pin_memory, "arange")
     return finish(made, requires_grad, out)
 
 
-def range(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
-    """:func:`arange` with ``end`` included; floating point by default."""
+def range(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """:func:`arange` with ``end`` included; of the default type."""
     if end is None:
         start, end = 0, start
-    options.setdefault("dtype", get_default_dtype())
-    count = math.floor((end - start) / step) + 1
-    return arange(start, start + step * (count - 0.5), step, **options)
+    first, last, stride = _bounds(start, end, step, "range")
+    if out is not None:
+        dtype, device = as_out(out, dtype, device, "range")
+    kind = _real_kind(dtype, get_default_dtype(), "range")
+    place = place_of(device)
+    check_memory(layout, pin_memory, place, "range")
+    count = math.floor((last - first) / stride) + 1
+    made = _progression(first, stride, count, kind, place, pin_memory, "range")
+    return finish(made, requires_grad, out)
+
+
+def _bounds(start: Any, end: Any, step: Any, function: str) -> tuple[Any, Any, Any]:
+    """Start, end and step, which go well together."""
+    if end is None:
+        raise TypeError(f'{function}() missing 1 required argument: "end"')
+    numbers = []
+    for what, given in (("start", start), ("end", end), ("step", step)):
+        number = _number(given, function, what)
+        if isinstance(number, complex):
+            raise RuntimeError(f"{function}(): argument '{what}' must be a real number, got {number}")
+        numbers.append(number)
+    first, last, stride = numbers
+    if stride == 0:
+        raise RuntimeError(f"{function}(): step must be nonzero")
+    if not all(math.isfinite(each) for each in numbers):
+        raise RuntimeError(f"{function}(): unsupported range: {first} -> {last} by {stride}")
+    if (last - first) * (1 if stride > 0 else -1) < 0:
+        raise RuntimeError(
+            f"{function}(): upper bound and lower bound inconsistent with step sign: from {first} to {last} by "
+            f"{stride}"
+        )
+    return first, last, stride
+
+
+def _real_kind(given: Any, default: dtype, function: str) -> dtype:
+    kind = _kind(given, default, function)
+    if kind.is_complex:
+        raise RuntimeError(f"{function}(): not implemented for {kind!r}; use a real dtype")
+    return kind
+
+
+def _kind(given: Any, default: dtype, function: str) -> dtype:
+    kind = default if given is None else dtype_of_argument(given, function)
+    if kind is dtypes.bool_:
+        raise RuntimeError(f"{function}(): not implemented for {kind!r}; use an integer dtype")
+    return kind
+
+
+def _progression(
+    first: Any, stride: Any, count: int, kind: dtype, place: Place, pin_memory: bool, function: str
+) -> Tensor:
+    """``count`` numbers ``first + i * stride``, worked out in int64 for integers, else in double."""
+    integral = not kind.is_floating_point
+    number = int if integral else float
+    first, stride = number(first), number(stride)
+    found = new_layout((count,), kind, place, None, function)
+    if place.is_cuda:
+        made = empty(found)
+        place.plans[GENERATE, found, _INTEGERS if integral else _FLOATS](made, first, stride)
+        return made
+    numbers = np.arange(count, dtype=np.int64 if integral else np.float64) * stride + first
+    return _of_numbers(numbers, found, pin_memory)
 
 
 def _of_numbers(numbers: np.ndarray[Any, Any], layout: Layout, pin_memory: bool) -> Tensor:
+    with np.errstate(all="ignore"):
+        numbers = numbers.astype(layout.dtype.numpy)
     if pin_memory:
         made = empty(layout, pin_memory=True)
         made._writable[...] = numbers
         return made
-    return wrap(np.ascontiguousarray(numbers.astype(layout.dtype.numpy)), layout)
+    return wrap(np.ascontiguousarray(numbers), layout)
 
 
-def _number(value: Any) -> int | float:
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, bool):
-        return int(value)
-    if not isinstance(value, (int, float)):
-        raise TypeError(f"expected a real number, got {type(value).__name__}")
-    return value
+def _number(value: Any, function: str, what: str) -> Any:
+    """A number of Python's, from one, from NumPy's, or from a tensor without dimensions."""
+    if is_number(value) or (isinstance(value, TensorBase) and not value._layout.shape):
+        value = value.item() if hasattr(value, "item") else value
+        return int(value) if isinstance(value, bool) else value
+    if isinstance(value, TensorBase) and function in ("linspace", "logspace"):
+        raise RuntimeError(
+            f"{function}(): only supports 0-dimensional start and end tensors, but got {what} with "
+            f"{len(value._layout.shape)} dimension(s)"
+        )
+    raise TypeError(f"{function}(): argument '{what}' must be Number, not {type(value).__name__}")
 
 
 def linspace(
@@ -151,12 +216,9 @@ def linspace(
     Raises
     ------
     RuntimeError
-        If ``steps`` is negative.
+        If ``steps`` is negative, the dtype is bool, or it is real and an end is complex.
     """
-    kind = dtype or get_default_dtype()
-    first, last = _ends(start, end, kind)
-    made = _spaced(first, last, steps, kind, place_of(device), None, pin_memory, "linspace")
-    return finish(made, requires_grad, out)
+    return _spaced(start, end, steps, None, "linspace", out, dtype, layout, device, requires_grad, pin_memory)
 
 
 def logspace(
@@ -173,40 +235,62 @@ def logspace(
     pin_memory: bool = False,
 ) -> Tensor:
     """``base`` to the powers that :func:`linspace` gives."""
-    kind = dtype or get_default_dtype()
-    first, last = float(_number(start)), float(_number(end))
-    made = _spaced(first, last, steps, kind, place_of(device), float(base), pin_memory, "logspace")
-    return finish(made, requires_grad, out)
-
-
-def _ends(start: Any, end: Any, kind: dtype) -> tuple[float, float]:
-    """Both ends as the dtype holds them: integers lose their fractions first, as in PyTorch."""
-    first, last = _number(start), _number(end)
-    if not (kind.is_floating_point or kind.is_complex):
-        return float(element(first, kind)), float(element(last, kind))
-    return float(first), float(last)
+    if not is_number(base) or isinstance(base, complex):
+        raise TypeError(f"logspace(): argument 'base' must be float, not {type(base).__name__}")
+    return _spaced(
+        start, end, steps, float(base), "logspace", out, dtype, layout, device, requires_grad, pin_memory
+    )
 
 
 def _spaced(
-    start: float,
-    end: float,
+    start: Any,
+    end: Any,
     steps: int,
-    kind: dtype,
-    place: Place,
     base: float | None,
+    function: str,
+    out: Tensor | None,
+    dtype: dtype | None,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
     pin_memory: bool,
-    name: str,
 ) -> Tensor:
+    first, last = _number(start, function, "start"), _number(end, function, "end")
     if not hasattr(steps, "__index__"):
-        raise TypeError(f"{name}(): argument 'steps' must be int, not {type(steps).__name__}")
+        raise TypeError(f"{function}(): argument 'steps' must be int, not {type(steps).__name__}")
     count = steps.__index__()
     if count < 0:
-        raise RuntimeError(f"number of steps must be non-negative, got {count}")
-    found = new_layout((count,), kind, place)
+        raise RuntimeError(f"{function}(): number of steps must be non-negative, got {count}")
+    if out is not None:
+        dtype, device = as_out(out, dtype, device, function)
+    default = default_dtype_of(1j if isinstance(first, complex) or isinstance(last, complex) else 1.0)
+    kind = _kind(dtype, default, function)
+    if default.is_complex and not kind.is_complex:
+        raise RuntimeError(
+            f"{function}(): inferred dtype {default!r} can't be safely cast to passed dtype {kind!r}"
+        )
+    place = place_of(device)
+    check_memory(layout, pin_memory, place, function)
+    found = new_layout((count,), kind, place, None, function)
+    if kind.is_complex:
+        made = _complex_steps(complex(first), complex(last), count, base, found, pin_memory)
+    else:
+        if base is None and not kind.is_floating_point:
+            # Integers lose their fractions first, as in PyTorch.
+            first, last = element(first, kind), element(last, kind)
+        made = _steps(float(first), float(last), count, base, found, pin_memory)
+    return finish(made, requires_grad, out)
+
+
+def _steps(
+    start: float, end: float, count: int, base: float | None, found: Layout, pin_memory: bool
+) -> Tensor:
+    """Even steps, or powers of ``base``, worked out in double; from both ends, so that both are exact."""
     step = (end - start) / (count - 1) if count > 1 else 0.0
     half = count // 2 if count > 1 else count
+    place = found.place
     if place.is_cuda:
-        made = empty(found, pin_memory=pin_memory)
+        made = empty(found)
         numbers = (start, end, step, half, count - 1)
         if base is None:
             place.plans[GENERATE, found, _LINEAR](made, *numbers)
@@ -217,6 +301,26 @@ def _spaced(
     values = np.where(at < half, start + at * step, end - (count - 1 - at) * step)
     with np.errstate(all="ignore"):
         return _of_numbers(values if base is None else np.power(base, values), found, pin_memory)
+
+
+def _complex_steps(
+    start: complex, end: complex, count: int, base: float | None, found: Layout, pin_memory: bool
+) -> Tensor:
+    """Even steps of the real and of the imaginary parts; powers of ``base`` in double too."""
+    parts_layout = found.with_dtype(dtypes.float64)
+    real = _steps(start.real, end.real, count, None, parts_layout, False)
+    imag = _steps(start.imag, end.imag, count, None, parts_layout, False)
+    if base is not None:
+        from .complex_numbers import polar
+
+        logarithm = math.log(base)
+        turned = polar((real * logarithm).exp_(), imag * logarithm)
+        real, imag = turned.real, turned.imag
+    made = empty(found, pin_memory=pin_memory)
+    made.real.copy_(real)
+    made.imag.copy_(imag)
+    made._storage.version = 0
+    return made
 
 
 def eye(
@@ -237,13 +341,21 @@ def eye(
     RuntimeError
         For a negative size.
     """
-    columns = n if m is None else m
-    if n < 0 or columns < 0:
-        which, wrong = ("n", n) if n < 0 else ("m", columns)
-        raise RuntimeError(f"{which} must be greater or equal to 0, got {wrong}")
-    made = zeros(n, columns, dtype=dtype, device=device, pin_memory=pin_memory)
-    parts.diagonal(made).fill_(1)
-    return finish(made, requires_grad, out)
+    rows = _whole(n, "eye", "n")
+    columns = rows if m is None else _whole(m, "eye", "m")
+    if rows < 0 or columns < 0:
+        which, wrong = ("n", rows) if rows < 0 else ("m", columns)
+        raise RuntimeError(f"eye(): {which} must be greater or equal to 0, got {wrong}")
+    made = zeros((rows, columns), out=out, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
+    with no_grad():
+        parts.diagonal(made).fill_(1)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def _whole(given: Any, function: str, what: str) -> int:
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"{function}(): argument '{what}' must be int, not {type(given).__name__}")
+    return int(given.__index__())
 
 
 def tril_indices(
@@ -254,13 +366,18 @@ def tril_indices(
     dtype: dtype = dtypes.int64,
     device: Any = None,
     layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Rows and columns of the elements on and below a diagonal of a matrix: shape ``(2, N)``, row by row.
 
     Worked out on the host, and copied to a CUDA device.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative size, or a dtype that is neither int32 nor int64.
     """
-    _check_triangle(row, col, dtype)
-    return _indices(np.tril_indices(row, offset, col), dtype, device)
+    return _triangle(np.tril_indices, row, col, offset, dtype, device, layout, pin_memory, "tril_indices")
 
 
 def triu_indices(
@@ -271,22 +388,37 @@ def triu_indices(
     dtype: dtype = dtypes.int64,
     device: Any = None,
     layout: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """Rows and columns of the elements on and above a diagonal; see :func:`tril_indices`."""
-    _check_triangle(row, col, dtype)
-    return _indices(np.triu_indices(row, offset, col), dtype, device)
+    return _triangle(np.triu_indices, row, col, offset, dtype, device, layout, pin_memory, "triu_indices")
 
 
-def _check_triangle(row: int, col: int, kind: dtype) -> None:
-    if row < 0 or col < 0:
-        raise RuntimeError(f"row and col must be non-negative, got {row} and {col}")
-    if kind.name not in ("int32", "int64"):
-        raise RuntimeError(f"expected dtype int32 or int64, got {kind!r}")
-
-
-def _indices(pair: tuple[Any, Any], kind: dtype, device: Any) -> Tensor:
-    made = wrap(np.ascontiguousarray(np.stack(pair).astype(kind.numpy)))
-    return made if device is None else made.to(device)
+def _triangle(
+    indices: Callable[[int, int, int], tuple[Any, ...]],
+    row: int,
+    col: int,
+    offset: int,
+    dtype: dtype,
+    device: Any,
+    layout: Any,
+    pin_memory: bool,
+    function: str,
+) -> Tensor:
+    rows, columns = _whole(row, function, "row"), _whole(col, function, "col")
+    diagonal = _whole(offset, function, "offset")
+    if rows < 0 or columns < 0:
+        which, wrong = ("row", rows) if rows < 0 else ("col", columns)
+        raise RuntimeError(f"{function}(): {which} must be non-negative, got {wrong}")
+    kind = dtype_of_argument(dtype, function)
+    if kind not in (dtypes.int32, dtypes.int64):
+        raise RuntimeError(f"{function}(): expected dtype int32 or int64, got {kind!r}")
+    place = place_of(device)
+    check_memory(layout, pin_memory, place, function)
+    made = wrap(np.ascontiguousarray(np.stack(indices(rows, diagonal, columns)).astype(kind.numpy)))
+    if pin_memory:
+        return made.pin_memory()
+    return made.to(place.device) if place.is_cuda else made
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
@@ -307,7 +439,11 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     if not given:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
-    for each in given:
+    for position, each in enumerate(given):
+        if not isinstance(each, TensorBase):
+            raise TypeError(
+                f"meshgrid(): expected Tensor as element {position} in argument 0, but got {type(each).__name__}"
+            )
         if len(each._layout.shape) > 1:
             raise RuntimeError(
                 f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: {list(each._layout.shape)}"
@@ -328,6 +464,5 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         column = views.view(each, *(-1 if dim == axis else 1 for dim, _ in enumerate(shape)))
         grids.append(views.expand(column, shape))
     if swap:
-        grids = [views.transpose(grid, 0, 1) for grid in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)

@@ -6,6 +6,9 @@ import math
 import struct
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
+import numpy as np
+
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category, dtype
 
@@ -18,10 +21,8 @@ _INTEGER_RANGE = {
     kind: (iinfo(kind).min, iinfo(kind).max) for kind in dtypes.ALL if kind.category is Category.INTEGER
 }
 _WORD = 1 << 63
-#: Half precision takes what is too large as infinite, as PyTorch does; double holds every Python float.
-_LARGEST = dict.fromkeys(dtypes.ALL, math.inf) | {
-    kind: finfo(kind).max for kind in (dtypes.float32, dtypes.complex64)
-}
+#: The largest number that a floating point type holds; what is infinite already is not too large.
+_LARGEST = {kind: finfo(kind).max for kind in dtypes.ALL if kind.is_floating_point or kind.is_complex}
 
 
 def element(value: Any, kind: dtype) -> Any:
@@ -57,7 +58,7 @@ def element(value: Any, kind: dtype) -> Any:
         low, high = _INTEGER_RANGE[kind]
         if low <= number <= high:
             return int(number)
-        if low == 0 and -high <= number:
+        if low == 0 and -high <= number < 0:
             return int(number) & high
         raise _overflow(value, kind)
     number = complex(_number(value))
@@ -108,18 +109,38 @@ def packed_number(kind: dtype) -> Callable[[Any], Any]:
 
 def is_number(value: Any) -> bool:
     """Whether ``value`` is a Python or NumPy number (or a bool)."""
-    return isinstance(value, (int, float, complex)) or (
-        type(value).__module__ == "numpy" and hasattr(value, "item")
-    )
+    return isinstance(value, (int, float, complex, np.number, np.bool_, ml_dtypes.bfloat16))
 
 
 def dtype_of(value: Any) -> dtype:
-    """Type that a Python number stands for in promotion: bool, int64, float64 or complex128."""
+    """Type that a number stands for in promotion: bool, int64, float64 or complex128.
+
+    Raises
+    ------
+    TypeError
+        If it is no number.
+    """
     if isinstance(value, bool):
         return dtypes.bool_
     if isinstance(value, int):
         return dtypes.int64
-    return dtypes.float64 if isinstance(value, float) else dtypes.complex128
+    if isinstance(value, float):
+        return dtypes.float64
+    if isinstance(value, complex):
+        return dtypes.complex128
+    if is_number(value):
+        return _OF_NUMPY[value.dtype.kind]
+    raise TypeError(f"expected a number, got {type(value).__name__}")
+
+
+_OF_NUMPY = {
+    "b": dtypes.bool_,
+    "i": dtypes.int64,
+    "u": dtypes.int64,
+    "f": dtypes.float64,
+    "V": dtypes.float64,
+    "c": dtypes.complex128,
+}
 
 
 def _number(value: Any) -> Any:
@@ -140,5 +161,9 @@ def _real(value: Any, kind: dtype) -> Any:
     return number
 
 
-def _overflow(value: Any, kind: dtype) -> RuntimeError:
-    return RuntimeError(f"value cannot be converted to type {kind!r} without overflow: {value}")
+def _overflow(value: Any, kind: dtype) -> Exception:
+    """The error of PyTorch's class: of another for integers that no number of 64 bits holds."""
+    wide = isinstance(value, int) and not -_WORD <= value < 2 * _WORD
+    return (OverflowError if wide else RuntimeError)(
+        f"value cannot be converted to type {kind!r} without overflow: {value}"
+    )

@@ -13,6 +13,7 @@ from . import (
     conversions,
     copies,
     creation,
+    creation_like,
     equality,
     extremes,
     fills,
@@ -415,11 +416,11 @@ class Tensor(PointwiseMethods, TensorBase):
             return self
         return copies.copy_into_new(self, memory_format.layout(self._layout))
 
-    new_empty = creation.new_empty
-    new_empty_strided = creation.new_empty_strided
-    new_zeros = creation.new_zeros
-    new_ones = creation.new_ones
-    new_full = creation.new_full
+    new_empty = creation_like.new_empty
+    new_empty_strided = creation_like.new_empty_strided
+    new_zeros = creation_like.new_zeros
+    new_ones = creation_like.new_ones
+    new_full = creation_like.new_full
 
     def new_tensor(
         self,

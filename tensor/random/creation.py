@@ -11,10 +11,11 @@ from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
 
 from .. import layout as layouts
-from ..arguments import integers
 from ..base import empty as make
 from ..copies import copy_
-from ..creation import finish, layout_like, new_layout
+from ..creation import finish, new_layout
+from ..creation_arguments import as_out, sequence_of_sizes, sizes_of
+from ..creation_like import layout_like
 from ..formats import preserve_format
 from ..places import cpu, place_of
 from . import distributions, parameters
@@ -45,14 +46,9 @@ def layout_of(
         If another dtype or device than that of ``out`` is asked for.
     """
     if out is None:
-        return new_layout(shape, dtype or default, place_of(device))
+        return new_layout(shape, default if dtype is None else dtype, place_of(device))
+    as_out(out, dtype, device, "out")
     found = out._layout
-    if dtype is not None and dtype is not found.dtype:
-        raise RuntimeError(f"dtype {dtype!r} does not match dtype of out parameter ({found.dtype!r})")
-    if device is not None and place_of(device) is not found.place:
-        raise RuntimeError(
-            f"device {place_of(device).device} does not match device of out parameter ({found.device})"
-        )
     return found if found.shape == shape else new_layout(shape, found.dtype, found.place)
 
 
@@ -79,24 +75,6 @@ def drawn(
     """What ``function`` returns: ``out``, or a new tensor of :func:`layout_of`, with the numbers of a call."""
     chosen = source(generator, found.place, function)
     return finish(apply(target(found, out, pin_memory), draw, chosen, function), requires_grad)
-
-
-def sizes_of(size: Any, function: str) -> tuple[int, ...]:
-    """A shape that must be given as a sequence."""
-    if hasattr(size, "__index__"):
-        raise TypeError(f"{function}(): argument 'size' must be tuple of ints, not {type(size).__name__}")
-    return integers((size,), function)
-
-
-def _sizes(sizes: tuple[Any, ...], size: Any, function: str) -> tuple[int, ...]:
-    """Sizes given one by one, as a sequence, or by name."""
-    if size is not None:
-        if sizes:
-            raise TypeError(f"{function}() got sizes twice: {sizes} and size={size}")
-        sizes = (size,)
-    elif not sizes:
-        raise TypeError(f"{function}() needs sizes, such as {function}(2, 3) or {function}((2, 3))")
-    return integers(sizes, function)
 
 
 def rand(
@@ -132,7 +110,7 @@ def rand(
     RuntimeError
         For a negative size, a generator of another kind of device, or an ``out`` that does not fit.
     """
-    found = layout_of(_sizes(sizes, size, "rand"), out, dtype, device)
+    found = layout_of(sizes_of(sizes, size, "rand"), out, dtype, device)
     draw = parameters.uniform(found.dtype, 0.0, 1.0)
     return drawn("rand", draw, found, generator, requires_grad, out, pin_memory)
 
@@ -149,7 +127,7 @@ def randn(
     pin_memory: bool = False,
 ) -> Tensor:
     """Normal numbers of mean 0 and variance 1; otherwise as :func:`rand`."""
-    found = layout_of(_sizes(sizes, size, "randn"), out, dtype, device)
+    found = layout_of(sizes_of(sizes, size, "randn"), out, dtype, device)
     draw = parameters.normal(found.dtype, 0.0, 1.0)
     return drawn("randn", draw, found, generator, requires_grad, out, pin_memory)
 
@@ -198,7 +176,7 @@ def randint(
             f"{sorted(named)} by name"
         )
     named.update(zip(left, given, strict=True))
-    found = layout_of(sizes_of(named["size"], "randint"), out, dtype, device, dtypes.int64)
+    found = layout_of(sequence_of_sizes(named["size"], "randint"), out, dtype, device, dtypes.int64)
     draw = parameters.integers(
         found.dtype,
         parameters.int64(named.get("low", 0), "randint", "low"),

@@ -13,10 +13,11 @@ from .. import layout as layouts
 from .. import views
 from ..base import TensorBase
 from ..conversions import cpu_, to
+from ..creation_arguments import sequence_of_sizes
 from ..places import CudaPlace
 from ..recording.modes import no_grad
 from . import distributions, parameters
-from .creation import drawn, from_host, layout_of, sizes_of, target
+from .creation import drawn, from_host, layout_of, target
 from .fills import apply_chances, bernoulli_, same_place, source
 from .history import record
 
@@ -135,7 +136,7 @@ def normal(
     if not tensors:
         if size is None:
             raise TypeError("normal() of two numbers needs a size: normal(mean, std, size)")
-        found = layout_of(sizes_of(size, "normal"), out, dtype, device)
+        found = layout_of(sequence_of_sizes(size, "normal"), out, dtype, device)
         draw = parameters.normal(found.dtype, mean, std)
         return drawn("normal", draw, found, generator, requires_grad, out, pin_memory)
     if size is not None or dtype is not None or device is not None or requires_grad or pin_memory:
