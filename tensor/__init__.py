@@ -84,11 +84,6 @@ from .creation import (
     zeros,
 )
 from .creation_like import empty_like, full_like, ones_like, zeros_like
-from .determinism import (
-    are_deterministic_algorithms_enabled,
-    is_deterministic_algorithms_warn_only_enabled,
-    use_deterministic_algorithms,
-)
 from .devices import device
 from .equality import allclose, equal
 from .extremes import (
