@@ -135,6 +135,10 @@ class Storage:
             f"call resize_({self.size}) before using tensors that view it"
         )
 
+    def belongs_to(self, stream: Stream) -> bool:
+        """Whether the bytes, were they freed, could be handed out to ``stream`` at once: no other one uses them."""
+        return True
+
     def _has_memory(self) -> bool:
         raise NotImplementedError
 
@@ -307,6 +311,12 @@ class DeviceStorage(Storage):
         if self.block is not None and stream.cuda_stream != self.block.stream:
             self.place.allocator.record_stream(self.block, stream.cuda_stream, stream.place.ordinal)
 
+    def belongs_to(self, stream: Stream) -> bool:
+        """Whether the bytes, were they freed, could be handed out to ``stream`` at once: no other one uses them."""
+        block = self.block
+        # Allocators without a cache do not note who uses a block.
+        return block is not None and block.stream == stream.cuda_stream and not getattr(block, "uses", True)
+
     def _has_memory(self) -> bool:
         return self.block is not None
 
@@ -341,6 +351,10 @@ class ForeignStorage(Storage):
 
     def record_stream(self, stream: Stream) -> None:
         """Do nothing: its owner decides when the memory is used again."""
+
+    def belongs_to(self, stream: Stream) -> bool:
+        """Never: who else uses the bytes is not known."""
+        return False
 
     def resize_(self, nbytes: int) -> Storage:
         """Raise RuntimeError unless nothing changes: the memory is another library's."""

@@ -53,18 +53,24 @@ class Gradient:
             _await(self.value, self.event, target)
             self.event = None
         if target is None:
-            self._sum(other)
+            self._sum(other, None)
             return
         local = target.place.local
         before, local.stream = local.stream, target
         try:
-            self._sum(other)
+            self._sum(other, target)
         finally:
             local.stream = before
 
-    def _sum(self, other: Tensor) -> None:
+    def _sum(self, other: Tensor, target: Stream | None) -> None:
         # Only this object, and getrefcount's argument, refer to the value.
-        if not modes.recording and getrefcount(self.value) == 2 and _owns_memory(self.value):
+        if (
+            not modes.recording
+            and getrefcount(self.value) == 2
+            and _owns_memory(self.value)
+            # Those that referred to it may still read it on other streams.
+            and (target is None or self.value._storage.belongs_to(target))
+        ):
             self.value.add_(other)
         else:
             self.value = self.value + other
