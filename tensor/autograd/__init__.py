@@ -15,6 +15,7 @@ from . import anomaly_mode, function, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .differentiation import backward, grad
 from .function import Function
+from .gradcheck import gradcheck, gradgradcheck
 
 __all__ = [
     "Function",
@@ -24,6 +25,8 @@ __all__ = [
     "enable_grad",
     "function",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "graph",
     "inference_mode",
     "is_grad_enabled",
