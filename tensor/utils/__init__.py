@@ -1,1 +1,5 @@
 """What PyTorch has under ``torch.utils``."""
+
+from . import checkpoint, dlpack
+
+__all__ = ["checkpoint", "dlpack"]

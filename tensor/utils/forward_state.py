@@ -1,0 +1,109 @@
+"""What a function depends on besides its arguments, noted so that it can run again as it did.
+
+Random numbers, current streams and the current device are known here. What else has state for each thread
+registers a function that notes it::
+
+    def note():
+        enabled = is_enabled()
+        return lambda: set_enabled_inside_with(enabled)
+
+    register("name", note)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import drv
+
+from ..current_device import restore
+from ..places import cuda_place
+from ..random.generator import default_generator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    #: Gives a context manager inside which the state is as it was noted.
+    Again = Callable[[], contextlib.AbstractContextManager[Any]]
+
+_notes: dict[str, Callable[[], Again]] = {}
+
+
+def register(name: str, note: Callable[[], Again]) -> None:
+    """Have ``note()`` called where state is noted; what it gives makes context managers that put it back.
+
+    A second function of the same ``name`` replaces the first.
+    """
+    _notes[name] = note
+
+
+def note(*, random: bool = True) -> Again:
+    """Note the state of this thread, and of the default generators where ``random`` is true."""
+    parts = [_streams(), *(each() for each in _notes.values())]
+    if random:
+        parts.append(_generators())
+
+    @contextlib.contextmanager
+    def again() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for part in parts:
+                stack.enter_context(part())
+            yield
+
+    return again
+
+
+def _streams() -> Again:
+    """The current device, and the current stream of each."""
+    if not drv.is_initialized():
+        return contextlib.nullcontext
+    runtime = drv.runtime()
+    selected = runtime.current.selected
+    streams = [cuda_place(ordinal).local.stream for ordinal in range(drv.device_count())]
+
+    @contextlib.contextmanager
+    def again() -> Iterator[None]:
+        before = [stream.place.local.stream for stream in streams]
+        device = runtime.current.selected
+        restore(runtime, selected)
+        for stream in streams:
+            stream.place.local.stream = stream
+        try:
+            yield
+        finally:
+            for stream in before:
+                stream.place.local.stream = stream
+            restore(runtime, device)
+
+    return again
+
+
+def _generators() -> Again:
+    """The default generators of all devices."""
+    known = drv.is_initialized()
+    states = [generator.state_bytes() for generator in _default_generators()]
+
+    @contextlib.contextmanager
+    def again() -> Iterator[None]:
+        if drv.is_initialized() and not known:
+            raise RuntimeError(
+                "CUDA was used for the first time inside a function that has to run again, so that the states of its "
+                "generators before are not known: call tensor.cuda.init() earlier, or pass preserve_rng_state=False"
+            )
+        generators = _default_generators()
+        before = [generator.state_bytes() for generator in generators]
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state_bytes(state)
+        try:
+            yield
+        finally:
+            for generator, state in zip(generators, before, strict=True):
+                generator.set_state_bytes(state)
+
+    return again
+
+
+def _default_generators() -> list[Any]:
+    ordinals = range(drv.device_count()) if drv.is_initialized() else ()
+    return [default_generator(), *map(default_generator, ordinals)]
