@@ -18,7 +18,7 @@ from nvrtc_kernels.dtypes import (
 from nvrtc_kernels.dtypes import bool_ as bool
 
 from .tensors import Tensor  # isort: skip - the class comes first, the families need it
-from . import autograd, cuda
+from . import autograd, cuda, utils
 from .activation_functions import celu, hardshrink, prelu, relu, selu
 from .arithmetic import (
     abs,
@@ -84,6 +84,11 @@ from .creation import (
     zeros,
 )
 from .creation_like import empty_like, full_like, ones_like, zeros_like
+from .determinism import (
+    are_deterministic_algorithms_enabled,
+    is_deterministic_algorithms_warn_only_enabled,
+    use_deterministic_algorithms,
+)
 from .devices import device
 from .equality import allclose, equal
 from .extremes import (
@@ -103,6 +108,8 @@ from .formats import (
     preserve_format,
     strided,
 )
+from .gathering import argwhere, gather, index_select, nonzero, take, take_along_dim
+from .indexing import index_put, index_put_
 from .interop import from_dlpack
 from .joining import (
     atleast_1d,
@@ -122,6 +129,7 @@ from .joining import (
     vstack,
 )
 from .logic import logical_and, logical_not, logical_or, logical_xor
+from .masking import masked_fill, masked_scatter, masked_select
 from .numeric_limits import finfo, iinfo
 from .parts import (
     as_strided,
@@ -154,6 +162,8 @@ from .scans import (
     logcumsumexp,
     trapezoid,
 )
+from .scatter_reduction import scatter_reduce
+from .scattering import index_add, index_copy, index_fill, put, scatter, scatter_add
 from .searching import bincount, bucketize, histc, searchsorted, unique, unique_consecutive
 from .selection import (
     addcdiv,
@@ -289,9 +299,11 @@ __all__ = [
     "arctan",
     "arctan2",
     "arctanh",
+    "are_deterministic_algorithms_enabled",
     "argmax",
     "argmin",
     "argsort",
+    "argwhere",
     "as_strided",
     "as_tensor",
     "asarray",
@@ -397,6 +409,7 @@ __all__ = [
     "frombuffer",
     "full",
     "full_like",
+    "gather",
     "ge",
     "get_default_dtype",
     "get_float32_matmul_precision",
@@ -412,6 +425,12 @@ __all__ = [
     "hypot",
     "iinfo",
     "imag",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_put",
+    "index_put_",
+    "index_select",
     "inference_mode",
     "initial_seed",
     "inner",
@@ -421,6 +440,7 @@ __all__ = [
     "int32",
     "int64",
     "is_complex",
+    "is_deterministic_algorithms_warn_only_enabled",
     "is_floating_point",
     "is_grad_enabled",
     "is_inference_mode_enabled",
@@ -457,6 +477,9 @@ __all__ = [
     "long",
     "lt",
     "manual_seed",
+    "masked_fill",
+    "masked_scatter",
+    "masked_select",
     "matmul",
     "max",
     "maximum",
@@ -485,6 +508,7 @@ __all__ = [
     "negative",
     "nextafter",
     "no_grad",
+    "nonzero",
     "norm",
     "normal",
     "not_equal",
@@ -501,6 +525,7 @@ __all__ = [
     "preserve_format",
     "prod",
     "promote_types",
+    "put",
     "quantile",
     "rad2deg",
     "rand",
@@ -522,6 +547,9 @@ __all__ = [
     "row_stack",
     "rsqrt",
     "rsub",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
     "searchsorted",
     "seed",
     "select",
@@ -555,6 +583,8 @@ __all__ = [
     "swapaxes",
     "swapdims",
     "t",
+    "take",
+    "take_along_dim",
     "tan",
     "tanh",
     "tensor",
@@ -575,6 +605,8 @@ __all__ = [
     "unique",
     "unique_consecutive",
     "unsqueeze",
+    "use_deterministic_algorithms",
+    "utils",
     "var",
     "var_mean",
     "vdot",

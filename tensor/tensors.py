@@ -18,16 +18,20 @@ from . import (
     extremes,
     fills,
     formats,
+    gathering,
     indexing,
     interop,
     joining,
     layout,
+    masking,
     parts,
     pickling,
     printing,
     products,
     reshaping,
     scans,
+    scatter_reduction,
+    scattering,
     searching,
     sorting,
     spreads,
@@ -564,6 +568,36 @@ class Tensor(PointwiseMethods, TensorBase):
     nanmedian = sorting.nanmedian
     quantile = sorting.quantile
     nanquantile = sorting.nanquantile
+
+    # Indices and masks
+
+    argwhere = gathering.argwhere
+    gather = gathering.gather
+    index_add = scattering.index_add
+    index_add_ = scattering.index_add_
+    index_copy = scattering.index_copy
+    index_copy_ = scattering.index_copy_
+    index_fill = scattering.index_fill
+    index_fill_ = scattering.index_fill_
+    index_put = indexing.index_put
+    index_put_ = indexing.index_put_
+    index_select = gathering.index_select
+    masked_fill = masking.masked_fill
+    masked_fill_ = masking.masked_fill_
+    masked_scatter = masking.masked_scatter
+    masked_scatter_ = masking.masked_scatter_
+    masked_select = masking.masked_select
+    nonzero = gathering.nonzero
+    put = scattering.put
+    put_ = scattering.put_
+    scatter = scattering.scatter
+    scatter_ = scattering.scatter_
+    scatter_add = scattering.scatter_add
+    scatter_add_ = scattering.scatter_add_
+    scatter_reduce = scatter_reduction.scatter_reduce
+    scatter_reduce_ = scatter_reduction.scatter_reduce_
+    take = gathering.take
+    take_along_dim = gathering.take_along_dim
 
     # Products
 
