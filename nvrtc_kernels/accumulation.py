@@ -1,0 +1,139 @@
+"""Combining values with what index tensors choose: ``index_add``, ``scatter_reduce``, ``index_put(accumulate)``.
+
+Any number of values may meet at one element. There are two ways:
+
+========  ==========================================================================================
+atomics   one launch, and no memory besides. Sums and products of floating point numbers differ in the
+          last bits from run to run; everything else is the same in every run
+segments  the same in every run: positions are sorted by what they choose, then combined in order
+          (:mod:`.segments`). Half precision is rounded once
+========  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import segments
+from .indexing import THREADS, bounds, index_parameters, unroll_and_grid, walk
+from .plans import NOTHING, Plan, includes, launcher
+from .segments import COUNT, LAST, REDUCERS, source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+    from .indexing import Selection
+
+#: Types of ``cuda/accumulate.cuh``.
+_WAYS = {"sum": "SumAt", "prod": "ProductAt", "amax": "LargestAt", "amin": "SmallestAt", COUNT: "SumAt"}
+#: Bytes that are compared and exchanged, at most.
+_CELL = 8
+
+
+def plan(
+    device: Device,
+    operation: str,
+    reducer: str,
+    selection: Selection,
+    values: tuple[Sequence[int], dtype] | None,
+    *,
+    deterministic: bool = False,
+) -> Plan:
+    """What combines values with the elements that are chosen, which count as one value each.
+
+    A mean is a sum that is divided by a ``"count"``, which starts with a target of ones.
+
+    Parameters
+    ----------
+    operation
+        What kernels and failed assertions are called: a C++ name, such as ``"index_add"``.
+    reducer
+        ``"sum"``, ``"prod"``, ``"amax"``, ``"amin"`` (NaN is beyond either end), ``"count"`` (adds how many
+        values there are) or ``"last"`` (the last value in row-major order, overwriting the element). On
+        bool, sums and maxima are "or", products and minima are "and".
+    selection
+        Its array is what is changed. Elements of that must not overlap.
+    values
+        Strides and type of the values, whose shape is that of the selection, 0 where they are stretched.
+        They are converted to the type of the selection. ``None`` for ``"count"``.
+    deterministic
+        Whether the result must be the same in every run, to the last bit.
+
+    Returns
+    -------
+    Plan
+        ``run(stream_handle, scratch_address, target_address, values_address, *index_addresses)``; the address
+        of the values does not matter where there are none. An index that is out of bounds fails an
+        assertion of the kernel.
+
+    Raises
+    ------
+    ValueError
+        For a reducer that there is not, values for ``"count"``, none for another, and more positions than
+        can be sorted.
+    TypeError
+        For extremes of complex numbers.
+    """
+    if reducer not in REDUCERS:
+        raise ValueError(f"{operation}(): reduce must be one of {', '.join(REDUCERS)}, {reducer!r} was given")
+    if (values is None) != (reducer == COUNT):
+        raise ValueError(
+            f"{operation}(): reducer {COUNT!r} has no values, and every other has; got {reducer!r}"
+        )
+    if selection.kind.is_complex and reducer in ("amax", "amin"):
+        raise TypeError(
+            f"{operation}(): {reducer} compares values, but complex numbers ({selection.kind!r}) have no order"
+        )
+    if 0 in selection.shape:
+        return NOTHING
+    if _has_atomics(reducer, selection.kind) and not (deterministic and _depends(reducer, selection.kind)):
+        return _atomic(device, operation, reducer, selection, values)
+    return segments.plan(device, operation, reducer, selection, values)
+
+
+def _has_atomics(reducer: str, kind: dtype) -> bool:
+    """Whether an element can be updated alone, in one step or as independent parts."""
+    if reducer == LAST:
+        return False
+    if kind.itemsize == 1:
+        return kind.name == "bool"
+    return kind.itemsize <= _CELL or reducer in ("sum", COUNT)
+
+
+def _depends(reducer: str, kind: dtype) -> bool:
+    """Whether a result depends on the order of values."""
+    return reducer in ("sum", "prod") and (kind.is_floating_point or kind.is_complex)
+
+
+def _atomic(
+    device: Device,
+    operation: str,
+    reducer: str,
+    selection: Selection,
+    values: tuple[Sequence[int], dtype] | None,
+) -> Plan:
+    kind = selection.kind
+    geometry = walk(selection, selection.strides if values is None else values[0], widen=False)
+    unroll, grid = unroll_and_grid(geometry.count)
+    parameters, index = index_parameters(selection)
+    given, source_code = source_of(values)
+    name = f"{operation}_{reducer}_of_{kind.name}"
+    source = (
+        f"{includes('accumulate.cuh', kind, *([] if values is None else [values[1]]))}"
+        f"{bounds(operation, selection)}{geometry.declarations}\n"
+        f'extern "C" __global__ void {name}(Walk walk, Lookup lookup, Walk::Number count, {kind.cuda}* target, '
+        f"const {given}* values{parameters}) {{\n{index}"
+        f"    accumulate<{_WAYS[reducer]}, Bounds, {unroll}>"
+        f"(walk, lookup, count, target, {source_code}, index);\n}}\n"
+    )
+    codes = (*geometry.codes, *"PP", *"P" * len(selection.indices))
+    launch = launcher(device, f"{operation}.cu", source, name, codes)
+    arguments = geometry.arguments
+
+    def run(stream: Any, _: int, target: int, values: int, *indices: int) -> None:
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, *arguments, target, values, *indices)
+
+    return Plan(run)
