@@ -11,7 +11,7 @@ from ..recording.modes import (
     no_grad,
     set_grad_enabled,
 )
-from . import anomaly_mode, function, graph
+from . import anomaly_mode, function, functional, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .differentiation import backward, grad
 from .function import Function
@@ -24,6 +24,7 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "function",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",

@@ -8,7 +8,6 @@ import numpy as np
 
 from ..base import TensorBase
 from ..construction import from_numpy
-from ..creation import zeros
 from . import jacobians
 from .differentiation import grad
 from .function import Function, FunctionNode
@@ -46,7 +45,7 @@ def random_like(output: Tensor, random: np.random.Generator, *, gaps: bool) -> T
     numbers = random.standard_normal(output.numel() * (2 if output.dtype.is_complex else 1))
     made = jacobians.of_reals(numbers, output)
     if gaps:
-        wide = zeros((*output.shape, 2), dtype=output.dtype, device=output.device)
+        wide = output.new_zeros((*output.shape, 2))
         made = wide.select(-1, 0).copy_(made)
     return made.detach().requires_grad_()
 
@@ -306,7 +305,7 @@ class _Undefined(Function):
 
 
 def _zeros(like: Tensor) -> Tensor:
-    return zeros(like.shape, dtype=like.dtype, device=like.device)
+    return like.new_zeros(like.shape)
 
 
 def _functions(outputs: Sequence[Tensor]) -> list[FunctionNode]:

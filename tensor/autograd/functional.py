@@ -1,0 +1,371 @@
+"""Jacobians and Hessians of functions, and their products with vectors.
+
+There are backward passes only. A product of a Jacobian with a vector from the right is therefore computed by two
+of them: a backward pass is linear in the gradient it starts from, and its derivative by that gradient, which is
+again a backward pass, is the Jacobian itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..joining import stack
+from ..recording.modes import enable_grad, modes, set_grad_enabled
+from .differentiation import grad
+from .functional_arguments import (
+    INDEPENDENT,
+    OUTPUTS,
+    check_gradients,
+    check_outputs,
+    checked_vector,
+    fill_in,
+    prepared,
+    results,
+    single_output,
+    tensors,
+)
+from .jacobians import of_reals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..tensors import Tensor
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+_LINEAR = (
+    "While computing the hessian, found that the jacobian of the user-provided function with respect to input {} is "
+    "independent of the input, as that of a linear function is."
+)
+#: Where vectors may be left out.
+_ONE_OUTPUT = "the user-provided function returns a single Tensor with a single element"
+_ONE_INPUT = "the input to the user-provided function is a single Tensor with a single element"
+
+
+def vjp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """Product of a vector with the Jacobian of ``func``.
+
+    Parameters
+    ----------
+    func : callable
+        Takes tensors, and gives a tensor or a tuple of them.
+    inputs : Tensor or tuple of Tensor
+        Where to evaluate it.
+    v : Tensor or tuple of Tensor, optional
+        The vector, shaped as the outputs; may be left out where the output has one element.
+    create_graph : bool
+        Whether the results can be differentiated.
+    strict : bool
+        Whether it is an error, rather than zeros, if an output does not depend on an input.
+
+    Returns
+    -------
+    outputs, product
+        What ``func`` gave, and the product, shaped as the inputs.
+
+    Raises
+    ------
+    TypeError
+        If something is no tensor.
+    RuntimeError
+        If ``v`` is missing or misshapen, or in strict mode something is independent.
+    """
+    with enable_grad():
+        several, given = tensors(inputs, "inputs", "vjp")
+        given = prepared(given, create_graph)
+        many, outputs = tensors(func(*given), OUTPUTS, "vjp")
+        check_outputs(outputs, strict)
+        vector = checked_vector(v, outputs, many, "vjp", _ONE_OUTPUT, create_graph)
+    with set_grad_enabled(create_graph or modes.recording):
+        found = _gradients(outputs, given, vector, create_graph)
+        product = fill_in(found, given, strict, create_graph, INDEPENDENT, "jacobian")
+    return results(outputs, many, create_graph), results(product, several, create_graph)
+
+
+def jvp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """Product of the Jacobian of ``func`` with a vector.
+
+    ``v`` is shaped as the inputs, and may be left out where there is one input of one element. All else is as
+    for :func:`vjp`; the product is shaped as the outputs.
+    """
+    with enable_grad():
+        several, given = tensors(inputs, "inputs", "jvp")
+        given = prepared(given, create_graph)
+        vector = checked_vector(v, given, several, "jvp", _ONE_INPUT, create_graph)
+        many, outputs = tensors(func(*given), OUTPUTS, "jvp")
+        check_outputs(outputs, strict)
+        seeds = _seeds(outputs)
+        first = _gradients(outputs, given, seeds, True)
+        check_gradients(
+            first,
+            strict,
+            INDEPENDENT,
+            "The gradient with respect to input {} is independent of the inputs of the user-provided function.",
+        )
+    with set_grad_enabled(create_graph or modes.recording):
+        found = _gradients(first, seeds, vector, create_graph)
+        product = fill_in(
+            found,
+            outputs,
+            strict,
+            create_graph,
+            "The gradient with respect to the inputs is independent of entry {} in the grad_outputs.",
+            "jacobian",
+        )
+    return results(outputs, many, create_graph), results(product, many, create_graph)
+
+
+def vhp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """Product of a vector with the Hessian of ``func``, which gives a tensor with one element.
+
+    ``v`` is shaped as the inputs, and may be left out where there is one input of one element. All else is as
+    for :func:`vjp`.
+    """
+    with enable_grad():
+        several, given, vector, output, first = _first_of_hessian(
+            func, inputs, v, create_graph, strict, "vhp"
+        )
+    with set_grad_enabled(create_graph or modes.recording):
+        found = _gradients(first, given, vector, create_graph)
+        product = fill_in(
+            found,
+            given,
+            strict,
+            create_graph,
+            "The jacobian of the user-provided function is independent of input {}.",
+            "hessian",
+        )
+    return results(output, False, create_graph), results(product, several, create_graph)
+
+
+def hvp(
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """Product of the Hessian of ``func``, which gives a tensor with one element, with a vector.
+
+    As :func:`vhp`, which is the same and takes one backward pass less where second derivatives are
+    continuous.
+    """
+    with enable_grad():
+        several, given, vector, output, first = _first_of_hessian(
+            func, inputs, v, create_graph, strict, "hvp"
+        )
+        seeds = _seeds(given)
+        second = _gradients(first, given, seeds, True)
+        check_gradients(
+            second,
+            strict,
+            "The jacobian of the user-provided function is independent of input {}.",
+            "The hessian of the user-provided function with respect to input {} is independent of the input.",
+        )
+    with set_grad_enabled(create_graph or modes.recording):
+        found = _gradients(second, seeds, vector, create_graph)
+        product = fill_in(
+            found,
+            given,
+            strict,
+            create_graph,
+            "The hessian of the user-provided function is independent of entry {} in the grad_jacobian.",
+            "hessian",
+        )
+    return results(output, False, create_graph), results(product, several, create_graph)
+
+
+def jacobian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """Jacobian of ``func``.
+
+    Parameters
+    ----------
+    vectorize : bool
+        Has no effect: there is one backward pass for each row (or column) either way.
+    strategy : {"reverse-mode", "forward-mode"}
+        Whether there is a backward pass for every element of the outputs, or of the inputs. The latter is
+        faster where there are fewer of them.
+
+    Returns
+    -------
+    Tensor, or tuple of them
+        For each output and each input (a level of tuples for those that are tuples) the derivatives, with the
+        shape of the output followed by that of the input. The other parameters, and what is raised, are as for
+        :func:`vjp`.
+    """
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError(
+            f'Expected strategy to be either "forward-mode" or "reverse-mode", got {strategy!r}. Hint: "forward-mode" '
+            'is faster for functions with more outputs than inputs, "reverse-mode" for others.'
+        )
+    forward = strategy == "forward-mode"
+    if forward and strict:
+        raise RuntimeError(
+            'strict=True and strategy="forward-mode" are not supported together: set strict=False or '
+            'strategy="reverse-mode"'
+        )
+    with enable_grad():
+        several, given = tensors(inputs, "inputs", "jacobian")
+        given = prepared(given, create_graph)
+        many, outputs = tensors(func(*given), OUTPUTS, "jacobian")
+        check_outputs(outputs, strict)
+        _refuse_complex("outputs", outputs)
+        if forward:
+            _refuse_complex("inputs", given)
+        compute = _by_columns if forward else _by_rows
+        found = compute(outputs, given, create_graph, strict)
+        rows = tuple(results(row, several, create_graph) for row in found)
+    return rows if many else rows[0]
+
+
+def hessian(
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """Hessian of ``func``, which gives a tensor with one element.
+
+    Parameters
+    ----------
+    outer_jacobian_strategy : {"reverse-mode", "forward-mode"}
+        How the Jacobian of the gradient is computed.
+
+    Returns
+    -------
+    Tensor, or tuple of tuples of them
+        For each two inputs the derivatives, with the shape of the first followed by that of the second. The other
+        parameters, and what is raised, are as for :func:`jacobian`.
+    """
+    several, given = tensors(inputs, "inputs", "hessian")
+
+    def single(*x: Any) -> Any:
+        return single_output(func(*x), "hessian", strict).reshape(())
+
+    def gradient(*x: Any) -> Any:
+        found = jacobian(single, x, create_graph=True)
+        check_gradients(
+            found,
+            strict,
+            "",
+            _LINEAR,
+        )
+        return found
+
+    found = jacobian(gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return found if several else found[0][0]
+
+
+def _first_of_hessian(
+    func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool, name: str
+) -> tuple[bool, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], list[Any]]:
+    """Whether there are several inputs, they, the vector, the output, and its gradients."""
+    several, given = tensors(inputs, "inputs", name)
+    given = prepared(given, create_graph)
+    vector = checked_vector(v, given, several, name, _ONE_INPUT, create_graph)
+    outputs = (single_output(func(*given), name, strict),)
+    first = _gradients(outputs, given, (None,), True)
+    check_gradients(
+        first,
+        strict,
+        INDEPENDENT,
+        _LINEAR,
+    )
+    return several, given, vector, outputs, first
+
+
+def _refuse_complex(what: str, found: Sequence[Any]) -> None:
+    for position, x in enumerate(found):
+        if x.dtype.is_complex:
+            raise RuntimeError(
+                f"jacobian() wants real {what} here, number {position} is {x.dtype!r}: a complex function has a "
+                "derivative for each part, so differentiate view_as_real() of it"
+            )
+
+
+def _seeds(like: Sequence[Any]) -> tuple[Any, ...]:
+    """Gradients to differentiate by. What they are has no influence."""
+    return tuple(x.new_zeros(x.shape).requires_grad_() for x in like)
+
+
+def _gradients(
+    outputs: Sequence[Any], inputs: Sequence[Any], gradients: Sequence[Any], create_graph: bool
+) -> list[Any]:
+    """Gradients of the inputs, ``None`` where nothing that has a history depends on one."""
+    roots = [(x, g) for x, g in zip(outputs, gradients, strict=True) if x is not None and x.requires_grad]
+    if not roots:
+        return [None] * len(inputs)
+    return list(
+        grad(
+            [x for x, _ in roots],
+            inputs,
+            [g for _, g in roots],
+            create_graph=create_graph,
+            retain_graph=True,
+            allow_unused=True,
+        )
+    )
+
+
+def _units(like: Any) -> Any:
+    """Each vector of a basis, in the shape of a tensor."""
+    count = like.numel()
+    for position in range(count):
+        numbers = np.zeros(count)
+        numbers[position] = 1
+        yield of_reals(numbers, like)
+
+
+def _by_rows(
+    outputs: Sequence[Any], inputs: Sequence[Any], create_graph: bool, strict: bool
+) -> list[list[Tensor]]:
+    result = []
+    for i, output in enumerate(outputs):
+        rows: list[list[Any]] = [[] for _ in inputs]
+        missing = f"Output {i} of the user-provided function is independent of input {{}}."
+        for unit in _units(output):
+            found = _gradients((output,), inputs, (unit,), create_graph)
+            filled = fill_in(found, inputs, strict, create_graph, missing, "jacobian")
+            for mine, gradient in zip(rows, filled, strict=True):
+                mine.append(gradient)
+        result.append([_joined(mine, output, x) for mine, x in zip(rows, inputs, strict=True)])
+    return result
+
+
+def _by_columns(
+    outputs: Sequence[Any], inputs: Sequence[Any], create_graph: bool, strict: bool
+) -> list[list[Tensor]]:
+    seeds = _seeds(outputs)
+    first = _gradients(outputs, inputs, seeds, True)
+    result: list[list[Tensor]] = [[] for _ in outputs]
+    for x, gradient in zip(inputs, first, strict=True):
+        columns: list[list[Any]] = [[] for _ in outputs]
+        for unit in _units(x):
+            found = _gradients((gradient,), seeds, (unit,), create_graph)
+            for mine, each, output in zip(columns, found, outputs, strict=True):
+                mine.append(output.new_zeros(output.shape) if each is None else each)
+        for mine, columns_of_one, output in zip(result, columns, outputs, strict=True):
+            whole = _joined(columns_of_one, x, output)
+            mine.append(whole.movedim(tuple(range(x.ndim)), tuple(range(-x.ndim, 0))) if x.ndim else whole)
+    return result
+
+
+def _joined(parts: Sequence[Any], first: Any, second: Any) -> Tensor:
+    """Parts, one for each element of ``first`` and shaped as ``second``, in one tensor."""
+    shape = (*first.shape, *second.shape)
+    if not parts:
+        return second.new_zeros(shape)
+    return stack(list(parts)).reshape(shape)
