@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 Ints = tuple[int, ...]
 
@@ -204,14 +204,14 @@ def view_strides(shape: Sequence[int], strides: Sequence[int], new: Sequence[int
     """Strides that show the same elements in row-major order as shape ``new``, or ``None`` if a copy is needed.
 
     Each run of old dimensions that is contiguous in itself is split into the new dimensions that it
-    covers; a new dimension that would span two runs cannot be a view.
+    covers; a new dimension that would span two runs cannot be a view. New dimensions of size 1 get the
+    strides that they have in PyTorch.
     """
     if 0 in shape:
         return tuple(strides) if tuple(shape) == tuple(new) else contiguous_strides(new)
-    runs, (run_strides,) = collapse(shape, strides)
-    result = [0] * len(new)
+    result = [1] * len(new)
     axis = len(new) - 1
-    for size, stride in zip(reversed(runs), reversed(run_strides), strict=True):
+    for size, stride in _runs(shape, strides):
         filled = 1
         while axis >= 0 and (filled < size or new[axis] == 1):
             result[axis] = stride * filled
@@ -220,3 +220,14 @@ def view_strides(shape: Sequence[int], strides: Sequence[int], new: Sequence[int
         if filled != size:
             return None
     return tuple(result) if axis < 0 else None
+
+
+def _runs(shape: Sequence[int], strides: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Size and innermost stride of the runs of dimensions that are contiguous in themselves, from the inside."""
+    size, step = 1, strides[-1] if shape else 1
+    for axis in range(len(shape) - 1, -1, -1):
+        if shape[axis] != 1 and strides[axis] != size * step:
+            yield size, step
+            size, step = 1, strides[axis]
+        size *= shape[axis]
+    yield size, step

@@ -66,11 +66,13 @@ def dimensions(dims: Sequence[Any], rank: int, function: str) -> tuple[int, ...]
     RuntimeError
         If one is named twice.
     """
-    found = tuple(dimension(dim, rank) for dim in dims)
-    if len(set(found)) != len(found):
-        twice = next(dim for dim in found if found.count(dim) > 1)
-        raise RuntimeError(f"{function}(): dim {twice} appears multiple times in the list of dims")
-    return found
+    found: list[int] = []
+    for dim in dims:
+        number = dimension(dim, rank)
+        if number in found:
+            raise RuntimeError(f"{function}(): dim {number} appears multiple times in the list of dims")
+        found.append(number)
+    return tuple(found)
 
 
 def checked_sizes(given: Sequence[int]) -> Sequence[int]:

@@ -84,9 +84,18 @@ def _host_array(input: TensorBase, *, writes: bool) -> NDArray[Any]:
             "host memory first."
         )
     data = storage.bytes(writes=writes)
-    input._array = found = np.ndarray(
-        layout.shape, layout.dtype.numpy, data, input._offset, layout.numpy_strides
-    )
+    if not layout.numel:
+        # NumPy wants strides and offsets inside the memory even where there are no elements.
+        input._array = found = np.empty(layout.shape, layout.dtype.numpy)
+        return found
+    try:
+        found = np.ndarray(layout.shape, layout.dtype.numpy, data, input._offset, layout.numpy_strides)
+    except ValueError as error:
+        raise RuntimeError(
+            f"a tensor of shape {list(layout.shape)} and strides {list(layout.strides)} cannot be computed with on the "
+            f"CPU: {error}"
+        ) from None
+    input._array = found
     return found
 
 

@@ -69,7 +69,9 @@ def copied(input: Tensor, layout: Layout, *, non_blocking: bool = False, pin_mem
 
 def check_no_overlap(layout: Layout) -> None:
     """Raise RuntimeError if elements of ``layout`` certainly share memory, so that writing is ambiguous."""
-    if any(step == 0 and size > 1 for size, step in zip(layout.shape, layout.strides, strict=True)):
+    if layout.numel and any(
+        step == 0 and size > 1 for size, step in zip(layout.shape, layout.strides, strict=True)
+    ):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory "
             f"location (sizes {list(layout.shape)}, strides {list(layout.strides)}). Please clone() the tensor "

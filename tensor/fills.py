@@ -9,7 +9,6 @@ from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import Category
 
 from .copies import copy_
-from .copy_plans import check_no_overlap
 from .recording.inplace import attach_in_place, check_in_place
 from .recording.modes import modes
 from .recording.node import Node
@@ -34,9 +33,13 @@ class _Fill:
 
     def plan(self, layout: Layout) -> Callable[[Tensor, Any], None]:
         """How to fill a layout."""
-        check_no_overlap(layout)
         if not layout.place.is_cuda:
             return _on_host
+        # What a stretched dimension shows is written once.
+        sizes = zip(layout.shape, layout.strides, strict=True)
+        layout = layout.with_strides(
+            tuple(1 if step == 0 and size else size for size, step in sizes), layout.strides
+        )
         place, count = layout.place, layout.numel
         launch = pointwise.plan(
             place.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
@@ -76,7 +79,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     Raises
     ------
     RuntimeError
-        If the dtype cannot hold the number, the tensor has dimensions, or elements overlap in memory.
+        If the dtype cannot hold the number, or the tensor ``value`` has dimensions.
     """
     origin = getattr(value, "_layout", None)
     if origin is not None:
@@ -84,7 +87,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             raise RuntimeError(
                 f"fill_ only supports 0-dimension value tensor but got tensor with {len(origin.shape)} dimensions."
             )
-        return copy_(input, value)
+        return copy_(input, value.clone() if value._storage is input._storage else value)
     check_in_place(input)
     layout = input._layout
     layout.place.plans[FILL, layout](input, element(value, layout.dtype))

@@ -26,6 +26,7 @@ _V = TypeVar("_V")
 
 #: Entries after which a memory of results starts over: enough for any program's shapes, and bounded.
 _LIMIT = 8192
+_MOST = (1 << 63) - 1
 
 
 class Memo(dict[Any, _V], Generic[_V]):
@@ -109,6 +110,11 @@ class Layout:
         self.device = place.device
         self.itemsize = dtype.itemsize
         self.numel = self.shape.numel()
+        if self.numel > _MOST:
+            raise RuntimeError(
+                f"numel: integer multiplication overflow: shape {list(shape)} has {self.numel} elements, more than "
+                "64 bits count"
+            )
         self.span = layouts.extent(shape, strides)[1]
         self.nbytes = self.span * dtype.itemsize
         self.contiguous = layouts.is_contiguous(shape, strides)

@@ -5,6 +5,7 @@ Offsets that vary from call to call (``x[i]`` in a loop) are left out of what is
 
 from __future__ import annotations
 
+import operator
 from itertools import pairwise
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         If the tensor has no dimensions, or the index is outside.
     """
     layout, stride, size = _selected[input._layout, dim]
-    at = index if type(index) is int else index.__index__()
+    at = index if type(index) is int else operator.index(index)
     if not -size <= at < size:
         raise IndexError(
             f"select(): index {at} out of range for tensor of size {list(input._layout.shape)} at dimension {dim}"
@@ -56,15 +57,16 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     layout = input._layout
     if not layout.shape:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    length = index(length)
+    if length < 0:
+        raise RuntimeError(f"narrow(): length must be non-negative, got {length}")
     at = dimension(dim, len(layout.shape))
-    size, first, length = layout.shape[at], index(start), index(length)
+    size, first = layout.shape[at], index(start)
     if not -size <= first <= size:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-size}, {size}], but got {first})"
         )
     first += size if first < 0 else 0
-    if length < 0:
-        raise RuntimeError(f"narrow(): length must be non-negative, got {length}")
     if first + length > size:
         raise RuntimeError(f"start ({first}) + length ({length}) exceeds dimension size ({size}).")
     return step_through(input, at, first, length, 1)
@@ -94,6 +96,11 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
     layout = tensor._layout
     if not layout.shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
+    uneven = isinstance(split_size_or_sections, (tuple, list))
+    if not uneven and index(split_size_or_sections) < 0:  # type: ignore[arg-type]
+        raise RuntimeError(
+            f"split expects split_size be non-negative, but got split_size={split_size_or_sections}"
+        )
     at = dimension(dim, len(layout.shape))
     total = layout.shape[at]
     if isinstance(split_size_or_sections, (tuple, list)):
@@ -105,11 +112,9 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
             )
     else:
         size = index(split_size_or_sections)  # type: ignore[arg-type]
-        if size < 0 or (size == 0 and total):
+        if size == 0 and total:
             raise RuntimeError(
-                f"split expects split_size be non-negative, but got split_size={size}"
-                if size < 0
-                else f"split_size can only be 0 if dimension size is 0, but got dimension size of {total}"
+                f"split_size can only be 0 if dimension size is 0, but got dimension size of {total}"
             )
         count = max(-(-total // size), 1) if size else 1
         lengths = [size] * (count - 1) + [total - size * (count - 1)]

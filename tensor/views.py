@@ -115,10 +115,11 @@ def _movedim(layout: Layout, source: Ints, destination: Ints) -> Layout:
             f"movedim: Invalid source or destination dims: source ({list(source)} dims) should contain the same "
             f"number of dims as destination ({list(destination)} dims)"
         )
-    if rank == 0:
-        dimensions(source, rank, "movedim"), dimensions(destination, rank, "movedim")
-        return layout
+    for dim in (*source, *destination):
+        dimension(dim, rank)
     origins, targets = dimensions(source, rank, "movedim"), dimensions(destination, rank, "movedim")
+    if rank == 0:
+        return layout
     rest = iter(dim for dim in range(rank) if dim not in origins)
     placed = dict(zip(targets, origins, strict=True))
     return _permute(layout, tuple(placed[dim] if dim in placed else next(rest) for dim in range(rank)))
@@ -298,7 +299,7 @@ def _view_dtype(layout: Layout, dtype: dtype) -> Layout:
         raise RuntimeError(
             f"self.dim() cannot be 0 to view {names} (different element sizes): unsqueeze(0) it first"
         )
-    if strides[-1] != 1 and layout.numel > 1:
+    if strides[-1] != 1:
         raise RuntimeError(
             f"self.stride(-1) must be 1 to view {names} (different element sizes), but got {strides[-1]}"
         )
@@ -331,10 +332,12 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 def _unflatten(layout: Layout, dim: int, sizes: Ints) -> Layout:
-    at = dimension(dim, len(layout.shape))
-    shape = layout.shape
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
+    at = dimension(dim, len(layout.shape))
+    shape = layout.shape
+    if not shape:
+        raise RuntimeError("unflatten: the tensor has no dimension that could be split")
     try:
         split = layouts.infer_size(sizes, shape[at])
     except RuntimeError:
