@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nvrtc_kernels import gathering, indexing, scattering
+from nvrtc_kernels import accumulation, gathering, indexing, scattering
 
 from .base import empty
 from .layout import contiguous
@@ -182,8 +182,6 @@ def _device_write(place: Any, name: str, selection: Any, values: Any) -> Callabl
 
 def _device_reduce(reducer: str, *, deterministic: bool) -> Callable[..., Callable[..., None]]:
     def plan(place: Any, name: str, selection: Any, values: Any) -> Callable[..., None]:
-        from nvrtc_kernels import accumulation
-
         kernels = accumulation.plan(
             place.native, name, reducer, selection, values, deterministic=deterministic
         )
@@ -324,6 +322,8 @@ def _host_reduce(ufunc: np.ufunc) -> Callable[[Array, Array, Array], None]:
 READ = _Read()
 WRITE = _Change(_device_write, _assign)
 _UFUNCS = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+#: As WRITE, and of several values for an element it is the last one that stays.
+WRITE_LAST = _Change(_device_reduce("last", deterministic=True), _assign)
 #: By (reducer, whether the result must be the same in every run).
 REDUCE = {
     (name, deterministic): _Change(_device_reduce(name, deterministic=deterministic), _host_reduce(ufunc))

@@ -8,7 +8,7 @@ from nvrtc_kernels import layouts
 
 from . import views
 from .base import TensorBase
-from .choices import READ, REDUCE, WRITE, Choice, shape_of
+from .choices import READ, REDUCE, WRITE, WRITE_LAST, Choice, shape_of
 from .copy_plans import check_no_overlap
 from .determinism import determinism
 from .recording.inplace import attach_in_place, check_in_place
@@ -211,6 +211,10 @@ def _adding(choice: Choice) -> Any:
     return REDUCE["sum", determinism.required or choice.name == "index_put"]
 
 
+def _writing() -> Any:
+    return WRITE_LAST if determinism.required else WRITE
+
+
 def add_(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
     """Add ``values`` to the chosen elements; an element that is chosen twice gets both."""
     return _in_place(_adding(choice), AddNode, target, choice, values)
@@ -223,9 +227,9 @@ def add(input: Tensor, choice: Choice, values: Tensor) -> Tensor:
 
 def write_(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
     """Overwrite the chosen elements; of an element that is chosen twice one of the values stays."""
-    return _in_place(WRITE, WriteNode, target, choice, values)
+    return _in_place(_writing(), WriteNode, target, choice, values)
 
 
 def write(input: Tensor, choice: Choice, values: Tensor) -> Tensor:
     """:func:`write_` on a copy."""
-    return _copied(WRITE, WriteNode, input, choice, values)
+    return _copied(_writing(), WriteNode, input, choice, values)
