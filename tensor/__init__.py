@@ -80,6 +80,7 @@ from .creation import (
     full,
     get_default_dtype,
     ones,
+    scalar_tensor,
     set_default_dtype,
     zeros,
 )
@@ -553,6 +554,7 @@ __all__ = [
     "searchsorted",
     "seed",
     "select",
+    "scalar_tensor",
     "selu",
     "set_default_dtype",
     "set_float32_matmul_precision",

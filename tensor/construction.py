@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nvrtc_kernels import dtypes
-from nvrtc_kernels.dtypes import Category, dtype, promote_types
+from nvrtc_kernels.dtypes import dtype
 from nvrtc_kernels.dtypes import from_numpy as dtype_of_array
 
 from . import layout as layouts
 from .base import TensorBase, view_of, wrap
 from .copies import copy_into_new
 from .copy_plans import host_conversion
-from .creation import default_dtype_of, get_default_dtype
+from .creation import empty, get_default_dtype
 from .creation_arguments import dtype_of_argument
-from .numeric_limits import iinfo
+from .nested_data import array_of_nested, as_element, inferred_dtype, is_sequence
 from .places import cpu, place_of
-from .scalars import element
+from .size import Size
 from .storage import HostStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
+    from .places import Place
     from .tensors import Tensor
 
 
@@ -69,16 +67,46 @@ def tensor(
             "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.tensor(sourceTensor).",
             stacklevel=2,
         )
-        origin = data._layout
-        target = layouts.contiguous[
-            origin.shape, dtype or origin.dtype, origin.place if device is None else place
-        ]
-        made = copy_into_new(data, target, pin_memory=pin_memory)
+        made = _copy_of(data.detach(), dtype, data._layout.place if device is None else place, pin_memory)
+    elif isinstance(data, np.ndarray) or (hasattr(data, "__array__") and not isinstance(data, np.generic)):
+        array = np.asarray(data)
+        kind = dtype_of_array(array.dtype)
+        if array.dtype.isnative and all(step >= 0 and not step % array.itemsize for step in array.strides):
+            made = _copy_of(share(array, kind), dtype, place, pin_memory)
+        else:
+            made = _copy_of(wrap(_converted(array, kind)), dtype, place, pin_memory)
     else:
         made = wrap(_array_of(data, dtype))
         if place.is_cuda or pin_memory:
             made = copy_into_new(made, made._layout.on(place), pin_memory=pin_memory)
     return made.requires_grad_(True) if requires_grad else made
+
+
+def _copy_of(data: Tensor, dtype: dtype | None, place: Place, pin_memory: bool) -> Tensor:
+    """A copy with the order of dimensions that ``data`` has."""
+    target = data._layout.on(place).as_dense()
+    return copy_into_new(data, target if dtype is None else target.with_dtype(dtype), pin_memory=pin_memory)
+
+
+def of_old_class(data: tuple[Any, ...], device: Any) -> Tensor:
+    """What ``Tensor(...)`` makes: of the default type, from a sequence or an array, or of sizes.
+
+    Raises
+    ------
+    TypeError
+        For anything else, or a tensor of another type.
+    """
+    kind = get_default_dtype()
+    given = data[0] if len(data) == 1 else None
+    if isinstance(given, TensorBase) and given._layout.shape:
+        if given._layout.dtype is not kind:
+            raise TypeError(f"expected {kind!r} (got {given._layout.dtype!r}); Tensor(...) converts nothing")
+        return given.detach().to(device=device)
+    if len(data) != 1 or isinstance(given, (int, np.integer, Size)):
+        return empty(*(data or (0,)), device=device)
+    if not is_sequence(given):
+        raise TypeError(f"new(): data must be a sequence (got {type(given).__name__})")
+    return tensor(given, dtype=kind, device=device)
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tensor:
@@ -179,7 +207,10 @@ def share(array: NDArray[Any], kind: dtype) -> Tensor:
     """CPU tensor over the memory of an array of native byte order."""
     item = array.dtype.itemsize
     if array.flags.c_contiguous:
-        return wrap(array.view(kind.numpy), layouts.contiguous[array.shape, kind, cpu])
+        steps = tuple(step // item for step in array.strides)
+        usable = all(step >= 0 and not step % item for step in array.strides)
+        found = layouts.contiguous[array.shape, kind, cpu]
+        return wrap(array.view(kind.numpy), found.with_strides(found.shape, steps) if usable else found)
     if any(step < 0 for step in array.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative strides are "
@@ -214,7 +245,13 @@ def frombuffer(
     ValueError
         If the buffer is empty or too short, or its bytes are no whole number of elements.
     """
-    view = memoryview(buffer)
+    kind = dtype_of_argument(dtype, "frombuffer")
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ValueError(
+            f"frombuffer(): object does not implement Python buffer protocol: {type(buffer).__name__}"
+        ) from None
     size = view.nbytes
     if size == 0 or count == 0:
         raise ValueError(f"both buffer length ({size}) and count ({count}) must not be 0")
@@ -222,131 +259,36 @@ def frombuffer(
         raise ValueError(
             f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes) minus 1"
         )
-    if count < 0 and (size - offset) % dtype.itemsize:
+    if count < 0 and (size - offset) % kind.itemsize:
         raise ValueError(
             f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
-            f"({dtype.itemsize})"
+            f"({kind.itemsize})"
         )
-    if count > 0 and offset + count * dtype.itemsize > size:
+    if count > 0 and offset + count * kind.itemsize > size:
         raise ValueError(
-            f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be "
+            f"requested buffer length ({count} * {kind.itemsize} bytes) after offset ({offset} bytes) must not be "
             f"greater than actual buffer length ({size} bytes)"
         )
-    array = np.frombuffer(view, dtype.numpy, count, offset)
+    array = np.frombuffer(view, kind.numpy, count, offset)
     if not array.flags.writeable:
         warnings.warn(
             "The given buffer is not writable: writing to the tensor is an error. Copy the buffer to protect "
             "its data.",
             stacklevel=2,
         )
-    made = share(array, dtype)
+    made = share(array, kind)
     return made.requires_grad_(True) if requires_grad else made
 
 
 def _array_of(data: Any, kind: dtype | None) -> NDArray[Any]:
     """A fresh C-contiguous array with a copy of ``data``."""
-    if isinstance(data, (np.ndarray, np.generic)):
-        return _converted(np.asarray(data), kind or dtype_of_array(data.dtype))
-    if isinstance(data, (int, float, complex)):
-        target = kind or default_dtype_of(data)
+    if isinstance(data, (int, float, complex, np.generic)):
+        target = inferred_dtype(data) if kind is None else kind
         with np.errstate(all="ignore"):
-            return np.array(_element(data, target), target.numpy)
-    interface = getattr(data, "__array__", None)
-    if interface is not None:
-        return _array_of(np.asarray(data), kind)
-    if isinstance(data, (str, bytes)):
-        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
-    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
-        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
-    return _of_nested(data, kind)
-
-
-def _of_nested(data: Any, kind: dtype | None) -> NDArray[Any]:
-    first = data
-    while isinstance(first, (list, tuple)) and first:
-        first = first[0]
-    if type(first) in _EXACT:
-        # Python numbers all through, most likely: NumPy reads them fast.
-        try:
-            array = np.array(data)
-        except (ValueError, TypeError, OverflowError, RuntimeError):
-            array = np.empty(0, object)
-        if array.dtype in _READ:
-            target = kind or default_dtype_of(array.dtype.type(0).item())
-            if _fits(array, target):
-                return _converted(array, target)
-    shape = tuple(_shape(data))
-    leaves = list(_leaves(data, shape, 0))
-    if kind is None:
-        kinds = {_dtype_of_leaf(leaf) for leaf in leaves}
-        kind = reduce(promote_types, kinds) if kinds else get_default_dtype()
-    made = np.empty(len(leaves), kind.numpy)
-    with np.errstate(all="ignore"):
-        made[:] = [_element(leaf, kind) for leaf in leaves]
-    return made.reshape(shape)
-
-
-_EXACT = (int, float, bool, complex)
-_READ = frozenset(np.dtype(name) for name in ("?", "i8", "f8", "c16"))
-
-
-def _fits(array: NDArray[Any], kind: dtype) -> bool:
-    """Whether every number may be converted; if not, the slow way says which one may not."""
-    if array.dtype.kind == "c" and not kind.is_complex:
-        return False
-    if kind.category is not Category.INTEGER or array.dtype.kind == "b" or not array.size:
-        return True
-    limits = iinfo(kind)
-    low = limits.min if limits.min else -limits.max
-    return bool(array.min() >= low and array.max() <= limits.max)
-
-
-def _dtype_of_leaf(leaf: Any) -> dtype:
-    return dtype_of_array(leaf.dtype) if isinstance(leaf, np.generic) else default_dtype_of(leaf)
-
-
-def _element(value: Any, kind: dtype) -> Any:
-    """As :func:`element`, but a float too large becomes infinite, and no complex number real."""
-    if kind.category is Category.FLOATING:
-        if isinstance(value, (complex, np.complexfloating)):
-            raise TypeError(f"must be real number, not {type(value).__name__}")
-        return float(value)
-    return complex(value) if kind.is_complex else element(value, kind)
-
-
-def _shape(data: Any) -> Iterator[int]:
-    """Shape of nested sequences, read off the first elements."""
-    while hasattr(data, "__len__") and not isinstance(data, (str, bytes)):
-        if getattr(data, "shape", None) is not None:
-            yield from data.shape
-            return
-        yield len(data)
-        if not len(data):
-            return
-        data = data[0]
-
-
-def _leaves(data: Any, shape: tuple[int, ...], depth: int) -> Iterator[Any]:
-    if depth == len(shape):
-        if hasattr(data, "__len__") and getattr(data, "shape", (1,)) != ():
-            raise ValueError(f"expected a number at dim {depth}, got a sequence of length {len(data)}")
-        if isinstance(data, TensorBase):
-            yield data._layout.dtype.numpy.type(data.item())
-        elif isinstance(data, np.ndarray):
-            yield data[()]
-        elif isinstance(data, (int, float, complex, np.generic)):
-            yield data
-        elif isinstance(data, (str, bytes)):
-            raise ValueError(f"too many dimensions '{type(data).__name__}'")
-        else:
-            raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
-        return
-    if not hasattr(data, "__len__") or isinstance(data, (str, bytes)):
-        raise TypeError(f"not a sequence at dim {depth}: got {type(data).__name__}")
-    if len(data) != shape[depth]:
-        raise ValueError(f"expected sequence of length {shape[depth]} at dim {depth} (got {len(data)})")
-    for part in data:
-        yield from _leaves(part, shape, depth + 1)
+            return np.array(as_element(data, target), target.numpy)
+    if not is_sequence(data):
+        inferred_dtype(data)
+    return array_of_nested(data, kind, _converted)
 
 
 def _converted(array: NDArray[Any], kind: dtype) -> NDArray[Any]:

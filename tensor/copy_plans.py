@@ -17,7 +17,7 @@ import numpy as np
 
 import drv
 from nvrtc_kernels import pointwise
-from nvrtc_kernels.dtypes import Category
+from nvrtc_kernels.dtypes import Category, float16
 
 from .base import empty
 
@@ -119,7 +119,8 @@ def host_conversion(origin: dtype, to: dtype) -> Callable[[NDArray[Any], NDArray
     narrows = origin.category is Category.FLOATING and (
         to.category is Category.INTEGER or to.itemsize < origin.itemsize
     )
-    if narrows or (origin.is_complex and to.itemsize < origin.itemsize):
+    # An integer may be too large for half precision.
+    if narrows or to is float16 or (origin.is_complex and to.itemsize < origin.itemsize):
         return _quietly
     return _directly
 

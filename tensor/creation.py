@@ -287,6 +287,20 @@ def full(
     return _made(shape, fill_value, "full", out, dtype, layout, device, requires_grad, pin_memory)
 
 
+def scalar_tensor(
+    s: Any,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor without dimensions that holds the number ``s``, of the default type unless ``dtype`` says more."""
+    value = number_to_fill(s, "scalar_tensor")[1]
+    return _made((), value, "scalar_tensor", None, dtype, layout, device, requires_grad, pin_memory)
+
+
 def number_to_fill(fill_value: Any, function: str) -> tuple[dtype, Any]:
     """Type that a value to fill with stands for, and the value as a number."""
     if isinstance(fill_value, TensorBase):

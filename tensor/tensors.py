@@ -12,7 +12,6 @@ from . import (
     contractions,
     conversions,
     copies,
-    creation,
     creation_like,
     equality,
     extremes,
@@ -70,12 +69,9 @@ class Tensor(PointwiseMethods, TensorBase):
 
     def __new__(cls, *data: Any, device: Any = None) -> Tensor:  # noqa: PYI034 - subclasses are shared memory
         """Tensor of the default dtype: of data, or of sizes with undefined contents."""
-        from .construction import tensor
+        from .construction import of_old_class
 
-        if len(data) == 1 and not isinstance(data[0], builtins.int):
-            made = tensor(data[0], dtype=creation.get_default_dtype(), device=device)
-        else:
-            made = creation.empty(*(data or (0,)), device=device)
+        made = of_old_class(data, device)
         if cls is Tensor:
             return made
         return made.as_subclass(cls)
