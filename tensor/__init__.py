@@ -1,5 +1,7 @@
 """Tensors with PyTorch semantics on CUDA devices."""
 
+from math import e, inf, nan, pi
+
 from nvrtc_kernels.dtypes import (
     bfloat16,
     complex64,
@@ -20,6 +22,7 @@ from nvrtc_kernels.dtypes import bool_ as bool
 from .tensors import Tensor  # isort: skip - the class comes first, the families need it
 from . import autograd, cuda, utils
 from .activation_functions import celu, hardshrink, prelu, relu, selu
+from .added_products import addbmm, addmm, addmv, addr, baddbmm
 from .arithmetic import (
     abs,
     add,
@@ -72,6 +75,7 @@ from .comparisons import (
 from .complex_numbers import angle, conj, conj_physical, polar
 from .construction import as_tensor, asarray, from_numpy, frombuffer, tensor
 from .contractions import cross, einsum, inner, kron, matmul, outer, tensordot, trace
+from .conversions import is_nonzero
 from .copies import clone
 from .creation import (
     complex,
@@ -85,12 +89,25 @@ from .creation import (
     zeros,
 )
 from .creation_like import empty_like, full_like, ones_like, zeros_like
+from .description import (
+    get_device,
+    is_complex,
+    is_conj,
+    is_floating_point,
+    is_neg,
+    is_same_size,
+    is_signed,
+    is_storage,
+    is_tensor,
+    numel,
+)
 from .determinism import (
     are_deterministic_algorithms_enabled,
     is_deterministic_algorithms_warn_only_enabled,
     use_deterministic_algorithms,
 )
 from .devices import device
+from .distances import cdist, dist
 from .equality import allclose, equal
 from .extremes import (
     amax,
@@ -132,6 +149,7 @@ from .joining import (
 from .logic import logical_and, logical_not, logical_or, logical_xor
 from .masking import masked_fill, masked_scatter, masked_select
 from .numeric_limits import finfo, iinfo
+from .occurrences import isin, mode
 from .parts import (
     as_strided,
     chunk,
@@ -145,8 +163,8 @@ from .parts import (
 from .powers import exp, exp2, expm1, float_power, log, log1p, log2, log10, pow, rsqrt, sqrt, square
 from .precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .printing import set_printoptions
-from .products import addbmm, addmm, addmv, baddbmm, bmm, dot, mm, mv, vdot
-from .promotion import can_cast, is_complex, is_floating_point, is_tensor, numel, result_type
+from .products import bmm, dot, mm, mv, vdot
+from .promotion import can_cast, result_type
 from .random.creation import rand, rand_like, randint, randint_like, randn, randn_like, randperm
 from .random.generator import Generator, initial_seed, manual_seed, seed
 from .random.sampling import bernoulli, multinomial, normal
@@ -270,6 +288,8 @@ arccos, arccosh, arcsin, arcsinh = acos, acosh, asin, asinh
 arctan, arctan2, arctanh, fix = atan, atan2, atanh, trunc
 moveaxis, swapaxes, swapdims = movedim, transpose, transpose
 split_with_sizes = split
+adjoint, detach = Tensor.adjoint, Tensor.detach
+newaxis = None
 
 __all__ = [
     "Generator",
@@ -285,6 +305,8 @@ __all__ = [
     "addcmul",
     "addmm",
     "addmv",
+    "addr",
+    "adjoint",
     "all",
     "allclose",
     "amax",
@@ -335,6 +357,7 @@ __all__ = [
     "can_cast",
     "cartesian_prod",
     "cat",
+    "cdist",
     "cdouble",
     "ceil",
     "celu",
@@ -367,16 +390,19 @@ __all__ = [
     "cumprod",
     "cumsum",
     "deg2rad",
+    "detach",
     "device",
     "diagonal",
     "diff",
     "digamma",
+    "dist",
     "div",
     "divide",
     "dot",
     "double",
     "dstack",
     "dtype",
+    "e",
     "einsum",
     "empty",
     "empty_like",
@@ -413,6 +439,7 @@ __all__ = [
     "gather",
     "ge",
     "get_default_dtype",
+    "get_device",
     "get_float32_matmul_precision",
     "get_rng_state",
     "greater",
@@ -432,6 +459,7 @@ __all__ = [
     "index_put",
     "index_put_",
     "index_select",
+    "inf",
     "inference_mode",
     "initial_seed",
     "inner",
@@ -441,13 +469,20 @@ __all__ = [
     "int32",
     "int64",
     "is_complex",
+    "is_conj",
     "is_deterministic_algorithms_warn_only_enabled",
     "is_floating_point",
     "is_grad_enabled",
     "is_inference_mode_enabled",
+    "is_neg",
+    "is_nonzero",
+    "is_same_size",
+    "is_signed",
+    "is_storage",
     "is_tensor",
     "isclose",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "isneginf",
@@ -491,6 +526,7 @@ __all__ = [
     "min",
     "minimum",
     "mm",
+    "mode",
     "moveaxis",
     "movedim",
     "msort",
@@ -498,6 +534,7 @@ __all__ = [
     "multinomial",
     "multiply",
     "mv",
+    "nan",
     "nan_to_num",
     "nanmean",
     "nanmedian",
@@ -507,6 +544,7 @@ __all__ = [
     "ne",
     "neg",
     "negative",
+    "newaxis",
     "nextafter",
     "no_grad",
     "nonzero",
@@ -518,6 +556,7 @@ __all__ = [
     "ones_like",
     "outer",
     "permute",
+    "pi",
     "polar",
     "polygamma",
     "positive",
@@ -548,13 +587,13 @@ __all__ = [
     "row_stack",
     "rsqrt",
     "rsub",
+    "scalar_tensor",
     "scatter",
     "scatter_add",
     "scatter_reduce",
     "searchsorted",
     "seed",
     "select",
-    "scalar_tensor",
     "selu",
     "set_default_dtype",
     "set_float32_matmul_precision",

@@ -88,22 +88,22 @@ def _copy_of(data: Tensor, dtype: dtype | None, place: Place, pin_memory: bool) 
     return copy_into_new(data, target if dtype is None else target.with_dtype(dtype), pin_memory=pin_memory)
 
 
-def of_old_class(data: tuple[Any, ...], device: Any) -> Tensor:
-    """What ``Tensor(...)`` makes: of the default type, from a sequence or an array, or of sizes.
+def of_old_class(data: tuple[Any, ...], device: Any, kind: dtype | None = None) -> Tensor:
+    """What ``Tensor(...)`` makes: of type ``kind``, the default type by default, from a sequence or an array, or of sizes.
 
     Raises
     ------
     TypeError
         For anything else, or a tensor of another type.
     """
-    kind = get_default_dtype()
+    kind = kind or get_default_dtype()
     given = data[0] if len(data) == 1 else None
     if isinstance(given, TensorBase) and given._layout.shape:
         if given._layout.dtype is not kind:
             raise TypeError(f"expected {kind!r} (got {given._layout.dtype!r}); Tensor(...) converts nothing")
         return given.detach().to(device=device)
     if len(data) != 1 or isinstance(given, (int, np.integer, Size)):
-        return empty(*(data or (0,)), device=device)
+        return empty(*(data or (0,)), dtype=kind, device=device)
     if not is_sequence(given):
         raise TypeError(f"new(): data must be a sequence (got {type(given).__name__})")
     return tensor(given, dtype=kind, device=device)

@@ -15,6 +15,7 @@ from .creation_arguments import check_tensor, dtype_of_argument
 from .devices import device as Device
 from .formats import format_of, preserve_format, suggested
 from .places import cpu, cuda_place, place_of
+from .scalars import is_number
 from .storage import PinnedStorage
 
 if TYPE_CHECKING:
@@ -249,12 +250,70 @@ def as_bool(input: Tensor) -> bool:
     return bool(item(input))
 
 
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not 0."""
+    check_tensor(input, "is_nonzero", "input")
+    return as_bool(input)
+
+
 def as_index(input: Tensor) -> int:
     """The one element of an integer tensor."""
     layout = input._layout
     if layout.numel != 1 or layout.dtype.category > Category.INTEGER:
-        raise TypeError("only integer tensors of a single element can be converted to an index")
+        raise TypeError(
+            "only integer tensors of a single element can be converted to an index, got "
+            f"{layout.dtype!r} of shape {list(layout.shape)}"
+        )
     return int(item(input))
+
+
+def as_int(input: Tensor) -> int:
+    """The one element without its fraction."""
+    return int(_real(input))
+
+
+def as_float(input: Tensor) -> float:
+    """The one element as a Python float."""
+    return float(_real(input))
+
+
+def as_complex(input: Tensor) -> complex:
+    """The one element as a Python complex number."""
+    return complex(_only(input))
+
+
+def _only(input: Tensor) -> Any:
+    if input._layout.numel != 1:
+        raise ValueError(
+            "only one element tensors can be converted to Python scalars, got one of shape "
+            f"{list(input._layout.shape)}"
+        )
+    return item(input)
+
+
+def _real(input: Tensor) -> Any:
+    number = _only(input)
+    if isinstance(number, complex):
+        if number.imag:
+            raise RuntimeError(f"value cannot be converted to a real number without overflow: {number}")
+        return number.real
+    return number
+
+
+def contains(input: Tensor, element: Any) -> bool:
+    """Whether an element equals ``element``, a number or a tensor."""
+    if not isinstance(element, TensorBase) and not is_number(element):
+        raise RuntimeError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+        )
+    return as_bool((input == element).any())
+
+
+def formatted(input: Tensor, spec: str) -> str:
+    """The number of a tensor without dimensions, formatted; else the text, which takes no format."""
+    if input._layout.shape:
+        return object.__format__(input, spec)
+    return format(item(input), spec)
 
 
 def pin_memory(input: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import dimension, integers
 from .layout import Layout, Memo
+from .strided_gradients import strided_gradient
 from .viewing import View, show, spread
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ _SELECT = View("select", select)
 _SLICE = View("slice", step_through)
 _UNFOLD = View("unfold", unfold, _unfolded_back)
 _DIAGONAL = View("diagonal", diagonal)
-AS_STRIDED = View("as_strided", as_strided)
+AS_STRIDED = View("as_strided", as_strided, strided_gradient)
 
 _selected: Memo[tuple[Layout, int, int]] = Memo(_select)
 _stepped: Memo[tuple[Layout, int]] = Memo(_step)

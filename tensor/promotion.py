@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category, dtype, promote_types
 
 from .base import TensorBase
 from .creation import default_dtype_of
-
-if TYPE_CHECKING:
-    from .tensors import Tensor
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
@@ -57,23 +54,3 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     if from_.category > to.category and from_.category is not to.category:
         return False
     return not (to is dtypes.uint8 and from_.is_signed and from_.category is Category.INTEGER)
-
-
-def is_tensor(obj: Any) -> bool:
-    """Whether ``obj`` is a tensor."""
-    return isinstance(obj, TensorBase)
-
-
-def is_floating_point(input: Tensor) -> bool:
-    """Whether the tensor's dtype is a floating point type."""
-    return input._layout.dtype.is_floating_point
-
-
-def is_complex(input: Tensor) -> bool:
-    """Whether the tensor's dtype is a complex type."""
-    return input._layout.dtype.is_complex
-
-
-def numel(input: Tensor) -> int:
-    """Number of elements."""
-    return input._layout.numel

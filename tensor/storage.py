@@ -10,6 +10,7 @@ import numpy as np
 import drv
 
 from .places import cpu, cuda_place
+from .recording.modes import first_version, inference_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +32,8 @@ class Storage:
     address : int
         The first one's address. A storage that was resized to 0 has none.
     version : int
-        Counts what was written in place, through whichever tensor.
+        Counts what was written in place, through whichever tensor. It is negative where the memory was
+        allocated in inference mode.
     plain : bool
         Whether the host may read and write the bytes with no further ado, always in the same place.
     """
@@ -169,7 +171,7 @@ class HostStorage(Storage):
         self.place = cpu
         self.owner = owner
         self.size = owner.nbytes
-        self.version = 0
+        self.version = first_version() if inference_blocks.count else 0
         self.plain = True
 
     def __getattr__(self, name: str) -> Any:
@@ -228,7 +230,7 @@ class PinnedStorage(HostStorage):
         self.size = size
         self._acquire()
         self.place = cpu
-        self.version = 0
+        self.version = first_version() if inference_blocks.count else 0
 
     def is_pinned(self) -> bool:
         """Whether this is page-locked host memory."""
@@ -299,7 +301,7 @@ class DeviceStorage(Storage):
         self.size = size
         self.block = block
         self.address = block.address
-        self.version = 0
+        self.version = first_version() if inference_blocks.count else 0
         self.plain = False
 
     def __del__(self) -> None:
@@ -345,7 +347,7 @@ class ForeignStorage(Storage):
         self.place = place
         self.size = size
         self.address = address
-        self.version = 0
+        self.version = first_version() if inference_blocks.count else 0
         self.plain = False
         self.owner = owner
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import dtypes
 
 from . import (
+    added_products,
     array_interfaces,
     contractions,
     conversions,
     copies,
     creation_like,
+    distances,
     equality,
     extremes,
     fills,
@@ -23,6 +25,7 @@ from . import (
     joining,
     layout,
     masking,
+    occurrences,
     parts,
     pickling,
     printing,
@@ -40,25 +43,19 @@ from . import (
 from .arguments import integers
 from .autograd.differentiation import backward
 from .base import TensorBase, empty, register, view_of
-from .places import CudaPlace
 from .pointwise_methods import PointwiseMethods
 from .random import fills as random_fills
 from .random import sampling
 from .recording import hooks
+from .recording.modes import modes
 from .recording.node import edge_of
 from .recording.state import AutogradState
-from .storage import DeviceStorage, ForeignStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .devices import device as Device
-    from .size import Size
-    from .storage import Storage
-    from .streams import Stream
 
-
-class Tensor(PointwiseMethods, TensorBase):
+class Tensor(PointwiseMethods, added_products.AddedProductMethods, TensorBase):
     """A multi-dimensional array of elements of one type, on the CPU or a CUDA device.
 
     Make one with :func:`tensor.tensor`, :func:`tensor.zeros` and their like; ``Tensor(data)`` and
@@ -83,141 +80,7 @@ class Tensor(PointwiseMethods, TensorBase):
         found._array, found._autograd, found._base = self._array, self._autograd, self._base
         return found
 
-    # What it is
-
-    @property
-    def shape(self) -> Size:
-        """Sizes of the dimensions."""
-        return self._layout.shape
-
-    @property
-    def dtype(self) -> dtypes.dtype:
-        """Type of the elements."""
-        return self._layout.dtype
-
-    @property
-    def device(self) -> Device:
-        """Where the elements are."""
-        return self._layout.device
-
-    @property
-    def layout(self) -> Any:
-        """``tensor.strided``, the only one there is."""
-        return formats.strided
-
-    @property
-    def ndim(self) -> builtins.int:
-        """Number of dimensions."""
-        return len(self._layout.shape)
-
-    @property
-    def is_cuda(self) -> builtins.bool:
-        """Whether the elements are on a CUDA device."""
-        return self._layout.place.is_cuda
-
-    @property
-    def is_cpu(self) -> builtins.bool:
-        """Whether the elements are on the CPU."""
-        return not self._layout.place.is_cuda
-
-    @property
-    def itemsize(self) -> builtins.int:
-        """Bytes of an element."""
-        return self._layout.itemsize
-
-    @property
-    def nbytes(self) -> builtins.int:
-        """Bytes of all elements."""
-        return self._layout.numel * self._layout.itemsize
-
-    def size(self, dim: builtins.int | None = None) -> Any:
-        """Sizes of the dimensions, or of one."""
-        shape = self._layout.shape
-        if dim is None:
-            return shape
-        return shape[_existing(dim, len(shape))]
-
-    def stride(self, dim: builtins.int | None = None) -> Any:
-        """Steps between neighbours of the dimensions, or of one, in elements."""
-        strides = self._layout.strides
-        if dim is None:
-            return strides
-        return strides[_existing(dim, len(strides))]
-
-    def dim(self) -> builtins.int:
-        """Number of dimensions."""
-        return len(self._layout.shape)
-
-    ndimension = dim
-
-    def numel(self) -> builtins.int:
-        """Number of elements."""
-        return self._layout.numel
-
-    nelement = numel
-
-    def element_size(self) -> builtins.int:
-        """Bytes of an element."""
-        return self._layout.itemsize
-
-    def storage_offset(self) -> builtins.int:
-        """Elements from the storage's start to the first element."""
-        return self._offset // self._layout.itemsize
-
-    def untyped_storage(self) -> Storage:
-        """The bytes that this tensor and its views share."""
-        return self._storage
-
-    def data_ptr(self) -> builtins.int:
-        """Address of the first element; 0 where there is none."""
-        return self._address if self._layout.numel else 0
-
-    def get_device(self) -> builtins.int:
-        """Index of the CUDA device; -1 for the CPU."""
-        place = self._layout.place
-        return place.ordinal if isinstance(place, CudaPlace) else -1
-
-    def is_contiguous(
-        self, memory_format: formats.memory_format = formats.contiguous_format
-    ) -> builtins.bool:
-        """Whether the elements lie in row-major order, or that of ``memory_format``, without gaps."""
-        return memory_format.describes(self._layout)
-
-    def is_floating_point(self) -> builtins.bool:
-        """Whether the dtype is a floating point type."""
-        return self._layout.dtype.is_floating_point
-
-    def is_complex(self) -> builtins.bool:
-        """Whether the dtype is a complex type."""
-        return self._layout.dtype.is_complex
-
-    def is_signed(self) -> builtins.bool:
-        """Whether the dtype has negative numbers."""
-        return self._layout.dtype.is_signed
-
-    def is_set_to(self, tensor: Tensor) -> builtins.bool:
-        """Whether both show the same memory in the same way."""
-        return (
-            self._storage is tensor._storage
-            and self._offset == tensor._offset
-            and self._layout.shape == tensor._layout.shape
-            and self._layout.strides == tensor._layout.strides
-        )
-
-    def record_stream(self, stream: Stream) -> None:
-        """Note that ``stream`` uses this tensor's memory, which belongs to the stream it was allocated on.
-
-        When the tensor is freed, the memory is not used again before what ``stream`` holds by then is done.
-
-        Raises
-        ------
-        RuntimeError
-            For a CPU tensor.
-        """
-        storage = self._storage
-        if not isinstance(storage, (DeviceStorage, ForeignStorage)):
-            raise RuntimeError(f"record_stream() wants a CUDA tensor, this one is on {self.device}")
-        storage.record_stream(stream)
+    # Memory that is pinned
 
     is_pinned = conversions.is_pinned
     pin_memory = conversions.pin_memory
@@ -240,7 +103,7 @@ class Tensor(PointwiseMethods, TensorBase):
         Raises
         ------
         RuntimeError
-            If the dtype has no derivatives, or the tensor is no leaf.
+            If the dtype has no derivatives, or the tensor is no leaf or was made in inference mode.
         """
         state = self._autograd
         if requires_grad:
@@ -248,6 +111,11 @@ class Tensor(PointwiseMethods, TensorBase):
             if not (kind.is_floating_point or kind.is_complex):
                 raise RuntimeError(
                     f"Only Tensors of floating point and complex dtype can require gradients, this one is {kind!r}"
+                )
+            if self._storage.version < 0 and not modes.inference:
+                raise RuntimeError(
+                    "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed: make a "
+                    "clone to get a normal tensor"
                 )
             if state is None:
                 state = self._autograd = AutogradState()
@@ -333,8 +201,8 @@ class Tensor(PointwiseMethods, TensorBase):
         return 0 if edge is None or self.is_leaf else edge[1]
 
     def is_inference(self) -> builtins.bool:
-        """False: tensors made in inference mode are like others, they are only not recorded."""
-        return False
+        """Whether the tensor's memory was allocated in :class:`~tensor.inference_mode`."""
+        return self._storage.version < 0
 
     def detach(self) -> Tensor:
         """A view that takes no part in differentiation."""
@@ -360,6 +228,8 @@ class Tensor(PointwiseMethods, TensorBase):
     @property
     def _version(self) -> builtins.int:
         """How often the memory was written in place."""
+        if self._storage.version < 0:
+            raise RuntimeError("Inference tensors do not track version counter.")
         return self._storage.version
 
     # Other memory
@@ -422,6 +292,12 @@ class Tensor(PointwiseMethods, TensorBase):
     new_ones = creation_like.new_ones
     new_full = creation_like.new_full
 
+    def new(self, *data: Any, device: Any = None) -> Tensor:
+        """``Tensor(...)`` of this tensor's dtype, on its device, for old scripts."""
+        from .construction import of_old_class
+
+        return of_old_class(data, self.device if device is None else device, self.dtype)
+
     def new_tensor(
         self,
         data: Any,
@@ -477,6 +353,25 @@ class Tensor(PointwiseMethods, TensorBase):
     def mT(self) -> Tensor:  # noqa: N802 - PyTorch's name
         """View with the last two dimensions exchanged."""
         return views.matrix_transpose(self)
+
+    @property
+    def H(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """The matrix transposed, of conjugate elements; a view for a real matrix."""
+        if len(self._layout.shape) not in (0, 2):
+            raise RuntimeError(
+                f"tensor.H is only supported on matrices (2-D tensors). Got {len(self._layout.shape)}-D tensor. For "
+                "batches of matrices, consider using tensor.mH"
+            )
+        return self.adjoint() if self._layout.shape else self.conj()
+
+    @property
+    def mH(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """:meth:`adjoint`."""
+        return self.adjoint()
+
+    def adjoint(self) -> Tensor:
+        """The last two dimensions exchanged, of conjugate elements; a view for a real tensor."""
+        return views.matrix_transpose(self).conj()
 
     @property
     def real(self) -> Tensor:
@@ -564,6 +459,9 @@ class Tensor(PointwiseMethods, TensorBase):
     nanmedian = sorting.nanmedian
     quantile = sorting.quantile
     nanquantile = sorting.nanquantile
+    mode = occurrences.mode
+    dist = distances.dist
+    isin = occurrences.isin
 
     # Indices and masks
 
@@ -597,10 +495,11 @@ class Tensor(PointwiseMethods, TensorBase):
 
     # Products
 
-    addbmm = products.addbmm
-    addmm = products.addmm
-    addmv = products.addmv
-    baddbmm = products.baddbmm
+    addbmm = added_products.addbmm
+    addmm = added_products.addmm
+    addmv = added_products.addmv
+    addr = added_products.addr
+    baddbmm = added_products.baddbmm
     bmm = products.bmm
     dot = products.dot
     mm = products.mm
@@ -683,34 +582,16 @@ class Tensor(PointwiseMethods, TensorBase):
     def __iter__(self) -> Iterator[Tensor]:
         return indexing.iterate(self)
 
-    def __int__(self) -> builtins.int:
-        return builtins.int(conversions.item(self))
-
-    def __float__(self) -> builtins.float:
-        return builtins.float(conversions.item(self))
-
-    def __complex__(self) -> complex:
-        return complex(conversions.item(self))
+    __contains__ = conversions.contains
+    __int__ = conversions.as_int
+    __float__ = conversions.as_float
+    __complex__ = conversions.as_complex
+    __format__ = conversions.formatted
 
     def __repr__(self) -> str:
         return printing.text_of(self)
 
     __str__ = __repr__
-
-    def __format__(self, spec: str) -> str:
-        if self._layout.shape:
-            return format(repr(self), spec)
-        return format(conversions.item(self), spec)
-
-
-def _existing(dim: builtins.int, rank: builtins.int) -> builtins.int:
-    if not -rank <= dim < rank:
-        if not rank:
-            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
-        )
-    return dim
 
 
 register(Tensor)

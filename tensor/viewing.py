@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .base import empty, view_of
 from .recording.modes import modes
 from .recording.node import Node, attach, track_view
+from .recording.state import AutogradState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,12 +53,18 @@ def show(input: Tensor, layout: Layout, offset: int, view: View, *args: Any) -> 
     result = view_of(input._storage, layout, input._offset + offset)
     result._base = input if input._base is None else input._base
     state = input._autograd
-    if state is not None and state.requires_grad and modes.recording and _has_derivative(layout):
+    if state is None:
+        return result
+    if state.requires_grad and modes.recording and _has_derivative(layout):
         node = ViewNode.__new__(ViewNode)
         node.view, node.args, node.origin = view, args, input._layout
         node.saved = ()
         attach(node, (input,), (result,))
         track_view(result)
+        result._autograd.origin = state.origin
+    elif state.requires_grad or state.origin is not None:
+        made = result._autograd = AutogradState()
+        made.origin = state.origin or ("inference_mode" if modes.inference else "no_grad")
     return result
 
 

@@ -162,6 +162,9 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
         elif modes.recording:
             state.grad = held + grads.pop()
         else:
+            if node.stream is not None:
+                # An earlier pass may have made it on another stream.
+                held.record_stream(node.stream)
             held.add_(grads.pop())
     if state.post_hooks:
         for hook in list(state.post_hooks.values()):

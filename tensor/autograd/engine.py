@@ -58,12 +58,13 @@ def run(
     # The caller may hold the root, but not its gradients any longer.
     del root
     run_nested(pass_, create_graph)
-    pass_.join_callers_streams()
     return pass_.captured
 
 
 def queue_callback(function: Callable[[], Any]) -> None:
     """Have ``function`` called at the end of this thread's backward pass, before it returns.
+
+    The caller's streams are current then, and have waited for the gradients.
 
     Raises
     ------
@@ -147,6 +148,7 @@ class Pass:
         while ready:
             node = heapq.heappop(ready)[2]
             self.pass_on(node, self.evaluate(node))
+        self.join_callers_streams()
         for function in self.callbacks:
             function()
 

@@ -94,7 +94,8 @@ def by_differences(evaluate: Callable[[], Sequence[Reals]], inputs: Sequence[Inp
                 down = given.put(number, value - eps)
                 below = evaluate()
                 given.put(number, value)
-                mine.append(_slopes(above, below, up - down, value, eps))
+                step = up - down if np.isfinite(value) else 2 * eps
+                mine.append(_slopes(above, below, step, value, eps))
         rows.append(mine)
     sizes = [len(output) for output in evaluate()]
     return [

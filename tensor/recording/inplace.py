@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 
 
 def check_in_place(tensor: Tensor) -> None:
-    """Raise RuntimeError if recorded code must not write ``tensor``: a leaf whose gradient is wanted."""
+    """Raise RuntimeError if recorded code must not write ``tensor``, such as a leaf whose gradient is wanted."""
     if not modes.recording:
         return
+    if tensor._storage.version < 0:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+            "normal tensor before doing inplace update."
+        )
     state = tensor._autograd
     if state is not None and state.requires_grad and state.edge is None:
         raise RuntimeError(
@@ -52,10 +57,13 @@ def check_in_place(tensor: Tensor) -> None:
 def _refusal(state: AutogradState) -> str:
     """Why a view that is no plain recorded one must not be written."""
     if state.edge is None:
+        made, now = ("no_grad", "with grad mode enabled")
+        if state.origin == "inference_mode":
+            made, now = ("inference", "in normal mode")
         return (
-            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. The write would "
-            "be missing from the history of its base: make the view where gradients are recorded, or write inside "
-            "tensor.no_grad()."
+            f"A view was created in {made} mode and is being modified inplace {now}. Whether the write belongs to the "
+            "history of its base is not clear: make the view where gradients are recorded, or write inside "
+            f"tensor.{state.origin}()."
         )
     return (
         f"Output {state.edge[1]} of {state.edge[0].name()} is a view and is being modified inplace. This view was "

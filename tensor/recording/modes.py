@@ -25,6 +25,31 @@ class _Modes(threading.local):
 
 modes = _Modes()
 
+#: First version of storages that are made in inference mode. Writes count up from it; it stays negative.
+INFERENCE = -(1 << 62)
+
+
+class _Blocks:
+    """How many blocks are in inference mode, in all threads. New storages ask for the mode only if there are any."""
+
+    __slots__ = ("count", "lock")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        with self.lock:
+            self.count += number
+
+
+inference_blocks = _Blocks()
+
+
+def first_version() -> int:
+    """Version of a storage that is made now."""
+    return INFERENCE if modes.inference else 0
+
 
 class _Mode:
     """A mode that holds inside ``with``, and inside functions decorated with it."""
@@ -132,7 +157,11 @@ class enable_grad(_Mode):  # noqa: N801 - PyTorch's name
 
 
 class inference_mode(_Mode):  # noqa: N801 - PyTorch's name
-    """Record nothing, and let nothing inside turn recording on again."""
+    """Record nothing, and let nothing inside turn recording on again.
+
+    Tensors whose memory is allocated inside are not saved for a backward pass later, nor written in place by
+    operations that are recorded; clones of them are.
+    """
 
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)
@@ -147,9 +176,11 @@ class inference_mode(_Mode):  # noqa: N801 - PyTorch's name
     def __enter__(self) -> Self:
         self._before = modes.recording, modes.inference
         modes.recording, modes.inference = not self.mode, self.mode
+        inference_blocks.add(self.mode)
         return self
 
     def __exit__(self, *exception: object) -> None:
+        inference_blocks.add(-self.mode)
         modes.recording, modes.inference = self._before
 
     def _again(self) -> _Mode:

@@ -46,13 +46,19 @@ def save(value: Any) -> Any:
     """``value`` as a node keeps it: an input of the operation, or a number."""
     if not isinstance(value, TensorBase):
         return value
+    version = value._storage.version
+    if version < 0:
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal tensor "
+            f"and use it in autograd. It was made in inference_mode() and has shape {list(value._layout.shape)}."
+        )
     if hooks.stack:
         state = value._autograd
         if state is None or not state.requires_grad:
             return _pack(value, None)
         # A leaf's state stays the one that its gradients go to; a history is that of now.
         return _pack(value, state if state.edge is None else edge_of(value))
-    return value, value._storage.version
+    return value, version
 
 
 def save_output(value: Tensor, number: int = 0) -> Any:

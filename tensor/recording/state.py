@@ -28,8 +28,8 @@ class AutogradState:
     retains : bool
         Whether a tensor that is no leaf keeps its gradient in ``grad``.
     origin : str or None
-        ``"function"`` for a view that a user's Function made, ``"no_grad"`` for one that was made of a tensor
-        with history while nothing was recorded; such views are not written where operations are recorded.
+        ``"function"`` for a view that a user's Function made; ``"no_grad"`` or ``"inference_mode"`` for one that
+        was made there of a tensor that requires grad. Such views are not written where operations are recorded.
     history : int
         Of a base: how many in-place operations on it or its views were recorded; of a view: how many there
         were when ``edge`` was found.
