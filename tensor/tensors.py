@@ -43,6 +43,7 @@ from . import (
 from .arguments import integers
 from .autograd.differentiation import backward
 from .base import TensorBase, empty, register, view_of
+from .description import Description
 from .pointwise_methods import PointwiseMethods
 from .random import fills as random_fills
 from .random import sampling
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Tensor(PointwiseMethods, added_products.AddedProductMethods, TensorBase):
+class Tensor(PointwiseMethods, added_products.AddedProductMethods, Description, TensorBase):
     """A multi-dimensional array of elements of one type, on the CPU or a CUDA device.
 
     Make one with :func:`tensor.tensor`, :func:`tensor.zeros` and their like; ``Tensor(data)`` and
@@ -571,6 +572,7 @@ class Tensor(PointwiseMethods, added_products.AddedProductMethods, TensorBase):
     __getitem__ = indexing.get
     __setitem__ = indexing.put
     __bool__ = conversions.as_bool
+    is_nonzero = conversions.is_nonzero
     __index__ = conversions.as_index
     __hash__ = object.__hash__
 
