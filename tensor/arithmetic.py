@@ -163,7 +163,9 @@ DIV_BACKWARD = Pointwise(
     rule=rules.floating,
     derivatives=(
         lambda grad, b, c: NEG.unary(MUL.binary(grad, DIV.binary(DIV(b, c), c))),
-        lambda grad, a, c: NEG.unary(MUL.binary(conjugate(grad), DIV.binary(DIV(a, conjugate(c)), c))),
+        lambda grad, a, c: NEG.unary(
+            MUL.binary(conjugate(grad), DIV.binary(DIV(a, conjugate(c)), conjugate(c)))
+        ),
         lambda grad, a, b, c: MUL.binary(
             MUL.binary(MUL.binary(conjugate(grad), a), 2), conjugate(DIV.binary(DIV.binary(DIV(b, c), c), c))
         ),

@@ -41,6 +41,16 @@ def conj(input: Tensor) -> Tensor:
     return conjugate(input)
 
 
+def resolve_conj(input: Tensor) -> Tensor:
+    """``input`` itself: conjugation is never put off here."""
+    return input
+
+
+def resolve_neg(input: Tensor) -> Tensor:
+    """``input`` itself: negation is never put off here."""
+    return input
+
+
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex conjugate in new memory."""
     if not input._layout.dtype.is_complex:

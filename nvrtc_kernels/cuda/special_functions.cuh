@@ -9,9 +9,11 @@
 __device__ const double bernoulli[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
                                         -3617.0 / 510};
 
+__device__ inline double infinity() { return __longlong_as_double(0x7ff0000000000000ll); }
+
 __device__ inline double digamma(double x) {
     const double pi = 3.14159265358979323846;
-    if (x == 0) return copysign(double(INFINITY), -x);
+    if (x == 0) return copysign(infinity(), -x);
     double result = 0, z = x;
     if (x < 0) {
         const double fraction = x - trunc(x);
@@ -48,7 +50,7 @@ __device__ inline double polygamma(double x, double n) {
     const bool odd = fmod(n, 2.0) == 1;
     if (isnan(x)) return x;
     if (isinf(x)) return x > 0 ? 0 : nan("");
-    if (x <= 0 && x == floor(x)) return odd ? INFINITY : -INFINITY;
+    if (x <= 0 && x == floor(x)) return odd ? infinity() : -infinity();
     if (n == 1) {
         if (x >= 0.5) return hurwitz_zeta(2, x);
         const double ratio = 3.14159265358979323846 / sinpi(x);  // spares the sum over all numbers up to 0
