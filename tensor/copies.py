@@ -53,11 +53,33 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
             )
         src = views.expand(src, to.shape)
         origin = src._layout
+    if input._storage is src._storage:
+        _check_partial_overlap(input, src)
     (to.place if to.place.is_cuda else origin.place).plans[COPY, to, origin](input, src, non_blocking)
     input._storage.version += 1
     if recorded:
         _record_write(input, src)
     return input
+
+
+def _check_partial_overlap(input: Tensor, src: Tensor) -> None:
+    """Raise RuntimeError if what is written certainly is read too, in another order.
+
+    As in PyTorch, only tensors without gaps are looked at.
+    """
+    to, origin = input._layout, src._layout
+    if not to.dense or not origin.dense or not to.numel:
+        return
+    start, other = input._offset, src._offset
+    if start >= other + origin.nbytes or other >= start + to.nbytes:
+        return
+    if start == other and to.nbytes == origin.nbytes and to.strides == origin.strides:
+        return
+    raise RuntimeError(
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+        f"memory location (written are the bytes from {start} on, strides {list(to.strides)}; read are those from "
+        f"{other} on, strides {list(origin.strides)}). Please clone() the tensor before performing the operation."
+    )
 
 
 def copy_into_new(

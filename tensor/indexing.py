@@ -22,6 +22,7 @@ from .copies import copy_
 from .fills import fill_
 from .gathering import true_indices
 from .masking import masked_fill_
+from .scalars import element
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,6 +60,8 @@ def put(input: Tensor, key: Any, value: Any) -> None:
     if kind is bool:
         # All of it, or nothing.
         if not key:
+            if not isinstance(value, TensorBase):
+                element(value, input._layout.dtype)
             return
         key, kind = None, type(None)
     part, chosen = (get(input, key), None) if kind is int or kind is slice else _walk(input, _keys(key))
@@ -223,12 +226,12 @@ def _select(input: Tensor, dim: int, at: int, position: int) -> Tensor:
 
 
 def _slice(input: Tensor, dim: int, key: slice) -> Tensor:
+    step = 1 if key.step is None else key.step.__index__()
+    if step <= 0:
+        raise ValueError(f"step must be greater than zero, got {step}")
     shape = input._layout.shape
     if not shape:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
-    step = 1 if key.step is None else key.step.__index__()
-    if step <= 0:
-        raise ValueError("step must be greater than zero")
     start, stop, _ = key.indices(shape[dim])
     length = max(-((start - stop) // step), 0)
     return parts.step_through(input, dim, start if length else min(start, shape[dim]), length, step)

@@ -27,6 +27,7 @@ _V = TypeVar("_V")
 #: Entries after which a memory of results starts over: enough for any program's shapes, and bounded.
 _LIMIT = 8192
 _MOST = (1 << 63) - 1
+_FAR = 1 << 56
 
 
 class Memo(dict[Any, _V], Generic[_V]):
@@ -119,7 +120,10 @@ class Layout:
         self.nbytes = self.span * dtype.itemsize
         self.contiguous = layouts.is_contiguous(shape, strides)
         self.dense = self.contiguous or layouts.is_dense(shape, strides)
-        self.numpy_strides = tuple(stride * dtype.itemsize for stride in self.strides)
+        # Where there is one element at most, no matter how far away the next one would be.
+        self.numpy_strides = tuple(
+            [stride * dtype.itemsize if stride < _FAR else 0 for stride in self.strides]
+        )
 
     def __repr__(self) -> str:
         return f"<Layout {list(self.shape)} strides {list(self.strides)} {self.dtype} on {self.device}>"

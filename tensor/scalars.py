@@ -48,7 +48,7 @@ def element(value: Any, kind: dtype) -> Any:
             raise _overflow(value, kind)
         return number
     if category is Category.BOOL:
-        return bool(value)
+        return bool(_number(value))
     if category is Category.INTEGER:
         number = _real(value, kind)
         if not isinstance(number, int):

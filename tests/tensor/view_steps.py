@@ -20,7 +20,6 @@ SHAPES = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4]), max_size=4).map(tuple)
 _SMALL = st.integers(-4, 4)
 _BOUNDS = st.none() | st.integers(-6, 6)
 _SLICES = st.builds(slice, _BOUNDS, _BOUNDS, st.none() | st.integers(-1, 3))
-_SLICES_OF_NOTHING = st.builds(slice, _BOUNDS, _BOUNDS, st.none() | st.integers(1, 3))
 _KINDS = ("uint8", "int16", "int32", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 
 #: Steps with several results.
@@ -74,7 +73,7 @@ def steps(shape: tuple[int, ...]) -> st.SearchStrategy[Step]:
         step("unflatten", dim, st.sampled_from([(2, -1), (1, -1), (2, 2), (), (-1,), (3, 0)])),
         step("select", dim, _SMALL),
         step("narrow", good, _SMALL, st.integers(-1, 4)),
-        step("__getitem__", _SLICES if rank else _SLICES_OF_NOTHING),
+        step("__getitem__", _SLICES),
         step("unfold", dim, st.integers(-1, 4), st.integers(-1, 3)),
         step("diagonal", _SMALL, dim, good),
         step("split", st.integers(-1, 4), dim),
