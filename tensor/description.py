@@ -120,7 +120,7 @@ class Description(TensorBase):
 
     def is_contiguous(self, memory_format: formats.memory_format = formats.contiguous_format) -> bool:
         """Whether the elements lie in row-major order, or that of ``memory_format``, without gaps."""
-        return memory_format.describes(self._layout)
+        return formats.format_of(memory_format, "is_contiguous").describes(self._layout)
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is a floating point type."""
@@ -238,6 +238,12 @@ def numel(input: Tensor) -> int:
     """Number of elements."""
     check_tensor(input, "numel", "input")
     return input._layout.numel
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether the tensor was made in inference mode."""
+    check_tensor(input, "is_inference", "input")
+    return input.is_inference()
 
 
 def get_device(input: Tensor) -> int:

@@ -283,8 +283,10 @@ class Tensor(PointwiseMethods, added_products.AddedProductMethods, Description, 
 
     def contiguous(self, memory_format: formats.memory_format = formats.contiguous_format) -> Tensor:
         """The tensor itself where its elements lie in row-major order without gaps, else such a copy."""
-        if memory_format.describes(self._layout):
+        if formats.format_of(memory_format, "contiguous").describes(self._layout):
             return self
+        if memory_format is formats.preserve_format:
+            raise RuntimeError("contiguous(): preserve_format is no order of dimensions; name one")
         return copies.copy_into_new(self, memory_format.layout(self._layout))
 
     new_empty = creation_like.new_empty
