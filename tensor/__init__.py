@@ -258,6 +258,7 @@ from .selection import (
     where,
 )
 from .size import Size
+from .softmaxes import log_softmax, softmax
 from .sorting import (
     argsort,
     kthvalue,
@@ -591,6 +592,7 @@ __all__ = [
     "log10",
     "log10_",
     "log_",
+    "log_softmax",
     "logaddexp",
     "logaddexp2",
     "logcumsumexp",
@@ -714,6 +716,7 @@ __all__ = [
     "sinc_",
     "sinh",
     "sinh_",
+    "softmax",
     "sort",
     "split",
     "split_with_sizes",

@@ -35,6 +35,7 @@ from . import (
     scatter_reduction,
     scattering,
     searching,
+    softmaxes,
     sorting,
     spreads,
     sums,
@@ -462,6 +463,8 @@ class Tensor(PointwiseMethods, added_products.AddedProductMethods, Description, 
     nanmedian = sorting.nanmedian
     quantile = sorting.quantile
     nanquantile = sorting.nanquantile
+    softmax = softmaxes.softmax
+    log_softmax = softmaxes.log_softmax
     mode = occurrences.mode
     dist = distances.dist
     isin = occurrences.isin

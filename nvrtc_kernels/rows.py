@@ -1,0 +1,62 @@
+"""How the rows of contiguous ``(rows, n)`` arrays are shared out among threads: see ``cuda/rows.cuh``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Elements that a thread keeps in registers, at most.
+_MOST = 16
+_WARP = 32
+_LARGEST = 1024
+_SMALL_BLOCK = 128
+#: Bytes of the widest load.
+_WIDE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Threads of a block, threads of a row, and what each of these has.
+
+    Attributes
+    ----------
+    threads, along : int
+        Threads of a block, and how many of them have a row.
+    packs, width : int
+        Loads of a thread, and elements of each.
+    """
+
+    threads: int
+    along: int
+    packs: int
+    width: int
+
+    @property
+    def template(self) -> str:
+        """Arguments of the templates of ``cuda/rows.cuh``."""
+        return f"{self.threads}, {self.along}, {self.packs}, {self.width}"
+
+    def blocks(self, rows: int) -> int:
+        """Blocks that ``rows`` rows take."""
+        return -(-rows * self.along // self.threads)
+
+
+def team(n: int, itemsize: int, *, packed: bool = True) -> Team | None:
+    """Threads for rows of ``n`` elements, of which the widest have ``itemsize`` bytes.
+
+    ``packed`` says that rows start at multiples of 16 bytes wherever their length allows it. The answer is
+    ``None`` where a row does not fit into the registers of a block.
+    """
+    width = max(_WIDE // itemsize, 1) if packed else 1
+    while n % width:
+        width //= 2
+    if n > _LARGEST * _MOST:
+        return None
+    # A warp may have twice as much: its exchange needs no barrier.
+    warp = n <= _WARP * 2 * _MOST
+    most = 2 * _MOST if warp else _MOST
+    along = 1 if warp else _SMALL_BLOCK
+    limit = _WARP if warp else _LARGEST
+    while along < limit and (along * most < n or (warp and along * width < n)):
+        along *= 2
+    packs = max(-(-n // (along * width)), 1)
+    return Team(max(along, _SMALL_BLOCK), along, packs, width)
