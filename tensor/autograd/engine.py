@@ -245,12 +245,13 @@ class Pass:
         if type(node) is AccumulateGrad:
             if hooks is not None:
                 hooks.run_before(grads)
+            arrived = tuple(grads) if hooks is not None and hooks.after else ()
             if self.accumulates and grads[0] is not None:
                 if node.stream is not None:
                     self.last.setdefault(node.stream, []).append(node.variable)
                 accumulate(node, grads)
             if hooks is not None and hooks.after:
-                hooks.run_after((), tuple(grads))
+                hooks.run_after((), arrived)
             return []
         if self.needed is not None and not any(
             edge is not None and edge[0] in self.needed for edge in node.next
