@@ -6,7 +6,7 @@ import gc
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,3 +83,36 @@ def host_times(
 def host_time(call: Callable[[], object], *, seconds: float = 0.5, rounds: int = 7) -> float:
     """Median host time of one call, in nanoseconds. See :func:`host_times`."""
     return host_times({OURS: call}, seconds=seconds, rounds=rounds)[OURS]
+
+
+def device_times(
+    calls: Mapping[str, tuple[Callable[[], object], Callable[..., Any]]],
+    *,
+    seconds: float = 0.5,
+    rounds: int = 7,
+) -> dict[str, float]:
+    """Median time of each call's work on the device, in nanoseconds.
+
+    ``calls`` maps a contender to its call and its class of events, which are recorded on the current stream
+    before and after as many calls as take ``seconds / rounds``; rounds of the contenders alternate.
+    """
+
+    def timed(name: str, number: int) -> float:
+        call, event = calls[name]
+        start, end = event(enable_timing=True), event(enable_timing=True)
+        start.record()
+        for _ in range(number):
+            call()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) * 1e6 / number
+
+    numbers = {}
+    for name in calls:
+        timed(name, 2)
+        numbers[name] = max(1, int(seconds / rounds * 1e9 / max(timed(name, 3), 1.0)))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name in calls:
+            times[name].append(timed(name, numbers[name]))
+    return {name: median(values) for name, values in times.items()}
