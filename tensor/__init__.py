@@ -14,7 +14,6 @@ from nvrtc_kernels.dtypes import (
     int16,
     int32,
     int64,
-    promote_types,
     uint8,
 )
 from nvrtc_kernels.dtypes import bool_ as bool
@@ -220,7 +219,7 @@ from .powers import exp, exp2, expm1, float_power, log, log1p, log2, log10, pow,
 from .precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .printing import set_printoptions
 from .products import bmm, dot, mm, mv, vdot
-from .promotion import can_cast, result_type
+from .promotion import can_cast, promote_types, result_type
 from .random.creation import rand, rand_like, randint, randint_like, randn, randn_like, randperm
 from .random.generator import Generator, initial_seed, manual_seed, seed
 from .random.sampling import bernoulli, multinomial, normal

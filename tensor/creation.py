@@ -27,7 +27,9 @@ from .creation_arguments import (
 from .fills import FILL
 from .formats import format_of, preserve_format
 from .formats import memory_format as MemoryFormat
-from .places import cpu, place_of
+from .places import cpu, forget_plans, place_of
+from .recording.modes import first_version, modes
+from .recording.node import Node, attach
 from .scalars import dtype_of, element, is_number
 
 if TYPE_CHECKING:
@@ -56,7 +58,9 @@ def set_default_dtype(d: dtype) -> None:
     global _default_dtype
     if not isinstance(d, dtype) or not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
-    _default_dtype = d
+    if d is not _default_dtype:
+        _default_dtype = d
+        forget_plans()
 
 
 def new_layout(
@@ -327,6 +331,23 @@ def default_dtype_of(value: Any) -> dtype:
     return kind
 
 
+class ComplexNode(Node):
+    """Recorded numbers of two parts."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "ComplexBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The parts of the gradient."""
+        return grads[0].real, grads[0].imag
+
+
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex tensor of two real ones of the same dtype, float32 or float64, broadcast to one shape.
 
@@ -349,6 +370,16 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
         )
     shape = strides_of.broadcast_shapes(real._layout.shape, imag._layout.shape)
     made = make(layouts.contiguous[shape, kind.to_complex(), real._layout.place])
-    made.real.copy_(real)
-    made.imag.copy_(imag)
+    before, modes.recording = modes.recording, False
+    try:
+        made.real.copy_(real)
+        made.imag.copy_(imag)
+    finally:
+        modes.recording = before
+    # Filling it was its making, not a change.
+    made._storage.version = first_version()
+    if before and (real.requires_grad or imag.requires_grad):
+        node = ComplexNode.__new__(ComplexNode)
+        node.saved = ()
+        attach(node, (real, imag), (made,))
     return made if out is None else deliver(out, made, "complex")

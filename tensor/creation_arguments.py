@@ -62,7 +62,7 @@ def sequence_of_sizes(given: Any, function: str, what: str = "size") -> tuple[in
     return integers((given,), function, what)
 
 
-def dtype_of_argument(given: Any, function: str) -> dtype:
+def dtype_of_argument(given: Any, function: str, what: str = "dtype") -> dtype:
     """The dtype that an argument means; ``float``, ``int``, ``bool`` and ``complex`` mean their widest.
 
     Raises
@@ -75,7 +75,7 @@ def dtype_of_argument(given: Any, function: str) -> dtype:
     found = _OF_PYTHON.get(given) if isinstance(given, type) else None
     if found is None:
         raise TypeError(
-            f"{function}(): argument 'dtype' must be tensor.dtype, not {type(given).__name__}; got {given!r}, "
+            f"{function}(): argument '{what}' must be tensor.dtype, not {type(given).__name__}; got {given!r}, "
             "expected one such as tensor.float32"
         )
     return found

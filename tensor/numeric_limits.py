@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -34,25 +36,57 @@ class finfo:  # noqa: N801 - PyTorch's name
 
     __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
 
-    def __init__(self, type: dtype) -> None:
+    bits: int
+    dtype: str
+    eps: float
+    max: float
+    min: float
+    resolution: float
+    smallest_normal: float
+    tiny: float
+
+    def __init__(self, type: dtype | None = None) -> None:
+        if type is None:
+            from .creation import get_default_dtype
+
+            type = get_default_dtype()
         if not isinstance(type, dtype) or not (type.is_floating_point or type.is_complex):
             raise TypeError(
                 f"finfo() wants a floating point or complex dtype, got {type!r}; use iinfo for integers"
             )
         real = type.to_real()
         limits = ml_dtypes.finfo(real.numpy)
-        self.bits = int(limits.bits)
-        self.eps = float(limits.eps)
-        self.max = float(limits.max)
-        self.min = float(limits.min)
-        self.tiny = self.smallest_normal = float(limits.smallest_normal)
-        self.resolution = float(f"{float(limits.resolution):g}")
-        self.dtype = real.name
+        resolution = float(f"{float(limits.resolution):.0e}")
+        values = {
+            "bits": int(limits.bits),
+            "eps": float(limits.eps),
+            "max": float(limits.max),
+            "min": float(limits.min),
+            "tiny": float(limits.smallest_normal),
+            "smallest_normal": float(limits.smallest_normal),
+            "resolution": resolution,
+            "dtype": real.name,
+        }
+        _set(self, values)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"limits cannot be changed (tried to set {name!r} of {self!r})")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, finfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash(("finfo", self.dtype))
 
     def __repr__(self) -> str:
         shown = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
         values = ", ".join(f"{name}={getattr(self, name):g}" for name in shown)
         return f"finfo({values}, dtype={self.dtype})"
+
+
+def _set(limits: Any, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        object.__setattr__(limits, name, value)
 
 
 class iinfo:  # noqa: N801 - PyTorch's name
@@ -66,14 +100,31 @@ class iinfo:  # noqa: N801 - PyTorch's name
 
     __slots__ = ("bits", "dtype", "max", "min")
 
+    bits: int
+    dtype: str
+    max: int
+    min: int
+
     def __init__(self, type: dtype) -> None:
         if not isinstance(type, dtype) or type.numpy.kind not in "iu":
             raise TypeError(f"iinfo() wants an integer dtype, got {type!r}; use finfo for floating point")
         limits = np.iinfo(type.numpy)
-        self.bits = int(limits.bits)
-        self.min = int(limits.min)
-        self.max = int(limits.max)
-        self.dtype = type.name
+        values = {
+            "bits": int(limits.bits),
+            "min": int(limits.min),
+            "max": int(limits.max),
+            "dtype": type.name,
+        }
+        _set(self, values)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"limits cannot be changed (tried to set {name!r} of {self!r})")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, iinfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash(("iinfo", self.dtype))
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import drv
 from drv.allocators import device_allocator, pinned_allocator
@@ -75,7 +76,7 @@ class CudaPlace(Place):
         What differs from thread to thread: ``local.stream`` is the current stream.
     """
 
-    __slots__ = ("allocate", "allocator", "free", "local", "native", "ordinal", "runtime")
+    __slots__ = ("__weakref__", "allocate", "allocator", "free", "local", "native", "ordinal", "runtime")
     is_cuda = True
 
     def __init__(self, runtime: drv.Runtime, ordinal: int) -> None:
@@ -87,6 +88,7 @@ class CudaPlace(Place):
         self.allocate: Callable[[int, int], Any] = self.allocator.allocate
         self.free: Callable[[Any], None] = self.allocator.free
         self.local = _Local(Stream.of(self, self.native.default_stream))
+        _cuda_places.add(self)
 
     def __repr__(self) -> str:
         return f"<CudaPlace {self.ordinal} of {self.runtime!r}>"
@@ -109,6 +111,9 @@ class _Local(threading.local):
         self.stream = default
 
 
+#: Every place of a device that is in use.
+_cuda_places: WeakSet[CudaPlace] = WeakSet()
+
 #: The host.
 cpu = CpuPlace(devices.device("cpu"))
 
@@ -126,6 +131,12 @@ def cuda_place(ordinal: int | None = None) -> CudaPlace:
         selected = runtime.current.selected
         ordinal = 0 if selected is None else selected.ordinal
     return runtime.cache(("place", ordinal), lambda: CudaPlace(runtime, ordinal))
+
+
+def forget_plans() -> None:
+    """Make plans anew, because something else than layouts that they were made from has changed."""
+    for place in (cpu, *_cuda_places):
+        place.plans.clear()
 
 
 def place_of(given: Any) -> Place:

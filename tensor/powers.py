@@ -208,6 +208,8 @@ def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | No
         raise TypeError(
             f"pow() takes tensors, or a tensor and a number, got {type(input).__name__} and {type(exponent).__name__}"
         )
+    if not isinstance(exponent, (int, float, complex)):
+        exponent = exponent.item()
     kind = input._layout.dtype
     if kind.category <= Category.INTEGER and isinstance(exponent, int):
         if exponent < 0:
