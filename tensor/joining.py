@@ -10,7 +10,7 @@ from .base import TensorBase, empty
 from .creation import deliver
 from .layout import contiguous
 from .operations.rules import promoted
-from .recording.modes import modes
+from .recording.modes import first_version, modes
 from .recording.node import Node, attach
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     finally:
         modes.recording = recording
     # Filling it was its making, not a change.
-    made._storage.version = 0
+    made._storage.version = first_version()
     if recording and any(x.requires_grad for x in joined) and (kind.is_floating_point or kind.is_complex):
         node = CatNode.__new__(CatNode)
         node.dim, node.saved = at, ()

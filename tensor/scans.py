@@ -20,6 +20,7 @@ from .copy_plans import host_conversion
 from .joining import cat
 from .operations import planned, rules
 from .operations.reduction import given, record
+from .recurrences import next_elements, recurrence, running_before
 from .selection import where
 from .sums import converted, sum
 
@@ -157,17 +158,12 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor |
     return given(results[0], out, "cumsum")
 
 
-def _cumprod_gradient(grad: Tensor, a: Tensor, out: Tensor, dim: int) -> Tensor:
-    """Products of all others up to each element: by division before the first 0, by its omission at it."""
-    zeros = cumsum(eq(a, 0), dim)
-    first = eq(zeros, 1) * eq(a, 0)
-    nothing = a.new_zeros(())
-    filled = where(eq(a, 0), a.new_ones(()), a)
-    weighted = grad * conjugate(out)
-    before = _reversed_sum(where(eq(zeros, 0), weighted, nothing), dim) / conjugate(filled)
-    omitted = where(eq(zeros, 1), grad * conjugate(cumprod(where(first, a.new_ones(()), a), dim)), nothing)
-    at_first = sum(omitted, dim, keepdim=True)
-    return where(eq(zeros, 0), before, where(first, at_first, nothing))
+def _cumprod_gradient(grad: Tensor, a: Tensor, dim: int) -> Tensor:
+    """What stands before each element, times the gradients of what stands behind, as a recurrence."""
+    if not a._layout.shape:
+        return grad
+    factors = conjugate(a)
+    return running_before(cumprod(factors, dim), dim) * recurrence(next_elements(factors, dim), grad, dim)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
@@ -175,22 +171,19 @@ def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor 
     input = converted(input, dtype)
     at = dimension(dim, len(input._layout.shape))
     results = CUMPROD(input, at, _type(input, dtype))
-    record(results, input, "CumprodBackward0", _cumprod_gradient, (at,), (input, results[0]))
+    record(results, input, "CumprodBackward0", _cumprod_gradient, (at,), (input,))
     return given(results[0], out, "cumprod")
 
 
 def _logcumsumexp_gradient(grad: Tensor, a: Tensor, out: Tensor, dim: int) -> Tensor:
-    """``sum over j >= k of grad[j] exp(a[k] - out[j])``, positive and negative gradients apart, as logarithms."""
-    lowest = a.new_full((), -float("inf"))
-
-    def share(size: Tensor) -> Tensor:
-        from .rearrangement import flip
-
-        logs = where(size > 0, size.log(), lowest) - out
-        return (flip(logcumsumexp(flip(logs, (dim,)), dim), (dim,)) + a).exp()
-
-    nothing = grad.new_zeros(())
-    return share(where(grad > 0, grad, nothing)) - share(where(grad < 0, -grad, nothing))
+    """``sum over j >= k of grad[j] exp(a[k] - out[j])``, as a recurrence with factors that are at most 1."""
+    if not a._layout.shape:
+        return grad * (a - out).exp()
+    # Nothing but minus infinity so far: the elements have no share, and no difference shall be made of them.
+    nothing, zero = eq(out, -float("inf")), out.new_zeros(())
+    reached = where(nothing, zero, out)
+    growth = where(nothing, zero, reached - next_elements(reached, dim))
+    return recurrence(growth.exp(), grad, dim) * (a - reached).exp()
 
 
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:

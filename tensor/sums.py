@@ -261,20 +261,32 @@ def nanmean(
 
 
 def _prod_gradient(grad: Tensor, a: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
-    """Products of all others: by division, except where elements are 0."""
+    """Products of all others: by division, except where elements are 0.
+
+    Those have second derivatives too, which a division does not: they come from all before times all behind.
+    """
+    if not axes:
+        return grad
+    if modes.recording:
+        return kept(grad, axes, keepdim) * conjugate(_products_of_others(a, axes))
     zero = eq(a, 0)
     filled = where(zero, a.new_ones(()), a)
-    others = prod_over(filled, axes)
-    zeros = sum(zero, list(axes), keepdim=True) if axes else zero.to(dtypes.int64)
+    others = PROD(filled, axes, True)[0]
+    zeros = sum(zero, list(axes), keepdim=True)
     here = where(zero, eq(zeros, 1) * others, eq(zeros, 0) * others / filled)
     return kept(grad, axes, keepdim) * conjugate(here)
 
 
-def prod_over(input: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Product over several dimensions, which are kept."""
-    results = PROD(input, axes, True)
-    record(results, input, "ProdBackward1", _prod_gradient, (input._layout.shape, axes, True), (input,))
-    return results[0]
+def _products_of_others(a: Tensor, axes: tuple[int, ...]) -> Tensor:
+    from .recurrences import later_products, running_before
+    from .scans import cumprod
+
+    order = [*(axis for axis in range(len(a._layout.shape)) if axis not in axes), *axes]
+    moved = views.permute(a, order)
+    rows = moved.reshape(*moved._layout.shape[: -len(axes)], -1) if a._layout.numel else a
+    others = running_before(cumprod(rows, -1), -1) * later_products(rows, -1)
+    back = [order.index(axis) for axis in range(len(order))]
+    return views.permute(others.reshape(moved._layout.shape), back)
 
 
 def prod(

@@ -201,7 +201,8 @@ def _wanted(arguments: Sequence[Any]) -> list[Tensor]:
                 "point or complex.",
                 stacklevel=3,
             )
-        if any(step == 0 and size > 1 for step, size in zip(given.stride(), given.shape, strict=True)):
+        overlaps = any(step == 0 and size > 1 for step, size in zip(given.stride(), given.shape, strict=True))
+        if overlaps and given.numel():
             raise RuntimeError(
                 f"The {position}th input has a dimension with stride 0. gradcheck only supports inputs that are "
                 "non-overlapping to be able to compute the numerical gradients correctly. You should call "

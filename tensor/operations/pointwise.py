@@ -165,9 +165,9 @@ class Pointwise:
         if mask is None:
             self._write(out, operands)
             return out
-        # A derivative that wants the former value gets a copy of it.
+        # A derivative that wants the former value gets a copy of it, with its history for second derivatives.
         reads_former = "a" in self.saved_names(mask)
-        former = out.detach().clone() if reads_former else out
+        former = out.clone() if reads_former else out
         made = self.node(None, (former, *operands[1:]), mask)
         self._write(out, operands)
         made.keep_output(out)

@@ -1,0 +1,91 @@
+"""First and second derivatives of reductions, scans, sorts, products, joins, views, copies and writes."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensor
+from tensor.autograd import gradcheck, gradgradcheck
+
+from . import gradient_cases as cases
+
+
+def inputs_of(name: str, case: tuple[Any, ...], kind: str, device: str = "cpu") -> list[Any]:
+    """Leaves with numbers that differ by a tenth at least, so that no order and no largest one is in doubt."""
+    random = np.random.default_rng(zlib.crc32(name.encode()))
+
+    def numbers(shape: Any) -> Any:
+        if isinstance(shape, np.ndarray):
+            return shape
+        count = int(np.prod(shape, dtype=int))
+        apart = (random.permutation(count) - count / 2) * 0.2 + random.uniform(0.05, 0.15, count)
+        return apart.reshape(shape)
+
+    found = []
+    for shape in case[1:]:
+        values = numbers(shape)
+        if kind == "complex":
+            imaginary = numbers(values.shape)
+            # A zero stays one.
+            values = np.where(values == 0, 0, values + 1j * imaginary)
+        found.append(tensor.tensor(np.asarray(values), device=device).requires_grad_())
+    return found
+
+
+def check(name: str, table: dict[str, Any], kind: str, device: str = "cpu", **options: Any) -> None:
+    case = table[name]
+    given = inputs_of(name, case, kind, device)
+    assert gradcheck(case[0], given, check_grad_dtypes=True, **options)
+    assert gradgradcheck(case[0], given, gen_non_contig_grad_outputs=True, **options)
+
+
+kinds = pytest.mark.parametrize("kind", ["real", "complex"])
+
+
+@kinds
+@pytest.mark.parametrize("name", cases.REDUCTIONS)
+def test_reductions(name: str, kind: str) -> None:
+    check(name, cases.REDUCTIONS, kind)
+
+
+@pytest.mark.parametrize("name", cases.ORDERED)
+def test_reductions_of_real_numbers(name: str) -> None:
+    check(name, cases.ORDERED, "real")
+
+
+@kinds
+@pytest.mark.parametrize("name", cases.PRODUCTS)
+def test_products(name: str, kind: str) -> None:
+    check(name, cases.PRODUCTS, kind)
+
+
+@kinds
+@pytest.mark.parametrize("name", [name for name in cases.JOINS if name != "cat types"])
+def test_joins(name: str, kind: str) -> None:
+    check(name, cases.JOINS, kind)
+
+
+@kinds
+@pytest.mark.parametrize("name", cases.VIEWS)
+def test_views(name: str, kind: str) -> None:
+    check(name, cases.VIEWS, kind)
+
+
+@pytest.mark.parametrize("name", cases.COMPLEX)
+def test_parts_of_complex_numbers(name: str) -> None:
+    check(name, cases.COMPLEX, "complex")
+
+
+@pytest.mark.parametrize("name", cases.TYPES)
+def test_types(name: str) -> None:
+    check(name, cases.TYPES, "real")
+
+
+@kinds
+@pytest.mark.parametrize("name", cases.WRITES)
+def test_writes(name: str, kind: str) -> None:
+    check(name, cases.WRITES, kind)
