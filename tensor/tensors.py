@@ -112,7 +112,8 @@ class Tensor(PointwiseMethods, added_products.AddedProductMethods, Description, 
             kind = self._layout.dtype
             if not (kind.is_floating_point or kind.is_complex):
                 raise RuntimeError(
-                    f"Only Tensors of floating point and complex dtype can require gradients, this one is {kind!r}"
+                    f"Only Tensors of floating point and complex dtype can require gradients, this one is {kind!r}: "
+                    "convert it first, as by float()"
                 )
             if self._storage.version < 0 and not modes.inference:
                 raise RuntimeError(
@@ -211,7 +212,15 @@ class Tensor(PointwiseMethods, added_products.AddedProductMethods, Description, 
         return view_of(self._storage, self._layout, self._offset)
 
     def detach_(self) -> Tensor:
-        """Forget how this tensor was made."""
+        """Forget how this tensor was made.
+
+        Raises
+        ------
+        RuntimeError
+            For a view, whose base has that history too.
+        """
+        if self._base is not None:
+            raise RuntimeError("Can't detach views in-place: use detach() instead, or detach the base")
         self._autograd = None
         return self
 

@@ -126,7 +126,7 @@ def fit(gradient: Tensor, node: Node, number: int, maker: Node | None, position:
         ):
             raise RuntimeError(
                 f"{_given_by(maker, position)} - got {list(have.shape)} but expected shape compatible with "
-                f"{list(wanted.shape)}"
+                f"{list(wanted.shape)}: give a gradient of the input's shape, or one that sums to it"
             )
         gradient = gradient.sum_to_size(wanted.shape)
         have = gradient._layout
@@ -137,7 +137,8 @@ def fit(gradient: Tensor, node: Node, number: int, maker: Node | None, position:
             gradient = gradient.to(wanted.dtype)
     if have.place is not wanted.place:
         raise RuntimeError(
-            f"{_given_by(maker, position)} - expected device {wanted.device} but got {have.device}"
+            f"{_given_by(maker, position)} - expected device {wanted.device} but got {have.device}: give the gradient "
+            "on the input's device"
         )
     return gradient
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..base import TensorBase
@@ -14,10 +15,10 @@ from .root import GraphRoot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nvrtc_kernels.dtypes import dtype
+
     from ..layout import Layout
     from ..tensors import Tensor
-
-_NO_GRAPH = "element {} of tensors does not require grad and does not have a grad_fn"
 
 
 def backward(
@@ -54,7 +55,9 @@ def backward(
     if inputs is not None:
         inputs = _tuple(inputs)
         if not inputs:
-            raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
+            raise RuntimeError(
+                "`inputs` argument to `backward()` cannot be empty: leave it out to get the gradients of all leaves"
+            )
     root = _root(roots, gradients or (None,) * len(roots), create_graph)
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
@@ -119,8 +122,8 @@ def grad(
     if not allow_unused and any(gradient is None for gradient in found):
         position = next(i for i, gradient in enumerate(found) if gradient is None)
         raise RuntimeError(
-            f"One of the differentiated Tensors appears to not have been used in the graph (element {position} of "
-            "inputs). Set allow_unused=True if this is the desired behavior."
+            f"The differentiated Tensor at index {position} of inputs appears to not have been used in the graph. Set "
+            "allow_unused=True if this is the desired behavior, or materialize_grads=True for zeros."
         )
     return tuple(found)
 
@@ -128,14 +131,19 @@ def grad(
 def _tuple(given: Any) -> tuple[Any, ...]:
     if given is None:
         return ()
-    return (given,) if isinstance(given, (TensorBase, GradientEdge)) else tuple(given)
+    one = isinstance(given, (TensorBase, GradientEdge)) or not isinstance(given, Iterable)
+    return (given,) if one else tuple(given)
 
 
-def _edge(given: Any) -> Any:
+def _edge(given: Any, position: int, argument: str) -> Any:
     """Edge of a tensor, or that is given itself; ``None`` where there is none."""
     if isinstance(given, GradientEdge):
         return given.node, given.output_nr
-    return edge_of(given)
+    if not isinstance(given, TensorBase):
+        raise TypeError(
+            f"element {position} of {argument} must be a Tensor or a GradientEdge, got {type(given).__name__}"
+        )
+    return edge_of(given)  # type: ignore[arg-type]
 
 
 def _zeros(layout: Layout) -> Tensor:
@@ -145,10 +153,11 @@ def _zeros(layout: Layout) -> Tensor:
 def _edges(inputs: Sequence[Any]) -> list[Any]:
     edges = []
     for position, given in enumerate(inputs):
-        edge = _edge(given)
+        edge = _edge(given, position, "inputs")
         if edge is None:
             raise RuntimeError(
-                f"One of the differentiated Tensors does not require grad: element {position} of inputs"
+                f"One of the differentiated Tensors does not require grad: element {position} of inputs. Call "
+                "requires_grad_() on it before it is used"
             )
         edges.append(edge)
     return edges
@@ -157,15 +166,34 @@ def _edges(inputs: Sequence[Any]) -> list[Any]:
 def _root(tensors: Sequence[Any], gradients: Sequence[Any], create_graph: bool) -> GraphRoot:
     """Checked start of a pass: an initial gradient for every tensor."""
     if len(tensors) != len(gradients):
-        raise RuntimeError(f"got {len(tensors)} tensors and {len(gradients)} gradients")
+        _check_kinds(gradients)
+        raise RuntimeError(
+            f"got {len(tensors)} tensors and {len(gradients)} gradients: pass one gradient, or None, for each tensor"
+        )
     edges, values = [], []
     for position, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True)):
-        edge = _edge(tensor)
+        edge = _edge(tensor, position, "tensors")
         if edge is None:
-            raise RuntimeError(_NO_GRAPH.format(position))
+            raise RuntimeError(_no_graph(tensor._layout.dtype, position))
         edges.append(edge)
         values.append(_initial(edge[0].layouts[edge[1]], gradient, position))
     return GraphRoot(edges, values)
+
+
+def _no_graph(kind: dtype, position: int) -> str:
+    text = f"element {position} of tensors does not require grad and does not have a grad_fn: "
+    if not (kind.is_floating_point or kind.is_complex):
+        return text + f"results of dtype {kind!r} have no derivative"
+    return (
+        text + "it was made of nothing that requires grad, inside no_grad(), or behind a detach(). Call "
+        "requires_grad_() on what gradients are wanted for, and compute it where gradients are recorded"
+    )
+
+
+def _check_kinds(gradients: Sequence[Any]) -> None:
+    for gradient in gradients:
+        if gradient is not None and not isinstance(gradient, TensorBase):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
 
 
 def _initial(layout: Layout, gradient: Any, position: int) -> Tensor:
@@ -173,20 +201,20 @@ def _initial(layout: Layout, gradient: Any, position: int) -> Tensor:
         if layout.numel != 1:
             raise RuntimeError(
                 f"grad can be implicitly created only for scalar outputs (element {position} has shape "
-                f"{list(layout.shape)}): pass its gradient"
+                f"{list(layout.shape)}): reduce it, as by sum() or mean(), or pass a gradient of its shape"
             )
         if layout.dtype.is_complex:
             raise RuntimeError(
-                f"grad can be implicitly created only for real scalar outputs but got {layout.dtype!r}"
+                f"grad can be implicitly created only for real scalar outputs but got {layout.dtype!r} (element "
+                f"{position}): pass its gradient, or take abs() or real"
             )
         return ones(layout.shape, dtype=layout.dtype, device=layout.device)
-    if not isinstance(gradient, TensorBase):
-        raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
+    _check_kinds((gradient,))
     have = gradient._layout
     if have.shape != layout.shape:
         raise RuntimeError(
             f"Mismatch in shape: grad_output[{position}] has a shape of {list(have.shape)} and output[{position}] has a "
-            f"shape of {list(layout.shape)}."
+            f"shape of {list(layout.shape)}: pass a gradient of the output's shape."
         )
     if have.dtype.is_complex != layout.dtype.is_complex:
         raise RuntimeError(
@@ -198,4 +226,5 @@ def _initial(layout: Layout, gradient: Any, position: int) -> Tensor:
         raise RuntimeError(
             f"grad_output[{position}] is on {have.device} and output[{position}] on {layout.device}: they must be on one"
         )
-    return gradient  # type: ignore[return-value]
+    found: Tensor = gradient
+    return found

@@ -161,7 +161,7 @@ class FunctionNode(Node):
         if len(results) != wanted:
             raise RuntimeError(
                 f"function {self.name()} returned an incorrect number of gradients (expected {wanted}, got "
-                f"{len(results)})"
+                f"{len(results)}): backward() gives one for each argument of forward(), or None"
             )
         for position, (result, is_tensor) in enumerate(zip(results, self.takes_tensor, strict=True)):
             if result is None:
@@ -174,7 +174,7 @@ class FunctionNode(Node):
             if not is_tensor:
                 raise RuntimeError(
                     f"function {self.name()} returned a gradient different from None at position {position + 1}, "
-                    "but the corresponding forward input was not a Variable"
+                    "but the corresponding forward input was not a Variable: return None for it"
                 )
         return results
 

@@ -126,7 +126,7 @@ def _checked(hook: Any, changed: Any, former: Sequence[Any]) -> Sequence[Any]:
     if len(given) != len(former):
         raise RuntimeError(
             f"hook '{_name(hook)}' has returned an incorrect number of values: got {len(given)}, expected "
-            f"{len(former)}"
+            f"{len(former)}, one for each gradient, or None to keep all"
         )
     for new, old in zip(given, former, strict=True):
         if new is not None and old is not None:
@@ -149,7 +149,8 @@ def _check(hook: Any, changed: Any, gradient: Any) -> None:
     ):
         if given != expected:
             raise RuntimeError(
-                f"hook '{_name(hook)}' has changed the {what} of value: {given} instead of {expected}"
+                f"hook '{_name(hook)}' has changed the {what} of value: {given} instead of {expected}. Return a tensor "
+                f"of the gradient's {what}, or None to keep the gradient"
             )
 
 

@@ -97,7 +97,7 @@ def restore(entry: Any, node: Node) -> Any:
     if kind is tuple:
         tensor, version = entry[0], entry[1]
         if tensor._storage.version != version:
-            raise _modified(tensor, version, node)
+            raise _modified(tensor, version, node, entry[2] if len(entry) == 3 else None)
         if len(entry) == 3:
             return _reattached(tensor, node, entry[2])
         return tensor
@@ -124,14 +124,17 @@ def _reattached(tensor: Tensor, node: Node, number: int) -> Tensor:
     return found
 
 
-def _modified(tensor: Tensor, version: int, node: Node) -> RuntimeError:
-    made = tensor.grad_fn
-    origin = f", which is output {tensor._autograd.edge[1]} of {made.name()}," if made is not None else ""
+def _modified(tensor: Tensor, version: int, node: Node, number: int | None) -> RuntimeError:
+    made = tensor.grad_fn if number is None else node
+    if made is not None and number is None:
+        number = tensor.output_nr
+    origin = "" if made is None else f", which is output {number} of {made.name()},"
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{tensor.type()} {list(tensor.shape)}]{origin} is at version {tensor._storage.version}; expected version "
-        f"{version} instead (needed by {node.name()}). Hint: enable anomaly detection to find the operation that "
-        "failed to compute its gradient, with tensor.autograd.set_detect_anomaly(True)."
+        f"{version} instead (needed by {node.name()}). Write to a clone, or after backward(). Hint: enable anomaly "
+        "detection to find the operation that failed to compute its gradient, with "
+        "tensor.autograd.set_detect_anomaly(True)."
     )
 
 
