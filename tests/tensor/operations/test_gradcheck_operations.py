@@ -89,3 +89,46 @@ def test_types(name: str) -> None:
 @pytest.mark.parametrize("name", cases.WRITES)
 def test_writes(name: str, kind: str) -> None:
     check(name, cases.WRITES, kind)
+
+
+#: One of each kind that has kernels or a derivative of its own; the simulator is slow.
+ON_DEVICE = [
+    *((cases.REDUCTIONS, name) for name in ("sum dims", "prod zeros", "var dim", "norm 3", "cumsum", "diff")),
+    *((cases.ORDERED, name) for name in ("amax", "max dim", "cummax", "sort", "topk", "median", "quantile")),
+    *((cases.ORDERED, name) for name in ("logcumsumexp", "nanmean nan", "logsumexp")),
+    *((cases.PRODUCTS, name) for name in ("mv", "addmm", "bmm stretched", "einsum diagonal")),
+    *((cases.JOINS, name) for name in ("cat", "block_diag")),
+    *((cases.VIEWS, name) for name in ("steps", "unfold", "as_strided overlapping", "copy")),
+    *((cases.TYPES, name) for name in ("to complex", "complex")),
+    *((cases.WRITES, name) for name in ("part", "view")),
+]
+
+
+@pytest.mark.parametrize(("table", "name"), ON_DEVICE, ids=[name for _, name in ON_DEVICE])
+def test_on_a_device(device: Any, table: dict[str, Any], name: str) -> None:
+    check(name, table, "real", "cuda", fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ["sum", "mm", "real"])
+def test_complex_numbers_on_a_device(device: Any, name: str) -> None:
+    table = next(t for t in (cases.REDUCTIONS, cases.PRODUCTS, cases.COMPLEX) if name in t)
+    check(name, table, "complex", "cuda", fast_mode=True)
+
+
+def test_copies_between_devices(two_devices: Any) -> None:
+    def there_and_back(x: Any, y: Any) -> Any:
+        return (x.to("cuda:1") * y.to("cuda:1")).cpu() * x.cpu(), y.cuda(0) * x
+
+    x, y = inputs_of("x", (None, (2, 2), (2,)), "real")
+    x = x.detach().cuda(0).requires_grad_()
+    assert gradcheck(there_and_back, (x, y), fast_mode=True)
+    assert gradgradcheck(there_and_back, (x, y), fast_mode=True)
+
+
+def test_where_nothing_was_added_up_yet() -> None:
+    x = tensor.tensor([[-float("inf"), -float("inf"), 0.3, -0.2]], dtype=tensor.float64, requires_grad=True)
+    (found,) = tensor.autograd.grad(x.logcumsumexp(1)[:, 2:].sum(), x, create_graph=True)
+    assert found[:, :2].tolist() == [[0, 0]]
+    assert found[:, 2:].sum().item() == pytest.approx(2)
+    (second,) = tensor.autograd.grad(found.sum(), x)
+    assert not second.isnan().any()
