@@ -93,6 +93,7 @@ class ContextCalls(MemoryBook):
 
     def _tear_down(self, context: Context) -> None:
         """Destroy everything in ``context`` and, for a primary one, the error it had."""
+        self.accepted.clear()
         for stream in context.all_streams():
             self.scheduler.discard(stream)
         self.release_context_memory(context)

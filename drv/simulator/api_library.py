@@ -212,5 +212,6 @@ class LibraryCalls(LaunchCalls):
 
     @call()
     def cuKernelSetAttribute(self, attrib: Any, val: Any, kernel: Any, dev: Any) -> tuple[Any, ...]:
+        self.accepted.clear()
         set_function_attribute(self._function_on(kernel, dev), attrib, integer(val))
         return OK

@@ -180,6 +180,7 @@ class ModuleCalls(MemoryBook):
         return OK
 
     def _unload(self, module: LoadedModule) -> None:
+        self.accepted.clear()
         for function in module.functions.values():
             del self.functions[function.handle]
         del self.modules[module.handle]
@@ -278,6 +279,7 @@ class ModuleCalls(MemoryBook):
 
     @call()
     def cuFuncSetAttribute(self, hfunc: Any, attrib: Any, value: Any) -> tuple[Any, ...]:
+        self.accepted.clear()
         set_function_attribute(self.function(hfunc), attrib, integer(value))
         return OK
 

@@ -76,6 +76,7 @@ class StreamCalls(DriverState):
         if stream is None:
             raise invalid_handle()
         stream.destroyed = True
+        self.accepted.clear()
         del self.streams[handle]
         del stream.context.streams[handle]
         # Queued work still runs, and what comes after the whole context still comes after it.

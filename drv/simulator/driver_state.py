@@ -89,6 +89,9 @@ class DriverState:
         self.postponed: deque[Callable[[], Any]] = deque()
         self.thread = _ThreadState()
         self.scheduler = Scheduler(options.schedule, options.seed, self.lock, self._operation_failed)
+        #: Launches that nothing can be wrong with as long as no object they name changes, of a driver that
+        #: runs nothing: see :mod:`.unexecuted`.
+        self.accepted: dict[tuple[Any, ...], Context] = {}
         self.contexts: dict[int, Context] = {}
         self.primary: dict[int, Context] = {}
         self.streams: dict[int, Stream] = {}
@@ -114,6 +117,7 @@ class DriverState:
             for context in self.contexts.values():
                 for stream in context.all_streams():
                     self.scheduler.discard(stream)
+            self.accepted.clear()
             self.closed = True
 
     def new_handle(self) -> int:
@@ -294,6 +298,7 @@ class DriverState:
 
     def lose(self, context: Context, status: CUresult, report: str) -> None:
         """Make ``context`` unusable, as an error on a device does, and void what it has queued."""
+        self.accepted.clear()
         if context.lost is None:
             context.lost = status
             context.report = self.last_report = report

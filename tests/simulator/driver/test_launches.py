@@ -337,3 +337,29 @@ def test_execute_off_accepts_and_runs_nothing() -> None:
     assert program.launch("wild", (0,), (POINTER,)) == "SUCCESS"
     assert program.launch("nothing", (), (), block=(2000, 1, 1)) == "INVALID_VALUE"
     machine.cuCtxSynchronize()
+
+
+def test_execute_off_refuses_what_has_become_wrong() -> None:
+    machine = Machine(execute=False)
+    program = Program(machine)
+    stream = machine.cuStreamCreate(0)
+    nothing = program.nothing
+
+    def launch(*, block: Any = (32, 1, 1), stream: Any = stream) -> str:
+        return machine.status("cuLaunchKernel", nothing, 1, 1, 1, *block, 0, stream, ((), ()), 0)
+
+    for _ in range(3):
+        assert launch() == "SUCCESS"
+        assert launch(block=(2000, 1, 1)) == "INVALID_VALUE"
+    machine.driver.inject.fail_launch(status=CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, sticky=False)
+    assert launch() == "LAUNCH_OUT_OF_RESOURCES"
+    assert launch() == "SUCCESS"
+    context = machine.cuCtxPopCurrent()
+    assert launch() in ("INVALID_CONTEXT", "INVALID_HANDLE")
+    machine.cuCtxPushCurrent(context)
+    assert launch() == "SUCCESS"
+    machine.cuStreamDestroy(stream)
+    assert launch() == "INVALID_HANDLE"
+    assert launch(stream=0) == "SUCCESS"
+    machine.cuModuleUnload(program.module)
+    assert launch(stream=0) == "INVALID_HANDLE"
