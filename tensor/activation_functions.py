@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nvrtc_kernels.dtypes import Category
+from nvrtc_kernels.dtypes import Category, uint8
 
 from .activations import (
     ELU,
@@ -25,8 +25,9 @@ from .activations import (
     SOFTSIGN,
     THRESHOLD,
 )
-from .arithmetic import SUB
+from .arithmetic import ABS, ADD, DIV, MUL, SUB
 from .operations.pointwise import IN_PLACE, Pointwise
+from .special_functions import SIGMOID
 from .trigonometry import TANH
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * sigmoid(input)``."""
+    if input._layout.dtype.is_complex:
+        return MUL.out(IN_PLACE if inplace else None, input, SIGMOID.unary(input))
     return SILU.in_place(input) if inplace else SILU.unary(input)
 
 
@@ -156,6 +159,8 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 def softsign(input: Tensor) -> Tensor:
     """``input / (1 + abs(input))``."""
+    if not input._layout.dtype.is_floating_point:
+        return DIV.binary(input, ADD.binary(ABS.unary(input), 1))
     return SOFTSIGN.unary(input)
 
 
@@ -169,6 +174,10 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    if min_val < 0 and input._layout.dtype is uint8:
+        raise RuntimeError(
+            f"cannot do hardtanh on an unsigned type with negative limits, got min_val={min_val}"
+        )
     return _apply(HARDTANH, input, inplace, min_val, max_val)
 
 

@@ -9,9 +9,10 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category
 
 from .complex_numbers import conjugate, sgn_gradient
+from .creation_arguments import check_tensor
 from .creation_like import zeros_like
 from .operations import rules
-from .operations.pointwise import Pointwise, by_kind
+from .operations.pointwise import IN_PLACE, Pointwise, by_kind
 
 if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
@@ -129,6 +130,7 @@ def sub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tens
 
 def rsub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1) -> Tensor:
     """``other - alpha * input``."""
+    check_tensor(input, "rsub", "input")
     if type(alpha) is int and alpha == 1:
         return SUB(other, input)
     return SUB_SCALED(other, input, alpha)
@@ -230,6 +232,7 @@ FMOD = Pointwise(
     "fmod",
     "trunc_modulus(a, b)",
     _divided(np.fmod),
+    numbers="b",
     categories=REAL,
     include="arithmetic.cuh",
     derivatives=(
@@ -366,7 +369,15 @@ def positive(input: Tensor) -> Tensor:
 
 
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Absolute value; the length of complex numbers."""
+    """Absolute value; the length of complex numbers, which in place is no complex number.
+
+    Raises
+    ------
+    RuntimeError
+        For complex numbers in place.
+    """
+    if out is IN_PLACE and input._layout.dtype.is_complex:
+        raise RuntimeError("In-place abs is not supported for complex tensors: the result is real; use abs()")
     return ABS.unary(input) if out is None else ABS.out(out, input)
 
 

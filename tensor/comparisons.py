@@ -9,6 +9,7 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category, float64
 
 from .arithmetic import no_change
+from .creation_arguments import check_tensor
 from .operations import rules
 from .operations.pointwise import Pointwise, by_kind
 
@@ -28,6 +29,7 @@ def _comparison(name: str, sign: str, function: Callable[..., Any], *, ordered: 
         f"a {sign} b",
         function,
         rule=rules.comparison,
+        numbers="b",
         categories=_ORDERED if ordered else tuple(Category),
         derivatives=(no_change, no_change),
         wide_integers=True,
@@ -164,13 +166,14 @@ _CLOSE = by_kind(
 )
 _BOTH_NAN = by_kind("(a != a && b != b)", complex="(isnan(a) && isnan(b))")
 
-ISCLOSE = Pointwise("isclose", _CLOSE, _isclose, rule=_close_rule, typed=2)
+ISCLOSE = Pointwise("isclose", _CLOSE, _isclose, rule=_close_rule, typed=2, numbers="cd")
 ISCLOSE_OR_NAN = Pointwise(
     "isclose",
     lambda kind: f"{_BOTH_NAN(kind)} || {_CLOSE(kind)}",
     lambda a, b, rtol, atol: (np.isnan(a) & np.isnan(b)) | _isclose(a, b, rtol, atol),
     rule=_close_rule,
     typed=2,
+    numbers="cd",
 )
 
 
@@ -189,6 +192,8 @@ def isclose(
     RuntimeError
         If the tensors differ in dtype, or a tolerance is negative.
     """
+    check_tensor(input, "isclose", "input")
+    check_tensor(other, "isclose", "other")
     if input._layout.dtype is not other._layout.dtype:
         raise RuntimeError(
             f"isclose(): expected tensors of one dtype, got {input.dtype!r} and {other.dtype!r}; convert one with .to()"

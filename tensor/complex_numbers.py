@@ -11,7 +11,7 @@ from nvrtc_kernels.dtypes import Category, float32, float64
 
 from .creation_like import zeros_like
 from .operations import rules
-from .operations.pointwise import Pointwise, by_kind
+from .operations.pointwise import IN_PLACE, Pointwise, by_kind
 
 if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
@@ -25,6 +25,8 @@ CONJ = Pointwise(
     categories=(Category.COMPLEX,),
     derivatives=(lambda grad: conjugate(grad),),
 )
+
+COPY = Pointwise("conj_physical", "a", lambda a: a, derivatives=(lambda grad: grad,))
 
 
 def conjugate(value: Any) -> Any:
@@ -52,13 +54,11 @@ def resolve_neg(input: Tensor) -> Tensor:
 
 
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Complex conjugate in new memory."""
+    """Complex conjugate in new memory; a real tensor itself."""
     if not input._layout.dtype.is_complex:
-        if out is None:
-            return input.clone()
-        from .arithmetic import MUL
-
-        return MUL.out(out, input, 1)
+        if out is None or out is IN_PLACE:
+            return input
+        return COPY.out(out, input)
     return CONJ.out(out, input)
 
 
@@ -132,6 +132,7 @@ POLAR = Pointwise(
     "Complex<Compute>{a * cos(b), a * sin(b)}",
     _polar,
     rule=_to_complex,
+    numbers="",
     check=_check_parts("polar"),
     derivatives=(
         lambda grad, a, b: _polar_gradient(grad, a, b),

@@ -17,6 +17,7 @@ AND = Pointwise(
     "logical_and",
     "narrow<bool>(a) && narrow<bool>(b)",
     np.logical_and,
+    numbers="",
     rule=rules.comparison,
     derivatives=(no_change, no_change),
 )
@@ -24,6 +25,7 @@ OR = Pointwise(
     "logical_or",
     "narrow<bool>(a) || narrow<bool>(b)",
     np.logical_or,
+    numbers="",
     rule=rules.comparison,
     derivatives=(no_change, no_change),
 )
@@ -31,6 +33,7 @@ XOR = Pointwise(
     "logical_xor",
     "narrow<bool>(a) != narrow<bool>(b)",
     np.logical_xor,
+    numbers="",
     rule=rules.comparison,
     derivatives=(no_change, no_change),
 )

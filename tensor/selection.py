@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import dtypes
-from nvrtc_kernels.dtypes import Category, promote_types
+from nvrtc_kernels.dtypes import Category, bfloat16, dtype, float16
 
 from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SIGN, SUB, check_factor, no_change
 from .base import TensorBase
 from .comparisons import EQ, GE, GT, ISFINITE, ISNAN, LE, LT
 from .complex_numbers import conjugate
+from .creation_arguments import check_tensor
 from .numeric_limits import finfo
 from .operations import rules
 from .operations.pointwise import IN_PLACE, Pointwise, by_kind
@@ -107,6 +108,7 @@ MAXIMUM = Pointwise(
     "maximum",
     "larger(a, b)",
     np.maximum,
+    numbers="",
     categories=_ORDERED,
     include="arithmetic.cuh",
     derivatives=(
@@ -118,6 +120,7 @@ MINIMUM = Pointwise(
     "minimum",
     "smaller(a, b)",
     np.minimum,
+    numbers="",
     categories=_ORDERED,
     include="arithmetic.cuh",
     derivatives=(
@@ -129,6 +132,7 @@ FMAX = Pointwise(
     "fmax",
     by_kind("fmax(a, b)", integer="a > b ? a : b"),
     np.fmax,
+    numbers="",
     categories=_ORDERED,
     derivatives=(
         lambda grad, a, b: KEEP.binary(grad, _first_is_larger(a, b)),
@@ -139,6 +143,7 @@ FMIN = Pointwise(
     "fmin",
     by_kind("fmin(a, b)", integer="a < b ? a : b"),
     np.fmin,
+    numbers="",
     categories=_ORDERED,
     derivatives=(
         lambda grad, a, b: KEEP.binary(grad, _first_is_smaller(a, b)),
@@ -157,30 +162,22 @@ def _first_is_smaller(a: Tensor, b: Tensor) -> Tensor:
 
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two elements; NaN where one of them is."""
-    return MAXIMUM.out(out, *_tensors("maximum", input, other))
+    return MAXIMUM.out(out, input, other)
 
 
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two elements; NaN where one of them is."""
-    return MINIMUM.out(out, *_tensors("minimum", input, other))
+    return MINIMUM.out(out, input, other)
 
 
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two elements; where one is NaN, the other."""
-    return FMAX.out(out, *_tensors("fmax", input, other))
+    return FMAX.out(out, input, other)
 
 
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two elements; where one is NaN, the other."""
-    return FMIN.out(out, *_tensors("fmin", input, other))
-
-
-def _tensors(name: str, *operands: Any) -> tuple[Any, ...]:
-    """Operands that must all be tensors."""
-    for position, x in enumerate(operands):
-        if not isinstance(x, TensorBase):
-            raise TypeError(f"{name}(): argument {position + 1} must be Tensor, not {type(x).__name__}")
-    return operands
+    return FMIN.out(out, input, other)
 
 
 # Limits
@@ -307,6 +304,7 @@ HEAVISIDE = Pointwise(
     "heaviside",
     "a == 0 ? b : Compute(a > 0)",
     lambda a, b: np.where(a == 0, b, (a > 0).astype(a.dtype)),
+    numbers="",
     categories=_ORDERED,
 )
 
@@ -319,6 +317,8 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
     RuntimeError
         If the tensors differ in dtype.
     """
+    check_tensor(input, "heaviside", "input")
+    check_tensor(values, "heaviside", "values")
     if input._layout.dtype is not values._layout.dtype:
         raise RuntimeError(
             f"heaviside() wants tensors of one dtype, got {input.dtype!r} and {values.dtype!r}; convert one with .to()"
@@ -336,10 +336,17 @@ COPYSIGN = Pointwise(
     "copysign(a, b)",
     np.copysign,
     rule=rules.floating,
+    numbers="b",
     categories=_ORDERED,
     derivatives=(lambda grad, a, out: _ratio(grad, a, out), no_change),
 )
-NEXTAFTER = Pointwise("nextafter", "nextafter(a, b)", np.nextafter, categories=(Category.FLOATING,))
+NEXTAFTER = Pointwise(
+    "nextafter", "nextafter(a, b)", np.nextafter, numbers="", categories=(Category.FLOATING,)
+)
+
+
+#: What has been found for the first operand otherwise.
+_SECOND = Pointwise("nextafter", "b", lambda _, b: b)
 
 
 def copysign(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
@@ -349,16 +356,16 @@ def copysign(input: Tensor, other: Tensor | float, *, out: Tensor | None = None)
 
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The next number of the type from ``input`` towards ``other``."""
-    input, other = _tensors("nextafter", input, other)
-    if promote_types(input._layout.dtype, other._layout.dtype).itemsize > 2:
+    check_tensor(input, "nextafter", "input")
+    check_tensor(other, "nextafter", "other")
+    kind = rules.promoted((input._layout, other._layout))
+    if kind not in (float16, bfloat16):
         return NEXTAFTER.out(out, input, other)
-    made = _next_half(input, other)
-    return made if out is None else (input if out is IN_PLACE else out).copy_(made)
+    return _SECOND.out(out, input, _next_half(input, other, kind))
 
 
-def _next_half(input: Tensor, other: Tensor) -> Tensor:
+def _next_half(input: Tensor, other: Tensor, kind: dtype) -> Tensor:
     """:func:`nextafter` for half precision, whose bits count as the numbers do."""
-    kind = promote_types(input._layout.dtype, other._layout.dtype)
     a, b = input.detach().to(kind), other.detach().to(kind)
     outwards = EQ.binary(GT.binary(b, a), GT.binary(a, 0))
     bits = a.contiguous().view(dtypes.int16)
@@ -380,6 +387,7 @@ LERP = Pointwise(
     ),
     lambda a, b, c: np.where(np.abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c)),
     typed=2,
+    numbers="c",
     categories=(Category.FLOATING, Category.COMPLEX),
     include="arithmetic.cuh",
     derivatives=(
@@ -398,6 +406,7 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | float, *, out: Tensor | No
     RuntimeError
         If the tensors differ in dtype.
     """
+    check_tensor(input, "lerp", "input")
     for name, x in (("end", end), ("weight", weight)):
         if isinstance(x, TensorBase) and x._layout.dtype is not input._layout.dtype:
             raise RuntimeError(
@@ -426,6 +435,7 @@ ADDCMUL = Pointwise(
     "a + d * b * c",
     lambda a, b, c, d: a + d * b * c,
     typed=3,
+    numbers="d",
     categories=NUMERIC,
     check=_check_value,
     derivatives=(
@@ -440,6 +450,7 @@ ADDCDIV = Pointwise(
     "a + d * (b / c)",
     lambda a, b, c, d: a + d * (b / c),
     typed=3,
+    numbers="d",
     check=_check_quotient,
     derivatives=(
         lambda grad: grad,
@@ -455,7 +466,7 @@ def addcmul(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
 ) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
-    return ADDCMUL.out(out, *_tensors("addcmul", input, tensor1, tensor2), value)
+    return ADDCMUL.out(out, input, tensor1, tensor2, value)
 
 
 def addcdiv(
@@ -468,4 +479,4 @@ def addcdiv(
     RuntimeError
         For integers, whose quotient needs a rounding mode.
     """
-    return ADDCDIV.out(out, *_tensors("addcdiv", input, tensor1, tensor2), value)
+    return ADDCDIV.out(out, input, tensor1, tensor2, value)

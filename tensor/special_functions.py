@@ -129,13 +129,17 @@ LOGIT = Pointwise(
 
 LOGADDEXP = Pointwise(
     "logaddexp",
-    "a == b && isinf(a) ? a : a != a || b != b ? a + b : fmax(a, b) + log1p(exp(-fabs(a - b)))",
-    np.logaddexp,
+    by_kind(
+        "a == b && isinf(a) ? a : a != a || b != b ? a + b : fmax(a, b) + log1p(exp(-fabs(a - b)))",
+        complex="a.re < b.re ? b + log1p(exp(a - b)) : a + log1p(exp(b - a))",
+    ),
+    lambda a, b: np.logaddexp(a, b) if a.dtype.kind == "f" else _complex_logaddexp(a, b),
     rule=rules.floating,
-    categories=_FLOATING,
+    numbers="",
+    categories=(Category.FLOATING, Category.COMPLEX),
     derivatives=(
-        lambda grad, a, b: MUL.binary(grad, SIGMOID.unary(SUB.binary(a, b))),
-        lambda grad, a, b: MUL.binary(grad, SIGMOID.unary(SUB.binary(b, a))),
+        lambda grad, a, b: MUL.binary(grad, conjugate(SIGMOID.unary(SUB.binary(a, b)))),
+        lambda grad, a, b: MUL.binary(grad, conjugate(SIGMOID.unary(SUB.binary(b, a)))),
     ),
 )
 LOGADDEXP2 = Pointwise(
@@ -144,6 +148,7 @@ LOGADDEXP2 = Pointwise(
     f"fmax(a, b) + log1p(exp2(-fabs(a - b))) * Compute({1 / math.log(2)!r})",
     np.logaddexp2,
     rule=rules.floating,
+    numbers="",
     categories=_FLOATING,
     derivatives=(
         lambda grad, a, b: MUL.binary(grad, SIGMOID.unary(MUL.binary(SUB.binary(a, b), math.log(2)))),
@@ -161,6 +166,12 @@ XLOGY = Pointwise(
         lambda grad, a, b: DIV.binary(MUL.binary(grad, a), b),
     ),
 )
+
+
+def _complex_logaddexp(a: Any, b: Any) -> Any:
+    first = a.real < b.real
+    large, small = np.where(first, b, a), np.where(first, a, b)
+    return large + np.log1p(np.exp(small - large))
 
 
 def _xlogy_gradient(grad: Tensor, a: Tensor, b: Any) -> Tensor:
@@ -260,6 +271,8 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
     if out is IN_PLACE:
         return LOGIT.in_place(clamp(input, eps, 1 - eps, out=IN_PLACE))
     kind = input._layout.dtype
+    if kind.is_complex:
+        return LOGIT.out(out, input)
     return LOGIT.out(out, clamp(input if kind.is_floating_point else input.float(), eps, 1 - eps))
 
 

@@ -68,6 +68,7 @@ ATAN2 = Pointwise(
     "atan2",
     "atan2(a, b)",
     np.arctan2,
+    numbers="",
     rule=rules.floating,
     categories=_REAL,
     derivatives=(
@@ -79,6 +80,7 @@ HYPOT = Pointwise(
     "hypot",
     "hypot(a, b)",
     np.hypot,
+    numbers="",
     rule=rules.floating,
     categories=_REAL,
     derivatives=(

@@ -197,9 +197,9 @@ __device__ inline Complex<T> atanh(Complex<T> a) {
         const Complex<T> far = reciprocal(a);
         return {far.re, copysign(T(1.5707963267948966), a.im)};
     }
-    const T distance = (1 - a.re) * (1 - a.re) + a.im * a.im;
+    const T size = fabs(a.re), distance = (1 - size) * (1 - size) + a.im * a.im;
     const T across = (1 - a.re) * (1 + a.re) - a.im * a.im;
-    return {log1p(4 * a.re / distance) / 4, atan2(2 * a.im, across) / 2};
+    return {copysign(log1p(4 * size / distance) / 4, a.re), atan2(2 * a.im, across) / 2};
 }
 template <class T>
 __device__ inline Complex<T> asinh(Complex<T> a) { return by_i(asin(times_i(a))); }

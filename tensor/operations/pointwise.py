@@ -62,6 +62,8 @@ class Pointwise:
     masks : int
         How many operands at the end are bools that stay so; the expression has them with an underscore, as
         ``c_``.
+    numbers : str, optional
+        Letters of the operands that may be numbers instead of tensors; all by default.
     categories : sequence of Category
         Kinds of operands (after promotion) that make sense.
     check : callable, optional
@@ -86,6 +88,7 @@ class Pointwise:
         derivatives: Sequence[Callable[..., Any] | None] = (),
         typed: int | None = None,
         masks: int = 0,
+        numbers: str = _LETTERS,
         categories: Sequence[Category] = tuple(Category),
         check: Callable[[Sequence[Any], dtype], None] | None = None,
         wide_integers: bool = False,
@@ -98,6 +101,7 @@ class Pointwise:
         self.rule = rule
         self.typed = typed
         self.masks = masks
+        self.numbers = numbers
         self.check = check
         self.wide_integers = wide_integers
         self.categories = frozenset(categories)
@@ -333,6 +337,12 @@ class Pointwise:
         if len(places) != 1 or any(isinstance(kind, type) and kind not in _NUMBERS for kind in kinds):
             raise _Mixed
         (place,) = places
+        for position, kind in enumerate(kinds):
+            if isinstance(kind, type) and _LETTERS[position] not in self.numbers:
+                raise TypeError(
+                    f"{self.name}(): argument {position + 1} must be Tensor, not {kind.__name__}; make it one with "
+                    "tensor.tensor(...)"
+                )
         compute, result = self.types(kinds)
         shape = strides_of.broadcast_shapes(*[kind.shape for kind in tensors])
         if target is None:

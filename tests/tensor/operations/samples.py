@@ -38,10 +38,20 @@ class Sample:
         Further arguments, of which the reference knows.
     ulps : float
         Units in the last place that a result may be off, of the larger part for complex numbers.
+    half_ulps : float
+        The same for half precision, which is computed in single precision and rounded once.
+    least : float
+        Size below which a result is as exact as one of this size: it is a difference of larger ones.
     differentiable : bool
         Whether there is a derivative.
     twin : str
         Name in ``torch``; ``""`` where there is none.
+    out, in_place : bool
+        Whether results can be written to a given tensor, and to the first operand.
+    condition : bool
+        Whether a bool tensor comes before the operands.
+    label : str
+        What tells samples of one function apart.
     """
 
     name: str
@@ -53,6 +63,8 @@ class Sample:
     kinks: tuple[float, ...] = ()
     arguments: dict[str, Any] = field(default_factory=dict)
     ulps: float = 4.0
+    half_ulps: float = 1.0
+    least: float = 0.0
     differentiable: bool = True
     twin: str | None = None
     out: bool = True
@@ -93,6 +105,10 @@ def _sgn(a: Any) -> Any:
 
 def _int_power(a: Any, b: Any) -> Any:
     return np.power(a, np.abs(b)) if a.dtype.kind in "iu" else np.power(a, b)
+
+
+def _logaddexp(a: Any, b: Any) -> Any:
+    return np.logaddexp(a, b) if a.dtype.kind == "f" else np.log(np.exp(a) + np.exp(b))
 
 
 def _sigmoid(a: Any) -> Any:
@@ -223,8 +239,8 @@ SAMPLES: list[Sample] = [
     _S("erf", scipy.special.erf),
     _S("erfc", scipy.special.erfc, ulps=16),
     _S("erfinv", scipy.special.erfinv, low=-0.95, high=0.95, ulps=16),
-    _S("lgamma", scipy.special.gammaln, low=0.2, high=12, ulps=16),
-    _S("digamma", scipy.special.digamma, low=0.2, high=12, ulps=16),
+    _S("lgamma", scipy.special.gammaln, low=0.2, high=12, least=0.5),
+    _S("digamma", scipy.special.digamma, low=0.2, high=12, least=1.0, ulps=8),
     _S("sigmoid", _sigmoid, kinds=ALL),
     _S("logit", scipy.special.logit, low=0.1, high=0.9, ulps=16),
     _S(
@@ -237,13 +253,14 @@ SAMPLES: list[Sample] = [
         label="logit-eps",
         ulps=16,
     ),
-    _S("logaddexp", np.logaddexp, 2, "f", in_place=False),
-    _S("logaddexp2", np.logaddexp2, 2, "f", in_place=False),
+    _S("logaddexp", _logaddexp, 2, "fc", least=1.0, in_place=False),
+    _S("logaddexp2", np.logaddexp2, 2, "f", least=1.0, in_place=False),
     _S("xlogy", scipy.special.xlogy, 2, REAL, low=0.2),
-    _S("sinc", np.sinc, kinds=ALL, low=0.3, high=2.6, ulps=16),
+    _S("sinc", np.sinc, kinds=ALL, low=0.3, high=2.6, least=1.0),
     # Complex numbers
     _S("conj", np.conj, kinds=NUMERIC, out=False, in_place=False),
-    _S("conj_physical", np.conj, kinds=NUMERIC),
+    _S("conj_physical", np.conj, kinds="c"),
+    _S("conj_physical", np.conj, kinds="if", label="conj_physical-real", in_place=False),
     _S("angle", np.angle, kinds=NUMERIC, kinks=(0,), in_place=False),
     # Selection
     _S("where", np.where, 2, ALL, condition=True, in_place=False),
@@ -251,7 +268,7 @@ SAMPLES: list[Sample] = [
     _S("minimum", np.minimum, 2, REAL, in_place=False),
     _S("fmax", np.fmax, 2, REAL, in_place=False),
     _S("fmin", np.fmin, 2, REAL, in_place=False),
-    _S("clamp", lambda a: np.clip(a, -1, 2), 1, "if", arguments={"min": -1, "max": 2}, kinks=(-1, 2)),
+    _S("clamp", lambda a: np.clip(a, 0, 2), 1, "if", arguments={"min": 0, "max": 2}, kinks=(0, 2)),
     _S("clamp", np.clip, 3, "if", label="clamp-tensors"),
     _S("clamp_min", lambda a: np.maximum(a, 1), 1, "if", arguments={"min": 1}, kinks=(1,)),
     _S("clamp_max", lambda a: np.minimum(a, 1), 1, "if", arguments={"max": 1}, kinks=(1,)),
@@ -284,11 +301,11 @@ SAMPLES: list[Sample] = [
     _S("elu", _elu(1.5, 1, 1), 1, "f", arguments={"alpha": 1.5}, kinks=(0,)),
     _S("selu", _elu(1.7580993408473766, 1.0507009873554805, 1), 1, "f", kinks=(0,)),
     _S("celu", _elu(1.5, 1, 1 / 1.5), 1, "f", arguments={"alpha": 1.5}, kinks=(0,)),
-    _S("softplus", lambda a: np.logaddexp(a, 0), 1, "f"),
-    _S("logsigmoid", lambda a: -np.logaddexp(-a, 0), 1, "f"),
+    _S("softplus", lambda a: np.logaddexp(a, 0), 1, "f", in_place=False),
+    _S("logsigmoid", lambda a: -np.logaddexp(-a, 0), 1, "f", in_place=False),
     _S("silu", lambda a: a * _sigmoid(a), 1, "f"),
     _S("mish", lambda a: a * np.tanh(np.logaddexp(a, 0)), 1, "f", ulps=16),
-    _S("gelu", lambda a: a * scipy.special.ndtr(a), 1, "f", ulps=16),
+    _S("gelu", lambda a: a * scipy.special.ndtr(a), 1, "f", ulps=16, in_place=False),
     _S(
         "gelu",
         lambda a: 0.5 * a * (1 + np.tanh(np.sqrt(2 / np.pi) * (a + 0.044715 * a**3))),
@@ -296,22 +313,33 @@ SAMPLES: list[Sample] = [
         "f",
         low=-1.5,
         arguments={"approximate": "tanh"},
+        in_place=False,
         label="gelu-tanh",
         ulps=16,
     ),
-    _S("softsign", lambda a: a / (1 + np.abs(a)), 1, "f", kinks=(0,)),
-    _S("hardtanh", lambda a: np.clip(a, -1, 1), 1, "if", kinks=(-1, 1)),
+    _S("softsign", lambda a: a / (1 + np.abs(a)), 1, "f", kinks=(0,), in_place=False),
+    _S("hardtanh", lambda a: np.clip(a, -1, 1), 1, "f", kinks=(-1, 1)),
+    _S(
+        "hardtanh",
+        lambda a: np.clip(a, 0, 2),
+        1,
+        "if",
+        kinks=(0, 2),
+        arguments={"min_val": 0, "max_val": 2},
+        label="hardtanh-limits",
+    ),
     _S("hardsigmoid", lambda a: np.clip(a + 3, 0, 6) / 6, 1, "f", low=-5, high=5, kinks=(-3, 3)),
     _S("hardswish", lambda a: a * np.clip(a + 3, 0, 6) / 6, 1, "f", low=-5, high=5, kinks=(-3, 3)),
-    _S("hardshrink", lambda a: np.where(np.abs(a) <= 0.5, 0, a), 1, "f", kinks=(-0.5, 0.5)),
+    _S("hardshrink", lambda a: np.where(np.abs(a) <= 0.5, 0, a), 1, "f", kinks=(-0.5, 0.5), in_place=False),
     _S(
         "softshrink",
         lambda a: np.sign(a) * np.maximum(np.abs(a) - 0.5, 0),
         1,
         "f",
         kinks=(-0.5, 0.5),
+        in_place=False,
     ),
-    _S("tanhshrink", lambda a: a - np.tanh(a), 1, "f", low=0.5, ulps=32),
+    _S("tanhshrink", lambda a: a - np.tanh(a), 1, "f", low=0.5, least=1.0, half_ulps=4, in_place=False),
 ]
 #: Functions with arguments of their own kind, tested apart.
-APART = {"polar", "polygamma", "prelu"}
+APART = {"polar", "polygamma", "prelu", "resolve_conj", "resolve_neg"}
