@@ -12,7 +12,7 @@ from nvrtc_kernels.dtypes import Category, dtype
 from . import views
 from .arguments import dimension
 from .base import TensorBase
-from .comparisons import eq
+from .comparisons import eq, isnan
 from .operations.reduction import Reduction, axes_of, given, kept, record, stretched
 from .recording.modes import modes
 from .selection import maximum, minimum, where
@@ -115,6 +115,19 @@ def _share_gradient(grad: Tensor, a: Tensor, out: Tensor, shape: Any, axes: Any,
     return hits * (kept(grad, axes, keepdim) / count)
 
 
+def _share_of_all(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
+    """Equal shares for all elements that are the extreme of all, or are NaN where that is."""
+    hits = (eq(a, out) | (isnan(a) & isnan(out))).to(grad._layout.dtype)
+    return hits * (grad / sum(hits))
+
+
+def _extreme_of_all(row: Reduction, input: Tensor) -> Tensor:
+    results = row(input, axes_of(row.name, input, ()), False)
+    title = f"{row.name[1:].capitalize()}Backward1"
+    record(results, input, title, _share_of_all, (), (input, results[0]))
+    return results[0]
+
+
 def _extreme_of(row: Reduction, input: Tensor, dim: Any, keepdim: bool, out: Tensor | None) -> Tensor:
     axes = axes_of(row.name, input, dim)
     results = row(input, axes, keepdim)
@@ -168,12 +181,12 @@ def _with_indices(row: Reduction, input: Tensor, dim: int, keepdim: bool) -> Ext
 
 
 def _largest(
-    input: Tensor, dim: Any, keepdim: Any, out: Any, row: Reduction, whole: Any, pairwise: Any
+    input: Tensor, dim: Any, keepdim: Any, out: Any, row: Reduction, whole: Reduction, pairwise: Any
 ) -> Any:
     if isinstance(dim, TensorBase):
         return pairwise(input, dim, out=out)
     if dim is None:
-        found = whole(input)
+        found = _extreme_of_all(whole, input)
         return found if out is None else given(found, out, row.name)
     found = _with_indices(row, input, dim, keepdim)
     if out is None:
@@ -191,12 +204,12 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
     Tensor or Extreme
         ``(values, indices)`` with ``dim``.
     """
-    return _largest(input, dim, keepdim, out, MAX, amax, maximum)
+    return _largest(input, dim, keepdim, out, MAX, AMAX, maximum)
 
 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """Smallest element; see :func:`max`."""
-    return _largest(input, dim, keepdim, out, MIN, amin, minimum)
+    return _largest(input, dim, keepdim, out, MIN, AMIN, minimum)
 
 
 def _argument(row: Reduction, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:

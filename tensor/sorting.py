@@ -380,7 +380,8 @@ def _at_share(
         below, above = (parts.narrow(ordered, dim, k, 1) for k in (low, high))
         weight: Any = rank - low
         value = _between(below, above, weight, interpolation)
-        return where(nans > 0, value.new_full((), math.nan), value)
+        # The last one in order is NaN then, and gets the gradient.
+        return where(nans > 0, parts.narrow(ordered, dim, length - 1, 1), value)
     kind = ordered._layout.dtype
     rank_ = (length - 1 - nans).clamp(min=0).to(kind) * share
     low_, high_ = rank_.floor(), rank_.ceil()
