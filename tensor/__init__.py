@@ -225,6 +225,7 @@ from .random.generator import Generator, initial_seed, manual_seed, seed
 from .random.sampling import bernoulli, multinomial, normal
 from .random.state import get_rng_state, set_rng_state
 from .ranges import arange, eye, linspace, logspace, meshgrid, range, tril_indices, triu_indices
+from .rearrangement import flip, fliplr, flipud, roll, rot90
 from .reshaping import flatten, ravel, reshape
 from .rounding import ceil, floor, frac, round, trunc
 from .scans import (
@@ -504,6 +505,9 @@ __all__ = [
     "fix",
     "fix_",
     "flatten",
+    "flip",
+    "fliplr",
+    "flipud",
     "float",
     "float16",
     "float32",
@@ -684,6 +688,8 @@ __all__ = [
     "resolve_conj",
     "resolve_neg",
     "result_type",
+    "roll",
+    "rot90",
     "round",
     "round_",
     "row_stack",

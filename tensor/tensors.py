@@ -48,6 +48,7 @@ from .description import Description
 from .pointwise_methods import PointwiseMethods
 from .random import fills as random_fills
 from .random import sampling
+from .rearrangement_methods import RearrangementMethods
 from .recording import hooks
 from .recording.modes import modes
 from .recording.node import edge_of
@@ -57,7 +58,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Tensor(PointwiseMethods, added_products.AddedProductMethods, Description, TensorBase):
+class Tensor(
+    PointwiseMethods, RearrangementMethods, added_products.AddedProductMethods, Description, TensorBase
+):
     """A multi-dimensional array of elements of one type, on the CPU or a CUDA device.
 
     Make one with :func:`tensor.tensor`, :func:`tensor.zeros` and their like; ``Tensor(data)`` and

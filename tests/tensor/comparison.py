@@ -40,6 +40,8 @@ def torch_of(given: tensor.Tensor) -> Any:
     torch = pytest.importorskip("torch")
     item = given.itemsize
     count = given.untyped_storage().nbytes() // item
+    if not count:
+        return torch.empty_strided(tuple(given.shape), given.stride(), dtype=torch_dtype(given.dtype))
     whole = given.detach().as_strided((count,), (1,), 0).cpu()
     flat = torch.from_numpy(array_of(whole).view(np.uint8).copy()).view(torch_dtype(given.dtype))
     return flat.as_strided(tuple(given.shape), given.stride(), given.storage_offset())
