@@ -227,10 +227,22 @@ def text_of(tensor: Tensor) -> str:
             suffixes.append(f"size={tuple(layout.shape)}")
         if kind is not get_default_dtype():
             suffixes.append(f"dtype={kind!r}")
-    elif kind.name not in ("int64", "bool") and kind not in (get_default_dtype(), default_dtype_of(1j)):
-        suffixes.append(f"dtype={kind!r}")
-    if tensor.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
-    elif tensor.requires_grad:
-        suffixes.append("requires_grad=True")
+    else:
+        if not _options.edgeitems:
+            suffixes.append(f"size={tuple(layout.shape)}")
+        if kind.name not in ("int64", "bool") and kind not in (get_default_dtype(), default_dtype_of(1j)):
+            suffixes.append(f"dtype={kind!r}")
+    suffixes.extend(_history(tensor))
     return tensor_text("tensor(", host_copy_for_display(tensor.detach()), suffixes)
+
+
+def _history(tensor: Tensor) -> list[str]:
+    """How the tensor was made, or that gradients with respect to it are wanted."""
+    try:
+        node = tensor.grad_fn
+    except RuntimeError:
+        # A view that was made in no_grad mode, and written since: it has no right history to show.
+        return ["grad_fn=<Invalid>"]
+    if node is not None:
+        return [f"grad_fn=<{node.name()}>"]
+    return ["requires_grad=True"] if tensor.requires_grad else []
