@@ -14,7 +14,6 @@ from .arguments import dimension
 from .base import TensorBase
 from .comparisons import eq, isnan
 from .operations.reduction import Reduction, axes_of, given, kept, record, stretched
-from .recording.modes import modes
 from .selection import maximum, minimum, where
 from .sums import sum
 
@@ -151,11 +150,19 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | N
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Range:
     """Smallest and largest elements in one pass, over all elements or along a dimension."""
-    if modes.recording and input.requires_grad:
-        over = () if dim is None else dim
-        return Range(amin(input, over, keepdim), amax(input, over, keepdim))
     axes = axes_of("aminmax", input, dim)
-    return Range(*AMINMAX(input, axes, keepdim))
+    results = AMINMAX(input, axes, keepdim)
+    context = (input._layout.shape, axes, keepdim)
+    record(results, input, "AminmaxBackward0", _shares_of_both, context, (input, *results))
+    return Range(*results)
+
+
+def _shares_of_both(
+    least: Tensor | None, most: Tensor | None, a: Tensor, low: Tensor, high: Tensor, *context: Any
+) -> Tensor | None:
+    first = None if least is None else _share_gradient(least, a, low, *context)
+    second = None if most is None else _share_gradient(most, a, high, *context)
+    return second if first is None else first if second is None else first + second
 
 
 def _at_gradient(grad: Tensor, indices: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:

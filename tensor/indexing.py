@@ -119,6 +119,7 @@ def _walk(input: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, list[Any] | Non
     leading dimensions; a mask stands for as many dimensions as it has.
     """
     rank = len(input._layout.shape)
+    origin = input
     keys = tuple([_plain(input, key) for key in keys])
     used = sum([_width(key) for key in keys])
     if used > rank:
@@ -135,7 +136,8 @@ def _walk(input: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, list[Any] | Non
                 dim += rank - used
                 seen = True
         elif isinstance(key, slice):
-            input = _slice(input, dim, key)
+            if key != _WHOLE:
+                input = _slice(input, dim, key)
             dim += 1
         elif isinstance(key, bool):
             input = views.unsqueeze(input, dim)
@@ -153,7 +155,7 @@ def _walk(input: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, list[Any] | Non
             input = _select(input, dim, key, position)
     if chosen:
         return input, chosen
-    return (input if any(key is not Ellipsis for key in keys) else views.alias(input)), None
+    return (views.alias(input) if input is origin else input), None
 
 
 #: Stands for the dimensions of a mask after its first.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from . import parts, views
 from .arguments import dimension, integers
 from .base import TensorBase, empty
+from .copy_plans import copied
 from .creation import deliver
 from .layout import contiguous
 from .operations.rules import promoted
@@ -42,6 +43,56 @@ class CatNode(Node):
         )
 
 
+class StackNode(Node):
+    """Recorded tensors along a new dimension."""
+
+    __slots__ = ("dim",)
+
+    dim: int
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "StackBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The slices of the gradient."""
+        return tuple(
+            None if edge is None else parts.select(grads[0], self.dim, position)
+            for position, edge in enumerate(self.next)
+        )
+
+
+class RepeatNode(Node):
+    """A recorded repetition.
+
+    Attributes
+    ----------
+    pairs : list of int
+        Times and size, for each dimension of the result.
+    """
+
+    __slots__ = ("pairs", "shape")
+
+    pairs: list[int]
+    shape: Sequence[int]
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "RepeatBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """Sums over all repetitions."""
+        times = list(range(0, len(self.pairs), 2))
+        folded = grads[0].reshape(self.pairs)
+        return (folded.sum(times) if times else folded).reshape(self.shape)
+
+
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors joined along a dimension; all other sizes are the same.
 
@@ -72,11 +123,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
             raise RuntimeError(
                 f"Tensors must have same number of dimensions: got {len(first.shape)} and {len(shape)}"
             )
-        if x._layout.place is not first.place:
-            raise RuntimeError(
-                f"cat(): expected all tensors to be on the same device, but found at least two devices, {first.device} "
-                f"and {x._layout.device}!"
-            )
+        _check_place("cat", x, joined[0])
         for axis, (size, wanted) in enumerate(zip(shape, first.shape, strict=True)):
             if axis != at and size != wanted:
                 raise RuntimeError(
@@ -98,17 +145,36 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
             start += length
     finally:
         modes.recording = recording
-    # Filling it was its making, not a change.
-    made._storage.version = first_version()
-    if recording and any(x.requires_grad for x in joined) and (kind.is_floating_point or kind.is_complex):
-        node = CatNode.__new__(CatNode)
-        node.dim, node.saved = at, ()
+    node = _finish(made, CatNode, at, joined, recording)
+    if node is not None:
         node.sizes = tuple(x._layout.shape[at] for x in joined)
-        attach(node, joined, (made,))
     return made if out is None else deliver(out, made, "cat")
 
 
 concat = concatenate = cat
+
+
+def _check_place(name: str, x: Tensor, first: Tensor) -> None:
+    if x._layout.place is not first._layout.place:
+        raise RuntimeError(
+            f"{name}(): expected all tensors to be on the same device, but found at least two devices, "
+            f"{first._layout.device} and {x._layout.device}!"
+        )
+
+
+def _finish(made: Tensor, cls: type[Any], dim: int, inputs: Sequence[Tensor], recording: bool) -> Any:
+    """The node of tensors joined in ``made``, where one is wanted."""
+    # Filling it was its making, not a change.
+    made._storage.version = first_version()
+    kind = made._layout.dtype
+    if not recording or not (kind.is_floating_point or kind.is_complex):
+        return None
+    if not any(x.requires_grad for x in inputs):
+        return None
+    node = cls.__new__(cls)
+    node.dim, node.saved = dim, ()
+    attach(node, inputs, (made,))
+    return node
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -122,15 +188,30 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     given = list(tensors)
     if not given:
         raise RuntimeError("stack expects a non-empty TensorList")
-    first = given[0]._layout.shape
     for position, x in enumerate(given):
-        if x._layout.shape != first:
+        if not isinstance(x, TensorBase):
+            raise TypeError(
+                f"expected Tensor as element {position} in argument 0, but got {type(x).__name__}"
+            )
+    first = given[0]._layout
+    for position, x in enumerate(given):
+        if x._layout.shape != first.shape:
             raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and "
+                f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
                 f"{list(x._layout.shape)} at entry {position}"
             )
-    at = dimension(dim, len(first) + 1)
-    return cat([views.unsqueeze(x, at) for x in given], at, out=out)
+        _check_place("stack", x, given[0])
+    at = dimension(dim, len(first.shape) + 1)
+    kind = promoted(tuple(x._layout for x in given))
+    made = empty(contiguous[(*first.shape[:at], len(given), *first.shape[at:]), kind, first.place])
+    recording, modes.recording = modes.recording, False
+    try:
+        for position, x in enumerate(given):
+            parts.select(made, at, position).copy_(x)
+    finally:
+        modes.recording = recording
+    _finish(made, StackNode, at, given, recording)
+    return made if out is None else deliver(out, made, "stack")
 
 
 def atleast_1d(*tensors: Any) -> Any:
@@ -212,7 +293,17 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     pairs = [number for pair in zip((1,) * len(sizes), sizes, strict=True) for number in pair]
     wide = [number for pair in zip(counts, sizes, strict=True) for number in pair]
     total = [count * size for count, size in zip(counts, sizes, strict=True)]
-    return views.expand(input.reshape(pairs), wide).clone().reshape(total)
+    plain = input.detach()
+    made = copied(
+        views.expand(plain.reshape(pairs), wide), contiguous[tuple(wide), plain.dtype, plain._layout.place]
+    )
+    result = views.view(made, total)
+    result._base = None
+    if modes.recording and input.requires_grad:
+        node = RepeatNode.__new__(RepeatNode)
+        node.pairs, node.shape, node.saved = wide, shape, ()
+        attach(node, (input,), (result,))
+    return result
 
 
 def tile(input: Tensor, *dims: Any) -> Tensor:

@@ -296,7 +296,57 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
         raise RuntimeError(
             f"size mismatch, got input ({left[0]}), mat ({left[0]}x{left[1]}), vec ({right[0]})"
         )
-    return _delivered(views.squeeze(mm(input, views.unsqueeze(vec, 1)), 1), out)
+    result = _vector_product(input, vec)
+    return _delivered(_recorded_vectors(result, input, vec, "MvBackward0"), out)
+
+
+class VectorProductNode(Node):
+    """A recorded product with a vector."""
+
+    __slots__ = ("title",)
+
+    title: str
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.title
+
+    def backward(self, *grads: Any) -> Any:
+        """The gradient times the other operand."""
+        if self.saved is None:
+            raise freed(self)
+        a, b = (None if entry is None else restore(entry, self) for entry in self.saved)
+        grad = grads[0]
+        if self.title == "MvBackward0":
+            return (
+                None if b is None else views.unsqueeze(grad, 1) * conjugated(b),
+                None if a is None else mv(views.transpose(conjugated(a), 0, 1), grad),
+            )
+        if self.title == "VdotBackward0":
+            return None if b is None else conjugated(grad) * b, None if a is None else grad * a
+        return None if b is None else grad * conjugated(b), None if a is None else grad * conjugated(a)
+
+
+def _vector_product(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Product of a matrix, or a vector as a row, and a vector. Not recorded."""
+    shape = matrix._layout.shape[:-1]
+    a = matrix.detach()
+    a = views.unsqueeze(a if shape else views.unsqueeze(a, 0), 0)
+    column = views.unsqueeze(views.unsqueeze(vector.detach(), 1), 0)
+    result = views.view(_multiply(a, column), shape)
+    result._base = None
+    return result
+
+
+def _recorded_vectors(result: Tensor, a: Tensor, b: Tensor, title: str) -> Tensor:
+    if modes.recording and (a._autograd is not None or b._autograd is not None):
+        wants_a, wants_b = a.requires_grad, b.requires_grad
+        if wants_a or wants_b:
+            node = VectorProductNode.__new__(VectorProductNode)
+            node.title = title
+            node.saved = (save(a) if wants_b else None, save(b) if wants_a else None)
+            attach(node, (a, b), (result,))
+    return result
 
 
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -307,7 +357,12 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     RuntimeError
         If they are no vectors of one length, dtype and device.
     """
-    check_operands("dot", input, tensor)
+    _check_vectors("dot", input, tensor)
+    return _delivered(_recorded_vectors(_vector_product(input, tensor), input, tensor, "DotBackward0"), out)
+
+
+def _check_vectors(name: str, input: Tensor, tensor: Tensor) -> None:
+    check_operands(name, input, tensor)
     left, right = input._layout.shape, tensor._layout.shape
     if len(left) != 1 or len(right) != 1:
         raise RuntimeError(f"1D tensors expected, but got {len(left)}D and {len(right)}D tensors")
@@ -316,10 +371,10 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
             f"inconsistent tensor size, expected tensor {list(left)} and src {list(right)} to have the same number of "
             f"elements, but got {left[0]} and {right[0]} elements respectively"
         )
-    found = mm(views.unsqueeze(input, 0), views.unsqueeze(tensor, 1))
-    return _delivered(views.view(found, ()), out)
 
 
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`dot` with the first vector conjugated."""
-    return dot(conjugated(input), other, out=out)
+    _check_vectors("vdot", input, other)
+    result = _vector_product(conjugated(input.detach()), other)
+    return _delivered(_recorded_vectors(result, input, other, "VdotBackward0"), out)

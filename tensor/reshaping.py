@@ -27,7 +27,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     if not layout.contiguous:
         wanted = layouts.infer_size(given, layout.numel)
         if layouts.view_strides(layout.shape, layout.strides, wanted) is None:
-            input = copy_into_new(input, layout.as_contiguous())
+            input = copy_into_new(input, layout.as_contiguous(), name="CloneBackward0")
     return views.view(input, given)
 
 

@@ -13,8 +13,7 @@ from nvrtc_kernels import reducers
 from nvrtc_kernels.dtypes import Category, dtype
 
 from .comparisons import eq
-from .operations.reduction import Reduction, axes_of, given, kept, record
-from .recording.modes import modes
+from .operations.reduction import Reduction, axes_of, given, kept, record, stretched
 from .selection import where
 from .sums import converted, mean, mean_form, sum, sum_form
 
@@ -119,6 +118,48 @@ def _std_gradient(
     return _var_gradient(scaled, a, shape, axes, keepdim, correction)
 
 
+def _mean_gradient(grad: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
+    count = product_of(shape[axis] for axis in axes)
+    return stretched(grad / count, shape, axes, keepdim)
+
+
+def _both(spread: Tensor | None, mean: Tensor | None) -> Tensor | None:
+    if spread is None or mean is None:
+        return mean if spread is None else spread
+    return spread + mean
+
+
+def _var_mean_gradient(
+    grad: Tensor | None,
+    mean_grad: Tensor | None,
+    a: Tensor,
+    shape: Any,
+    axes: Any,
+    keepdim: bool,
+    less: float,
+) -> Tensor | None:
+    return _both(
+        None if grad is None else _var_gradient(grad, a, shape, axes, keepdim, less),
+        None if mean_grad is None else _mean_gradient(mean_grad, shape, axes, keepdim),
+    )
+
+
+def _std_mean_gradient(
+    grad: Tensor | None,
+    mean_grad: Tensor | None,
+    a: Tensor,
+    out: Tensor,
+    shape: Any,
+    axes: Any,
+    keepdim: bool,
+    less: float,
+) -> Tensor | None:
+    return _both(
+        None if grad is None else _std_gradient(grad, a, out, shape, axes, keepdim, less),
+        None if mean_grad is None else _mean_gradient(mean_grad, shape, axes, keepdim),
+    )
+
+
 def var(
     input: Tensor,
     dim: Any = None,
@@ -171,13 +212,11 @@ def var_mean(
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Variance and mean in one pass; see :func:`var`."""
-    if modes.recording and input.requires_grad:
-        over = None if isinstance(dim, bool) else dim
-        return var(input, dim, unbiased, keepdim, correction=correction), mean(input, over, keepdim)
     dim, unbiased = _spread_arguments(dim, unbiased)
-    first, second = VAR_MEAN(
-        input, axes_of("var_mean", input, dim), keepdim, _correction(unbiased, correction)
-    )
+    axes, less = axes_of("var_mean", input, dim), _correction(unbiased, correction)
+    first, second = results = VAR_MEAN(input, axes, keepdim, less)
+    context = (input._layout.shape, axes, keepdim, less)
+    record(results, input, "VarMeanBackward0", _var_mean_gradient, context, (input,))
     return first, second
 
 
@@ -190,13 +229,11 @@ def std_mean(
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean in one pass; see :func:`std`."""
-    if modes.recording and input.requires_grad:
-        over = None if isinstance(dim, bool) else dim
-        return std(input, dim, unbiased, keepdim, correction=correction), mean(input, over, keepdim)
     dim, unbiased = _spread_arguments(dim, unbiased)
-    first, second = STD_MEAN(
-        input, axes_of("std_mean", input, dim), keepdim, _correction(unbiased, correction)
-    )
+    axes, less = axes_of("std_mean", input, dim), _correction(unbiased, correction)
+    first, second = results = STD_MEAN(input, axes, keepdim, less)
+    context = (input._layout.shape, axes, keepdim, less)
+    record(results, input, "StdMeanBackward0", _std_mean_gradient, context, (input, first))
     return first, second
 
 

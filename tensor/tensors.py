@@ -300,7 +300,7 @@ class Tensor(
             return self
         if memory_format is formats.preserve_format:
             raise RuntimeError("contiguous(): preserve_format is no order of dimensions; name one")
-        return copies.copy_into_new(self, memory_format.layout(self._layout))
+        return copies.copy_into_new(self, memory_format.layout(self._layout), name="CloneBackward0")
 
     new_empty = creation_like.new_empty
     new_empty_strided = creation_like.new_empty_strided

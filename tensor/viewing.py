@@ -32,17 +32,23 @@ class View:
     inverse : callable, optional
         ``inverse(grad, layout, *args)``: the input's gradient as a view (or sum) of the view's; ``layout`` is
         the input's.
+    node : str, optional
+        Name of the node; by default as ``name``.
     """
 
     __slots__ = ("function", "inverse", "name", "node_name")
 
     def __init__(
-        self, name: str, function: Callable[..., Any], inverse: Callable[..., Any] | None = None
+        self,
+        name: str,
+        function: Callable[..., Any],
+        inverse: Callable[..., Any] | None = None,
+        node: str | None = None,
     ) -> None:
         self.name = name
         self.function = function
         self.inverse = inverse
-        self.node_name = f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
+        self.node_name = node or f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
 
 
 def show(input: Tensor, layout: Layout, offset: int, view: View, *args: Any) -> Tensor:

@@ -166,7 +166,8 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """View without the dimensions of size 1: all, or those of ``dim`` that have it."""
     if dim is not None:
         dim = _tuple(dim)
-    return show(input, _squeezed[input._layout, dim], 0, _SQUEEZE, dim)
+        return show(input, _squeezed[input._layout, dim], 0, _SQUEEZE_DIM, dim)
+    return show(input, _squeezed[input._layout, None], 0, _SQUEEZE)
 
 
 def _squeeze(layout: Layout, dim: Ints | None) -> Layout:
@@ -443,12 +444,18 @@ _ALIAS = View("alias", alias, lambda grad, _: grad)
 _TRANSPOSE = View("transpose", transpose, lambda grad, _, dim0, dim1: transpose(grad, dim0, dim1))
 _T = View("t", t, lambda grad, _: t(grad))
 _PERMUTE = View("permute", permute, _permuted_back)
-_MOVEDIM = View("movedim", movedim, lambda grad, _, source, destination: movedim(grad, destination, source))
+_MOVEDIM = View(
+    "movedim",
+    movedim,
+    lambda grad, _, source, destination: movedim(grad, destination, source),
+    node="PermuteBackward0",
+)
 _SQUEEZE = View("squeeze", squeeze, _reshaped_back)
+_SQUEEZE_DIM = View("squeeze", squeeze, _reshaped_back, node="SqueezeBackward1")
 _UNSQUEEZE = View("unsqueeze", unsqueeze, _reshaped_back)
 # What was stretched the engine sums up.
 _EXPAND = View("expand", expand, lambda grad, *_: grad)
 _VIEW = View("view", view, _reshaped_back)
-_UNFLATTEN = View("unflatten", unflatten, _reshaped_back)
+_UNFLATTEN = View("unflatten", unflatten, _reshaped_back, node="ViewBackward0")
 _VIEW_AS_REAL = View("view_as_real", view_as_real, lambda grad, _: view_as_complex(grad.contiguous()))
 _VIEW_AS_COMPLEX = View("view_as_complex", view_as_complex, lambda grad, _: view_as_real(grad))
