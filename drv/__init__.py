@@ -48,7 +48,7 @@ from .errors import (
     UninitializedReadError,
 )
 from .event import Event
-from .launch import Launcher, launch, prepare
+from .launch import Launcher, bind, launch, prepare
 from .memory import DeviceMemory, PinnedMemory, RegisteredMemory
 from .module import Function, Module, Parameter
 from .runtime import Runtime
@@ -99,6 +99,7 @@ __all__ = [
     "Runtime",
     "Stream",
     "UninitializedReadError",
+    "bind",
     "compile_program",
     "copy_2d",
     "copy_on_device",

@@ -56,6 +56,38 @@ def prepare(function: Function, types: Iterable[Code]) -> Launcher:
     return _blocking_launcher(function, codes) if blocking else _launcher(function, codes)
 
 
+def bind(
+    function: Function,
+    types: Iterable[Code],
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    *first: Any,
+    shared: int = 0,
+) -> Callable[..., None]:
+    """Make the function that launches a kernel whose grid, block and first arguments are always the same.
+
+    They are packed once; a launch packs the others.
+
+    Parameters
+    ----------
+    types
+        One code per parameter, as for :func:`prepare`.
+    first
+        Values of the first parameters.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, *others)``. Safe to call from several threads.
+    """
+    codes = tuple(types)
+    check_parameters(function, codes)
+    if function.runtime.launch_blocking:
+        prepared = _blocking_launcher(function, codes)
+        return lambda stream, *others: prepared(*grid, *block, shared, stream, *first, *others)
+    return _bound(function, codes, (*grid, *block, shared), first)
+
+
 def launch(
     function: Function,
     grid: int | tuple[int, ...],
@@ -140,7 +172,8 @@ def _launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
     runtime, device, handle = function.runtime, function.device, function.handle
     launch_kernel = runtime.driver.cuLaunchKernel
     remember = runtime.recent_launches.append
-    pack, new_buffer = _layout(codes)
+    packer, new_buffer = _layout(codes)
+    pack = packer.pack_into
     pool: list[tuple[Any, int, Any]] = []
     take, give_back = pool.pop, pool.append
 
@@ -176,18 +209,66 @@ def _launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
                     handle, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, buffer[1], 0
                 )[0]
             if status:
-                shape = f"grid {(grid_x, grid_y, grid_z)}, block {(block_x, block_y, block_z)}"
-                runtime.fail(
-                    status,
-                    "cuLaunchKernel",
-                    shape,
-                    f"{shared} bytes of dynamic shared memory",
-                    kernel=function.name,
-                )
+                _fail(function, status, (grid_x, grid_y, grid_z), (block_x, block_y, block_z), shared)
         give_back(buffer)
         remember(function)
 
     return launcher
+
+
+def _bound(
+    function: Function, codes: tuple[Code, ...], shape: tuple[int, ...], first: tuple[Any, ...]
+) -> Callable[..., None]:
+    runtime, device, handle = function.runtime, function.device, function.handle
+    launch_kernel = runtime.driver.cuLaunchKernel
+    remember = runtime.recent_launches.append
+    gx, gy, gz, bx, by, bz, shared = shape
+    whole, new_buffer = _layout(codes)
+    start, rest = _after(codes, len(first))
+    pack = rest.pack_into
+    pool: list[tuple[Any, int, Any]] = []
+    take, give_back = pool.pop, pool.append
+
+    def fresh(others: tuple[Any, ...]) -> tuple[Any, int, Any]:
+        buffer = new_buffer()
+        whole.pack_into(buffer[0], 0, *first, *others)
+        return buffer
+
+    def run(stream: Any, *others: Any) -> None:
+        # A dropped runtime has no current device, so this also keeps a stale launcher from launching.
+        if runtime.current.device is not device:
+            device.make_current()
+        try:
+            if pool:
+                buffer = take()
+                pack(buffer[0], start, *others)
+            else:
+                buffer = fresh(others)
+        except IndexError:
+            buffer = fresh(others)
+        except struct.error as error:
+            raise InvalidValueError(f"arguments of kernel '{function.name}': {error}") from error
+        status = launch_kernel(handle, gx, gy, gz, bx, by, bz, shared, stream, buffer[1], 0)[0]
+        if status:
+            if int(status) in _WRONG_CONTEXT:
+                device.make_current()
+                status = launch_kernel(handle, gx, gy, gz, bx, by, bz, shared, stream, buffer[1], 0)[0]
+            if status:
+                _fail(function, status, (gx, gy, gz), (bx, by, bz), shared)
+        give_back(buffer)
+        remember(function)
+
+    return run
+
+
+def _fail(function: Function, status: Any, grid: Any, block: Any, shared: int) -> None:
+    function.runtime.fail(
+        status,
+        "cuLaunchKernel",
+        f"grid {grid}, block {block}",
+        f"{shared} bytes of dynamic shared memory",
+        kernel=function.name,
+    )
 
 
 def _blocking_launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
@@ -206,21 +287,34 @@ def _blocking_launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
     return launcher
 
 
-def _layout(codes: tuple[Code, ...]) -> tuple[Callable[..., None], Callable[[], tuple[Any, int, Any]]]:
-    """What packs parameters of these types, and what makes a buffer for them.
-
-    A buffer is its bytes, the address of the table of pointers into them that the driver takes, and that
-    table. The driver has copied the parameters when the launch returns, so a buffer serves again.
-    """
+def _places(codes: tuple[Code, ...]) -> tuple[list[str], list[int]]:
+    """For each parameter its format, with the padding before it, and its offset."""
     formats, offsets, offset = [], [], 0
     for code in codes:
         size = size_of(code)
         alignment = min(size & -size or 1, 16)
         padding = -offset % alignment
-        formats.append(f"{padding}x" if padding else "")
-        formats.append(f"{code}s" if isinstance(code, int) else "Q" if code == "P" else code)
+        form = f"{code}s" if isinstance(code, int) else "Q" if code == "P" else code
+        formats.append(f"{padding}x{form}" if padding else form)
         offsets.append(offset + padding)
         offset += padding + size
+    return formats, offsets
+
+
+def _after(codes: tuple[Code, ...], first: int) -> tuple[int, struct.Struct]:
+    """Where the parameters after the ``first`` ones start, and what packs them."""
+    formats, offsets = _places(codes)
+    start = offsets[first - 1] + size_of(codes[first - 1]) if first else 0
+    return start, struct.Struct("=" + "".join(formats[first:]))
+
+
+def _layout(codes: tuple[Code, ...]) -> tuple[struct.Struct, Callable[[], tuple[Any, int, Any]]]:
+    """What packs parameters of these types, and what makes a buffer for them.
+
+    A buffer is its bytes, the address of the table of pointers into them that the driver takes, and that
+    table. The driver has copied the parameters when the launch returns, so a buffer serves again.
+    """
+    formats, offsets = _places(codes)
     packer = struct.Struct("=" + "".join(formats))
 
     def new_buffer() -> tuple[Any, int, Any]:
@@ -229,4 +323,4 @@ def _layout(codes: tuple[Code, ...]) -> tuple[Callable[..., None], Callable[[], 
         table = (ctypes.c_void_p * max(len(offsets), 1))(*(base + offset for offset in offsets))
         return data, ctypes.addressof(table) if offsets else 0, table
 
-    return packer.pack_into, new_buffer
+    return packer, new_buffer

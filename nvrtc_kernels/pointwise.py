@@ -18,7 +18,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drv import prepare
+from drv import bind
 
 from .kernel_cache import KernelCache
 from .layouts import collapse, extent
@@ -128,13 +128,8 @@ def plan_generator(device: Device, expression: Expression, count: int, output: d
     """
     if count == 0:
         return _nothing
-    launch = _launcher(device, expression, (output,), "generate", ("q", "P"))
-    grid = min(-(-count // _THREADS), _MAX_GRID)
-
-    def run(stream: Any, out: int, *scalars: float) -> None:
-        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, count, out, *scalars)
-
-    return run
+    kernel = _kernel(device, expression, (output,), "generate", ("q", "P"))
+    return kernel(min(-(-count // _THREADS), _MAX_GRID), count)
 
 
 def _nothing(*_: Any) -> None:
@@ -145,17 +140,12 @@ def _flat(
     device: Device, expression: Expression, types: tuple[dtype, ...], count: int
 ) -> Callable[..., None]:
     codes = ("q", *"P" * len(types))
-    narrow = _launcher(device, expression, types, "narrow", codes)
-    narrow_grid = min(-(-count // _THREADS), _MAX_GRID)
-
-    def run_narrow(stream: Any, *arguments: float) -> None:
-        narrow(narrow_grid, 1, 1, _THREADS, 1, 1, 0, stream, count, *arguments)
-
+    narrow_kernel = _kernel(device, expression, types, "narrow", codes)
+    narrow = narrow_kernel(min(-(-count // _THREADS), _MAX_GRID), count)
     if count < _FEW:
-        return run_narrow
-    flat = _launcher(device, expression, types, "flat", codes)
-    tile = _THREADS * _UNROLL * _width(types)
-    grid = -(-count // tile)
+        return narrow
+    flat_kernel = _kernel(device, expression, types, "flat", codes)
+    flat = flat_kernel(-(-count // (_THREADS * _UNROLL * _width(types))), count)
     operands = len(types)
 
     def run(stream: Any, *arguments: Any) -> None:
@@ -163,9 +153,9 @@ def _flat(
         for address in arguments[:operands]:
             low |= address
         if low & _ALIGNMENT:
-            run_narrow(stream, *arguments)
+            narrow(stream, *arguments)
         else:
-            flat(grid, 1, 1, _THREADS, 1, 1, 0, stream, count, *arguments)
+            flat(stream, *arguments)
 
     return run
 
@@ -184,7 +174,7 @@ def _strided(
     index, code = ("unsigned int", "I") if span < 1 << 31 else ("long long", "q")
     numbers = [*sizes, *(step for steps in strides for step in steps)]
     geometry = struct.pack(f"={len(numbers)}{code}", *numbers)
-    launch = _launcher(
+    kernel = _kernel(
         device,
         expression,
         types,
@@ -192,12 +182,7 @@ def _strided(
         (len(geometry), code, *"P" * operands),
         f"Geometry<{rank}, {operands}, {index}>",
     )
-    grid = min(-(-count // _THREADS), _MAX_GRID)
-
-    def run(stream: Any, *arguments: float) -> None:
-        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, geometry, count, *arguments)
-
-    return run
+    return kernel(min(-(-count // _THREADS), _MAX_GRID), geometry, count)
 
 
 def _width(types: Iterable[dtype]) -> int:
@@ -206,17 +191,17 @@ def _width(types: Iterable[dtype]) -> int:
     return max(16 // widest, 1)
 
 
-def _launcher(
+def _kernel(
     device: Device,
     expression: Expression,
     types: tuple[dtype, ...],
     variant: str,
     codes: Sequence[str | int],
     geometry: str = "",
-) -> Callable[..., None]:
-    """What launches a variant of the kernel that computes ``expression``."""
+) -> Callable[..., Callable[..., None]]:
+    """A variant of the kernel that computes ``expression``: ``kernel(grid, *first)`` is what launches it."""
 
-    def make() -> Callable[..., None]:
+    def make() -> Callable[..., Callable[..., None]]:
         name = f"{expression.name}_{variant}"
         program = Program(
             _source(expression, types, variant, geometry),
@@ -225,7 +210,8 @@ def _launcher(
             include_dirs=(INCLUDE,),
         )
         function = KernelCache.of(device.runtime).function(program, name, device)
-        return prepare(function, (*codes, *(code for _, code in expression.scalars)))
+        all_codes = (*codes, *(code for _, code in expression.scalars))
+        return lambda grid, *first: bind(function, all_codes, (grid, 1, 1), (_THREADS, 1, 1), *first)
 
     return device.runtime.cache(("pointwise", device.ordinal, expression, types, variant, geometry), make)
 

@@ -18,6 +18,8 @@ from .places import cpu
 from .storage import DeviceStorage, HostStorage, PinnedStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from .layout import Layout
@@ -129,6 +131,24 @@ def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
     self._autograd = self._base = None
     self._array = array
     return self
+
+
+def maker(layout: Layout) -> Callable[[], Tensor]:
+    """``empty(layout)`` with what it looks up looked up once."""
+    place: Any = layout.place
+    if not place.is_cuda:
+        return lambda: empty(layout)
+    size, allocate, local = layout.nbytes, place.allocate, place.local
+
+    def make() -> Tensor:
+        self = _new(_class)
+        self._layout = layout
+        self._offset = 0
+        self._autograd = self._base = self._array = None
+        self._storage = DeviceStorage(place, size, allocate(size, local.stream.cuda_stream))
+        return self
+
+    return make
 
 
 def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:

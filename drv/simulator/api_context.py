@@ -287,6 +287,7 @@ class ContextCalls(MemoryBook):
         peer = self.context(peerContext)
         if peer.handle not in context.peers:
             raise CallError(CUresult.CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
+        self.accepted.clear()
         context.peers.discard(peer.handle)
         self.refresh_peers()
         return OK

@@ -96,6 +96,7 @@ class PoolCalls(MemoryBook):
         record = self.records.get(address)
         if record is None or record.freeing or not record.origin.startswith("cuMemAlloc"):
             raise invalid_value()
+        self.accepted.clear()
         record.freeing = True
         # Later allocations may have the memory in stream order, so it counts as free from here on.
         if record.context is not None:

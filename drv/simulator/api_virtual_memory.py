@@ -256,6 +256,7 @@ class VirtualMemoryCalls(MemoryBook):
                     access[device.ordinal] = (
                         flags == cuda.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                     )
+            self.accepted.clear()
             record.allocation.access = access
         return OK
 

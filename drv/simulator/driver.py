@@ -18,7 +18,7 @@ from .api_pointer import PointerCalls
 from .api_pool import PoolCalls
 from .api_stream import StreamCalls
 from .api_virtual_memory import VirtualMemoryCalls
-from .unexecuted import unexecuted_launch
+from .unexecuted import UNEXECUTED, unexecuted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ class SimulatedDriver(
         super().__init__(options, environment)
         self.inject.on_lose_device = self._lose_device
         if not self.execute:
-            self.__dict__["cuLaunchKernel"] = unexecuted_launch(self)
+            self.__dict__.update({name: unexecuted(self, name) for name in UNEXECUTED})
 
     def __getattr__(self, name: str) -> Callable[..., tuple[Any, ...]]:
         real = getattr(cuda, name, None) if name.startswith("cu") else None

@@ -322,6 +322,7 @@ class DriverState:
     def forget(self, allocation: Allocation) -> None:
         """Take ``allocation`` out of the address space."""
         stack: tuple[Frame, ...] = self.recorder.take()
+        self.accepted.clear()
         self.memory.remove(allocation, stack)
         if self.observer is not None:
             self.observer.freed(allocation, stack)

@@ -1,7 +1,8 @@
-"""Launches on a driver that runs nothing, which is there to measure the host's side.
+"""Calls on a driver that runs nothing, which is there to measure the host's side.
 
-A launch that was accepted is accepted again, without looking at each argument once more, until a function, a
-stream or a context that it could name changes. What is measured then is the caller's work.
+A call that queues work and was accepted is accepted again, without looking at each argument once more, until
+something that it could name changes: a function, a stream, a context, memory. What is measured then is the caller's
+work.
 """
 
 from __future__ import annotations
@@ -13,39 +14,36 @@ from .driver_call import OK
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .api_launch import LaunchCalls
+    from .driver_state import DriverState
 
-#: Launches to remember.
+#: Calls to remember.
 _LIMIT = 4096
+#: The calls, and how many of their arguments decide; what follows these is not looked at.
+UNEXECUTED = {
+    "cuLaunchKernel": 9,
+    "cuMemcpyDtoDAsync": 4,
+    "cuMemsetD8Async": 4,
+    "cuMemsetD16Async": 4,
+    "cuMemsetD32Async": 4,
+}
 
 
-def unexecuted_launch(driver: LaunchCalls) -> Callable[..., tuple[Any, ...]]:
-    """``cuLaunchKernel`` of ``driver``, whose ``execute`` is off."""
-    checked = driver.cuLaunchKernel
+def unexecuted(driver: DriverState, name: str) -> Callable[..., tuple[Any, ...]]:
+    """The call ``name`` of ``driver``, whose ``execute`` is off."""
+    checked = getattr(driver, name)
     accepted, thread, inject = driver.accepted, driver.thread, driver.inject
+    arity = UNEXECUTED[name]
 
-    def cuLaunchKernel(
-        f: Any,
-        gridDimX: int,
-        gridDimY: int,
-        gridDimZ: int,
-        blockDimX: int,
-        blockDimY: int,
-        blockDimZ: int,
-        sharedMemBytes: int,
-        hStream: Any,
-        kernelParams: Any,
-        extra: Any,
-    ) -> tuple[Any, ...]:
-        launch = (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream)
-        context = accepted.get(launch)
+    def call(*arguments: Any) -> tuple[Any, ...]:
+        key = name, *arguments[:arity]
+        context = accepted.get(key)
         if context is not None and thread.contexts[-1:] == [context] and not inject.launches_may_fail:
             return OK
-        answer = checked(*launch, kernelParams, extra)
+        answer: tuple[Any, ...] = checked(*arguments)
         if answer is OK:
             if len(accepted) >= _LIMIT:
                 accepted.clear()
-            accepted[launch] = thread.contexts[-1]
+            accepted[key] = thread.contexts[-1]
         return answer
 
-    return cuLaunchKernel
+    return call

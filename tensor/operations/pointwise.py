@@ -18,7 +18,7 @@ from nvrtc_kernels import pointwise as kernels
 from nvrtc_kernels.dtypes import Category, dtype, int64
 
 from .. import layout as layouts
-from ..base import TensorBase, empty
+from ..base import TensorBase, maker
 from ..copy_plans import check_no_overlap, host_conversion
 from ..recording.inplace import attach_in_place, check_in_place
 from ..recording.modes import modes
@@ -499,10 +499,11 @@ class _Mixed(Exception):  # noqa: N818 - never leaves this module
 
 def _allocating(run: Callable[..., None], layout: Layout, kinds: Sequence[Any]) -> Callable[..., Tensor]:
     """``run`` on a new tensor of ``layout``."""
+    make = maker(layout)
     if len(kinds) == 1:
 
         def unary(a: Tensor) -> Tensor:
-            out = empty(layout)
+            out = make()
             run(out, a)
             return out
 
@@ -510,14 +511,14 @@ def _allocating(run: Callable[..., None], layout: Layout, kinds: Sequence[Any]) 
     if len(kinds) == 2:
 
         def binary(a: Any, b: Any) -> Tensor:
-            out = empty(layout)
+            out = make()
             run(out, a, b)
             return out
 
         return binary
 
     def call(*operands: Any) -> Tensor:
-        out = empty(layout)
+        out = make()
         run(out, *operands)
         return out
 
