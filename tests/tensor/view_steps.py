@@ -147,7 +147,8 @@ def make_in_numpy(array: Any, name: str, args: tuple[Any, ...]) -> list[Any] | N
         case "tensor_split":
             return np.array_split(array, args[0], args[1])
         case "unbind":
-            return list(np.moveaxis(array, args[0], 0))
+            # With an ellipsis NumPy gives arrays where it would give numbers.
+            return [np.moveaxis(array, args[0], 0)[at, ...] for at in range(array.shape[args[0]])]
     return None
 
 
@@ -156,6 +157,6 @@ def _key(shape: tuple[int, ...], name: str, args: tuple[Any, ...]) -> Any:
         return args[0]
     axis = args[0] % len(shape)
     if name == "select":
-        return (slice(None),) * axis + (args[1],)
+        return (slice(None),) * axis + (args[1], ...)
     start = args[1] + (shape[axis] if args[1] < 0 else 0)
     return (slice(None),) * axis + (slice(start, start + args[2]),)
