@@ -42,7 +42,7 @@ class DeviceProperties:
     shared_memory_per_block: int
     shared_memory_per_block_optin: int
     shared_memory_per_multiprocessor: int
-    l2_cache_size: int
+    L2_cache_size: int
     clock_rate: int
     memory_clock_rate: int
     memory_bus_width: int
@@ -63,7 +63,7 @@ _PROPERTIES = {
     "shared_memory_per_block": "MAX_SHARED_MEMORY_PER_BLOCK",
     "shared_memory_per_block_optin": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
     "shared_memory_per_multiprocessor": "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR",
-    "l2_cache_size": "L2_CACHE_SIZE",
+    "L2_cache_size": "L2_CACHE_SIZE",
     "clock_rate": "CLOCK_RATE",
     "memory_clock_rate": "MEMORY_CLOCK_RATE",
     "memory_bus_width": "GLOBAL_MEMORY_BUS_WIDTH",

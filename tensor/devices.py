@@ -92,8 +92,8 @@ def _parse(given: str | int, index: int | None) -> tuple[str, int | None]:
     if index is not None:
         if isinstance(index, bool) or not isinstance(index, int):
             raise TypeError(f"device index must be an int, got {index!r}")
-        if index < 0 or index > 127:
-            raise RuntimeError(f"Device index must be between 0 and 127, got {index}")
+        if index < 0:
+            raise RuntimeError(f"Device index must not be negative, got {index}")
         if kind == "cpu" and index != 0:
             raise RuntimeError(f"CPU device index must be 0 or absent, got {index}")
     return kind, index

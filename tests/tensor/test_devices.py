@@ -39,7 +39,7 @@ def test_copies_and_pickles_are_the_same_object() -> None:
         (("cuda:01",), RuntimeError, "Invalid device string"),
         (("",), RuntimeError, "Invalid device string"),
         (("cuda:1", 1), RuntimeError, "must not include an index"),
-        (("cuda", -1), RuntimeError, "between 0 and 127, got -1"),
+        (("cuda", -1), RuntimeError, "must not be negative, got -1"),
         (("cpu", 2), RuntimeError, "CPU device index"),
         ((-1,), RuntimeError, "got -1"),
         ((1, 2), TypeError, "two indices, 1 and 2"),
