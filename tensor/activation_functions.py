@@ -78,11 +78,13 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
     Raises
     ------
-    ZeroDivisionError
+    RuntimeError
         If ``alpha`` is 0.
     """
     if alpha == 0:
-        raise ZeroDivisionError("celu(): alpha cannot be 0")
+        raise RuntimeError(
+            "ZeroDivisionError: alpha cannot be 0 for celu(); of smaller and smaller ones the limit is relu()"
+        )
     return _apply(ELU, input, inplace, alpha, 1.0, 1.0 / alpha)
 
 

@@ -187,7 +187,7 @@ SOFTPLUS = _activation(
 LOG_SIGMOID = _activation(
     "log_sigmoid",
     (
-        "fmin({x}, Compute(0)) - log1p(exp(-fabs({x}))) + 0 * {x}",
+        "{x} != {x} ? {x} : fmin({x}, Compute(0)) - log1p(exp(-fabs({x})))",
         "logistic(-{x})",
         "-logistic({x}) * logistic(-{x})",
     ),
@@ -257,29 +257,30 @@ GELU = _activation(
 _C = float(np.sqrt(2 / np.pi))
 
 
-def _gelu_tanh_factor(x: Any) -> Any:
-    return np.tanh(x.dtype.type(_C) * (x + x.dtype.type(0.044715) * x * x * x))
+def _gelu_tanh_part(x: Any) -> Any:
+    """``(1 + tanh(u)) / 2`` as ``logistic(2 * u)``, which does not cancel for negative numbers."""
+    return _logistic(x.dtype.type(2 * _C) * (x + x.dtype.type(0.044715) * x * x * x))
 
 
-def _gelu_tanh_inner_slope(x: Any) -> Any:
-    return x.dtype.type(_C) * (1 + x.dtype.type(0.134145) * x * x)
+def _gelu_tanh_inner(x: Any) -> Any:
+    return x.dtype.type(2 * _C) * (1 + x.dtype.type(0.134145) * x * x)
 
 
 def _gelu_tanh_slope(x: Any) -> Any:
-    t, half = _gelu_tanh_factor(x), x.dtype.type(0.5)
-    return half * (1 + t) + half * x * (1 - t * t) * _gelu_tanh_inner_slope(x)
+    s = _gelu_tanh_part(x)
+    return s + x * s * (1 - s) * _gelu_tanh_inner(x)
 
 
 def _gelu_tanh_curvature(x: Any) -> Any:
-    t, u = _gelu_tanh_factor(x), _gelu_tanh_inner_slope(x)
-    return (1 - t * t) * (u + x.dtype.type(0.5) * x * (x.dtype.type(_C * 0.26829) * x - 2 * t * u * u))
+    s, v = _gelu_tanh_part(x), _gelu_tanh_inner(x)
+    return s * (1 - s) * (2 * v + x * ((1 - 2 * s) * v * v + x.dtype.type(4 * _C * 0.134145) * x))
 
 
 GELU_TANH = _activation(
     "gelu",
-    ("0.5 * {x} * (1 + gelu_tanh_factor({x}))", "gelu_tanh_slope({x})", "gelu_tanh_curvature({x})"),
+    ("{x} * gelu_tanh_part({x})", "gelu_tanh_slope({x})", "gelu_tanh_curvature({x})"),
     (
-        lambda x: x.dtype.type(0.5) * x * (1 + _gelu_tanh_factor(x)),
+        lambda x: x * _gelu_tanh_part(x),
         _gelu_tanh_slope,
         _gelu_tanh_curvature,
     ),

@@ -187,7 +187,9 @@ def _divided(function: Any) -> Any:
 
     def divide(a: Any, b: Any) -> Any:
         if np.result_type(b).kind in "iu" and not np.all(b) and np.size(a):
-            raise RuntimeError("ZeroDivisionError")
+            raise RuntimeError(
+                "ZeroDivisionError: an integer is divided by zero; replace such divisors, or divide in floating point"
+            )
         return function(a, b)
 
     return divide

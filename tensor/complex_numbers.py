@@ -9,6 +9,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category, float32, float64
 
+from .creation_arguments import check_tensor
 from .creation_like import zeros_like
 from .operations import rules
 from .operations.pointwise import IN_PLACE, Pointwise, by_kind
@@ -45,11 +46,13 @@ def conj(input: Tensor) -> Tensor:
 
 def resolve_conj(input: Tensor) -> Tensor:
     """``input`` itself: conjugation is never put off here."""
+    check_tensor(input, "resolve_conj", "input")
     return input
 
 
 def resolve_neg(input: Tensor) -> Tensor:
     """``input`` itself: negation is never put off here."""
+    check_tensor(input, "resolve_neg", "input")
     return input
 
 
@@ -67,7 +70,11 @@ def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 ANGLE = Pointwise(
     "angle",
     by_kind(f"a != a ? a : a < 0 ? Compute({math.pi!r}) : Compute(0)", complex="arg(a)"),
-    lambda a: np.angle(a) if a.dtype.kind == "c" else np.where(a < 0, a.dtype.type(np.pi), a - a),
+    lambda a: (
+        np.angle(a)
+        if a.dtype.kind == "c"
+        else np.where(a < 0, a.dtype.type(np.pi), np.where(a == a, a.dtype.type(0), a))
+    ),
     rule=rules.floating_to_real,
     derivatives=(lambda grad, a: _angle_gradient(grad, a),),
 )

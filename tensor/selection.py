@@ -17,6 +17,7 @@ from .creation_arguments import check_tensor
 from .numeric_limits import finfo
 from .operations import rules
 from .operations.pointwise import IN_PLACE, Pointwise, by_kind
+from .scalars import element
 from .views import view_as_complex, view_as_real
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
     RuntimeError
         If the condition is of another type.
     """
+    check_tensor(condition, "where", "condition")
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     kind = condition._layout.dtype
@@ -83,7 +85,17 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
                 f"where expected condition to be a boolean tensor, but got a tensor with dtype {kind!r}"
             )
         condition = condition.to(dtypes.bool_)
+    _check_numbers(input, other)
+    _check_numbers(other, input)
     return WHERE.out(out, input, other, condition)
+
+
+def _check_numbers(given: Any, *others: Any) -> None:
+    """Raise RuntimeError if ``given`` is a tensor of integers, and another operand an integer that they cannot be."""
+    if isinstance(given, TensorBase) and given._layout.dtype.category is Category.INTEGER:
+        for x in others:
+            if type(x) is int:
+                element(x, given._layout.dtype)
 
 
 # By size
@@ -242,19 +254,22 @@ def clamp(
     if min is None:
         if max is None:
             raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
-        return CLAMP_MAX.out(out, input, max)
+        return clamp_max(input, max, out=out)
     if max is None:
-        return CLAMP_MIN.out(out, input, min)
+        return clamp_min(input, min, out=out)
+    _check_numbers(input, min, max)
     return CLAMP.out(out, input, min, max)
 
 
 def clamp_min(input: Tensor, min: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """Elements not below ``min``."""
+    _check_numbers(input, min)
     return CLAMP_MIN.out(out, input, min)
 
 
 def clamp_max(input: Tensor, max: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """Elements not above ``max``."""
+    _check_numbers(input, max)
     return CLAMP_MAX.out(out, input, max)
 
 

@@ -222,6 +222,8 @@ def lgamma(x: Any) -> Any:
     # Euler's reflection.
     sine = np.abs(_sin_pi(np.where(negative, np.abs(x), 0.5)))
     reflected = np.log(_PI) - np.log(sine) - result
+    # Of the smallest numbers the sine has no digits left.
+    reflected = np.where(np.abs(x) < 1e-20, -np.log(np.abs(x)), reflected)
     reflected = np.where(np.isinf(x) | ((x <= 0) & (x == np.floor(x))), np.inf, reflected)
     return np.where(np.isnan(x), x, np.where(negative, reflected, result))
 

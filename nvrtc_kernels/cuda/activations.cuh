@@ -41,20 +41,22 @@ __device__ inline T gelu_slope(T x) { return normal_part(x) + x * normal_density
 template <class T>
 __device__ inline T gelu_curvature(T x) { return normal_density(x) * (2 - x * x); }
 
-// The same with a hyperbolic tangent: x * (1 + tanh(u)) / 2, where u = c * (x + 0.044715 * x^3)
+// The same approximated: x * (1 + tanh(u)) / 2, where u = c * (x + 0.044715 * x^3). That is x * logistic(2 * u),
+// which does not cancel for negative x.
 template <class T>
-__device__ inline T gelu_tanh_factor(T x) {
-    return tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x));
+__device__ inline T gelu_tanh_part(T x) {
+    return logistic(T(2 * 0.79788456080286536) * (x + T(0.044715) * x * x * x));
 }
+// Derivative of 2 * u.
 template <class T>
-__device__ inline T gelu_tanh_inner_slope(T x) { return T(0.79788456080286536) * (1 + T(0.134145) * x * x); }
+__device__ inline T gelu_tanh_inner(T x) { return T(2 * 0.79788456080286536) * (1 + T(0.134145) * x * x); }
 template <class T>
 __device__ inline T gelu_tanh_slope(T x) {
-    const T t = gelu_tanh_factor(x);
-    return T(0.5) * (1 + t) + T(0.5) * x * (1 - t * t) * gelu_tanh_inner_slope(x);
+    const T s = gelu_tanh_part(x);
+    return s + x * s * (1 - s) * gelu_tanh_inner(x);
 }
 template <class T>
 __device__ inline T gelu_tanh_curvature(T x) {
-    const T t = gelu_tanh_factor(x), u = gelu_tanh_inner_slope(x);
-    return (1 - t * t) * (u + T(0.5) * x * (T(0.79788456080286536 * 0.26829) * x - 2 * t * u * u));
+    const T s = gelu_tanh_part(x), v = gelu_tanh_inner(x);
+    return s * (1 - s) * (2 * v + x * ((1 - 2 * s) * v * v + T(4 * 0.79788456080286536 * 0.134145) * x));
 }

@@ -13,9 +13,11 @@ template <> struct IsFloat<double> { static const bool value = true; };
 template <bool Float>
 struct Division {
     template <class T>
-    static __device__ T truncated(T a, T b) { return b == 0 ? T(0) : b == T(-1) ? T(0 - a) : T(a / b); }
+    static __device__ bool is_minus_one(T b) { return T(-1) < T(0) && b == T(-1); }
     template <class T>
-    static __device__ T rest(T a, T b) { return b == 0 || b == T(-1) ? T(0) : T(a % b); }
+    static __device__ T truncated(T a, T b) { return b == 0 ? T(0) : is_minus_one(b) ? T(0 - a) : T(a / b); }
+    template <class T>
+    static __device__ T rest(T a, T b) { return b == 0 || is_minus_one(b) ? T(0) : T(a % b); }
     template <class T>
     static __device__ T floored(T a, T b) {
         const T quotient = truncated(a, b), left = rest(a, b);
