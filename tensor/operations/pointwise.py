@@ -442,6 +442,9 @@ class Pointwise:
         ]
         finish = host_conversion(wide if target.dtype is not wide else target.dtype, target.dtype)
         direct = isinstance(function, np.ufunc) and function.nout == 1
+        if function is np.negative and not target.dense:
+            # NumPy's loops for float32 and int32 write wrong elements where an array with gaps is negated in place.
+            direct = False
 
         def read(position: int, x: Any) -> Any:
             if not isinstance(x, TensorBase):
