@@ -22,6 +22,7 @@ from .tensors import Tensor  # isort: skip - the class comes first, the families
 from . import autograd, cuda, utils
 from .activation_functions import celu, hardshrink, prelu, relu, selu, threshold
 from .added_products import addbmm, addmm, addmv, addr, baddbmm
+from .argument_errors import explain
 from .arithmetic import (
     abs,
     add,
@@ -780,3 +781,4 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+explain(globals())

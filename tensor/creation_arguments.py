@@ -29,7 +29,7 @@ _OF_PYTHON = {
 }
 
 
-def sizes_of(sizes: tuple[Any, ...], size: Any, function: str) -> tuple[int, ...]:
+def sizes_of(sizes: tuple[Any, ...], size: Any, function: str, what: str = "size") -> tuple[int, ...]:
     """Sizes that were given one by one, as a sequence, or by name (``size=``).
 
     Raises
@@ -40,13 +40,13 @@ def sizes_of(sizes: tuple[Any, ...], size: Any, function: str) -> tuple[int, ...
     if size is None:
         if not sizes:
             raise TypeError(
-                f'{function}() missing 1 required argument: "size"; give sizes such as {function}(2, 3) or '
+                f'{function}() missing 1 required argument: "{what}"; give sizes such as {function}(2, 3) or '
                 f"{function}((2, 3))"
             )
-        return integers(sizes, function)
+        return integers(sizes, function, what)
     if sizes:
-        raise TypeError(f"{function}() got sizes twice: {sizes} and size={size}")
-    return sequence_of_sizes(size, function)
+        raise TypeError(f"{function}() got sizes twice: {sizes} and {what}={size}")
+    return sequence_of_sizes(size, function, what)
 
 
 def sequence_of_sizes(given: Any, function: str, what: str = "size") -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import parts, views
@@ -100,12 +101,18 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
 
     Raises
     ------
+    ValueError
+        If there are none.
     RuntimeError
-        If there are none, sizes differ elsewhere, or devices do.
+        If sizes differ elsewhere, or devices do.
     """
+    if not isinstance(tensors, Iterable):
+        raise TypeError(
+            f"cat(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
+        )
     given = list(tensors)
     if not given:
-        raise RuntimeError("cat(): expected a non-empty list of Tensors")
+        raise ValueError("cat(): expected a non-empty list of Tensors")
     for position, x in enumerate(given):
         if not isinstance(x, TensorBase):
             raise TypeError(

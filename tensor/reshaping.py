@@ -7,22 +7,28 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import layouts
 
 from . import views
-from .arguments import dimension, integers
+from .arguments import dimension
 from .copies import contiguous, copy_into_new
+from .creation_arguments import sizes_of
 
 if TYPE_CHECKING:
     from .tensors import Tensor
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in row-major order as another shape; one size may be -1.
+
+    Parameters
+    ----------
+    shape
+        Sizes, one by one or as a sequence.
 
     Raises
     ------
     RuntimeError
         If the number of elements differs.
     """
-    given = integers(shape, "reshape", "shape")
+    given = sizes_of(sizes, shape, "reshape", "shape")
     layout = input._layout
     if not layout.contiguous:
         wanted = layouts.infer_size(given, layout.numel)
