@@ -115,10 +115,11 @@ SIGMOID_BACKWARD = Pointwise(
         lambda grad, a, b: MUL.binary(MUL.binary(conjugate(grad), a), conjugate(SUB(1, MUL.binary(b, 2)))),
     ),
 )
+#: Near 1/2, where the logarithm's operand is rounded, by a function that is 0 there.
 LOGIT = Pointwise(
     "logit",
-    "log(a / (1 - a))",
-    lambda a: np.log(a / (1 - a)),
+    "fabs(a - Compute(0.5)) < Compute(0.25) ? 2 * atanh(2 * a - 1) : log(a / (1 - a))",
+    lambda a: np.where(np.abs(a - 0.5) < 0.25, 2 * np.arctanh(2 * a - 1), np.log(a / (1 - a))),
     rule=rules.floating,
     categories=_REAL,
     derivatives=(lambda grad, a: DIV.binary(grad, MUL.binary(a, SUB(1, a))),),
