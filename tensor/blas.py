@@ -93,12 +93,12 @@ def drop_workspaces(place: CudaPlace) -> None:
             handle.stream = None
 
 
-def _compute(kind: dtype) -> tuple[Compute, Type]:
+def _compute(kind: dtype, tf32: str) -> tuple[Compute, Type]:
     """Accumulation, and the type of the scalars, as the settings are now."""
     name = kind.name
     if name == "float32":
         return (
-            Compute.CUBLAS_COMPUTE_32F_FAST_TF32 if settings.matmul_tf32 else Compute.CUBLAS_COMPUTE_32F
+            Compute.CUBLAS_COMPUTE_32F_FAST_TF32 if getattr(settings, tf32) else Compute.CUBLAS_COMPUTE_32F
         ), Type.CUDA_R_32F
     if name == "float16" and settings.fp16_accumulation:
         return Compute.CUBLAS_COMPUTE_16F, Type.CUDA_R_16F
@@ -106,7 +106,7 @@ def _compute(kind: dtype) -> tuple[Compute, Type]:
         return Compute.CUBLAS_COMPUTE_32F, Type.CUDA_R_32F
     if name == "complex64":
         return (
-            Compute.CUBLAS_COMPUTE_32F_FAST_TF32 if settings.matmul_tf32 else Compute.CUBLAS_COMPUTE_32F
+            Compute.CUBLAS_COMPUTE_32F_FAST_TF32 if getattr(settings, tf32) else Compute.CUBLAS_COMPUTE_32F
         ), Type.CUDA_C_32F
     return Compute.CUBLAS_COMPUTE_64F, _SCALARS[name]
 
@@ -156,6 +156,7 @@ def multiply(
     c: tuple[int, Factor],
     alpha: complex = 1,
     beta: complex = 0,
+    tf32: str = "matmul_tf32",
 ) -> None:
     """``C = alpha * A @ B + beta * C`` for a batch of matrices, on this thread's current stream.
 
@@ -165,10 +166,12 @@ def multiply(
         Matrices, rows of A, columns of B, columns of A.
     a, b, c
         Address of each, and how it is read; C is row-major.
+    tf32
+        The setting that says whether float32 is rounded to TF32.
     """
     count, m, n, k = sizes
     blas = handle_for(place)
-    compute, scalar = _compute(kind)
+    compute, scalar = _compute(kind, tf32)
     one, two = blas.scalars[scalar]
     one.value, two.value = alpha, beta
     data = _TYPES[kind.name]

@@ -35,7 +35,15 @@ class _Product:
     """``C = alpha * A @ B + beta * C``; ``place.plans[PRODUCT, c, a, b]`` carries it out.
 
     All three have three dimensions: ``(batch, rows, columns)``.
+
+    Parameters
+    ----------
+    tf32
+        The setting that says whether float32 is rounded to TF32.
     """
+
+    def __init__(self, tf32: str) -> None:
+        self.tf32 = tf32
 
     def plan(self, c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
         """How to multiply matrices of given layouts: ``run(c, a, b, alpha, beta)``."""
@@ -45,10 +53,12 @@ class _Product:
             return _on_host(c)
         if c.dtype.category < Category.FLOATING:
             return _with_kernel(c, a, b)
-        return _with_blas(c, a, b)
+        return _with_blas(self, c, a, b)
 
 
-PRODUCT = _Product()
+PRODUCT = _Product("matmul_tf32")
+#: The products that convolutions are made of.
+CONVOLUTION_PRODUCT = _Product("convolution_tf32")
 
 
 def _sizes(c: Layout, a: Layout) -> tuple[int, int, int, int]:
@@ -98,17 +108,18 @@ def _with_kernel(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
     return run
 
 
-def _with_blas(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
+def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
     place: Any = c.place
     kind, sizes = c.dtype, _sizes(c, a)
     into = blas.factor(c.shape, c.strides)
     if into is None or into.transposed:
-        return _into_copy(c)
+        return _into_copy(product, c)
     reads = [blas.factor(each.shape, each.strides) for each in (a, b)]
     if sizes[3] == 0:
         return lambda out, _a, _b, _alpha=1, beta=0: out.zero_() if beta == 0 else out.mul_(beta)
     if reads[0] is not None and reads[1] is not None:
         first, second = reads
+        tf32 = product.tf32
 
         def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
             blas.multiply(
@@ -120,6 +131,7 @@ def _with_blas(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
                 (out._address, into),
                 alpha,
                 beta,
+                tf32,
             )
 
         return run
@@ -131,19 +143,19 @@ def _with_blas(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
         a, b = (
             x if x._layout is layout else copied(x, layout) for x, layout in zip((a, b), packed, strict=True)
         )
-        place.plans[PRODUCT, out._layout, a._layout, b._layout](out, a, b, alpha, beta)
+        place.plans[product, out._layout, a._layout, b._layout](out, a, b, alpha, beta)
 
     return run_packed
 
 
-def _into_copy(c: Layout) -> Callable[..., None]:
+def _into_copy(product: _Product, c: Layout) -> Callable[..., None]:
     """For a result that cuBLAS cannot write: through row-major memory."""
     row_major = c.as_contiguous()
     place: Any = c.place
 
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
         found = copied(out, row_major) if beta else empty(row_major)
-        place.plans[PRODUCT, row_major, a._layout, b._layout](found, a, b, alpha, beta)
+        place.plans[product, row_major, a._layout, b._layout](found, a, b, alpha, beta)
         before, modes.recording = modes.recording, False
         try:
             out.copy_(found)

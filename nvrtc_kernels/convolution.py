@@ -1,0 +1,195 @@
+"""Windows of images as columns and back, and depthwise convolutions: see ``cuda/unfold.cuh``."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from .dtypes import Category
+from .plans import includes, launcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+_THREADS = 256
+_MAX_BLOCKS = 65535
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "int4"}
+
+Three = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Where the windows of a convolution lie; each attribute has depth, height and width.
+
+    Attributes
+    ----------
+    size : tuple of int
+        Of the image.
+    kernel, stride, padding, dilation : tuple of int
+        Of the windows.
+    """
+
+    size: Three
+    kernel: Three
+    stride: Three
+    padding: Three
+    dilation: Three
+
+    @property
+    def out(self) -> Three:
+        """How many windows there are along each dimension."""
+        depth, height, width = (
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, k, s, p, d in zip(
+                self.size, self.kernel, self.stride, self.padding, self.dilation, strict=True
+            )
+        )
+        return depth, height, width
+
+    @property
+    def taps(self) -> int:
+        """Elements of a window in one channel."""
+        return prod(self.kernel)
+
+    @property
+    def positions(self) -> int:
+        """Windows of an image."""
+        return prod(self.out)
+
+    def packed(self, item_channels: int) -> bytes:
+        """The structure of the same name in CUDA C++, for images of ``item_channels`` channels."""
+        area = prod(self.size)
+        numbers = (*self.size, *self.kernel, *self.stride, *self.padding, *self.dilation, *self.out)
+        return struct.pack("=18i2q", *numbers, area, area * item_channels)
+
+
+_SIZE = 18 * 4 + 2 * 8
+
+
+def _sum(kind: dtype) -> str:
+    """Type to add up in."""
+    if kind.itemsize == 2 and kind.is_floating_point:
+        return "float"
+    return kind.cuda if kind.category >= Category.FLOATING else "long long"
+
+
+def _grid(count: int) -> int:
+    return min(max(-(-count // _THREADS), 1), (1 << 31) - 1)
+
+
+def plan_unfold(
+    device: Device, windows: Windows, item_channels: int, itemsize: int
+) -> Callable[..., None]:
+    """What copies windows to the columns of a matrix.
+
+    Parameters
+    ----------
+    item_channels
+        Channels that lie between an item of the image and the next.
+    itemsize
+        Bytes of an element.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, columns_address, image_address, channels, items, first, count, row_step, item_step)``:
+        ``count`` windows from the ``first`` on of each of ``items`` items, for ``channels`` channels. Row ``r`` of
+        the columns starts ``r * row_step`` elements after their address, item ``i`` of a row ``i * item_step`` after
+        that.
+    """
+    word = _WORDS[itemsize]
+    source = (
+        f'#include "elements.cuh"\n#include "unfold.cuh"\n\nextern "C" __global__ void unfold_{itemsize}_bytes('
+        "Windows w, long long rows, long long items, long long at, long long count, long long row_step, "
+        f"long long item_step, const {word}* image, {word}* columns) {{\n"
+        "    unfold(w, rows, items, at, count, row_step, item_step, image, columns);\n}\n"
+    )
+    launch = launcher(device, "unfold.cu", source, f"unfold_{itemsize}_bytes", (_SIZE, *"qqqqqqPP"))
+    packed, taps = windows.packed(item_channels), windows.taps
+
+    def run(
+        stream: Any, columns: int, image: int, channels: int, items: int, first: int, count: int,
+        row_step: int, item_step: int,
+    ) -> None:  # fmt: skip
+        rows = channels * taps
+        launch(
+            _grid(items * count), min(rows, _MAX_BLOCKS), 1, _THREADS, 1, 1, 0, stream,
+            packed, rows, items, first, count, row_step, item_step, image, columns,
+        )  # fmt: skip
+
+    return run
+
+
+def plan_fold(device: Device, windows: Windows, item_channels: int, kind: dtype) -> Callable[..., None]:
+    """What adds columns up to images: the transpose of :func:`plan_unfold`.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, image_address, columns_address, channels, items, row_step, item_step)``.
+    """
+    name = f"fold_{kind.name}"
+    source = (
+        f'{includes("unfold.cuh", kind)}extern "C" __global__ void {name}(Windows w, long long channels, '
+        f"long long items, long long row_step, long long item_step, const {kind.cuda}* columns, {kind.cuda}* image) {{\n"
+        f"    fold<{_sum(kind)}>(w, channels, items, row_step, item_step, columns, image);\n}}\n"
+    )
+    launch = launcher(device, "unfold.cu", source, name, (_SIZE, *"qqqqPP"))
+    packed, area = windows.packed(item_channels), prod(windows.size)
+
+    def run(
+        stream: Any, image: int, columns: int, channels: int, items: int, row_step: int, item_step: int
+    ) -> None:
+        grid = _grid(items * channels * area)
+        launch(
+            grid, 1, 1, _THREADS, 1, 1, 0, stream,
+            packed, channels, items, row_step, item_step, columns, image,
+        )  # fmt: skip
+
+    return run
+
+
+def plan_depthwise(
+    device: Device, part: str, windows: Windows, items: int, channels: int, multiplier: int, kind: dtype
+) -> Callable[..., None]:
+    """A convolution of ``channels`` channels with ``multiplier`` filters each, or one of its derivatives.
+
+    Parameters
+    ----------
+    part
+        ``"forward"`` (of image and weight), ``"input"`` (of the result's gradient and the weight) or ``"weight"``
+        (of the image and the result's gradient).
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, out_address, first_address, second_address)``, all of them contiguous.
+    """
+    name = f"depthwise_{part}_{kind.name}"
+    filters = channels * multiplier
+    counted = channels if part == "input" else filters
+    threads = f", {_THREADS}" if part == "weight" else ""
+    source = (
+        f'{includes("unfold.cuh", kind)}extern "C" __global__ void {name}(Windows w, long long counted, '
+        f"int multiplier, long long items, const {kind.cuda}* first, const {kind.cuda}* second, {kind.cuda}* out) {{\n"
+        f"    depthwise_{part}<{_sum(kind)}{threads}>(w, counted, multiplier, items, first, second, out);\n}}\n"
+    )
+    launch = launcher(device, "unfold.cu", source, name, (_SIZE, *"qiqPPP"))
+    packed = windows.packed(channels)
+    grid = {
+        "forward": _grid(items * filters * windows.positions),
+        "input": _grid(items * channels * prod(windows.size)),
+        "weight": filters * windows.taps,
+    }[part]
+
+    def run(stream: Any, out: int, first: int, second: int) -> None:
+        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, counted, multiplier, items, first, second, out)
+
+    return run
