@@ -1,5 +1,5 @@
 """What PyTorch has under ``torch.utils``."""
 
-from . import checkpoint, dlpack
+from . import checkpoint, dlpack, hooks
 
-__all__ = ["checkpoint", "dlpack"]
+__all__ = ["checkpoint", "dlpack", "hooks"]

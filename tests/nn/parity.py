@@ -1,0 +1,59 @@
+"""The same small program on this library and on PyTorch."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import nn
+import tensor
+from tests.tensor.comparison import array_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def plain(value: Any) -> Any:
+    """``value`` with tensors as lists, other objects as they are, and PyTorch's names as this library's."""
+    if isinstance(value, str):
+        text = re.sub(r"\btorch\.nn\.modules\.\w+\.|\btorch\.nn\.parameter\.", "nn.", value)
+        return re.sub(r"\btorch\b", "tensor", text)
+    if hasattr(value, "detach"):
+        return array_of(value).tolist()
+    if isinstance(value, dict):
+        return {plain(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return value if isinstance(value, (int, float, bool, type(None))) else plain(str(value))
+
+
+def result(program: Callable[[Any, Any], Any], library: Any, layers: Any) -> Any:
+    """What ``program(library, layers)`` returns, or the class of its error, with what was warned of."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            found = plain(program(library, layers))
+        except Exception as error:
+            found = f"raised {type(error).__name__}"
+    return found, sorted({each.category.__name__ for each in warned})
+
+
+def assert_like_pytorch(program: Callable[[Any, Any], Any]) -> Any:
+    """Assert that both libraries give the same result or class of error, and the same kinds of warnings."""
+    torch = pytest.importorskip("torch")
+    found, expected = result(program, tensor, nn), result(program, torch, torch.nn)
+    assert found == expected
+    return found
+
+
+def copy_weights(module: Any, reference: Any) -> None:
+    """Give ``module`` the state of PyTorch's ``reference``, whose keys must be the same."""
+    state = {
+        name: tensor.from_numpy(np.array(array_of(value))) for name, value in reference.state_dict().items()
+    }
+    assert list(module.state_dict()) == list(state)
+    module.load_state_dict(state)
