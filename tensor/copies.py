@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nvrtc_kernels import layouts
 
 from . import views
+from .base import wrap
 from .copy_plans import COPY, copied
 from .formats import preserve_format
 from .recording.inplace import attach_in_place, check_in_place
 from .recording.modes import modes
 from .recording.node import Node, attach
+from .scalars import dtype_of, is_number
 
 if TYPE_CHECKING:
     from .layout import Layout
@@ -33,15 +37,14 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     RuntimeError
         If ``src`` does not broadcast to this shape, or this tensor's elements overlap in memory.
     TypeError
-        If ``src`` is no tensor.
+        If ``src`` is neither a tensor nor a number.
     """
     to = input._layout
     try:
         origin = src._layout
     except AttributeError:
-        raise TypeError(
-            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
-        ) from None
+        src = _of_number(src)
+        origin = src._layout
     recorded = modes.recording and (input._autograd is not None or src._autograd is not None)
     if modes.recording:
         check_in_place(input)
@@ -60,6 +63,13 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if recorded:
         _record_write(input, src)
     return input
+
+
+def _of_number(src: Any) -> Tensor:
+    """A number as a tensor of its own type."""
+    if not is_number(src):
+        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
+    return wrap(np.array(src, dtype_of(src).numpy))
 
 
 def _check_partial_overlap(input: Tensor, src: Tensor) -> None:

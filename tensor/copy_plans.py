@@ -116,11 +116,14 @@ def host_conversion(origin: dtype, to: dtype) -> Callable[[NDArray[Any], NDArray
         return lambda target, source: from_real(target, source.real)
     if origin.category is Category.FLOATING and to.category is Category.INTEGER and to.itemsize < 4:
         return _through_int64
-    narrows = origin.category is Category.FLOATING and (
-        to.category is Category.INTEGER or to.itemsize < origin.itemsize
-    )
+    is_exact = origin.category <= Category.INTEGER or to.category is Category.BOOL
+    part = to.itemsize // 2 if to.is_complex else to.itemsize
+    if not is_exact:
+        is_exact = to.category is not Category.INTEGER and part >= (
+            origin.itemsize // 2 if origin.is_complex else origin.itemsize
+        )
     # An integer may be too large for half precision.
-    if narrows or to is float16 or (origin.is_complex and to.itemsize < origin.itemsize):
+    if not is_exact or to is float16:
         return _quietly
     return _directly
 

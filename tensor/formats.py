@@ -47,7 +47,12 @@ class memory_format:  # noqa: N801 - PyTorch's name
             raise RuntimeError(
                 f"required rank {len(self.order)} tensor to use {self.name} format, got rank {len(like.shape)}"
             )
-        return like.with_strides(like.shape, layouts.packed_strides(like.shape, self.order))
+        # Unlike those of row-major order, these strides of an empty tensor are products with its sizes of 0.
+        strides, step = [0] * len(self.order), 1
+        for dim in self.order:
+            strides[dim] = step
+            step *= like.shape[dim]
+        return like.with_strides(like.shape, tuple(strides))
 
     def describes(self, layout: Layout) -> bool:
         """Whether elements lie in this format."""
@@ -55,10 +60,8 @@ class memory_format:  # noqa: N801 - PyTorch's name
             return layout.contiguous
         if len(layout.shape) != len(self.order):
             return False
-        shape, strides = layout.shape, layout.strides
-        return layouts.is_contiguous(
-            [shape[dim] for dim in reversed(self.order)], [strides[dim] for dim in reversed(self.order)]
-        )
+        strides, expected = layout.strides, self.layout(layout).strides
+        return all(size == 1 or strides[dim] == expected[dim] for dim, size in enumerate(layout.shape))
 
 
 contiguous_format = memory_format("contiguous_format")
