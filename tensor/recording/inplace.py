@@ -7,8 +7,11 @@ find their new history when they are asked for it.
 
 from __future__ import annotations
 
+import gc
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
+from ..base import TensorBase
 from ..parts import AS_STRIDED, as_strided
 from ..viewing import ViewNode
 from .hooks import keep_gradient
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..layout import Layout
+    from ..storage import Storage
     from ..streams import Stream
     from ..tensors import Tensor
 
@@ -85,7 +89,7 @@ def attach_in_place(
         place_in_graph(node, inputs, (tensor,))
     base = tensor._base
     if base is None:
-        _new_history(tensor, node, number)
+        _new_history(tensor, node, number, None)
         return
     if base._layout.dtype is not tensor._layout.dtype:
         raise RuntimeError(
@@ -103,32 +107,62 @@ def attach_in_place(
     whole.former = at
     whole.next += node.next if at is None else node.next[:at] + node.next[at + 1 :]
     whole.stream = node.stream
-    _new_history(base, whole)
+    _new_history(base, whole, 0, tensor)
     renew(tensor)
 
 
-def _new_history(tensor: Tensor, node: Node, number: int = 0) -> None:
+def _new_history(tensor: Tensor, node: Node, number: int, written: Tensor | None) -> None:
+    """Let ``tensor`` come from ``node``, which wrote its view ``written`` or, with ``None``, all of it."""
     state = tensor._autograd
     if state is None:
         state = tensor._autograd = AutogradState()
-    former = state.edge
+    former, had_history = state.edge, state.requires_grad
     state.requires_grad = True
     state.edge = (node, number)
     state.history += 1
-    if state.retains and former is not None:
-        # What is kept is the gradient of the tensor as it is now. Other hooks stay where they were registered.
-        former[0].own_hooks().retain.pop(former[1], None)
+    if former is not None:
+        _keep_on(tensor, state, former)
+    # Its own reference, this one, the argument's, and the written view's.
+    storage = tensor._storage
+    if not had_history and getrefcount(storage) > 3 + (written is not None):
+        _tell_views(tensor, storage)
+
+
+def _tell_views(base: Tensor, storage: Storage) -> None:
+    """Let views that were made before ``base`` had a history have one too.
+
+    Nothing refers from a base to its views, which are made far more often than such a base gets its first
+    history while there are other views of it. So they are looked for, as what refers to the memory.
+    """
+    for each in gc.get_referrers(storage):
+        if isinstance(each, TensorBase) and each._base is base and each._layout.dtype is base._layout.dtype:
+            state = each._autograd
+            if state is None or (not state.requires_grad and state.origin is None):
+                renew(each)  # type: ignore[arg-type]
+
+
+def _keep_on(tensor: Tensor, former: AutogradState, edge: Any) -> None:
+    """Where the gradient of ``tensor`` was kept, keep that of the tensor as it is now.
+
+    Other hooks stay where they were registered.
+    """
+    state: AutogradState = tensor._autograd
+    state.grad = former.grad
+    if former.retains:
+        edge[0].own_hooks().retain.pop(edge[1], None)
         keep_gradient(tensor)
 
 
 def renew(view: Tensor) -> None:
     """Let ``view``, whose base was written, start from the base's present history."""
-    base, layout = view._base, view._layout
+    base, layout, former = view._base, view._layout, view._autograd
     node = ViewNode.__new__(ViewNode)
     node.view, node.origin, node.saved = AS_STRIDED, base._layout, ()
     node.args = (layout.shape, layout.strides, (view._offset - base._offset) // layout.itemsize)
     attach(node, (base,), (view,))
     track_view(view)
+    if former is not None and former.edge is not None:
+        _keep_on(view, former, former.edge)
 
 
 class CopySlices(Node):
