@@ -236,6 +236,17 @@ class Tensor(
     def data(self, new_data: Tensor) -> None:
         if not isinstance(new_data, TensorBase):
             raise TypeError(f"Variable data has to be a tensor, but got {builtins.type(new_data).__name__}")
+        state = self._autograd
+        if state is not None and state.requires_grad:
+            kind = new_data._layout.dtype
+            if not (kind.is_floating_point or kind.is_complex):
+                raise RuntimeError(
+                    "data set to a tensor that requires gradients must be floating point or complex dtype, got "
+                    f"{kind!r}: convert it first, as by float()"
+                )
+            if new_data._layout is not self._layout:
+                # A graph that is still there was recorded for other gradients.
+                state.accumulator = None
         self._storage, self._layout, self._offset = new_data._storage, new_data._layout, new_data._offset
         self._array = None
 
