@@ -56,6 +56,15 @@ def check_in_place(tensor: Tensor) -> None:
             "a view of a leaf Variable that requires grad is being used in an in-place operation: do so inside "
             "tensor.no_grad(), or on a copy"
         )
+    _check_dtype(tensor, base)
+
+
+def _check_dtype(view: Tensor, base: Tensor) -> None:
+    if base._layout.dtype is not view._layout.dtype:
+        raise RuntimeError(
+            f"in-place operations on a view as {view._layout.dtype!r} of a tensor of {base._layout.dtype!r} cannot be "
+            "recorded: write a copy instead"
+        )
 
 
 def _refusal(state: AutogradState) -> str:
@@ -91,11 +100,7 @@ def attach_in_place(
     if base is None:
         _new_history(tensor, node, number, None)
         return
-    if base._layout.dtype is not tensor._layout.dtype:
-        raise RuntimeError(
-            f"in-place operations on a view as {tensor._layout.dtype!r} of a tensor of {base._layout.dtype!r} cannot "
-            "be recorded: write a copy instead"
-        )
+    _check_dtype(tensor, base)
     whole = CopySlices.__new__(CopySlices)
     whole.function = node
     whole.view = tensor._layout

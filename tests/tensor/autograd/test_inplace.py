@@ -236,6 +236,19 @@ def test_negated_in_place_with_gaps(kind: Any, place_name: str) -> None:
     assert x.tolist() == [[0, -1, -2, 3], [4, -5, -6, 7], [8, -9, -10, 11]]
 
 
+def test_writes_through_views_of_another_dtype_are_refused_before_they_happen() -> None:
+    x = tensor.tensor([1 + 2j], requires_grad=True)
+    y = x * 2
+    with pytest.raises(
+        RuntimeError, match="view as tensor.float32 of a tensor of tensor.complex64 cannot be recorded"
+    ):
+        tensor.view_as_real(y).mul_(3)
+    assert y.tolist() == [2 + 4j]
+    with tensor.no_grad():
+        tensor.view_as_real(y).mul_(3)
+    assert y.tolist() == [6 + 12j]
+
+
 # Random programs
 
 
