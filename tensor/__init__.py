@@ -56,6 +56,8 @@ from .bitwise import (
     bitwise_right_shift,
     bitwise_xor,
 )
+from .broadcasting import broadcast_shapes, broadcast_tensors
+from .combinations import combinations, repeat_interleave
 from .comparisons import (
     eq,
     ge,
@@ -108,6 +110,8 @@ from .determinism import (
     use_deterministic_algorithms,
 )
 from .devices import device
+from .diagonals import diag, diag_embed, diagflat, diagonal_scatter, select_scatter, slice_scatter
+from .differences import cumulative_trapezoid, diff, trapezoid, trapz
 from .distances import cdist, dist
 from .equality import allclose, equal
 from .extremes import (
@@ -210,11 +214,14 @@ from .parts import (
     as_strided,
     chunk,
     diagonal,
+    dsplit,
+    hsplit,
     narrow,
     select,
     split,
     tensor_split,
     unbind,
+    vsplit,
 )
 from .powers import exp, exp2, expm1, float_power, log, log1p, log2, log10, pow, rsqrt, sqrt, square
 from .precision import get_float32_matmul_precision, set_float32_matmul_precision
@@ -234,9 +241,8 @@ from .scans import (
     cummin,
     cumprod,
     cumsum,
-    diff,
     logcumsumexp,
-    trapezoid,
+    vander,
 )
 from .scatter_reduction import scatter_reduce
 from .scattering import index_add, index_copy, index_fill, put, scatter, scatter_add
@@ -303,6 +309,7 @@ from .sums import (
     prod,
     sum,
 )
+from .triangles import tril, triu
 from .trigonometry import (
     acos,
     acosh,
@@ -423,6 +430,8 @@ __all__ = [
     "block_diag",
     "bmm",
     "bool",
+    "broadcast_shapes",
+    "broadcast_tensors",
     "broadcast_to",
     "bucketize",
     "can_cast",
@@ -447,6 +456,7 @@ __all__ = [
     "clip_",
     "clone",
     "column_stack",
+    "combinations",
     "complex",
     "complex64",
     "complex128",
@@ -468,11 +478,16 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "cumulative_trapezoid",
     "deg2rad",
     "deg2rad_",
     "detach",
     "device",
+    "diag",
+    "diag_embed",
+    "diagflat",
     "diagonal",
+    "diagonal_scatter",
     "diff",
     "digamma",
     "dist",
@@ -480,6 +495,7 @@ __all__ = [
     "divide",
     "dot",
     "double",
+    "dsplit",
     "dstack",
     "dtype",
     "e",
@@ -540,6 +556,7 @@ __all__ = [
     "hardshrink",
     "heaviside",
     "histc",
+    "hsplit",
     "hstack",
     "hypot",
     "iinfo",
@@ -685,6 +702,7 @@ __all__ = [
     "relu",
     "relu_",
     "remainder",
+    "repeat_interleave",
     "reshape",
     "resolve_conj",
     "resolve_neg",
@@ -704,6 +722,7 @@ __all__ = [
     "searchsorted",
     "seed",
     "select",
+    "select_scatter",
     "selu",
     "set_default_dtype",
     "set_float32_matmul_precision",
@@ -722,6 +741,7 @@ __all__ = [
     "sinc_",
     "sinh",
     "sinh_",
+    "slice_scatter",
     "softmax",
     "sort",
     "split",
@@ -756,7 +776,10 @@ __all__ = [
     "trace",
     "transpose",
     "trapezoid",
+    "trapz",
+    "tril",
     "tril_indices",
+    "triu",
     "triu_indices",
     "true_divide",
     "trunc",
@@ -769,11 +792,13 @@ __all__ = [
     "unsqueeze",
     "use_deterministic_algorithms",
     "utils",
+    "vander",
     "var",
     "var_mean",
     "vdot",
     "view_as_complex",
     "view_as_real",
+    "vsplit",
     "vstack",
     "where",
     "xlogy",

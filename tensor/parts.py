@@ -171,6 +171,53 @@ def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: i
     return tuple(step_through(input, at, start, max(end - start, 0), 1) for start, end in pairs)
 
 
+def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Views of parts side by side: :func:`tensor_split` along the second dimension, or the only one.
+
+    Raises
+    ------
+    RuntimeError
+        For a 0-dim tensor, or a number of sections that the size is no multiple of.
+    """
+    return _split_evenly("hsplit", input, indices_or_sections, 0 if len(input._layout.shape) == 1 else 1, 1)
+
+
+def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Views of parts below each other: :func:`tensor_split` along the first of at least two dimensions.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer dimensions, or a number of sections that the size is no multiple of.
+    """
+    return _split_evenly("vsplit", input, indices_or_sections, 0, 2)
+
+
+def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Views of parts behind each other: :func:`tensor_split` along the third dimension.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer dimensions, or a number of sections that the size is no multiple of.
+    """
+    return _split_evenly("dsplit", input, indices_or_sections, 2, 3)
+
+
+def _split_evenly(name: str, input: Tensor, given: Any, dim: int, least: int) -> tuple[Tensor, ...]:
+    shape = input._layout.shape
+    if len(shape) < least:
+        raise RuntimeError(
+            f"{name} requires a tensor with at least {least} dimension, but got a tensor with {len(shape)} dimensions!"
+        )
+    if hasattr(given, "__index__") and (given <= 0 or shape[dim] % given):
+        raise RuntimeError(
+            f"{name} attempted to split along dimension {dim}, but the size of the dimension {shape[dim]} is not "
+            f"divisible by the split_size {given}!"
+        )
+    return tensor_split(input, given, dim)
+
+
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of all slices along a dimension.
 

@@ -1,8 +1,8 @@
-"""Methods of tensors that put elements in another order."""
+"""Methods of tensors that put elements in another order or in other places."""
 
 from __future__ import annotations
 
-from . import rearrangement
+from . import combinations, diagonals, parts, rearrangement, triangles
 
 
 class RearrangementMethods:
@@ -15,3 +15,20 @@ class RearrangementMethods:
     flipud = rearrangement.flipud
     roll = rearrangement.roll
     rot90 = rearrangement.rot90
+
+    diag = diagonals.diag
+    diag_embed = diagonals.diag_embed
+    diagflat = diagonals.diagflat
+    diagonal_scatter = diagonals.diagonal_scatter
+    select_scatter = diagonals.select_scatter
+    slice_scatter = diagonals.slice_scatter
+    tril = triangles.tril
+    tril_ = triangles.tril_
+    triu = triangles.triu
+    triu_ = triangles.triu_
+
+    repeat_interleave = combinations.repeat_interleave
+
+    dsplit = parts.dsplit
+    hsplit = parts.hsplit
+    vsplit = parts.vsplit

@@ -1,4 +1,4 @@
-"""Running sums, products and extremes along a dimension, and differences."""
+"""Running sums, products and extremes along a dimension."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nvrtc_kernels import scan as kernels
 from nvrtc_kernels.dtypes import Category, dtype
 
 from . import layout as layouts
-from . import parts, views
+from . import views
 from .arguments import dimension
 from .base import empty, wrap
 from .comparisons import eq
@@ -226,49 +226,27 @@ def cummin(input: Tensor, dim: int) -> Running:
     return _running(CUMMIN, input, dim)
 
 
-def diff(
-    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
-) -> Tensor:
-    """``n`` times the differences of neighbours along a dimension; ``prepend`` and ``append`` are joined first.
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803 - PyTorch's name
+    """Powers of each element of a vector: ``N`` columns (by default as many as elements), the highest first.
 
     Raises
     ------
     RuntimeError
-        For a negative ``n`` or a 0-dim tensor.
+        If ``x`` is no vector, or ``N`` negative.
     """
-    if n < 0:
-        raise RuntimeError(f"order must be non-negative but got {n}")
-    if not input._layout.shape:
-        raise RuntimeError("diff expects input to be at least one-dimensional")
-    at = dimension(dim, len(input._layout.shape))
-    around = [x for x in (prepend, input, append) if x is not None]
-    found = cat(around, at) if len(around) > 1 else input
-    for _ in range(min(n, found.shape[at])):
-        length = found.shape[at]
-        later, earlier = parts.narrow(found, at, 1, length - 1), parts.narrow(found, at, 0, length - 1)
-        found = later.logical_xor(earlier) if found.dtype is dtypes.bool_ else later - earlier
-    return found
+    if len(x._layout.shape) != 1:
+        raise RuntimeError(f"vander(): x must be a one-dimensional tensor, got shape {list(x._layout.shape)}")
+    count = x._layout.numel if N is None else N
+    if count < 0:
+        raise RuntimeError(f"vander(): N must be non-negative, got {N}")
+    kind = _type(x, None)
+    column = views.unsqueeze(x.to(kind), 1)
+    if not count:
+        return x.new_empty((x._layout.numel, 0), dtype=kind)
+    factors = [column.new_ones(column._layout.shape), views.expand(column, (x._layout.numel, count - 1))]
+    found = cumprod(cat(factors, 1), 1)
+    if increasing:
+        return found
+    from .rearrangement import flip
 
-
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
-    """Integral along a dimension by the trapezoidal rule, at places ``x`` or ``dx`` apart (1).
-
-    Raises
-    ------
-    RuntimeError
-        If both are given.
-    """
-    if x is not None and dx is not None:
-        raise RuntimeError("trapezoid: x and dx cannot both be given")
-    at = dimension(dim, len(y._layout.shape))
-    length = y.shape[at]
-    if length == 0:
-        return sum(y, at)
-    pairs = parts.narrow(y, at, 1, length - 1) + parts.narrow(y, at, 0, length - 1)
-    if x is None:
-        return sum(pairs, at) * ((1 if dx is None else dx) / 2)
-    if len(x._layout.shape) == 1:
-        shape = [1] * len(y._layout.shape)
-        shape[at] = x.shape[0]
-        x = views.view(x, shape)
-    return sum(pairs * diff(x, dim=at), at) / 2
+    return flip(found, 1)

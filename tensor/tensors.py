@@ -14,6 +14,7 @@ from . import (
     conversions,
     copies,
     creation_like,
+    differences,
     distances,
     equality,
     extremes,
@@ -476,7 +477,7 @@ class Tensor(
     cummax = scans.cummax
     cummin = scans.cummin
     logcumsumexp = scans.logcumsumexp
-    diff = scans.diff
+    diff = differences.diff
     sort = sorting.sort
     argsort = sorting.argsort
     msort = sorting.msort
