@@ -22,7 +22,6 @@ from .tensors import Tensor  # isort: skip - the class comes first, the families
 from . import autograd, cuda, utils
 from .activation_functions import celu, hardshrink, prelu, relu, selu, threshold
 from .added_products import addbmm, addmm, addmv, addr, baddbmm
-from .argument_errors import explain
 from .arithmetic import (
     abs,
     add,
@@ -57,6 +56,7 @@ from .bitwise import (
     bitwise_xor,
 )
 from .broadcasting import broadcast_shapes, broadcast_tensors
+from .call_forms import complete_functions
 from .combinations import combinations, repeat_interleave
 from .comparisons import (
     eq,
@@ -806,4 +806,4 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-explain(globals())
+complete_functions(globals())

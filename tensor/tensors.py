@@ -45,6 +45,7 @@ from . import (
 from .arguments import integers
 from .autograd.differentiation import backward
 from .base import TensorBase, empty, register, view_of
+from .call_forms import complete_methods
 from .description import Description
 from .pointwise_methods import PointwiseMethods
 from .random import fills as random_fills
@@ -625,4 +626,5 @@ class Tensor(
     __str__ = __repr__
 
 
+complete_methods(Tensor)
 register(Tensor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 from typing import Any
 
 import numpy as np
@@ -263,22 +262,3 @@ def test_functions_name_the_argument_that_is_no_tensor(name: str) -> None:
             continue
         assert isinstance(found, (TypeError, ValueError, RuntimeError)), f"{name}({wrong!r}): {found!r}"
         assert "attribute" not in str(found), f"{name}({wrong!r}): {found!r}"
-
-
-def test_functions_keep_their_names_and_signatures() -> None:
-    assert pickle.loads(pickle.dumps(tensor.flatten)) is tensor.flatten
-    assert tensor.flatten.__name__ == "flatten"
-    assert tensor.absolute is tensor.abs
-    assert tensor.moveaxis is tensor.movedim
-    assert list(inspect.signature(tensor.flatten).parameters) == ["input", "start_dim", "end_dim"]
-    assert inspect.signature(tensor.flatten).parameters["end_dim"].default == -1
-    assert tensor.flatten.__doc__ == tensor.Tensor.flatten.__doc__
-
-
-def test_an_attribute_error_of_the_users_stays() -> None:
-    class Index:
-        def __index__(self) -> int:
-            raise AttributeError("mine")
-
-    with pytest.raises(AttributeError, match="mine"):
-        tensor.select(tensor.ones(2), 0, Index())

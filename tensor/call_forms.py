@@ -1,0 +1,173 @@
+"""How functions and methods may be called: with NumPy's names of arguments, and errors that name arguments.
+
+``axis`` and ``keepdims`` mean ``dim`` and ``keepdim``, as in PyTorch. What should have been a tensor and is
+none lacks an attribute that the families take without a question, which costs nothing; at the surface that
+becomes an error about the argument.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import update_wrapper
+from types import FunctionType
+from typing import Any
+
+from .base import TensorBase
+
+#: Names of parameters that are tensors, or sequences of them, whatever else they may be.
+_TENSORS = frozenset(("self", "tensors"))
+#: NumPy's names of parameters.
+_ALIASES = {"dim": "axis", "keepdim": "keepdims"}
+#: Sequences that may be given one by one, as one argument, or by name.
+_SEQUENCES = frozenset(("dims", "repeats", "shape", "size"))
+_ABSENT = object()
+
+
+def complete_functions(namespace: dict[str, Any]) -> None:
+    """Let the functions of tensors in a module's namespace take NumPy's names, and explain themselves."""
+    made: dict[FunctionType, Any] = {}
+    for name, function in list(namespace.items()):
+        if isinstance(function, FunctionType) and _takes_tensors(function):
+            if function not in made:
+                own = function.__name__
+                known = own if namespace.get(own) is function else name
+                made[function] = completed(function, namespace["__name__"], known)
+            namespace[name] = made[function]
+
+
+def complete_methods(cls: type[Any]) -> None:
+    """Let the methods of a class that have dimensions as arguments take them by all their names."""
+    for name in dir(cls):
+        method = getattr(cls, name)
+        if isinstance(method, FunctionType) and _DIMENSIONS & set(inspect.signature(method).parameters):
+            setattr(cls, name, completed(method, cls.__module__, name, f"{cls.__name__}."))
+
+
+_DIMENSIONS = frozenset(("dim", "dims", "repeats"))
+
+
+def _takes_tensors(function: FunctionType) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(
+        each.name in _TENSORS or "Tensor" in str(each.annotation) for each in parameters if each.name != "out"
+    )
+
+
+def completed(function: FunctionType, module: str, name: str, owner: str = "") -> FunctionType:
+    """``function`` with NumPy's names, whose AttributeError about an argument is a TypeError that names it.
+
+    The function that calls it is written out with all parameters: that is the fastest way to pass them on.
+    """
+    if hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    parameters = list(inspect.signature(function).parameters.values())
+    names = {each.name for each in parameters}
+    open_ended = parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+    aliases = {
+        each.name: _ALIASES[each.name]
+        for each in parameters
+        if each.name in _ALIASES and _ALIASES[each.name] not in names and not open_ended
+    }
+    made: dict[str, Any] = {"_function": function, "_explanation": _explanation, "_absent": _ABSENT}
+    made |= {"__name__": module, "_twice": _twice, "_missing": _missing}
+    heads, passed, steps = [], [], []
+    keyword_only = optional = False
+    for each in parameters:
+        default = ""
+        optional = optional or each.name in aliases
+        if each.default is not each.empty:
+            default = f"=_default_{each.name}"
+            made[f"_default_{each.name}"] = each.default
+        elif optional and each.kind is each.POSITIONAL_OR_KEYWORD:
+            default = "=_absent"
+            made[f"_default_{each.name}"] = _ABSENT
+            steps.append(f"    if {each.name} is _absent: raise _missing({name!r}, {each.name!r})")
+        if each.kind is each.KEYWORD_ONLY and not keyword_only:
+            heads.append("*")
+        keyword_only = keyword_only or each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
+        stars = "*" if each.kind is each.VAR_POSITIONAL else "**" if each.kind is each.VAR_KEYWORD else ""
+        if stars == "*" and each.name in _SEQUENCES:
+            heads += [f"*_{each.name}", f"{each.name}=_absent"]
+            passed.append(f"*_{each.name}")
+            steps.append(_SEQUENCE.format(name=name, own=each.name))
+            continue
+        heads.append(f"{stars}{each.name}{default}")
+        by_name = f"{each.name}=" if each.kind is each.KEYWORD_ONLY else ""
+        passed.append(f"{by_name}{stars}{each.name}")
+    if aliases and not keyword_only:
+        heads.append("*")
+    for own, alias in aliases.items():
+        heads.append(f"{alias}=_absent")
+        steps.insert(0, _ALIAS.format(name=name, own=own, alias=alias))
+    named = "".join(f"({each.name!r}, {each.name}), " for each in parameters)
+    exec(
+        _CALL.format(
+            name=name, heads=", ".join(heads), steps="\n".join(steps), passed=", ".join(passed), named=named
+        ),
+        made,
+    )
+    call: FunctionType = update_wrapper(made[name], function)
+    # So that it is pickled by the name that users know.
+    call.__module__, call.__qualname__, call.__name__ = module, f"{owner}{name}", name
+    return call
+
+
+_ALIAS = """
+    if {alias} is not _absent:
+        if {own} is not _default_{own}:
+            raise _twice({name!r}, {own!r}, {alias!r})
+        {own} = {alias}"""
+
+_SEQUENCE = """
+    if {own} is not _absent:
+        if _{own}:
+            raise _twice({name!r}, {own!r}, "*{own}")
+        _{own} = ({own},)"""
+
+_CALL = """
+def {name}({heads}):
+{steps}
+    try:
+        return _function({passed})
+    except AttributeError as _error:
+        _found = _explanation(_error, {name!r}, ({named}))
+        if _found is None:
+            raise
+        raise _found from None
+"""
+
+
+def _twice(name: str, own: str, alias: str) -> TypeError:
+    return TypeError(f"{name}() got arguments '{own}' and '{alias}', which mean the same")
+
+
+def _missing(name: str, argument: str) -> TypeError:
+    return TypeError(f"{name}() missing 1 required argument: '{argument}'")
+
+
+def _explanation(
+    error: AttributeError, name: str, arguments: tuple[tuple[str, Any], ...]
+) -> TypeError | None:
+    culprit = error.obj
+    if isinstance(culprit, TensorBase):
+        return None
+    for position, (argument, given) in enumerate(arguments, 1):
+        shown = "input" if argument == "self" else argument
+        where = f"argument '{shown}' (position {position})"
+        if given is culprit:
+            return TypeError(f"{name}(): {where} must be Tensor, not {type(given).__name__}")
+        if isinstance(given, (list, tuple)):
+            for place, each in enumerate(given):
+                if each is culprit:
+                    return TypeError(
+                        f"{name}(): expected Tensor as element {place} in {where}, but got {type(each).__name__}"
+                    )
+        if isinstance(given, str) and isinstance(culprit, str) and culprit in given:
+            return TypeError(f"{name}(): {where} must be tuple of Tensors, not str")
+    argument, given = arguments[0]
+    if error.name in TensorBase.__slots__ and not isinstance(given, (TensorBase, list, tuple)):
+        # What the function has made of the argument, which it took for a tensor.
+        return TypeError(
+            f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type(given).__name__}"
+        )
+    return None
