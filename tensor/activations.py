@@ -128,12 +128,12 @@ ELU = _activation(
     (
         "{x} <= 0 ? expm1({x} * {r}) * {p} : {x} * {q}",
         "{x} <= 0 ? {p} * {r} * exp({x} * {r}) : {q}",
-        "{x} <= 0 ? {p} * {r} * {r} * exp({x} * {r}) : Compute(0) * {q}",
+        "{x} < 0 ? {p} * {r} * {r} * exp({x} * {r}) : Compute(0) * {q}",
     ),
     (
         lambda x, p, q, r: np.where(x <= 0, np.expm1(x * r) * p, x * q),
         lambda x, p, q, r: np.where(x <= 0, p * r * np.exp(x * r), q),
-        lambda x, p, q, r: np.where(x <= 0, p * r * r * np.exp(x * r), x.dtype.type(0)),
+        lambda x, p, q, r: np.where(x < 0, p * r * r * np.exp(x * r), x.dtype.type(0)),
     ),
 )
 #: Of (element, slope), where the slope has a gradient too.
@@ -290,12 +290,12 @@ SOFTSIGN = _activation(
     (
         "{x} / (1 + fabs({x}))",
         "1 / ((1 + fabs({x})) * (1 + fabs({x})))",
-        "copysign(Compute(2), -{x}) / ((1 + fabs({x})) * (1 + fabs({x})) * (1 + fabs({x})))",
+        "Compute(2 * (({x} < 0) - ({x} > 0))) / ((1 + fabs({x})) * (1 + fabs({x})) * (1 + fabs({x})))",
     ),
     (
         lambda x: x / (1 + np.abs(x)),
         lambda x: 1 / (1 + np.abs(x)) ** 2,
-        lambda x: np.copysign(x.dtype.type(2), -x) / (1 + np.abs(x)) ** 3,
+        lambda x: -2 * np.sign(x) / (1 + np.abs(x)) ** 3,
     ),
 )
 

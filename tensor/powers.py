@@ -18,7 +18,7 @@ from .creation_like import zeros_like
 from .operations import rules
 from .operations.pointwise import IN_PLACE, Pointwise, by_kind
 from .scalars import element, is_number
-from .selection import where
+from .selection import DROP
 
 if TYPE_CHECKING:
     from .tensors import Tensor
@@ -172,7 +172,7 @@ def _base_gradient(grad: Tensor, a: Any, b: Any) -> Tensor:
         slope = MUL.binary(a if b == 2 else pow(a, b - 1), b)
         return MUL.binary(grad, conjugate(slope))
     slope = MUL.binary(b, pow(a, SUB.binary(b, 1)))
-    return MUL.binary(grad, conjugate(where(EQ.binary(b, 0), zeros_like(slope), slope)))
+    return DROP.binary(MUL.binary(grad, conjugate(slope)), EQ.binary(b, 0))
 
 
 def _exponent_gradient(grad: Tensor, a: Any, b: Tensor, out: Tensor) -> Tensor:
@@ -184,14 +184,14 @@ def _exponent_gradient(grad: Tensor, a: Any, b: Tensor, out: Tensor) -> Tensor:
         logarithm = cmath.log(a)
     else:
         logarithm = math.log(a) if a > 0 else math.nan
-    whole = MUL.binary(grad, conjugate(MUL.binary(out, logarithm)))
+    slope = conjugate(MUL.binary(out, logarithm))
     if not isinstance(a, TensorBase) and a != 0:
-        return whole
+        return MUL.binary(grad, slope)
     exponent = b.real if b._layout.dtype.is_complex else b
     nothing = GE.binary(exponent, 0)
     if isinstance(a, TensorBase):
         nothing = nothing & EQ.binary(a, 0)
-    return where(nothing, zeros_like(whole), whole)
+    return MUL.binary(grad, DROP.binary(slope, nothing))
 
 
 def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor:

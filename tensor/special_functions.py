@@ -16,8 +16,8 @@ from .comparisons import EQ, LE
 from .complex_numbers import conjugate
 from .operations import rules
 from .operations.pointwise import IN_PLACE, Pointwise, by_kind
-from .powers import EXP, LOG, SQUARE
-from .selection import DROP, clamp
+from .powers import EXP, SQUARE
+from .selection import DROP, clamp, where
 from .trigonometry import COS
 
 if TYPE_CHECKING:
@@ -122,7 +122,20 @@ LOGIT = Pointwise(
     lambda a: np.where(np.abs(a - 0.5) < 0.25, 2 * np.arctanh(2 * a - 1), np.log(a / (1 - a))),
     rule=rules.floating,
     categories=_REAL,
-    derivatives=(lambda grad, a: DIV.binary(grad, MUL.binary(a, SUB(1, a))),),
+    derivatives=(lambda grad, a: LOGIT_BACKWARD.binary(grad, a),),
+)
+#: Of (gradient, number).
+LOGIT_BACKWARD = Pointwise(
+    "logit_backward",
+    'b >= 0 && b <= 1 ? a / (b * (1 - b)) : b * nan("")',
+    lambda a, b: np.where((b >= 0) & (b <= 1), a / (b * (1 - b)), b.dtype.type(np.nan)),
+    derivatives=(
+        lambda grad, b: LOGIT_BACKWARD.binary(grad, b),
+        lambda grad, a, b: MUL.binary(
+            LOGIT_BACKWARD.binary(LOGIT_BACKWARD.binary(grad, b), b),
+            MUL.binary(a, SUB.binary(MUL.binary(b, 2), 1)),
+        ),
+    ),
 )
 
 # Logarithms
@@ -180,9 +193,9 @@ def _xlogy_gradient(grad: Tensor, a: Tensor, b: Any) -> Tensor:
     if not isinstance(b, TensorBase):
         if b > 0:
             return MUL.binary(grad, math.log(b))
-        return DROP.binary(MUL.binary(grad, -math.inf if b == 0 else math.nan), EQ.binary(a, 0))
+        return DROP.binary(XLOGY.binary(grad, b), EQ.binary(a, 0))
     nothing = LE.binary(b, 0) & EQ.binary(a, 0)
-    return DROP.binary(MUL.binary(grad, LOG.unary(b)), nothing)
+    return DROP.binary(XLOGY.binary(grad, b), nothing)
 
 
 # Waves
@@ -207,7 +220,9 @@ def _sinc(a: Any) -> Any:
 def _sinc_gradient(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
     at_zero = EQ.binary(a, 0)
     slope = DIV.binary(SUB.binary(COS.unary(MUL.binary(a, math.pi)), out), ADD.binary(a, at_zero))
-    return MUL.binary(grad, conjugate(DROP.binary(slope, at_zero)))
+    # At 0 the slope goes through 0, steeply: the second derivative is there.
+    slope = where(at_zero, MUL.binary(a, -(math.pi**2) / 3), DROP.binary(slope, at_zero))
+    return MUL.binary(grad, conjugate(slope))
 
 
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -10,10 +10,12 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category
 
 from .arithmetic import ADD, DIV, MUL, NEG, SUB
+from .comparisons import EQ
 from .complex_numbers import conjugate
 from .operations import rules
 from .operations.pointwise import Pointwise, by_kind
 from .powers import RSQRT, SQUARE
+from .selection import DROP
 
 if TYPE_CHECKING:
     from .tensors import Tensor
@@ -72,8 +74,8 @@ ATAN2 = Pointwise(
     rule=rules.floating,
     categories=_REAL,
     derivatives=(
-        lambda grad, a, b: MUL.binary(grad, DIV.binary(b, _square_of_length(a, b))),
-        lambda grad, a, b: MUL.binary(grad, NEG.unary(DIV.binary(a, _square_of_length(a, b)))),
+        lambda grad, a, b: MUL.binary(grad, _over_square(b, a, b)),
+        lambda grad, a, b: MUL.binary(grad, NEG.unary(_over_square(a, a, b))),
     ),
 )
 HYPOT = Pointwise(
@@ -95,8 +97,10 @@ def _of_circle(a: Tensor) -> Tensor:
     return RSQRT.unary(SUB(1, SQUARE.unary(a)))
 
 
-def _square_of_length(a: Tensor, b: Tensor) -> Tensor:
-    return ADD.binary(SQUARE.unary(a), SQUARE.unary(b))
+def _over_square(part: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """A part divided by the square of the length; 0 where that is 0."""
+    square = ADD.binary(SQUARE.unary(a), SQUARE.unary(b))
+    return DROP.binary(DIV.binary(part, square), EQ.binary(square, 0))
 
 
 # Hyperbolas
