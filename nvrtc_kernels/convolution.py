@@ -34,6 +34,8 @@ class Windows:
         Of the image.
     kernel, stride, padding, dilation : tuple of int
         Of the windows.
+    ceil : bool
+        Whether a last window may go beyond the padded image, as long as it starts before its second padding.
     """
 
     size: Three
@@ -41,17 +43,22 @@ class Windows:
     stride: Three
     padding: Three
     dilation: Three
+    ceil: bool = False
 
     @property
     def out(self) -> Three:
         """How many windows there are along each dimension."""
-        depth, height, width = (
-            (n + 2 * p - d * (k - 1) - 1) // s + 1
-            for n, k, s, p, d in zip(
-                self.size, self.kernel, self.stride, self.padding, self.dilation, strict=True
-            )
+        depth, height, width = map(
+            self._count, self.size, self.kernel, self.stride, self.padding, self.dilation
         )
         return depth, height, width
+
+    def _count(self, size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+        room = size + 2 * padding - dilation * (kernel - 1) - 1
+        if not self.ceil:
+            return room // stride + 1
+        count = -(-room // stride) + 1
+        return count - 1 if (count - 1) * stride >= size + padding else count
 
     @property
     def taps(self) -> int:
@@ -84,9 +91,7 @@ def _grid(count: int) -> int:
     return min(max(-(-count // _THREADS), 1), (1 << 31) - 1)
 
 
-def plan_unfold(
-    device: Device, windows: Windows, item_channels: int, itemsize: int
-) -> Callable[..., None]:
+def plan_unfold(device: Device, windows: Windows, item_channels: int, itemsize: int) -> Callable[..., None]:
     """What copies windows to the columns of a matrix.
 
     Parameters

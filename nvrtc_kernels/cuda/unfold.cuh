@@ -9,14 +9,10 @@
 //            have one row.
 
 #pragma once
+#include "windows.cuh"
 
 // `at` is the first position of the columns and `count` their number for each item; a row of columns starts
 // `row_step` elements after the one before, and an item `item_step`.
-struct Windows {
-    int size[3], kernel[3], stride[3], padding[3], dilation[3], out[3];
-    long long channel_step, item_channels;  // elements of a channel; of an item of the image
-};
-
 template <class Word>
 __device__ void unfold(
     const Windows& w, long long rows, long long items, long long at, long long count, long long row_step,
@@ -42,28 +38,6 @@ __device__ void unfold(
                 static_cast<unsigned>(x) < static_cast<unsigned>(w.size[2]))
                 found = channel[item * w.item_channels + (static_cast<long long>(z) * w.size[1] + y) * w.size[2] + x];
             out[item * item_step + i % count] = found;
-        }
-    }
-}
-
-// Whether a window reaches element `at` with tap `k`, and from which position.
-__device__ inline bool window_of(const Windows& w, int axis, int at, int k, int& position) {
-    const int from = at + w.padding[axis] - k * w.dilation[axis];
-    position = from / w.stride[axis];
-    return from >= 0 && position * w.stride[axis] == from && position < w.out[axis];
-}
-
-// Calls visit(tap, position) for every window that element (z, y, x) lies in.
-template <class Visit>
-__device__ inline void for_windows(const Windows& w, int z, int y, int x, Visit visit) {
-    int pz, py, px;
-    for (int kd = 0; kd < w.kernel[0]; ++kd) {
-        if (!window_of(w, 0, z, kd, pz)) continue;
-        for (int kh = 0; kh < w.kernel[1]; ++kh) {
-            if (!window_of(w, 1, y, kh, py)) continue;
-            for (int kw = 0; kw < w.kernel[2]; ++kw)
-                if (window_of(w, 2, x, kw, px))
-                    visit((kd * w.kernel[1] + kh) * w.kernel[2] + kw, (pz * w.out[1] + py) * w.out[2] + px);
         }
     }
 }

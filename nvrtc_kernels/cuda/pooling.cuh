@@ -1,0 +1,169 @@
+// Pooling of images, which lie one after the other ("planes"), and its derivatives. A thread has an element of what
+// is written and looks at all that it depends on: nothing is added atomically, and sums are the same in every run.
+// Windows are regular (windows.cuh), or adaptive: output i of n covers the inputs from floor(i * size / n) up to
+// ceil((i + 1) * size / n).
+
+#pragma once
+#include "windows.cuh"
+
+struct Range {
+    int first, end, step;
+};
+
+struct Regular {
+    Windows w;
+    __device__ int size(int axis) const { return w.size[axis]; }
+    __device__ int out(int axis) const { return w.out[axis]; }
+    // The inputs of output i that are inside of the image.
+    __device__ Range inputs(int axis, int i) const {
+        int first = i * w.stride[axis] - w.padding[axis];
+        const int end = min(first + (w.kernel[axis] - 1) * w.dilation[axis] + 1, w.size[axis]);
+        if (first < 0) first += (-first + w.dilation[axis] - 1) / w.dilation[axis] * w.dilation[axis];
+        return {first, end, w.dilation[axis]};
+    }
+    // The outputs whose windows may hold input `at`; not all of them need to, where windows are dilated.
+    __device__ Range outputs(int axis, int at) const {
+        const int reach = (w.kernel[axis] - 1) * w.dilation[axis], from = at + w.padding[axis] - reach;
+        const int first = from > 0 ? (from + w.stride[axis] - 1) / w.stride[axis] : 0;
+        return {first, min((at + w.padding[axis]) / w.stride[axis] + 1, w.out[axis]), 1};
+    }
+    // Elements of a window that count, the padding included, which may end beyond the image.
+    __device__ int padded(int axis, int i) const {
+        const int first = i * w.stride[axis] - w.padding[axis];
+        return min(first + w.kernel[axis], w.size[axis] + w.padding[axis]) - first;
+    }
+};
+
+struct Adaptive {
+    int sizes[3], outs[3];
+    __device__ int size(int axis) const { return sizes[axis]; }
+    __device__ int out(int axis) const { return outs[axis]; }
+    __device__ static int start(long long i, int size, int out) { return static_cast<int>(i * size / out); }
+    __device__ static int stop(long long i, int size, int out) {
+        return static_cast<int>(((i + 1) * size + out - 1) / out);
+    }
+    __device__ Range inputs(int axis, int i) const {
+        return {start(i, sizes[axis], outs[axis]), stop(i, sizes[axis], outs[axis]), 1};
+    }
+    __device__ Range outputs(int axis, int at) const {
+        return {start(at, outs[axis], sizes[axis]), stop(at, outs[axis], sizes[axis]), 1};
+    }
+    __device__ int padded(int axis, int i) const {
+        const Range range = inputs(axis, i);
+        return range.end - range.first;
+    }
+};
+
+struct Place {
+    int at[3];
+    template <class Size>
+    __device__ Place(int flat, Size size) : at{flat / size(2) / size(1), flat / size(2) % size(1), flat % size(2)} {}
+};
+
+template <class Pool>
+__device__ inline Place output_place(const Pool& pool, int flat) {
+    return Place(flat, [&](int axis) { return pool.out(axis); });
+}
+template <class Pool>
+__device__ inline Place input_place(const Pool& pool, int flat) {
+    return Place(flat, [&](int axis) { return pool.size(axis); });
+}
+
+template <class Pool, class Visit>
+__device__ inline void for_inputs(const Pool& pool, int flat, Visit visit) {
+    const Place place = output_place(pool, flat);
+    const Range z = pool.inputs(0, place.at[0]), y = pool.inputs(1, place.at[1]), x = pool.inputs(2, place.at[2]);
+    for (int i = z.first; i < z.end; i += z.step)
+        for (int j = y.first; j < y.end; j += y.step)
+            for (int k = x.first; k < x.end; k += x.step) visit((i * pool.size(1) + j) * pool.size(2) + k);
+}
+
+template <class Pool, class Visit>
+__device__ inline void for_outputs(const Pool& pool, int flat, Visit visit) {
+    const Place place = input_place(pool, flat);
+    const Range z = pool.outputs(0, place.at[0]), y = pool.outputs(1, place.at[1]), x = pool.outputs(2, place.at[2]);
+    for (int i = z.first; i < z.end; ++i)
+        for (int j = y.first; j < y.end; ++j)
+            for (int k = x.first; k < x.end; ++k) visit((i * pool.out(1) + j) * pool.out(2) + k);
+}
+
+// What a sum over the window of an output is divided by; 0 in `fixed`: by the elements that count.
+template <class Pool>
+__device__ inline int divisor(const Pool& pool, int flat, bool with_padding, int fixed) {
+    if (fixed) return fixed;
+    const Place place = output_place(pool, flat);
+    int count = 1;
+    for (int axis = 0; axis < 3; ++axis) {
+        const Range range = pool.inputs(axis, place.at[axis]);
+        count *= with_padding ? pool.padded(axis, place.at[axis]) : range.end - range.first;
+    }
+    return count;
+}
+
+#define EACH(i, count)                                                                                     \
+    for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < (count);         \
+         i += static_cast<long long>(gridDim.x) * blockDim.x)
+
+// The largest element of each window and where it stands: the first of equal ones, and the last NaN.
+template <class Pool, class T>
+__device__ void max_pool(const Pool& pool, long long planes, const T* in, T* out, long long* places) {
+    const int outs = pool.out(0) * pool.out(1) * pool.out(2);
+    const long long area = static_cast<long long>(pool.size(0)) * pool.size(1) * pool.size(2);
+    EACH(i, planes * outs) {
+        const T* plane = in + i / outs * area;
+        int best = -1;
+        T value{};
+        for_inputs(pool, static_cast<int>(i % outs), [&](int at) {
+            const T x = plane[at];
+            if (best < 0 || wide(x) > wide(value) || wide(x) != wide(x)) {
+                best = at;
+                value = x;
+            }
+        });
+        out[i] = value;
+        places[i] = best;
+    }
+}
+
+template <class Sum, class Pool, class T>
+__device__ void max_pool_backward(
+    const Pool& pool, long long planes, const T* grad, const long long* places, T* out) {
+    const int outs = pool.out(0) * pool.out(1) * pool.out(2);
+    const long long area = static_cast<long long>(pool.size(0)) * pool.size(1) * pool.size(2);
+    EACH(i, planes * area) {
+        const long long start = i / area * outs, at = i % area;
+        Sum sum{};
+        for_outputs(pool, static_cast<int>(at), [&](int position) {
+            if (places[start + position] == at) sum += wide(grad[start + position]);
+        });
+        out[i] = narrow<T>(sum);
+    }
+}
+
+template <class Sum, class Pool, class T>
+__device__ void avg_pool(const Pool& pool, long long planes, int with_padding, int fixed, const T* in, T* out) {
+    const int outs = pool.out(0) * pool.out(1) * pool.out(2);
+    const long long area = static_cast<long long>(pool.size(0)) * pool.size(1) * pool.size(2);
+    EACH(i, planes * outs) {
+        const T* plane = in + i / outs * area;
+        const int position = static_cast<int>(i % outs);
+        Sum sum{};
+        for_inputs(pool, position, [&](int at) { sum += wide(plane[at]); });
+        out[i] = narrow<T>(sum / static_cast<Sum>(divisor(pool, position, with_padding, fixed)));
+    }
+}
+
+template <class Sum, class Pool, class T>
+__device__ void avg_pool_backward(
+    const Pool& pool, long long planes, int with_padding, int fixed, const T* grad, T* out) {
+    const int outs = pool.out(0) * pool.out(1) * pool.out(2);
+    const long long area = static_cast<long long>(pool.size(0)) * pool.size(1) * pool.size(2);
+    EACH(i, planes * area) {
+        const long long start = i / area * outs;
+        Sum sum{};
+        for_outputs(pool, static_cast<int>(i % area), [&](int position) {
+            sum += wide(grad[start + position]) / static_cast<Sum>(divisor(pool, position, with_padding, fixed));
+        });
+        out[i] = narrow<T>(sum);
+    }
+}

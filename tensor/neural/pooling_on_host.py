@@ -1,0 +1,157 @@
+"""Pooling with NumPy: planes in the leading dimension, and three spatial ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.convolution import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from nvrtc_kernels.pooling import Pool
+
+    Array = NDArray[Any]
+
+
+def _padded(array: Array, windows: Windows, fill: Any) -> Array:
+    """The image with what all windows see around it."""
+    pads = [(0, 0)]
+    for size, kernel, stride, padding, dilation, out in zip(
+        windows.size,
+        windows.kernel,
+        windows.stride,
+        windows.padding,
+        windows.dilation,
+        windows.out,
+        strict=True,
+    ):
+        reach = (out - 1) * stride + dilation * (kernel - 1) + 1
+        pads.append((padding, max(reach - size - padding, 0)))
+    return np.pad(array, pads, constant_values=fill) if any(map(any, pads)) else array
+
+
+def _taps(windows: Windows) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
+    """Each tap of the windows: its offsets, and what all windows see with it of a padded image."""
+    for index in np.ndindex(*windows.kernel):
+        start = tuple(k * d for k, d in zip(index, windows.dilation, strict=True))
+        seen = tuple(
+            slice(at, at + (n - 1) * step + 1, step)
+            for at, n, step in zip(start, windows.out, windows.stride, strict=True)
+        )
+        yield start, (..., *seen)
+
+
+def _parts(pool: Any) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
+    """Each output of an adaptive pooling, and the slices of the image that it covers."""
+    size, out = pool
+    for index in np.ndindex(*out):
+        yield (
+            index,
+            (
+                ...,
+                *(slice(i * n // m, -(-(i + 1) * n // m)) for i, n, m in zip(index, size, out, strict=True)),
+            ),
+        )
+
+
+def _lowest(kind: Any) -> Any:
+    return np.iinfo(kind).min if kind.kind in "iu" else -np.inf
+
+
+def largest(array: Array, pool: Pool) -> tuple[Array, Array]:
+    """Largest elements of the windows and their places in the plane; the last NaN where there is one."""
+    planes = array.shape[0]
+    if not isinstance(pool, Windows):
+        size, out = pool
+        values = np.empty((planes, *out), array.dtype)
+        places = np.empty((planes, *out), np.int64)
+        numbers = np.arange(np.prod(size)).reshape(size)
+        for index, seen in _parts(pool):
+            flat = array[seen].reshape(planes, -1)
+            at = flat.argmax(1)
+            values[(slice(None), *index)] = np.take_along_axis(flat, at[:, None], 1)[:, 0]
+            places[(slice(None), *index)] = numbers[seen].reshape(-1)[at]
+        return values, places
+    padded = _padded(array, pool, _lowest(array.dtype))
+    values = np.full((planes, *pool.out), _lowest(array.dtype), array.dtype)
+    places = np.full((planes, *pool.out), -1, np.int64)
+    starts = [
+        np.arange(n) * step - pad for n, step, pad in zip(pool.out, pool.stride, pool.padding, strict=True)
+    ]
+    for start, seen in _taps(pool):
+        z, y, x = (
+            (first + at).reshape([-1 if axis == k else 1 for axis in range(3)])
+            for k, (first, at) in enumerate(zip(starts, start, strict=True))
+        )
+        inside = (z >= 0) & (z < pool.size[0]) & (y >= 0) & (y < pool.size[1]) & (x >= 0) & (x < pool.size[2])
+        here = padded[seen]
+        better = inside & ((here > values) | (here != here) | (places < 0))
+        np.copyto(values, here, where=better)
+        np.copyto(places, (z * pool.size[1] + y) * pool.size[2] + x, where=better)
+    return values, places
+
+
+def largest_gradient(grad: Array, places: Array, size: tuple[int, ...]) -> Array:
+    """Gradients added up at the places they came from."""
+    planes, area = grad.shape[0], int(np.prod(size))
+    flat = np.zeros(planes * area, grad.dtype)
+    at = places.reshape(planes, -1) + (np.arange(planes) * area)[:, None]
+    np.add.at(flat, at.reshape(-1), grad.reshape(-1))
+    return flat.reshape(planes, *size)
+
+
+def divisors(pool: Pool, with_padding: bool, fixed: int) -> Array:
+    """What the sums over windows are divided by."""
+    if not isinstance(pool, Windows):
+        size, out = pool
+        counts = [
+            np.array([-(-(i + 1) * n // m) - i * n // m for i in range(m)])
+            for n, m in zip(size, out, strict=True)
+        ]
+    elif fixed:
+        return np.full(pool.out, fixed)
+    else:
+        counts = []
+        for n, kernel, stride, padding, out_size in zip(
+            pool.size, pool.kernel, pool.stride, pool.padding, pool.out, strict=True
+        ):
+            first = np.arange(out_size) * stride - padding
+            end = np.minimum(first + kernel, n + padding)
+            counts.append(end - first if with_padding else np.minimum(end, n) - np.maximum(first, 0))
+    return counts[0][:, None, None] * counts[1][:, None] * counts[2]
+
+
+def mean(array: Array, pool: Pool, with_padding: bool, fixed: int) -> Array:
+    """Means over windows."""
+    divisor = divisors(pool, with_padding, fixed)
+    if not isinstance(pool, Windows):
+        sums = np.empty((array.shape[0], *pool[1]), array.dtype)
+        for index, seen in _parts(pool):
+            sums[(slice(None), *index)] = array[seen].sum((-3, -2, -1))
+    else:
+        padded = _padded(array, pool, 0)
+        sums = np.zeros((array.shape[0], *pool.out), array.dtype)
+        for _, seen in _taps(pool):
+            sums += padded[seen]
+    return (sums / divisor).astype(array.dtype)
+
+
+def mean_gradient(grad: Array, pool: Pool, with_padding: bool, fixed: int) -> Array:
+    """The gradient of each mean, shared by the elements of its window."""
+    shares = (grad / divisors(pool, with_padding, fixed)).astype(grad.dtype)
+    planes = grad.shape[0]
+    if not isinstance(pool, Windows):
+        made = np.zeros((planes, *pool[0]), grad.dtype)
+        for index, seen in _parts(pool):
+            made[seen] += shares[(slice(None), *index)][:, None, None, None]
+        return made
+    padded = _padded(np.zeros((planes, *pool.size), grad.dtype), pool, 0)
+    for _, seen in _taps(pool):
+        padded[seen] += shares
+    inner = tuple(slice(p, p + n) for p, n in zip(pool.padding, pool.size, strict=True))
+    return padded[(slice(None), *inner)]
