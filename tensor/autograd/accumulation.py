@@ -18,77 +18,80 @@ if TYPE_CHECKING:
 _adding = threading.RLock()
 
 
-class Gradient:
-    """A gradient on its way to a node.
+class Awaited:
+    """A gradient that was made on another stream than the one that is to use it.
 
     Attributes
     ----------
     value : Tensor
-        The sum of what has arrived.
+        The gradient.
     event
-        Recorded when ``value`` was made on a stream other than the node's; ``None`` where both are one.
+        Recorded when it was made.
     """
 
     __slots__ = ("event", "value")
 
-    def __init__(self, value: Tensor, stream: Stream | None, target: Stream | None) -> None:
+    def __init__(self, value: Tensor, event: Any) -> None:
         self.value = value
-        self.event = _mark(stream, target)
+        self.event = event
 
-    def take(self, target: Stream | None) -> Tensor:
-        """The sum, which work on ``target`` may use from now on."""
+    def take(self, target: Stream) -> Tensor:
+        """The gradient, which work on ``target`` may use from now on."""
         value = self.value
-        if self.event is not None:
-            _await(value, self.event, target)
-            self.event = None
         del self.value
+        _await(value, self.event, target)
         return value
 
-    def add(self, other: Tensor, stream: Stream | None, target: Stream | None) -> None:
-        """Add another gradient, on ``target``."""
-        event = _mark(stream, target)
-        if event is not None:
-            _await(other, event, target)
-        if self.event is not None:
-            _await(self.value, self.event, target)
-            self.event = None
-        if target is None:
-            self._sum(other, None)
-            return
-        local = target.place.local
-        before, local.stream = local.stream, target
-        try:
-            self._sum(other, target)
-        finally:
-            local.stream = before
 
-    def _sum(self, other: Tensor, target: Stream | None) -> None:
-        # Only this object, and getrefcount's argument, refer to the value.
-        if (
-            not modes.recording
-            and getrefcount(self.value) == 2
-            and _owns_memory(self.value)
-            # Those that referred to it may still read it on other streams.
-            and (target is None or self.value._storage.belongs_to(target))
-        ):
-            self.value.add_(other)
-        else:
-            self.value = self.value + other
+def hold(value: Tensor, stream: Stream | None, target: Stream | None) -> Tensor | Awaited:
+    """A gradient, ready on ``stream``, until it is used on ``target``."""
+    event = _mark(stream, target)
+    return value if event is None else Awaited(value, event)
+
+
+def add(slots: list[Any], number: int, other: Tensor, stream: Stream | None, target: Stream | None) -> None:
+    """Add a gradient, ready on ``stream``, to the one in ``slots``, on ``target``."""
+    if target is None:
+        _sum(slots, number, other, None)
+        return
+    event = _mark(stream, target)
+    if event is not None:
+        _await(other, event, target)
+    if type(slots[number]) is Awaited:
+        slots[number] = slots[number].take(target)
+    local = target.place.local
+    before, local.stream = local.stream, target
+    try:
+        _sum(slots, number, other, target)
+    finally:
+        local.stream = before
+
+
+def _sum(slots: list[Any], number: int, other: Tensor, target: Stream | None) -> None:
+    # Only the list, and getrefcount's argument, refer to the value.
+    if (
+        not modes.recording
+        and getrefcount(slots[number]) == 2
+        and _owns_memory(slots[number])
+        # Those that referred to it may still read it on other streams.
+        and (target is None or slots[number]._storage.belongs_to(target))
+    ):
+        slots[number].add_(other)
+    else:
+        slots[number] = slots[number] + other
 
 
 def _mark(stream: Stream | None, target: Stream | None) -> Any:
     """An event after what ``stream`` holds now, if ``target`` is another stream."""
-    if stream is None or target is None or stream is target or stream == target:
+    if stream is target or stream is None or target is None or stream == target:
         return None
     return stream.native.record_event()
 
 
-def _await(value: Tensor, event: Any, target: Stream | None) -> None:
+def _await(value: Tensor, event: Any, target: Stream) -> None:
     """Let ``target`` wait for ``event``, and keep the memory of ``value`` until it has used it."""
-    if target is not None:
-        target.native.wait_event(event)
-        if value._layout.place.is_cuda:
-            value.record_stream(target)
+    target.native.wait_event(event)
+    value.record_stream(target)
 
 
 def _owns_memory(value: Tensor) -> bool:

@@ -8,15 +8,17 @@ the host, and nothing recurses, however deep the graph is.
 
 from __future__ import annotations
 
-import heapq
 import itertools
+from collections import deque
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from ..recording import anomaly
 from ..recording.node import AccumulateGrad, Node
-from .accumulation import Gradient, accumulate, fit
+from .accumulation import Awaited, accumulate, add, fit, hold
 from .anomaly_checks import check_gradients, report
 from .nesting import current, run_nested
+from .node_streams import ONE_STREAM, NodeStreams, stream_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -106,19 +108,20 @@ class Pass:
     """One backward pass."""
 
     __slots__ = (
+        "accumulated",
         "accumulates",
-        "buffers",
+        "arrived",
         "callbacks",
         "captured",
         "captures",
         "dependencies",
         "keep_graph",
-        "last",
+        "leaves",
         "needed",
         "number",
-        "order",
         "ready",
         "root",
+        "streams",
     )
 
     def __init__(
@@ -133,21 +136,37 @@ class Pass:
             self.captures.setdefault(node, []).append((number, position))
         self.dependencies = _count_uses(edge[0] for edge in root.edges)
         self.needed = None if captures is None else _needed(self.dependencies, self.captures)
-        self.buffers: dict[Node, list[Gradient | None]] = {}
-        self.ready: list[tuple[int, int, Node]] = []
-        self.order = itertools.count()
-        #: Streams that gradients were accumulated on, with the leaves.
-        self.last: dict[Stream, list[Tensor]] = {}
+        #: For each output of a node what has arrived: a gradient, or one that is to be waited for.
+        self.arrived: dict[Node, list[Any]] = {}
+        #: Nodes whose gradients are all there, by age; and leaves, which go first.
+        self.ready: list[tuple[int, Node]] = []
+        self.leaves: deque[AccumulateGrad] = deque()
+        #: Leaves on devices that gradients were added to.
+        self.accumulated: list[AccumulateGrad] = []
         self.callbacks: list[Callable[[], Any]] = []
+        self.streams = NodeStreams()
         self.root: GraphRoot | None = root
 
     def run(self) -> None:
         """Run all nodes that are needed."""
         self.start()
-        ready = self.ready
-        while ready:
-            node = heapq.heappop(ready)[2]
-            self.pass_on(node, self.evaluate(node))
+        ready, leaves, streams = self.ready, self.leaves, self.streams
+        try:
+            while True:
+                if leaves:
+                    leaf = leaves.popleft()
+                    if leaf.stream is not streams.held:
+                        streams.enter(leaf)
+                    self.finish(leaf)
+                elif ready:
+                    node = heappop(ready)[1]
+                    if node.stream is not streams.held or type(node).streams is not ONE_STREAM:
+                        streams.enter(node)
+                    self.pass_on(node, self.evaluate(node))
+                else:
+                    break
+        finally:
+            streams.leave()
         self.join_callers_streams()
         for function in self.callbacks:
             function()
@@ -166,20 +185,19 @@ class Pass:
     def push(self, node: Node) -> None:
         """Let ``node`` run: all its gradients are there."""
         if self.needed is None or node in self.needed:
-            heapq.heappush(self.ready, (-node.sequence, next(self.order), node))
+            if type(node) is AccumulateGrad:
+                self.leaves.append(node)
+            else:
+                heappush(self.ready, (-node.sequence, node))
 
     def pass_on(self, maker: Node, results: list[Any]) -> None:
         """Hand the gradients that ``maker`` gave to where they go."""
-        dependencies = self.dependencies
+        dependencies, stream = self.dependencies, maker.stream
         for position, edge in enumerate(maker.next):
             if edge is None:
                 continue
             target, number = edge
-            result = results[position] if results else None
-            if result is not None:
-                place = result._layout.place
-                del result
-                stream = stream_on(place, maker) if place.is_cuda else None
+            if results and results[position] is not None:
                 self.deliver(target, number, results, position, stream, maker)
             left = dependencies[target] - 1
             dependencies[target] = left
@@ -195,64 +213,46 @@ class Pass:
         stream: Stream | None,
         maker: Node | None,
     ) -> None:
-        """Move a gradient, ready on ``stream``, from ``gradients`` to what ``node`` gets for output ``number``."""
+        """Move a gradient, ready on ``stream``, from ``gradients`` to what ``node`` gets for output ``number``.
+
+        For what ``maker`` has made on several devices, ``stream`` is the one of its first.
+        """
         if self.needed is not None and node not in self.needed:
             return
-        # The only reference shall be that of the buffer: the memory of a gradient that nobody else holds is
-        # used again.
+        # The only reference shall be that of the list of what has arrived: the memory of a gradient that
+        # nobody else holds is used again.
         gradient = gradients[position]
         gradients[position] = None
-        if gradient._layout is not node.layouts[number]:
+        layout = gradient._layout
+        if layout is not node.layouts[number]:
             gradient = fit(gradient, node, number, maker, position)
-        slots = self.buffers.get(node)
-        if slots is None:
-            slots = self.buffers[node] = [None] * len(node.layouts)
-        there = slots[number]
+            layout = gradient._layout
         target = node.stream
-        if target is not None and gradient._layout.place.is_cuda:
-            target = stream_on(gradient._layout.place, node)
-        if there is None:
-            slots[number] = Gradient(gradient, stream, target)
+        if stream is not target or stream is not None:
+            place = layout.place
+            if not place.is_cuda:
+                stream = target = None
+            else:
+                if maker is not None and (stream is None or stream.place is not place):
+                    stream = stream_on(place, maker)
+                if target is None or target.place is not place:
+                    target = stream_on(place, node)
+        slots = self.arrived.get(node)
+        if slots is None:
+            slots = self.arrived[node] = [None] * len(node.layouts)
+        if slots[number] is None:
+            slots[number] = gradient if stream is target else hold(gradient, stream, target)
         else:
-            there.add(gradient, stream, target)
+            add(slots, number, gradient, stream, target)
 
     def evaluate(self, node: Node) -> list[Any]:
         """Gradients of the inputs of ``node``, for the edges in ``node.next``; an empty list where there are none."""
-        streams = node.streams()
-        if not streams:
-            return self._evaluate(node)
-        before = [(stream.place.local, stream.place.local.stream) for stream in streams]
-        for stream in streams:
-            stream.place.local.stream = stream
-        selected = streams[0].place.runtime.current
-        chosen, selected.selected = selected.selected, streams[0].place.native
-        try:
-            return self._evaluate(node)
-        finally:
-            for local, stream in before:
-                local.stream = stream
-            selected.selected = chosen
-
-    def _evaluate(self, node: Node) -> list[Any]:
         grads = self.gradients_of(node)
         hooks = node.hooks
         if hooks is not None:
             hooks.run_on_outputs(grads)
-        if type(node) is AccumulateGrad:
-            grads[0] = node.hooked(grads[0])
         if self.captures:
             self.capture(node, grads)
-        if type(node) is AccumulateGrad:
-            if hooks is not None:
-                hooks.run_before(grads)
-            arrived = tuple(grads) if hooks is not None and hooks.after else ()
-            if self.accumulates and grads[0] is not None:
-                if node.stream is not None:
-                    self.last.setdefault(node.stream, []).append(node.variable)
-                accumulate(node, grads)
-            if hooks is not None and hooks.after:
-                hooks.run_after((), arrived)
-            return []
         if self.needed is not None and not any(
             edge is not None and edge[0] in self.needed for edge in node.next
         ):
@@ -269,21 +269,33 @@ class Pass:
             node.release()
         return results
 
+    def finish(self, node: AccumulateGrad) -> None:
+        """Add what has arrived to the gradient of a leaf."""
+        grads = self.gradients_of(node)
+        hooks = node.hooks
+        if hooks is not None:
+            hooks.run_on_outputs(grads)
+        grads[0] = node.hooked(grads[0])
+        if self.captures:
+            self.capture(node, grads)
+        if hooks is not None:
+            hooks.run_before(grads)
+        arrived = tuple(grads) if hooks is not None and hooks.after else ()
+        if self.accumulates and grads[0] is not None:
+            if node.stream is not None:
+                self.accumulated.append(node)
+            accumulate(node, grads)
+        if hooks is not None and hooks.after:
+            hooks.run_after((), arrived)
+
     def gradients_of(self, node: Node) -> list[Any]:
         """The gradients that have arrived for the outputs of ``node``."""
-        slots = self.buffers.pop(node, None)
-        if slots is None:
+        grads = self.arrived.pop(node, None)
+        if grads is None:
             return [None] * len(node.layouts)
-        target = node.stream
-        grads: list[Any] = []
-        for number, slot in enumerate(slots):
-            if slot is None:
-                grads.append(None)
-                continue
-            if slot.event is not None:
-                target = stream_on(slot.value._layout.place, node)
-            grads.append(slot.take(target))
-            slots[number] = None
+        for number, value in enumerate(grads):
+            if type(value) is Awaited:
+                grads[number] = value.take(stream_on(value.value._layout.place, node))
         return grads
 
     def capture(self, node: Node, grads: list[Any]) -> None:
@@ -296,7 +308,7 @@ class Pass:
 
     def derivatives(self, node: Node, grads: list[Any]) -> list[Any]:
         """Gradients of the inputs of ``node``."""
-        if not node.takes_none and all(grad is None for grad in grads):
+        if grads[0] is None and not node.takes_none and all(grad is None for grad in grads):
             return [None] * len(node.next)
         results = node.backward(*grads)
         if type(results) is not tuple:
@@ -325,9 +337,10 @@ class Pass:
     def join_callers_streams(self) -> None:
         """Make the caller's current streams wait for those that its gradients are ready on."""
         waited: set[Stream] = set()
-        for stream, leaves in self.last.items():
-            for leaf in leaves if _differs(stream) else ():
-                _hand_over(leaf.grad, stream, waited)
+        for leaf in self.accumulated:
+            assert leaf.stream is not None
+            if _differs(leaf.stream):
+                _hand_over(leaf.variable.grad, leaf.stream, waited)
         for node, wanted in self.captures.items():
             for _, position in wanted if node.stream is not None else ():
                 gradient = self.captured[position]
@@ -353,18 +366,6 @@ def _hand_over(gradient: Tensor | None, stream: Stream, waited: set[Stream]) -> 
         gradient.record_stream(callers)
 
 
-def stream_on(place: Any, node: Node) -> Stream:
-    """The stream that work of ``node`` on a device runs on."""
-    stream = node.stream
-    if stream is not None and stream.place is place:
-        return stream
-    for stream in node.streams():
-        if stream.place is place:
-            return stream
-    found: Stream = place.local.stream
-    return found
-
-
 def _count_uses(roots: Iterable[Node]) -> dict[Node, int]:
     """All nodes that can be reached, with the number of edges that lead to each."""
     counts: dict[Node, int] = dict.fromkeys(roots, 0)
@@ -373,12 +374,11 @@ def _count_uses(roots: Iterable[Node]) -> dict[Node, int]:
         for edge in waiting.pop().next:
             if edge is not None:
                 target = edge[0]
-                seen = counts.get(target)
-                if seen is None:
+                if target in counts:
+                    counts[target] += 1
+                else:
                     counts[target] = 1
                     waiting.append(target)
-                else:
-                    counts[target] = seen + 1
     return counts
 
 

@@ -14,6 +14,7 @@ import drv
 import tensor
 from tensor import cuda
 from tensor.autograd import Function, accumulation, engine
+from tensor.autograd.node_streams import NodeStreams
 from tensor.autograd.root import GraphRoot
 
 from .streams import finish, sound, unsound
@@ -116,7 +117,7 @@ def test_a_pass_may_be_called_on_any_stream() -> None:
 
 
 def test_an_engine_on_the_callers_stream_reads_what_is_not_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.Pass, "evaluate", engine.Pass._evaluate)
+    monkeypatch.setattr(NodeStreams, "enter", lambda self, node: None)
     unsound(recorded_on_another_stream, CUBED)
 
 
@@ -173,19 +174,14 @@ def test_four_gradients_of_different_streams_are_summed() -> None:
 
 @pytest.mark.parametrize("forgets", ["first", "later"])
 def test_an_engine_that_sums_without_waiting(monkeypatch: pytest.MonkeyPatch, forgets: str) -> None:
-    made = accumulation.Gradient.__init__
-    added = accumulation.Gradient.add
+    names = {"first": "hold", "later": "add"}
+    right = getattr(accumulation, names[forgets])
 
-    def keep(self: Any, value: Any, stream: Any, target: Any) -> None:
-        made(self, value, None, target)
+    def wrong(*arguments: Any) -> Any:
+        *others, _, target = arguments
+        return right(*others, None, target)
 
-    def add(self: Any, value: Any, stream: Any, target: Any) -> None:
-        added(self, value, None, target)
-
-    if forgets == "first":
-        monkeypatch.setattr(accumulation.Gradient, "__init__", keep)
-    else:
-        monkeypatch.setattr(accumulation.Gradient, "add", add)
+    monkeypatch.setattr(engine, names[forgets], wrong)
     unsound(summed_from_two_streams, [6.0, 12.0, 18.0])
 
 
@@ -327,3 +323,18 @@ def test_a_gradient_of_another_stream_without_a_wait() -> None:
 
 def test_memory_of_a_given_gradient_is_lost_without_record_stream() -> None:
     unsound(lambda: given_gradient(record=False), TWICE_CUBED)
+
+
+def reduced_by_the_engine() -> list[float]:
+    """What was broadcast is summed up by the engine, and what was converted is converted back."""
+    x, w = leaf(2), leaf(1, 2, 3)
+    side = side_stream()
+    with cuda.stream(side):
+        loss = (x * w * x.to(tensor.float64)).sum()
+    loss.backward()
+    side.synchronize()
+    return x.grad.tolist() + w.grad.tolist()
+
+
+def test_gradients_are_made_to_fit_on_the_stream_of_their_maker() -> None:
+    sound(reduced_by_the_engine, [24.0, 4.0, 4.0, 4.0])
