@@ -1,0 +1,126 @@
+"""Activation functions: those of :mod:`tensor`, their in-place forms, and the few that consist of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensor import empty_like, no_grad, where
+from tensor import sigmoid as sigmoid
+from tensor import tanh as tanh
+from tensor.activation_functions import celu as celu
+from tensor.activation_functions import elu as elu
+from tensor.activation_functions import gelu as gelu
+from tensor.activation_functions import hardshrink as hardshrink
+from tensor.activation_functions import hardsigmoid as hardsigmoid
+from tensor.activation_functions import hardswish as hardswish
+from tensor.activation_functions import hardtanh as hardtanh
+from tensor.activation_functions import leaky_relu as leaky_relu
+from tensor.activation_functions import logsigmoid as logsigmoid
+from tensor.activation_functions import mish as mish
+from tensor.activation_functions import prelu as prelu
+from tensor.activation_functions import relu as relu
+from tensor.activation_functions import relu6 as relu6
+from tensor.activation_functions import selu as selu
+from tensor.activation_functions import silu as silu
+from tensor.activation_functions import softplus as softplus
+from tensor.activation_functions import softshrink as softshrink
+from tensor.activation_functions import softsign as softsign
+from tensor.activation_functions import tanhshrink as tanhshrink
+from tensor.activation_functions import threshold as threshold
+
+if TYPE_CHECKING:
+    from tensor import Tensor
+
+#: An argument has that name too.
+_threshold = threshold
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half of ``input`` along ``dim`` times the sigmoid of the second.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such dimension, or its size is odd.
+    """
+    if not input.dim():
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    size = input.size(dim)
+    if size % 2:
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {dim % input.dim()} is size {size}"
+        )
+    first, second = input.narrow(dim, 0, size // 2), input.narrow(dim, size // 2, size // 2)
+    gated: Tensor = first * sigmoid(second)
+    return gated
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """``input`` where it is positive, else a slope times it.
+
+    The slope is drawn for each element from ``lower`` to ``upper`` in training, and their mean otherwise.
+
+    Raises
+    ------
+    RuntimeError
+        If ``lower`` is above ``upper``.
+    """
+    if lower > upper:
+        raise RuntimeError(
+            f"Lower bound should be less than or equal to the upper bound, got {lower} and {upper}"
+        )
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    with no_grad():
+        slopes = empty_like(input).uniform_(lower, upper)
+        slopes = where(input > 0, 1, slopes)
+    return input.mul_(slopes) if inplace else input * slopes
+
+
+# In place
+
+
+def relu_(input: Tensor) -> Tensor:
+    """:func:`relu` in place."""
+    return relu(input, True)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """:func:`leaky_relu` in place."""
+    return leaky_relu(input, negative_slope, True)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """:func:`elu` in place."""
+    return elu(input, alpha, True)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """:func:`selu` in place."""
+    return selu(input, True)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """:func:`celu` in place."""
+    return celu(input, alpha, True)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """:func:`hardtanh` in place."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """:func:`threshold` in place."""
+    return _threshold(input, threshold, value, True)
+
+
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """:func:`rrelu` in place."""
+    return rrelu(input, lower, upper, training, True)
