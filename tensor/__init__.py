@@ -84,9 +84,11 @@ from .creation import (
     empty,
     empty_strided,
     full,
+    get_default_device,
     get_default_dtype,
     ones,
     scalar_tensor,
+    set_default_device,
     set_default_dtype,
     zeros,
 )
@@ -328,6 +330,19 @@ from .trigonometry import (
     tan,
     tanh,
 )
+from .typed_tensors import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+    set_default_tensor_type,
+)
 from .views import (
     broadcast_to,
     imag,
@@ -357,7 +372,17 @@ adjoint, detach = Tensor.adjoint, Tensor.detach
 newaxis = None
 
 __all__ = [
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
     "Generator",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
     "Size",
     "Tensor",
     "abs",
@@ -545,6 +570,7 @@ __all__ = [
     "full_like",
     "gather",
     "ge",
+    "get_default_device",
     "get_default_dtype",
     "get_device",
     "get_float32_matmul_precision",
@@ -724,7 +750,9 @@ __all__ = [
     "select",
     "select_scatter",
     "selu",
+    "set_default_device",
     "set_default_dtype",
+    "set_default_tensor_type",
     "set_float32_matmul_precision",
     "set_grad_enabled",
     "set_printoptions",

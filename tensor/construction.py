@@ -118,6 +118,8 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tens
     shared = _shared_with(data)
     if shared is None:
         return tensor(data, dtype=dtype, device=device)
+    if device is None and not isinstance(data, TensorBase) and not shared._layout.place.is_cuda:
+        device = place_of(None).device
     where = shared._layout.device if device is None else device
     return shared.to(where, dtype or shared._layout.dtype)
 

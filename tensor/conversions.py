@@ -146,9 +146,11 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor as ``dtype``; without one, the name of its type, such as ``"tensor.FloatTensor"``."""
     if dtype is None:
         where = "tensor.cuda" if input._layout.place.is_cuda else "tensor"
-        return f"{where}.{_TYPE_NAMES[input._layout.dtype.name]}Tensor"
+        return f"{where}.{TYPE_NAMES[input._layout.dtype.name]}Tensor"
+    if isinstance(dtype, type) and hasattr(dtype, "is_cuda"):
+        dtype = f"{dtype.__module__}.{dtype.__name__}"
     if isinstance(dtype, str):
-        names = {f"{name}Tensor": kind for kind, name in _TYPE_NAMES.items()}
+        names = {f"{name}Tensor": kind for kind, name in TYPE_NAMES.items()}
         *prefix, name = dtype.split(".")
         if name not in names:
             raise ValueError(f"invalid type: '{dtype}'")
@@ -161,7 +163,8 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return to(input, dtype, non_blocking)
 
 
-_TYPE_NAMES = {
+#: Names of dtypes in the names of typed tensor classes.
+TYPE_NAMES = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
     "complex64": "ComplexFloat", "complex128": "ComplexDouble",

@@ -24,10 +24,12 @@ from .creation_arguments import (
     shaped,
     sizes_of,
 )
+from .devices import choose_default
+from .devices import device as Device
 from .fills import FILL
 from .formats import format_of, preserve_format
 from .formats import memory_format as MemoryFormat
-from .places import cpu, forget_plans, place_of
+from .places import forget_plans, place_of
 from .recording.modes import first_version, modes
 from .recording.node import Node, attach
 from .scalars import dtype_of, element, is_number
@@ -61,6 +63,20 @@ def set_default_dtype(d: dtype) -> None:
     if d is not _default_dtype:
         _default_dtype = d
         forget_plans()
+
+
+def get_default_device() -> Device:
+    """Device of new tensors that say nothing of theirs, in this thread."""
+    return place_of(None).device
+
+
+def set_default_device(device: Any) -> None:
+    """Put new tensors of this thread on ``device`` where they say nothing of theirs; ``None``: on the CPU.
+
+    ``with tensor.device(...)`` does so for a while. Tensors made from arrays by :func:`from_numpy`, and those
+    that are made like others, stay where these are.
+    """
+    choose_default(None if device is None else Device(device))
 
 
 def new_layout(
@@ -127,7 +143,7 @@ def empty(
     dtype
         By default :func:`get_default_dtype`.
     device
-        By default the CPU.
+        By default :func:`get_default_device`, which is the CPU at first.
     pin_memory : bool
         Whether a CPU tensor lies in page-locked memory, from and to which copies are asynchronous.
 
@@ -143,7 +159,7 @@ def empty(
         raise RuntimeError("empty(): unsupported memory format preserve_format: there is nothing to preserve")
     if out is not None:
         dtype, device = as_out(out, dtype, device, "empty")
-    place = cpu if device is None else place_of(device)
+    place = place_of(device)
     found = new_layout(shape, dtype, place, memory_format)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, place, "empty")
@@ -214,7 +230,7 @@ def _made(
     """What ``zeros``, ``ones`` and ``full`` return."""
     if out is not None:
         dtype, device = as_out(out, dtype, device, function)
-    place = cpu if device is None else place_of(device)
+    place = place_of(device)
     found = new_layout(shape, dtype, place, None, function)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, place, function)

@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import Any, ClassVar
 
 TYPES = ("cpu", "cuda")
 _TEXT = re.compile(r"([a-z]+)(?::(0|[1-9][0-9]*))?", re.ASCII)
+
+
+class _Chosen(threading.local):
+    """Devices of new tensors: the thread's choice, and those of the ``with`` statements that it is in."""
+
+    def __init__(self) -> None:
+        self.default: device | None = None
+        self.inner: list[device] = []
+
+
+_chosen = _Chosen()
+
+
+def default_device() -> device | None:
+    """Device of new tensors that say nothing of theirs, in this thread; ``None`` where none was chosen."""
+    return _chosen.inner[-1] if _chosen.inner else _chosen.default
+
+
+def choose_default(given: device | None) -> None:
+    """Choose the device of new tensors of this thread, outside ``with`` statements."""
+    _chosen.default = given
 
 
 class device:  # noqa: N801 - PyTorch's name
@@ -14,7 +36,7 @@ class device:  # noqa: N801 - PyTorch's name
 
     ``device("cuda:1")``, ``device("cuda", 1)`` and ``device(1)`` are the same object: there is one per
     device, so that identity compares. ``device("cuda")`` has no index; it means the device that is current
-    when it is used.
+    when it is used. ``with device("cuda"):`` puts new tensors there that say nothing of their device.
 
     Raises
     ------
@@ -56,6 +78,13 @@ class device:  # noqa: N801 - PyTorch's name
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __enter__(self) -> device:  # noqa: PYI034
+        _chosen.inner.append(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _chosen.inner.pop()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return device, (str(self),)

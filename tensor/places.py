@@ -142,7 +142,9 @@ def forget_plans() -> None:
 def place_of(given: Any) -> Place:
     """Place that a ``device=`` argument means: a device, a text, an index, or ``None`` for the default."""
     if given is None:
-        return cpu
+        given = devices.default_device()
+        if given is None:
+            return cpu
     kind = type(given)
     if kind is str:
         found = _NAMED.get(given)
