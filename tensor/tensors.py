@@ -24,7 +24,6 @@ from . import (
     indexing,
     interop,
     joining,
-    layout,
     masking,
     occurrences,
     parts,
@@ -32,6 +31,7 @@ from . import (
     printing,
     products,
     reshaping,
+    resizing,
     scans,
     scatter_reduction,
     scattering,
@@ -42,9 +42,8 @@ from . import (
     sums,
     views,
 )
-from .arguments import integers
 from .autograd.differentiation import backward
-from .base import TensorBase, empty, register, view_of
+from .base import TensorBase, register, view_of
 from .call_forms import complete_methods
 from .description import Description
 from .pointwise_methods import PointwiseMethods
@@ -52,6 +51,7 @@ from .random import fills as random_fills
 from .random import sampling
 from .rearrangement_methods import RearrangementMethods
 from .recording import hooks
+from .recording.inplace import become
 from .recording.modes import modes
 from .recording.node import edge_of
 from .recording.state import AutogradState
@@ -261,47 +261,9 @@ class Tensor(
 
     # Other memory
 
-    def set_(
-        self,
-        source: Any = None,
-        storage_offset: builtins.int = 0,
-        size: Any = None,
-        stride: Any = None,
-    ) -> Tensor:
-        """Show other memory: that of a tensor, or ``size`` and ``stride`` of a storage of this device."""
-        if isinstance(source, TensorBase):
-            self.data = source  # type: ignore[assignment]
-            return self
-        kind = self._layout.dtype
-        if source is None:
-            self.data = empty(layout.contiguous[(0,), kind, self._layout.place])
-            return self
-        shape = (source.nbytes() // kind.itemsize,) if size is None else integers((size,), "set_")
-        whole = view_of(source, layout.contiguous[shape, kind, source.place], 0)
-        steps = whole.stride() if stride is None else stride
-        self.data = parts.as_strided(whole, shape, steps, storage_offset)
-        return self
-
-    def resize_(self, *sizes: Any, memory_format: formats.memory_format | None = None) -> Tensor:
-        """Take another shape, row-major, with more memory where it is needed; new elements are undefined."""
-        shape = integers(sizes, "resize_")
-        found = layout.contiguous[shape, self._layout.dtype, self._layout.place]
-        if memory_format is not None:
-            found = memory_format.layout(found)
-        if self._offset + found.nbytes > self._storage.nbytes():
-            made = empty(found)
-            kept = min(made.numel(), self.numel())
-            if kept and self._layout.contiguous:
-                parts.as_strided(made, (kept,), (1,)).copy_(parts.as_strided(self, (kept,), (1,)))
-            self.data = made
-        else:
-            self._layout, self._array = found, None
-        return self
-
-    def resize_as_(self, the_template: Tensor, memory_format: formats.memory_format | None = None) -> Tensor:
-        """``resize_(the_template.shape)``."""
-        return self.resize_(the_template.shape, memory_format=memory_format)
-
+    set_ = resizing.set_
+    resize_ = resizing.resize_
+    resize_as_ = resizing.resize_as_
     copy_ = copies.copy_
     clone = copies.clone
     fill_ = fills.fill_
@@ -422,7 +384,7 @@ class Tensor(
 
     def _in_place(self, other: Tensor) -> Tensor:
         """Show what the view ``other`` shows."""
-        self._layout, self._offset, self._array = other._layout, other._offset, None
+        become(self, other)
         return self
 
     def t_(self) -> Tensor:

@@ -61,6 +61,9 @@ def show(input: Tensor, layout: Layout, offset: int, view: View, *args: Any) -> 
     state = input._autograd
     if state is None:
         return result
+    if state.requires_grad and state.edge is None:
+        # A leaf may be a view itself, of what takes no part in differentiation.
+        result._base = input
     if state.requires_grad and modes.recording and _has_derivative(layout):
         node = ViewNode.__new__(ViewNode)
         node.view, node.args, node.origin = view, args, input._layout

@@ -14,6 +14,7 @@ from nvrtc_kernels import layouts
 
 from . import parts
 from .arguments import dimension, dimensions, integers
+from .base import view_of
 from .layout import Layout, Memo
 from .viewing import View, show
 
@@ -250,7 +251,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     ----------
     shape
         Sizes, one by one or as a tuple, one of which may be -1; or a dtype, for the same bytes as other
-        elements: the last dimension shrinks or grows with their size.
+        elements: the last dimension shrinks or grows with their size, and the view is not differentiable.
 
     Raises
     ------
@@ -258,14 +259,19 @@ def view(input: Tensor, *shape: Any) -> Tensor:
         If the number of elements differs, or the strides do not allow it without a copy.
     """
     if len(shape) == 1 and not isinstance(shape[0], (tuple, list, int)) and hasattr(shape[0], "itemsize"):
-        if input._offset % shape[0].itemsize:
-            raise RuntimeError(
-                f"the tensor's {input._offset} bytes from the start of its storage must be a multiple of the "
-                f"{shape[0].itemsize} bytes of {shape[0]!r} to view it as that"
-            )
-        return show(input, _retyped[input._layout, shape[0]], 0, _VIEW, shape[0])
+        return _as_type(input, shape[0])
     sizes = integers(shape, "view")
     return show(input, _viewed[input._layout, sizes], 0, _VIEW, sizes)
+
+
+def _as_type(input: Tensor, kind: dtype) -> Tensor:
+    """The same bytes as elements of another type, which has no part in differentiation."""
+    if input._offset % kind.itemsize:
+        raise RuntimeError(
+            f"the tensor's {input._offset} bytes from the start of its storage must be a multiple of the "
+            f"{kind.itemsize} bytes of {kind!r} to view it as that"
+        )
+    return view_of(input._storage, _retyped[input._layout, kind], input._offset)
 
 
 def _view(layout: Layout, given: Ints) -> Layout:
@@ -378,7 +384,13 @@ def view_as_complex(input: Tensor) -> Tensor:
     RuntimeError
         If the last dimension is not so, another stride is odd, or the type has no complex one.
     """
-    return show(input, _as_complex[input._layout,], 0, _VIEW_AS_COMPLEX)
+    layout = _as_complex[input._layout,]
+    if input._offset % layout.itemsize:
+        raise RuntimeError(
+            "Tensor must have a storage_offset divisible by 2 to be viewed as complex, got "
+            f"{input._offset // input._layout.itemsize}"
+        )
+    return show(input, layout, 0, _VIEW_AS_COMPLEX)
 
 
 def _view_as_complex(layout: Layout) -> Layout:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..base import TensorBase
 from ..parts import AS_STRIDED, as_strided
 from ..viewing import ViewNode
+from ..views import view_as_complex, view_as_real
 from .hooks import keep_gradient
 from .modes import modes
 from .node import Node, attach, place_in_graph, track_view
@@ -56,14 +57,14 @@ def check_in_place(tensor: Tensor) -> None:
             "a view of a leaf Variable that requires grad is being used in an in-place operation: do so inside "
             "tensor.no_grad(), or on a copy"
         )
-    _check_dtype(tensor, base)
+    _check_start(tensor, base)
 
 
-def _check_dtype(view: Tensor, base: Tensor) -> None:
-    if base._layout.dtype is not view._layout.dtype:
+def _check_start(view: Tensor, base: Tensor) -> None:
+    if (view._offset - base._offset) % view._layout.itemsize:
         raise RuntimeError(
-            f"in-place operations on a view as {view._layout.dtype!r} of a tensor of {base._layout.dtype!r} cannot be "
-            "recorded: write a copy instead"
+            f"in-place operations on a view as {view._layout.dtype!r} that starts {view._offset - base._offset} bytes "
+            f"behind its base of {base._layout.dtype!r} cannot be recorded: write a copy instead"
         )
 
 
@@ -100,7 +101,7 @@ def attach_in_place(
     if base is None:
         _new_history(tensor, node, number, None)
         return
-    _check_dtype(tensor, base)
+    _check_start(tensor, base)
     whole = CopySlices.__new__(CopySlices)
     whole.function = node
     whole.view = tensor._layout
@@ -140,7 +141,7 @@ def _tell_views(base: Tensor, storage: Storage) -> None:
     history while there are other views of it. So they are looked for, as what refers to the memory.
     """
     for each in gc.get_referrers(storage):
-        if isinstance(each, TensorBase) and each._base is base and each._layout.dtype is base._layout.dtype:
+        if isinstance(each, TensorBase) and each._base is base:
             state = each._autograd
             if state is None or (not state.requires_grad and state.origin is None):
                 renew(each)  # type: ignore[arg-type]
@@ -158,16 +159,53 @@ def _keep_on(tensor: Tensor, former: AutogradState, edge: Any) -> None:
         keep_gradient(tensor)
 
 
+def become(tensor: Tensor, view: Tensor) -> None:
+    """Let ``tensor`` show what ``view``, a view of it, shows, and have its history."""
+    check_in_place(tensor)
+    state, former = view._autograd, tensor._autograd
+    if state is not None and state.edge is not None:
+        if tensor._base is None:
+            _new_history(tensor, *state.edge, None)
+        else:
+            tensor._autograd = state
+            if former.edge is not None:
+                _keep_on(tensor, former, former.edge)
+    tensor._layout, tensor._offset, tensor._array = view._layout, view._offset, None
+    tensor._storage.version += 1
+
+
 def renew(view: Tensor) -> None:
     """Let ``view``, whose base was written, start from the base's present history."""
     base, layout, former = view._base, view._layout, view._autograd
-    node = ViewNode.__new__(ViewNode)
-    node.view, node.origin, node.saved = AS_STRIDED, base._layout, ()
-    node.args = (layout.shape, layout.strides, (view._offset - base._offset) // layout.itemsize)
-    attach(node, (base,), (view,))
+    if layout.dtype is base._layout.dtype:
+        node = ViewNode.__new__(ViewNode)
+        node.view, node.origin, node.saved = AS_STRIDED, base._layout, ()
+        node.args = (layout.shape, layout.strides, (view._offset - base._offset) // layout.itemsize)
+        attach(node, (base,), (view,))
+    else:
+        recording, modes.recording = modes.recording, True
+        try:
+            same = _part(base, layout, view._offset // layout.itemsize)
+        finally:
+            modes.recording = recording
+        view._autograd = same._autograd
     track_view(view)
     if former is not None and former.edge is not None:
         _keep_on(view, former, former.edge)
+
+
+def _part(whole: Tensor, layout: Layout, start: int) -> Tensor:
+    """View of ``whole``'s storage as ``layout``, ``start`` of its elements from the start of the storage.
+
+    The dtypes are one, or a complex and its real one.
+    """
+    if layout.dtype is not whole._layout.dtype:
+        if layout.dtype.is_complex:
+            pairs = whole._storage.nbytes() // layout.itemsize
+            whole = view_as_complex(as_strided(whole, (pairs, 2), (2, 1), 0))
+        else:
+            whole = view_as_real(whole)
+    return as_strided(whole, layout.shape, layout.strides, start)
 
 
 class CopySlices(Node):
@@ -178,9 +216,9 @@ class CopySlices(Node):
     function : Node
         The operation.
     view : Layout
-        Shape and strides of the part.
+        Shape, strides and dtype of the part.
     start : int
-        Elements from the tensor's first one to the part's.
+        Elements of that dtype from the tensor's first one to the part's.
     former : int or None
         Which of the operation's inputs is the former value of the part.
     """
@@ -210,7 +248,7 @@ class CopySlices(Node):
         if 0 in layout.strides:
             layout = layout.as_dense()
         whole = grads[0].new_empty_strided(layout.shape, layout.strides).copy_(grads[0])
-        part = as_strided(whole, self.view.shape, self.view.strides, self.start)
+        part = _part(whole, self.view, self.start)
         results = self.function.backward(part.clone())
         if type(results) is not tuple:
             results = (results,)
