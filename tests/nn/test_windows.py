@@ -1,0 +1,140 @@
+"""Layers that go over signals, images and volumes in windows: as PyTorch's, with its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn
+import tensor
+
+_RNG = np.random.default_rng(0)
+#: Name, arguments, options, shape of the input.
+LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = {
+    "conv1d": ("Conv1d", (3, 4, 3), {"padding": 1}, (2, 3, 9)),
+    "conv2d": ("Conv2d", (4, 6, (3, 2)), {"stride": 2, "groups": 2, "bias": False}, (2, 4, 7, 8)),
+    "conv2d same": ("Conv2d", (3, 4, 3), {"padding": "same", "dilation": 2}, (2, 3, 7, 8)),
+    "conv2d reflect": ("Conv2d", (3, 4, 3), {"padding": 1, "padding_mode": "reflect"}, (2, 3, 5, 6)),
+    "conv2d circular": ("Conv2d", (3, 4, 4), {"padding": "same", "padding_mode": "circular"}, (2, 3, 5, 6)),
+    "conv3d": ("Conv3d", (2, 3, 2), {}, (1, 2, 4, 5, 3)),
+    "transposed": (
+        "ConvTranspose2d",
+        (3, 4, 3),
+        {"stride": 2, "padding": 1, "output_padding": 1},
+        (2, 3, 4, 5),
+    ),
+    "transposed1d": ("ConvTranspose1d", (4, 6, 3), {"groups": 2}, (2, 4, 5)),
+    "transposed3d": ("ConvTranspose3d", (2, 3, 2), {}, (1, 2, 3, 3, 3)),
+    "max1d": ("MaxPool1d", (2,), {}, (2, 3, 9)),
+    "max2d": ("MaxPool2d", (3,), {"stride": 2, "padding": 1, "ceil_mode": True}, (2, 3, 7, 8)),
+    "max3d": ("MaxPool3d", (2,), {}, (1, 2, 4, 5, 6)),
+    "avg1d": ("AvgPool1d", (2,), {}, (2, 3, 9)),
+    "avg2d": ("AvgPool2d", (3,), {"stride": 2, "padding": 1, "count_include_pad": False}, (2, 3, 7, 8)),
+    "avg3d": ("AvgPool3d", (2,), {}, (1, 2, 4, 5, 6)),
+    "adaptive": ("AdaptiveAvgPool2d", ((2, None),), {}, (2, 3, 7, 8)),
+    "adaptive max": ("AdaptiveMaxPool2d", (2,), {}, (2, 3, 7, 8)),
+    "adaptive1d": ("AdaptiveAvgPool1d", (4,), {}, (2, 3, 7)),
+    "zeros": ("ZeroPad2d", ((1, 2, 0, -1),), {}, (2, 3, 4, 5)),
+    "constant": ("ConstantPad1d", (2, 3.5), {}, (2, 3, 4)),
+    "reflection": ("ReflectionPad2d", ((1, 2, 2, 0),), {}, (2, 3, 4, 5)),
+    "reflection3d": ("ReflectionPad3d", (1,), {}, (1, 2, 3, 3, 4)),
+    "replication": ("ReplicationPad1d", ((3, 5),), {}, (2, 3, 4)),
+    "circular": ("CircularPad2d", ((1, 2, 2, 0),), {}, (2, 3, 4, 5)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_against_pytorch(name: str, device: str) -> None:
+    torch = pytest.importorskip("torch")
+    if device == "cuda":
+        import drv
+
+        drv.simulator.install(check="race")
+    layer, arguments, options, shape = LAYERS[name]
+    mine = getattr(nn, layer)(*arguments, **options).double().to(device)
+    theirs = getattr(torch.nn, layer)(*arguments, **options).double()
+    assert repr(mine) == repr(theirs)
+    state = {key: tensor.from_numpy(value.numpy().copy()) for key, value in theirs.state_dict().items()}
+    mine.load_state_dict(state)
+    array = _RNG.standard_normal(shape)
+    x = tensor.from_numpy(array.copy()).to(device).requires_grad_()
+    y = torch.from_numpy(array.copy()).requires_grad_()
+    found, expected = mine(x), theirs(y)
+    np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-12)
+    (found**2).sum().backward()
+    (expected**2).sum().backward()
+    np.testing.assert_allclose(x.grad.cpu().numpy(), y.grad.numpy(), atol=1e-11)
+    for one, two in zip(mine.parameters(), theirs.parameters(), strict=True):
+        np.testing.assert_allclose(one.grad.cpu().numpy(), two.grad.numpy(), atol=1e-10)
+
+
+def test_output_size_of_a_transposed_convolution() -> None:
+    layer = nn.ConvTranspose2d(1, 1, 3, stride=2)
+    x = tensor.ones(1, 1, 3, 3)
+    assert layer(x, output_size=(8, 7)).shape == (1, 1, 8, 7)
+    with pytest.raises(ValueError, match="valid sizes range from 7 to 8"):
+        layer(x, output_size=(9, 7))
+    with pytest.raises(ValueError, match="must have 2 or 4 elements"):
+        layer(x, output_size=(9, 7, 7))
+
+
+def test_initial_values_are_bounded() -> None:
+    layer = nn.Conv2d(4, 8, 3)
+    bound = 1 / (4 * 9) ** 0.5
+    assert layer.weight.abs().max().item() <= bound
+    assert layer.bias.abs().max().item() <= bound
+    assert layer.weight.std().item() > bound / 3
+
+
+def test_indices_of_maxima() -> None:
+    values, places = nn.MaxPool2d(2, return_indices=True)(tensor.arange(16.0).view(1, 1, 4, 4))
+    assert values.flatten().tolist() == [5, 7, 13, 15]
+    assert places.flatten().tolist() == [5, 7, 13, 15]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nn.Conv2d(3, 4, 3, groups=2), "in_channels must be divisible by groups"),
+        (lambda: nn.Conv2d(4, 3, 3, groups=2), "out_channels must be divisible by groups"),
+        (lambda: nn.Conv2d(4, 4, 3, groups=0), "groups must be a positive integer"),
+        (lambda: nn.Conv2d(3, 4, 3, padding="some"), "Invalid padding string 'some'"),
+        (lambda: nn.Conv2d(3, 4, 3, padding_mode="some"), "padding_mode must be one of"),
+        (lambda: nn.Conv2d(3, 4, 3, padding="same", stride=2), "not supported for strided"),
+        (lambda: nn.ConvTranspose2d(3, 4, 3, padding_mode="reflect"), 'Only "zeros" padding mode'),
+    ],
+)
+def test_wrong_layers(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("pad", "mode", "error", "message"),
+    [
+        ((1,), "constant", RuntimeError, "divisible by 2"),
+        ((1,) * 10, "constant", RuntimeError, "two times the input dimension"),
+        ((-5, -5), "constant", RuntimeError, "negative output size"),
+        ((4, 0), "reflect", RuntimeError, "should be less than"),
+        ((5, 0), "circular", RuntimeError, "should be at most"),
+        ((1, 1), "some", NotImplementedError, "Unrecognised padding mode some"),
+        ((1, 1, 1, 1, 1, 1), "reflect", NotImplementedError, "Only 2D, 3D, 4D, 5D"),
+    ],
+)
+def test_wrong_padding(pad: Any, mode: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        nn.functional.pad(tensor.ones(2, 3, 4), pad, mode)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_second_derivatives_of_padding(mode: str) -> None:
+    x = tensor.from_numpy(_RNG.standard_normal((1, 2, 3))).requires_grad_()
+
+    def call(x: Any) -> Any:
+        return nn.functional.pad(x, (2, 1), mode) ** 2
+
+    assert tensor.autograd.gradcheck(call, (x,))
+    assert tensor.autograd.gradgradcheck(call, (x,))
