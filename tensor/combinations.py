@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def repeat_interleave(
-    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+    input: Tensor | None = None,
+    repeats: Any = None,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
 ) -> Tensor:
     """Each element so many times, one copy behind the other.
 
@@ -43,8 +47,8 @@ def repeat_interleave(
     RuntimeError
         If a number of repeats is negative, ``repeats`` has another type or length, or ``output_size`` is wrong.
     """
-    if repeats is None:
-        return _repeated_indices(input, output_size)
+    if input is None or repeats is None:
+        return _repeated_indices(repeats if input is None else input, output_size)
     if isinstance(repeats, bool) or not (isinstance(repeats, TensorBase) or hasattr(repeats, "__index__")):
         raise TypeError(
             f"repeat_interleave(): argument 'repeats' must be int or Tensor, not {type(repeats).__name__}"
