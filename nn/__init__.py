@@ -1,6 +1,33 @@
 """Neural network modules on top of `tensor`."""
 
 from . import functional, init
+from .activations import (
+    CELU,
+    ELU,
+    GELU,
+    GLU,
+    SELU,
+    Hardshrink,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    Mish,
+    PReLU,
+    ReLU,
+    ReLU6,
+    RReLU,
+    Sigmoid,
+    SiLU,
+    Softplus,
+    Softshrink,
+    Softsign,
+    Tanh,
+    Tanhshrink,
+    Threshold,
+)
+from .containers import ModuleDict, ModuleList, Sequential
 from .convolution import (
     Conv1d,
     Conv2d,
@@ -9,6 +36,7 @@ from .convolution import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from .flattening import Flatten, Unflatten
 from .linear import Bilinear, Identity, Linear
 from .module import Module
 from .padding import (
@@ -29,6 +57,7 @@ from .padding import (
     ZeroPad3d,
 )
 from .parameter import Buffer, Parameter
+from .parameter_containers import ParameterDict, ParameterList
 from .pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -45,6 +74,11 @@ from .pooling import (
 )
 
 __all__ = [
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
@@ -68,19 +102,45 @@ __all__ = [
     "ConvTranspose1d",
     "ConvTranspose2d",
     "ConvTranspose3d",
+    "Flatten",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
     "Identity",
+    "LeakyReLU",
     "Linear",
+    "LogSigmoid",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "Mish",
     "Module",
+    "ModuleDict",
+    "ModuleList",
+    "PReLU",
     "Parameter",
+    "ParameterDict",
+    "ParameterList",
+    "RReLU",
+    "ReLU",
+    "ReLU6",
     "ReflectionPad1d",
     "ReflectionPad2d",
     "ReflectionPad3d",
     "ReplicationPad1d",
     "ReplicationPad2d",
     "ReplicationPad3d",
+    "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
+    "Unflatten",
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
