@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 @pytest.fixture(params=["cpu", "cuda"])
 def checked_place(request: pytest.FixtureRequest) -> Iterator[str]:
     """What ``device=`` gets: the CPU, and a device; a simulated one reports whatever a kernel does wrong."""
-    if request.param == "cuda" and not request.config.getoption("--gpu"):
+    simulated = request.param == "cuda" and not request.config.getoption("--gpu")
+    if simulated:
         drv.simulator.install(check="full")
     yield request.param
     if request.param == "cuda":
         tensor.cuda.synchronize()
+    if simulated:
+        assert not list(drv.simulator.findings())
