@@ -30,7 +30,11 @@ def arguments(function: Any) -> dict[str, Any]:
 
 
 def pairs() -> list[tuple[Any, str]]:
-    names = [(cuda, name) for name in cuda.__all__ if name not in OWN | {"memory", "OutOfMemoryError"}]
+    # PyTorch's typed classes do not say what they take.
+    classes = {name for name in cuda.__all__ if name.endswith("Tensor")}
+    names = [
+        (cuda, name) for name in cuda.__all__ if name not in OWN | classes | {"memory", "OutOfMemoryError"}
+    ]
     return names + [(cuda.memory, name) for name in cuda.memory.__all__ if name.startswith("_")]
 
 
