@@ -61,6 +61,7 @@ def cuda_array_interface(input: Tensor) -> dict[str, Any]:
             "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
             "var.detach() to get Variable that doesn't require grad."
         )
+    place.check_alive()
     return {
         "shape": tuple(layout.shape),
         "strides": None if layout.contiguous else layout.numpy_strides,

@@ -16,7 +16,6 @@ from .devices import device as Device
 from .formats import format_of, preserve_format, suggested
 from .places import cpu, cuda_place, place_of
 from .scalars import is_number
-from .storage import PinnedStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -339,4 +338,4 @@ def pin_memory(input: Tensor) -> Tensor:
 
 def is_pinned(input: Tensor) -> bool:
     """Whether the elements lie in page-locked memory."""
-    return isinstance(input._storage, PinnedStorage)
+    return input._storage.is_pinned()

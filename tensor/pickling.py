@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import dtypes
-from nvrtc_kernels.dtypes import dtype_named, uint8
+from nvrtc_kernels.dtypes import dtype_named
 from nvrtc_kernels.layouts import extent
 
 from . import layout as layouts
@@ -22,6 +22,7 @@ from .base import view_of, wrap
 from .copies import copy_into_new
 from .places import cpu, place_of
 from .storage import HostStorage, Storage
+from .storage_contents import as_bytes
 
 if TYPE_CHECKING:
     from .tensors import Tensor
@@ -171,21 +172,13 @@ def _set_attributes(made: Tensor, state: Any) -> None:
 # Storages
 
 
-def clone_storage(storage: Storage) -> Storage:
-    """A copy of the bytes, on the same device; on the host in pageable memory."""
-    if isinstance(storage, HostStorage):
-        return HostStorage(storage.bytes().copy())
-    whole = _whole(storage)
-    return copy_into_new(whole, whole._layout)._storage
-
-
 def reduce_storage(storage: Storage, protocol: int) -> tuple[Any, ...]:
     """What a pickle keeps of a storage: its bytes, and the name of its device. Waits for a device."""
     array: Any
     if isinstance(storage, HostStorage):
         array = storage.bytes()
     else:
-        whole = _whole(storage)
+        whole = as_bytes(storage)
         array = copy_into_new(whole, whole._layout.on(cpu))._host
     data = pickle.PickleBuffer(array) if protocol >= _OUT_OF_BAND else array.tobytes()
     return rebuild_storage, (data, str(storage.device))
@@ -212,7 +205,3 @@ def rebuild_storage(data: Any, device: str) -> Storage:
         ) from error
     shown = wrap(array)
     return copy_into_new(shown, shown._layout.on(place))._storage
-
-
-def _whole(storage: Storage) -> Tensor:
-    return view_of(storage, layouts.contiguous[(storage.nbytes(),), uint8, storage.place], 0)

@@ -50,6 +50,9 @@ class Place:
         self.device = device
         self.plans = Plans()
 
+    def check_alive(self) -> None:
+        """Raise DroppedRuntimeError for a device of a runtime that was dropped, whose name means another now."""
+
 
 class CpuPlace(Place):
     """The host's memory."""
@@ -92,6 +95,10 @@ class CudaPlace(Place):
 
     def __repr__(self) -> str:
         return f"<CudaPlace {self.ordinal} of {self.runtime!r}>"
+
+    def check_alive(self) -> None:
+        """See :meth:`Place.check_alive`."""
+        self.native.use()
 
     @property
     def default_stream(self) -> Stream:

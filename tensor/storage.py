@@ -13,6 +13,8 @@ from .places import cpu, cuda_place
 from .recording.modes import first_version, inference_blocks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from .devices import device
@@ -114,9 +116,65 @@ class Storage:
 
     def clone(self) -> Storage:
         """A copy on the same device; of pinned memory, a pageable one."""
-        from .pickling import clone_storage
+        from . import storage_contents
 
-        return clone_storage(self)
+        return storage_contents.clone(self)
+
+    # The bytes
+
+    def element_size(self) -> int:
+        """Size of an element, which is a byte: 1."""
+        return 1
+
+    def __getitem__(self, at: int) -> int:
+        from . import storage_contents
+
+        return storage_contents.read(self, at)
+
+    def __setitem__(self, at: int, value: int) -> None:
+        from . import storage_contents
+
+        storage_contents.write(self, at, value)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[int]:
+        """All bytes as numbers; waits for a device."""
+        from . import storage_contents
+
+        return storage_contents.to_list(self)
+
+    def fill_(self, value: int) -> Storage:
+        """Write ``value`` to every byte."""
+        from . import storage_contents
+
+        return storage_contents.fill(self, value)
+
+    def copy_(self, source: Storage, non_blocking: bool = False) -> Storage:
+        """Copy the bytes of ``source``, a storage of the same size on any device.
+
+        Raises
+        ------
+        RuntimeError
+            If the sizes differ.
+        """
+        from . import storage_contents
+
+        return storage_contents.copy(self, source, non_blocking=non_blocking)
+
+    def cpu(self) -> Storage:
+        """The bytes on the host: this storage itself where they are there, else a copy."""
+        from . import storage_contents
+
+        return storage_contents.moved(self, "cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
+        """The bytes on a CUDA device, by default the current one: this storage itself, or a copy."""
+        from . import storage_contents
+
+        where = "cuda" if device is None else device
+        return storage_contents.moved(self, where, non_blocking=non_blocking)
 
     __copy__ = clone
 
@@ -233,12 +291,12 @@ class PinnedStorage(HostStorage):
         self.version = first_version() if inference_blocks.count else 0
 
     def is_pinned(self) -> bool:
-        """Whether this is page-locked host memory."""
-        return True
+        """Whether this is page-locked host memory. What a dropped runtime locked is ordinary memory."""
+        return self.lease is None or self.lease.place.runtime.alive
 
     def pin_memory(self) -> Storage:
         """See :meth:`Storage.pin_memory`."""
-        return self
+        return self if self.is_pinned() else super().pin_memory()
 
     def record_use(self, stream: Stream) -> None:
         """Note that what ``stream`` holds copies from or to the bytes: they are not reused before."""
@@ -248,7 +306,7 @@ class PinnedStorage(HostStorage):
             )
 
     def _host_access(self, *, writes: bool) -> None:
-        if not self.plain and self.lease is not None:
+        if not self.plain and self.lease is not None and self.lease.place.runtime.alive:
             drv.host_access(self.lease.block.address, self.size, writes=writes)
 
     def _release(self) -> None:

@@ -237,6 +237,7 @@ class Pointwise:
             if isinstance(x, TensorBase):
                 layout = x._layout
                 if layout.place is not target:
+                    layout.place.check_alive()
                     if layout.shape or layout.place.is_cuda:
                         raise RuntimeError(
                             f"{self.name}(): Expected all tensors to be on the same device, but found at least two "
