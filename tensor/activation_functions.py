@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from nvrtc_kernels.dtypes import Category, uint8
 
 from .activations import (
+    CELU,
     ELU,
     GELU,
     GELU_TANH,
@@ -85,7 +86,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
         raise RuntimeError(
             "ZeroDivisionError: alpha cannot be 0 for celu(); of smaller and smaller ones the limit is relu()"
         )
-    return _apply(ELU, input, inplace, alpha, 1.0, 1.0 / alpha)
+    return _apply(CELU, input, inplace, alpha, 1.0, 1.0 / alpha)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:

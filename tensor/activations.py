@@ -136,11 +136,13 @@ ELU = _activation(
         lambda x, p, q, r: np.where(x < 0, p * r * r * np.exp(x * r), x.dtype.type(0)),
     ),
 )
+CELU = ELU.shown_as("CeluBackward0")
 #: Of (element, slope), where the slope has a gradient too.
 PRELU = Pointwise(
     "prelu",
     "a > 0 ? a : a * b",
     lambda a, b: np.where(a > 0, a, a * b),
+    node="PreluKernelBackward0",
     categories=_FLOATING,
     derivatives=(
         lambda grad, a, b: PRELU_BACKWARD(grad, a, b),

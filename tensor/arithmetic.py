@@ -8,13 +8,16 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 
+from .base import TensorBase
 from .complex_numbers import conjugate, sgn_gradient
 from .creation_arguments import check_tensor
 from .creation_like import zeros_like
 from .operations import rules
-from .operations.pointwise import IN_PLACE, Pointwise, by_kind
+from .operations.pointwise import IN_PLACE, Pointwise, by_kind, numbered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nvrtc_kernels.dtypes import dtype
 
     from .tensors import Tensor
@@ -26,6 +29,17 @@ NUMERIC = (Category.INTEGER, Category.FLOATING, Category.COMPLEX)
 def no_change(grad: Tensor) -> Tensor:
     """Gradient of a function that is constant almost everywhere."""
     return zeros_like(grad)
+
+
+def undefined(name: str) -> Callable[[Tensor], Tensor]:
+    """Gradient of a function whose derivative is asked for in vain."""
+
+    def derivative(_: Tensor) -> Tensor:
+        raise NotImplementedError(
+            f"derivative for {name} is not implemented; detach() its result where it counts as constant"
+        )
+
+    return derivative
 
 
 # Checks of operands
@@ -96,6 +110,7 @@ SUB = Pointwise(
     "a - b",
     np.subtract,
     check=_no_bools,
+    node=lambda a, _: "SubBackward0" if isinstance(a, TensorBase) else "RsubBackward1",
     derivatives=(lambda grad: grad, lambda grad: NEG.unary(grad)),
 )
 SUB_SCALED = Pointwise(
@@ -207,6 +222,7 @@ FLOOR_DIVIDE = Pointwise(
     "floor_divide",
     "floor_quotient(a, b)",
     _divided(np.floor_divide),
+    node="DivBackward2",
     categories=REAL,
     include="arithmetic.cuh",
     derivatives=(no_change, no_change),
@@ -215,6 +231,7 @@ TRUNC_DIVIDE = Pointwise(
     "trunc_divide",
     "trunc_quotient(a, b)",
     _divided(lambda a, b: np.trunc(a / b) if np.result_type(a).kind == "f" else _truncated(a, b)),
+    node="DivBackward2",
     categories=REAL,
     include="arithmetic.cuh",
     derivatives=(no_change, no_change),
@@ -223,6 +240,7 @@ REMAINDER = Pointwise(
     "remainder",
     "floor_modulus(a, b)",
     _divided(_remainder),
+    node=numbered("Remainder"),
     categories=REAL,
     include="arithmetic.cuh",
     derivatives=(
@@ -234,6 +252,7 @@ FMOD = Pointwise(
     "fmod",
     "trunc_modulus(a, b)",
     _divided(np.fmod),
+    node=numbered("Fmod"),
     numbers="b",
     categories=REAL,
     include="arithmetic.cuh",

@@ -11,7 +11,7 @@ from nvrtc_kernels.dtypes import Category, float64
 from .arithmetic import no_change
 from .creation_arguments import check_tensor
 from .operations import rules
-from .operations.pointwise import Pointwise, by_kind
+from .operations.pointwise import Pointwise, by_kind, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ def _comparison(name: str, sign: str, function: Callable[..., Any], *, ordered: 
         categories=_ORDERED if ordered else tuple(Category),
         derivatives=(no_change, no_change),
         wide_integers=True,
+        node=numbered(name.capitalize()),
     )
 
 

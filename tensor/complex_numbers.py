@@ -27,6 +27,8 @@ CONJ = Pointwise(
     derivatives=(lambda grad: conjugate(grad),),
 )
 
+#: As PyTorch calls the nodes of its views.
+_LAZY_CONJ = CONJ.shown_as("ConjBackward0")
 COPY = Pointwise("conj_physical", "a", lambda a: a, derivatives=(lambda grad: grad,))
 
 
@@ -41,7 +43,7 @@ def conjugate(value: Any) -> Any:
 
 def conj(input: Tensor) -> Tensor:
     """Complex conjugate; a real tensor itself. The result is new memory, not a view."""
-    return conjugate(input)
+    return _LAZY_CONJ.unary(input) if input._layout.dtype.is_complex else input
 
 
 def resolve_conj(input: Tensor) -> Tensor:

@@ -142,6 +142,7 @@ POW = Pointwise(
     _power,
     categories=NUMERIC,
     include="arithmetic.cuh",
+    node=lambda a, b: f"PowBackward{2 if not isinstance(a, TensorBase) else isinstance(b, TensorBase):d}",
     derivatives=(
         lambda grad, a, b: _base_gradient(grad, a, b),
         lambda grad, a, b, out: _exponent_gradient(grad, a, b, out),

@@ -9,14 +9,14 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category, bfloat16, dtype, float16
 
-from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SIGN, SUB, check_factor, no_change
+from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SIGN, SUB, check_factor, no_change, undefined
 from .base import TensorBase
 from .comparisons import EQ, GE, GT, ISFINITE, ISNAN, LE, LT
 from .complex_numbers import conjugate
 from .creation_arguments import check_tensor
 from .numeric_limits import finfo
 from .operations import rules
-from .operations.pointwise import IN_PLACE, Pointwise, by_kind
+from .operations.pointwise import IN_PLACE, Pointwise, by_kind, numbered
 from .scalars import element
 from .views import view_as_complex, view_as_real
 
@@ -198,6 +198,7 @@ CLAMP = Pointwise(
     "clamp",
     "smaller(larger(a, b), c)",
     lambda a, b, c: np.minimum(np.maximum(a, b), c),
+    node=numbered("Clamp", 0, 1),
     categories=REAL,
     include="arithmetic.cuh",
     derivatives=(
@@ -210,6 +211,7 @@ CLAMP_MIN = Pointwise(
     "clamp",
     "larger(a, b)",
     np.maximum,
+    node=numbered("Clamp", 0, 1),
     categories=REAL,
     include="arithmetic.cuh",
     derivatives=(
@@ -221,6 +223,7 @@ CLAMP_MAX = Pointwise(
     "clamp",
     "smaller(a, b)",
     np.minimum,
+    node=numbered("Clamp", 0, 1),
     categories=REAL,
     include="arithmetic.cuh",
     derivatives=(
@@ -235,6 +238,8 @@ CLAMP_BACKWARD = Pointwise(
     lambda a, b, c, d: np.where((b >= c) & (b <= d), a, a.dtype.type(0)),
     derivatives=(lambda grad, b, c, d: CLAMP_BACKWARD(grad, b, c, d),),
 )
+_CLAMP_MIN = CLAMP_MIN.shown_as(numbered("ClampMin"))
+_CLAMP_MAX = CLAMP_MAX.shown_as(numbered("ClampMax"))
 
 
 def clamp(
@@ -254,23 +259,24 @@ def clamp(
     if min is None:
         if max is None:
             raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
-        return clamp_max(input, max, out=out)
-    if max is None:
-        return clamp_min(input, min, out=out)
+        _check_numbers(input, max)
+        return CLAMP_MAX.out(out, input, max)
     _check_numbers(input, min, max)
+    if max is None:
+        return CLAMP_MIN.out(out, input, min)
     return CLAMP.out(out, input, min, max)
 
 
 def clamp_min(input: Tensor, min: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """Elements not below ``min``."""
     _check_numbers(input, min)
-    return CLAMP_MIN.out(out, input, min)
+    return _CLAMP_MIN.out(out, input, min)
 
 
 def clamp_max(input: Tensor, max: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """Elements not above ``max``."""
     _check_numbers(input, max)
-    return CLAMP_MAX.out(out, input, max)
+    return _CLAMP_MAX.out(out, input, max)
 
 
 # By kind
@@ -321,6 +327,7 @@ HEAVISIDE = Pointwise(
     lambda a, b: np.where(a == 0, b, (a > 0).astype(a.dtype)),
     numbers="",
     categories=_ORDERED,
+    derivatives=(undefined("heaviside"),) * 2,
 )
 
 
@@ -352,16 +359,22 @@ COPYSIGN = Pointwise(
     np.copysign,
     rule=rules.floating,
     numbers="b",
+    node=numbered("Copysign", 0, 1),
     categories=_ORDERED,
     derivatives=(lambda grad, a, out: _ratio(grad, a, out), no_change),
 )
 NEXTAFTER = Pointwise(
-    "nextafter", "nextafter(a, b)", np.nextafter, numbers="", categories=(Category.FLOATING,)
+    "nextafter",
+    "nextafter(a, b)",
+    np.nextafter,
+    numbers="",
+    categories=(Category.FLOATING,),
+    derivatives=(undefined("nextafter"),) * 2,
 )
 
 
 #: What has been found for the first operand otherwise.
-_SECOND = Pointwise("nextafter", "b", lambda _, b: b)
+_SECOND = Pointwise("nextafter", "b", lambda _, b: b, derivatives=(undefined("nextafter"),) * 2)
 
 
 def copysign(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
@@ -403,6 +416,7 @@ LERP = Pointwise(
     lambda a, b, c: np.where(np.abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c)),
     typed=2,
     numbers="c",
+    node=numbered("Lerp"),
     categories=(Category.FLOATING, Category.COMPLEX),
     include="arithmetic.cuh",
     derivatives=(

@@ -173,6 +173,9 @@ XLOGY = Pointwise(
     "xlogy",
     "b != b ? b : a == 0 ? Compute(0) : a * log(b)",
     lambda a, b: np.where(np.isnan(b), b, np.where(a == 0, a.dtype.type(0), a * np.log(b))),
+    node=lambda a, b: (
+        f"XlogyBackward{1 if not isinstance(a, TensorBase) else 0 if isinstance(b, TensorBase) else 2}"
+    ),
     rule=rules.floating,
     categories=_REAL,
     derivatives=(

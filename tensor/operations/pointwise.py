@@ -8,6 +8,8 @@ look-up, one allocation and one launch.
 
 from __future__ import annotations
 
+import re
+from copy import copy
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +78,9 @@ class Pointwise:
         Header that the expression needs; complex types have ``complex_math.cuh`` in its place.
     options : tuple of str
         Options of NVRTC for the operation's kernels.
+    node : str or callable, optional
+        Name of the nodes, which is PyTorch's; or a function of the operands that gives it. By default it
+        follows from ``name``.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class Pointwise:
         wide_integers: bool = False,
         include: str = "",
         options: tuple[str, ...] = (),
+        node: str | Callable[..., str] = "",
     ) -> None:
         self.name = name
         self.cuda = cuda
@@ -108,7 +114,7 @@ class Pointwise:
         self.include = include
         self.options = options
         self.derivatives = tuple(derivatives)
-        self.node_name = f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
+        self.node_name = node or _node_name(name)
         self._needs = tuple(
             () if function is None else tuple(signature(function).parameters)[1:]
             for function in self.derivatives
@@ -117,6 +123,12 @@ class Pointwise:
 
     def __repr__(self) -> str:
         return f"<Pointwise {self.name}>"
+
+    def shown_as(self, node: str | Callable[..., str]) -> Pointwise:
+        """The same operation whose nodes have another name."""
+        made = copy(self)
+        made.node_name = node
+        return made
 
     # Calling
 
@@ -283,6 +295,8 @@ class Pointwise:
         made = OperationNode.__new__(OperationNode)
         made.operation = self
         made.mask = mask
+        shown = self.node_name
+        made.shown = shown if isinstance(shown, str) else shown(*operands)
         made.saved = tuple(
             [
                 save(operands[_LETTERS.index(name)])
@@ -472,14 +486,15 @@ class Pointwise:
 class OperationNode(Node):
     """A recorded pointwise operation."""
 
-    __slots__ = ("mask", "operation")
+    __slots__ = ("mask", "operation", "shown")
 
     operation: Pointwise
     mask: tuple[bool, ...]
+    shown: str
 
     def name(self) -> str:
         """Name as PyTorch shows it."""
-        return self.operation.node_name
+        return self.shown
 
     def keep_output(self, result: Tensor) -> None:
         """Keep ``result`` where the derivatives need it."""
@@ -495,6 +510,18 @@ class OperationNode(Node):
     def backward(self, *grads: Any) -> Any:
         """Gradients of the operands."""
         return self.operation.gradients(self, grads[0])
+
+
+def _node_name(name: str) -> str:
+    """``Log1PBackward0`` for ``log1p``: the parts of a name, and what follows digits, begin with capitals."""
+    parts = "".join(part.capitalize() for part in name.split("_"))
+    return re.sub(r"(\d)([a-z])", lambda found: found[1] + found[2].upper(), parts) + "Backward0"
+
+
+def numbered(name: str, tensors: int = 1, numbers: int = 0) -> Callable[..., str]:
+    """Names of nodes that differ by whether the last operand is a tensor or a number."""
+    found = f"{name}Backward{tensors}", f"{name}Backward{numbers}"
+    return lambda *operands: found[not isinstance(operands[-1], TensorBase)]
 
 
 class _Mixed(Exception):  # noqa: N818 - never leaves this module

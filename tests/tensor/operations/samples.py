@@ -270,6 +270,8 @@ SAMPLES: list[Sample] = [
     _S("fmin", np.fmin, 2, REAL, in_place=False),
     _S("clamp", lambda a: np.clip(a, 0, 2), 1, "if", arguments={"min": 0, "max": 2}, kinks=(0, 2)),
     _S("clamp", np.clip, 3, "if", label="clamp-tensors"),
+    _S("clamp", lambda a: np.maximum(a, 0), 1, "if", arguments={"min": 0}, kinks=(0,), label="clamp-lower"),
+    _S("clamp", lambda a: np.minimum(a, 2), 1, "if", arguments={"max": 2}, kinks=(2,), label="clamp-upper"),
     _S("clamp_min", lambda a: np.maximum(a, 1), 1, "if", arguments={"min": 1}, kinks=(1,)),
     _S("clamp_max", lambda a: np.minimum(a, 1), 1, "if", arguments={"max": 1}, kinks=(1,)),
     _S("nan_to_num", np.nan_to_num, 1, ALL),

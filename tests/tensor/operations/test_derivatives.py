@@ -208,6 +208,73 @@ def test_gradients_have_the_shape_and_type_of_their_operands(
         np.testing.assert_allclose(array_of(a), array_of(b), 2e-3, 1e-3)
 
 
+# Nodes
+
+
+@pytest.mark.parametrize("sample", _TESTED, ids=str)
+def test_nodes_have_pytorchs_names(sample: Sample) -> None:
+    if str(sample) in {"conj", "conj_physical-real", "floor_divide", "positive", "rsub", "softsign"}:
+        pytest.skip("gives the operand itself, is made of other operations, or has no derivative there")
+    torch, twin = _twin(sample)
+    names = []
+    for library, function in ((tensor, sample.function), (torch, twin)):
+        given = [library.from_numpy(np.array(x)) for x in operands(sample, dtypes.float64, (2,))]
+        given = [x.requires_grad_() if x.dtype in (tensor.float64, torch.float64) else x for x in given]
+        names.append(function(*given, **sample.arguments).grad_fn.name())
+    assert names[0] == names[1]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x + 1",
+        "1 - x",
+        "x * 2",
+        "x / 2",
+        "x % 2",
+        "x % y",
+        "m.fmod(x, 2)",
+        "x ** 2",
+        "x ** y",
+        "2 ** x",
+        "m.clamp(x, min=y)",
+        "m.clamp_min(x, y)",
+        "m.clamp_max(x, 1)",
+        "m.lerp(x, y, y)",
+        "m.xlogy(2, y)",
+        "m.xlogy(x, 2)",
+        "m.copysign(x, 1)",
+        "m.float_power(2, x)",
+        "m.prelu(x, y[:1])",
+        "m.complex(x, y).conj()",
+        "m.complex(x, y).conj_physical()",
+        "m.complex(x, y).abs()",
+        "x.clone().exp_()",
+        "x.clone().add_(y)",
+        "x.clone().clamp_(0, 1)",
+        "x.clone().eq_(y)",
+        "x.clone().lt_(1)",
+        "-x",
+    ],
+)
+def test_nodes_of_overloads_have_pytorchs_names(expression: str) -> None:
+    torch = pytest.importorskip("torch")
+    names = []
+    for library in (tensor, torch):
+        x, y = (library.ones(2, requires_grad=True) for _ in range(2))
+        names.append(eval(expression, {"m": library, "x": x, "y": y}).grad_fn.name())
+    assert names[0] == names[1]
+
+
+def test_derivatives_that_are_not_there_are_errors() -> None:
+    x = tensor.ones(2, requires_grad=True)
+    for function in (tensor.heaviside, tensor.nextafter):
+        for kind in (tensor.float32, tensor.float16):
+            result = function(x.to(kind), tensor.zeros(2, dtype=kind))
+            with pytest.raises(NotImplementedError, match=function.__name__):
+                result.sum().backward()
+
+
 # In place
 
 _IN_PLACE = [sample for sample in _TESTED if sample.in_place]

@@ -28,6 +28,7 @@ _SIGNLESS = {
     "addcmul",
     "atan2",
     "clamp",
+    "clamp-lower",
     "fmax",
     "fmin",
     "hardswish",
