@@ -7,7 +7,9 @@ driver's functions.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import drv
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 SIZE = 8
 #: Calls in one timed call, so that the timing loop costs nothing.
 CALLS = 16
+#: Operations of the long chain.
+LONG = 1_000_000
 
 
 def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
@@ -34,11 +38,13 @@ def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     factor = 1.5 if on_gpu else 3.0
     ours = _calls(tensor, "cuda")
     peers: dict[str, dict[str, Callable[[], object]]] = {}
+    libraries = {OURS: (tensor, "cuda")}
     if importlib.util.find_spec("torch"):
         import torch
 
         torch.set_num_threads(1)
         peers[f"torch {peer_device}"] = _calls(torch, peer_device)
+        libraries[f"torch {peer_device}"] = (torch, peer_device)
     for name, call in ours.items():
         if only not in name:
             continue
@@ -49,6 +55,44 @@ def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
         torch_time = next((time for contender, time in times.items() if contender.startswith("torch")), None)
         reach = None if torch_time is None else factor * torch_time
         yield Row(name, "ns", times, reach=reach)
+    yield from _long_chain(only, libraries, factor)
+
+
+def _long_chain(only: str, libraries: dict[str, tuple[Any, str]], factor: float) -> Iterator[Row]:
+    """Time per node of a chain that is built, run backward and freed once."""
+    names = {step: f"chain of {LONG:,}, {step}, per node" for step in ("recorded", "backward", "freed")}
+    if not any(only in name for name in names.values()):
+        return
+    found = {name: _per_node(*library) for name, library in libraries.items()}
+    for position, name in enumerate(names.values()):
+        times = {contender: steps[position] for contender, steps in found.items()}
+        torch_time = next((time for contender, time in times.items() if contender.startswith("torch")), None)
+        reach = None if torch_time is None else factor * torch_time
+        if only in name:
+            yield Row(name, "ns", times, reach=reach)
+
+
+def _per_node(lib: Any, device: str) -> tuple[float, float, float]:
+    """Nanoseconds to record a node, to run it backward and to free it."""
+    a, seed = lib.ones(SIZE, device=device), lib.ones(SIZE, device=device)
+    x = lib.ones(SIZE, device=device, requires_grad=True)
+    (x * a).backward(seed)
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        start = perf_counter_ns()
+        found = x
+        for _ in range(LONG):
+            found = found * a
+        recorded = perf_counter_ns()
+        found.backward(seed, retain_graph=True)
+        run = perf_counter_ns()
+        del found
+        freed = perf_counter_ns()
+    finally:
+        if enabled:
+            gc.enable()
+    return (recorded - start) / LONG, (run - recorded) / LONG, (freed - run) / LONG
 
 
 def _repeat(call: Callable[[], object]) -> Callable[[], None]:
