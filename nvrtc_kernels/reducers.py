@@ -25,7 +25,7 @@ class Reducer:
     state : str
         Template of ``cuda/reducers.cuh`` that gathers values.
     code : str
-        CUDA C++ expression of the value that is gathered: of the inputs ``a``, ``b``, ``c`` (half precision
+        CUDA C++ expression of the value that is gathered: of the inputs ``a``, ``b``, ... (half precision
         widened to float) and of the scalars.
     results : tuple of str
         An expression for each output: of the final state ``x``, of ``count``, the number of elements, and of the

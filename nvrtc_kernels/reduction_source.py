@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from .reducers import Reducer
 
 #: Inputs of a reduction, at most.
-MOST_INPUTS = 3
-_NAMES = "abc"
+MOST_INPUTS = 4
+_NAMES = "abcd"
 _CTYPES = {"d": "double", "f": "float", "q": "long long", "i": "int", "?": "bool"}
 _HALF = ("__half", "__nv_bfloat16")
 

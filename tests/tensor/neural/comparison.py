@@ -1,0 +1,67 @@
+"""A function of tensors and its gradients beside PyTorch's, from the same arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tensor
+from tests.tensor.comparison import array_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def on(place: str, array: Any, *, grad: bool = False) -> tensor.Tensor:
+    """A tensor on a device with the elements of ``array``."""
+    made = tensor.from_numpy(np.array(array)).to(place)
+    return made.requires_grad_() if grad and made.is_floating_point() else made
+
+
+def close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
+    """Assert that two tensors of either library have nearly the same elements, and the same dtype and shape."""
+    assert str(found.dtype).split(".")[1] == str(expected.dtype).split(".")[1]
+    assert tuple(found.shape) == tuple(expected.shape)
+    left, right = (array_of(each) for each in (found, expected))
+    if left.dtype.kind not in "biu":
+        left, right = left.astype(np.float64), right.astype(np.float64)
+    np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance)
+
+
+def assert_like_torch(
+    place: str,
+    function: Callable[..., Any],
+    reference: Callable[..., Any],
+    arrays: Sequence[Any],
+    *,
+    tolerance: float = 2e-5,
+    gradients: bool = True,
+) -> Any:
+    """Assert that results and gradients of all floating point operands are PyTorch's.
+
+    ``arrays`` may have ``None`` and numbers among them, which are passed on.
+    """
+    torch = pytest.importorskip("torch")
+    is_array = [isinstance(each, np.ndarray) for each in arrays]
+    mine = [on(place, a, grad=True) if b else a for a, b in zip(arrays, is_array, strict=True)]
+    theirs = [
+        torch.from_numpy(np.array(a)).requires_grad_(a.dtype.kind == "f") if b else a
+        for a, b in zip(arrays, is_array, strict=True)
+    ]
+    found, expected = function(*mine), reference(*theirs)
+    close(found, expected, tolerance)
+    if gradients and expected.requires_grad:
+        assert found.requires_grad
+        back = (
+            np.random.default_rng(7).standard_normal(tuple(expected.shape)).astype(array_of(expected).dtype)
+        )
+        found.backward(on(place, back))
+        expected.backward(torch.from_numpy(np.array(back)))
+        for left, right in zip(mine, theirs, strict=True):
+            if isinstance(left, tensor.Tensor) and right.requires_grad:
+                assert (left.grad is None) == (right.grad is None)
+                if left.grad is not None:
+                    close(left.grad, right.grad, tolerance * 5)
+    return found
