@@ -1,6 +1,6 @@
 """Neural network modules on top of `tensor`."""
 
-from . import functional, init
+from . import functional, init, utils
 from .activations import (
     CELU,
     ELU,
@@ -146,4 +146,5 @@ __all__ = [
     "ZeroPad3d",
     "functional",
     "init",
+    "utils",
 ]

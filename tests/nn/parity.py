@@ -46,7 +46,7 @@ def assert_like_pytorch(program: Callable[[Any, Any], Any]) -> Any:
     """Assert that both libraries give the same result or class of error, and the same kinds of warnings."""
     torch = pytest.importorskip("torch")
     found, expected = result(program, tensor, nn), result(program, torch, torch.nn)
-    assert found == expected
+    assert found == expected, f"{found}\nwhere PyTorch gives\n{expected}"
     return found
 
 

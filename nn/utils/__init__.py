@@ -1,0 +1,23 @@
+"""What PyTorch has under ``torch.nn.utils``."""
+
+from . import parametrizations, parametrize, stateless
+from .gradient_clipping import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
+from .spectral_norm import remove_spectral_norm, spectral_norm
+from .vectors import parameters_to_vector, vector_to_parameters
+from .weight_norm import remove_weight_norm, weight_norm
+
+__all__ = [
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "get_total_norm",
+    "parameters_to_vector",
+    "parametrizations",
+    "parametrize",
+    "remove_spectral_norm",
+    "remove_weight_norm",
+    "spectral_norm",
+    "stateless",
+    "vector_to_parameters",
+    "weight_norm",
+]

@@ -1,0 +1,82 @@
+"""The older form of weight normalisation: the weight is computed before each call of the module."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from ..parameter import Parameter
+from .parametrizations import norm_except_dim
+
+if TYPE_CHECKING:
+    from ..module import Module
+
+__all__ = ["remove_weight_norm", "weight_norm"]
+
+
+class WeightNorm:
+    """The hook that computes parameter ``name`` from ``<name>_g`` and ``<name>_v``."""
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        self.name = name
+        self.dim = -1 if dim is None else dim
+
+    def compute_weight(self, module: Module) -> Any:
+        """The weight, of norm and direction."""
+        g, v = getattr(module, f"{self.name}_g"), getattr(module, f"{self.name}_v")
+        return v * (g / norm_except_dim(v, self.dim))
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        setattr(module, self.name, self.compute_weight(module))
+
+
+def _hook_of(module: Module, name: str) -> int | None:
+    for number, hook in module._forward_pre_hooks.items():
+        if isinstance(hook.function, WeightNorm) and hook.function.name == name:
+            return number
+    return None
+
+
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """Learn norm and direction of a weight apart, as ``<name>_g`` and ``<name>_v``.
+
+    :func:`nn.utils.parametrizations.weight_norm` is the form to use; this one is for state dicts of old.
+
+    Raises
+    ------
+    RuntimeError
+        If the weight has such norms already.
+    """
+    warnings.warn(
+        "`nn.utils.weight_norm` is deprecated in favor of `nn.utils.parametrizations.weight_norm`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    if _hook_of(module, name) is not None:
+        raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
+    hook = WeightNorm(name, dim)
+    weight = getattr(module, name)
+    delattr(module, name)
+    module.register_parameter(f"{name}_g", Parameter(norm_except_dim(weight.detach(), hook.dim)))
+    module.register_parameter(f"{name}_v", Parameter(weight.data))
+    setattr(module, name, hook.compute_weight(module))
+    module.register_forward_pre_hook(hook)
+    return module
+
+
+def remove_weight_norm(module: Module, name: str = "weight") -> Module:
+    """Make the weight a parameter again.
+
+    Raises
+    ------
+    ValueError
+        If it has no norms of its own.
+    """
+    number = _hook_of(module, name)
+    if number is None:
+        raise ValueError(f"weight_norm of '{name}' not found in {module}")
+    weight = module._forward_pre_hooks.pop(number).function.compute_weight(module)
+    for each in (name, f"{name}_g", f"{name}_v"):
+        delattr(module, each)
+    module.register_parameter(name, Parameter(weight.detach()))
+    return module
