@@ -1,0 +1,75 @@
+"""Settings of CUDA: ``cufft_plan_cache``, and how matrix products compute."""
+
+from __future__ import annotations
+
+from ..fft.plan_cache import CufftPlanCache
+from ..precision import settings
+
+#: cuFFT's plans of the current device; ``cufft_plan_cache[device]`` are another one's.
+cufft_plan_cache = CufftPlanCache()
+
+
+class _Matmul:
+    """How matrix products compute, from the next call on."""
+
+    __slots__ = ()
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether float32 factors are rounded to TF32 (10 mantissa bits); True at first, unlike PyTorch's."""
+        return settings.matmul_tf32
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        settings.matmul_tf32 = bool(value)
+
+    @property
+    def fp32_precision(self) -> str:
+        """``"tf32"`` or ``"ieee"``: the same as :attr:`allow_tf32`."""
+        return "tf32" if settings.matmul_tf32 else "ieee"
+
+    @fp32_precision.setter
+    def fp32_precision(self, value: str) -> None:
+        settings.matmul_tf32 = _precision(value)
+
+    @property
+    def allow_fp16_reduced_precision_reduction(self) -> bool:
+        """Whether partial sums of float16 products may be kept in float16."""
+        return settings.fp16_reduced_reduction
+
+    @allow_fp16_reduced_precision_reduction.setter
+    def allow_fp16_reduced_precision_reduction(self, value: bool) -> None:
+        settings.fp16_reduced_reduction = bool(value)
+
+    @property
+    def allow_bf16_reduced_precision_reduction(self) -> bool:
+        """Whether partial sums of bfloat16 products may be kept in bfloat16."""
+        return settings.bf16_reduced_reduction
+
+    @allow_bf16_reduced_precision_reduction.setter
+    def allow_bf16_reduced_precision_reduction(self, value: bool) -> None:
+        settings.bf16_reduced_reduction = bool(value)
+
+    @property
+    def allow_fp16_accumulation(self) -> bool:
+        """Whether float16 products are added up in float16."""
+        return settings.fp16_accumulation
+
+    @allow_fp16_accumulation.setter
+    def allow_fp16_accumulation(self, value: bool) -> None:
+        settings.fp16_accumulation = bool(value)
+
+
+def _precision(value: str) -> bool:
+    if value not in ("tf32", "ieee"):
+        raise RuntimeError(f"fp32_precision must be 'tf32' or 'ieee', got {value!r}")
+    return value == "tf32"
+
+
+#: Settings of matrix products.
+matmul = _Matmul()
+
+
+def is_built() -> bool:
+    """True: nothing needs to be built."""
+    return True

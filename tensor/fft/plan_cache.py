@@ -1,0 +1,315 @@
+"""cuFFT plans, kept in a least-recently-used cache for each device.
+
+A plan belongs to the cache and to whoever executes it: one that is evicted while a thread prepares an execution, or
+while the device still runs one, is destroyed when the last of them is done. Plans have no work area of their own; each
+execution gets one from the caching allocator, on its own stream, so that no two streams ever share one and the
+memory statistics count it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drv.cufft import CUFFT_FORWARD, CUFFT_INVERSE, cufftType
+
+from .. import devices
+from ..events import Event
+from ..places import cuda_place
+
+if TYPE_CHECKING:
+    from ..places import CudaPlace
+    from ..streams import Stream
+
+#: Plans that a cache keeps at first, as PyTorch does for CUDA 10 and later.
+DEFAULT_SIZE = 4096
+_KINDS = {
+    ("c2c", 8): (cufftType.CUFFT_C2C, "cufftExecC2C"),
+    ("c2c", 16): (cufftType.CUFFT_Z2Z, "cufftExecZ2Z"),
+    ("r2c", 8): (cufftType.CUFFT_R2C, "cufftExecR2C"),
+    ("r2c", 16): (cufftType.CUFFT_D2Z, "cufftExecD2Z"),
+    ("c2r", 8): (cufftType.CUFFT_C2R, "cufftExecC2R"),
+    ("c2r", 16): (cufftType.CUFFT_Z2D, "cufftExecZ2D"),
+}
+
+
+class Side(NamedTuple):
+    """How the input, or the output, of a batch of transforms lies in memory, in elements.
+
+    Element ``(x, y)`` of transform ``b`` is ``b * batch + (x * embed[1] + y) * step`` after the first.
+    """
+
+    embed: tuple[int, ...]
+    step: int
+    batch: int
+
+
+class Key(NamedTuple):
+    """What a plan is made for; the direction is chosen at each execution."""
+
+    kind: str
+    complex_bytes: int
+    sizes: tuple[int, ...]
+    given: Side
+    made: Side
+    count: int
+
+
+class FftPlan:
+    """A cuFFT plan.
+
+    Attributes
+    ----------
+    users : int
+        Threads that prepare an execution now; under the cache's lock.
+    """
+
+    def __init__(self, place: CudaPlace, key: Key) -> None:
+        self.place = place
+        self.library: Any = place.runtime.library("cufft")
+        place.native.use()
+        kind, execute = _KINDS[key.kind, key.complex_bytes]
+        self._execute = getattr(self.library, execute)
+        self._directed = key.kind == "c2c"
+        handle = self.library.cufftCreate()
+        try:
+            self.library.cufftSetAutoAllocation(handle, 0)
+            self.work_bytes = self.library.cufftMakePlanMany64(
+                handle,
+                len(key.sizes),
+                key.sizes,
+                key.given.embed,
+                key.given.step,
+                key.given.batch,
+                key.made.embed,
+                key.made.step,
+                key.made.batch,
+                kind,
+                key.count,
+            )
+        except BaseException:
+            self.library.cufftDestroy(handle)
+            raise
+        self.handle = handle
+        self.users = 0
+        self.evicted = False
+        self._lock = threading.Lock()
+        #: Streams that executed it; and once it was evicted, what they had queued by then.
+        self._streams: dict[Stream, None] = {}
+        self._events: list[Event] = []
+
+    def execute(self, given: int, made: int, *, inverse: bool) -> None:
+        """Queue the transform of the memory at ``given`` to that at ``made`` on this thread's current stream."""
+        place = self.place
+        stream = place.local.stream
+        block = place.allocate(self.work_bytes, stream.cuda_stream) if self.work_bytes else None
+        try:
+            # Stream and work area are the plan's: nobody else may set them before it is executed.
+            with self._lock:
+                place.native.use()
+                self.library.cufftSetStream(self.handle, int(stream.handle))
+                self.library.cufftSetWorkArea(self.handle, block.address if block is not None else 0)
+                if self._directed:
+                    direction = CUFFT_INVERSE if inverse else CUFFT_FORWARD
+                    self._execute(self.handle, given, made, direction)
+                else:
+                    self._execute(self.handle, given, made)
+                self._streams[stream] = None
+        finally:
+            if block is not None:
+                # Whoever gets it next on this stream comes after the transform.
+                place.free(block)
+
+    def retire(self) -> None:
+        """Note what the device still has to do with the plan."""
+        for stream in self._streams:
+            event = Event()
+            event.record(stream)
+            self._events.append(event)
+
+    def idle(self) -> bool:
+        """Whether the device is done with the plan, which was retired."""
+        self._events = [event for event in self._events if not event.query()]
+        return not self._events
+
+    def destroy(self) -> None:
+        """Destroy it. Nobody uses it any more."""
+        self.place.native.use()
+        self.library.cufftDestroy(self.handle)
+
+
+class PlanCache:
+    """Plans of one device, the most recently used ones.
+
+    Attributes
+    ----------
+    created, destroyed : int
+        How many plans were.
+    """
+
+    def __init__(self, place: CudaPlace) -> None:
+        self.place = place
+        self.created = self.destroyed = 0
+        self._plans: OrderedDict[Key, FftPlan] = OrderedDict()
+        self._retired: list[FftPlan] = []
+        self._limit = DEFAULT_SIZE
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    @property
+    def limit(self) -> int:
+        """How many plans are kept."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, value: int) -> None:
+        with self._lock:
+            self._limit = value
+            self._shrink()
+
+    def clear(self) -> None:
+        """Let go of all plans."""
+        with self._lock:
+            while self._plans:
+                self._evict()
+            self._sweep()
+
+    def transform(self, key: Key, given: int, made: int, *, inverse: bool) -> None:
+        """Execute the plan for ``key`` on this thread's current stream."""
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is None:
+                plan = FftPlan(self.place, key)
+                self.created += 1
+                self._plans[key] = plan
+            else:
+                self._plans.move_to_end(key)
+            plan.users += 1
+            self._shrink()
+        try:
+            plan.execute(given, made, inverse=inverse)
+        finally:
+            with self._lock:
+                plan.users -= 1
+                if plan.evicted and not plan.users:
+                    self._retire(plan)
+                self._sweep()
+
+    def _shrink(self) -> None:
+        while len(self._plans) > self._limit:
+            self._evict()
+
+    def _evict(self) -> None:
+        plan = self._plans.popitem(last=False)[1]
+        plan.evicted = True
+        if not plan.users:
+            self._retire(plan)
+
+    def _retire(self, plan: FftPlan) -> None:
+        plan.retire()
+        self._retired.append(plan)
+
+    def _sweep(self) -> None:
+        """Destroy evicted plans that the device is done with."""
+        if not self._retired:
+            return
+        waiting = []
+        for plan in self._retired:
+            if plan.idle():
+                plan.destroy()
+                self.destroyed += 1
+            else:
+                waiting.append(plan)
+        self._retired = waiting
+
+
+def plan_cache(place: CudaPlace) -> PlanCache:
+    """The cache of a device."""
+    found: PlanCache = place.runtime.cache(("cufft plans", place.ordinal), lambda: PlanCache(place))
+    return found
+
+
+def work(key: Key) -> int:
+    """Elements of the larger side of all transforms."""
+    return prod(key.sizes) * key.count
+
+
+class CufftPlanCache:
+    """``backends.cuda.cufft_plan_cache``: the current device's cache, and with ``[device]`` another one's."""
+
+    __slots__ = ("_ordinal",)
+
+    def __init__(self, ordinal: int | None = None) -> None:
+        object.__setattr__(self, "_ordinal", ordinal)
+
+    def _cache(self) -> PlanCache:
+        return plan_cache(cuda_place(self._ordinal))
+
+    @property
+    def size(self) -> int:
+        """Plans in the cache."""
+        return len(self._cache())
+
+    @property
+    def max_size(self) -> int:
+        """Plans to keep, 4096 at first; fewer evict at once, 0 keeps none.
+
+        Raises
+        ------
+        RuntimeError
+            For a negative number.
+        TypeError
+            For what is no integer.
+        """
+        return self._cache().limit
+
+    @max_size.setter
+    def max_size(self, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"cuFFT: max_size must be an integer, got {type(value).__name__}")
+        if value < 0:
+            raise RuntimeError(f"cuFFT: expected a non-negative number of plans as max_size, but got {value}")
+        self._cache().limit = value
+
+    def clear(self) -> None:
+        """Let go of all plans."""
+        self._cache().clear()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "size":
+            raise RuntimeError(
+                ".size is a read-only property showing the number of plans currently in the cache. To change the cache "
+                "capacity, set cufft_plan_cache.max_size."
+            )
+        if name != "max_size":
+            raise AttributeError(
+                f"cufft_plan_cache has no attribute {name!r}: it has size, max_size and clear()"
+            )
+        object.__setattr__(self, name, value)
+
+    def __getitem__(self, device: object) -> CufftPlanCache:
+        """The cache of a device, given as such or by its index.
+
+        Raises
+        ------
+        RuntimeError
+            For a device that does not exist or is no CUDA device.
+        """
+        if isinstance(device, int) and not isinstance(device, bool):
+            ordinal: int | None = device
+        else:
+            found = devices.device(device)  # type: ignore[arg-type]
+            if found.type != "cuda":
+                raise RuntimeError(f"cufft_plan_cache: expected a CUDA device, got {found!r}")
+            ordinal = found.index
+        from ..cuda import device_count
+
+        if ordinal is not None and not 0 <= ordinal < device_count():
+            raise RuntimeError(
+                f"cufft_plan_cache: expected 0 <= device index < {device_count()}, but got device with index {ordinal}"
+            )
+        return CufftPlanCache(ordinal)

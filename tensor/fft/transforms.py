@@ -1,0 +1,238 @@
+"""Transforms between complex, real and Hermitian data, and their derivatives.
+
+Three operations do everything: ``c2c`` over any dimensions, ``r2c`` and ``c2r`` over one. Each multiplies by a
+``scale``, which normalises.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import complex64, complex128, float32, float64
+
+from .. import layout as layouts
+from .. import parts, views
+from ..base import empty, wrap
+from ..formats import contiguous_format
+from ..recording.modes import modes
+from ..recording.node import Node, attach
+from .plan_cache import Key, Side, plan_cache
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..tensors import Tensor
+
+#: Dimensions of a cuFFT plan, at most.
+_RANK = 3
+COMPLEX = {float32: complex64, float64: complex128}
+REAL = {complex64: float32, complex128: float64}
+
+
+def _side(shape: Sequence[int], strides: Sequence[int], dims: Sequence[int]) -> Side | None:
+    """How cuFFT can walk through memory of given strides; ``None`` if it cannot."""
+    step = strides[dims[-1]]
+    if step <= 0:
+        return None
+    embed = [shape[dims[-1]]]
+    inner = step
+    for outer, dim in zip(reversed(dims[:-1]), reversed(dims[1:]), strict=True):
+        if strides[outer] % inner or strides[outer] < inner * shape[dim]:
+            return None
+        embed[0] = strides[outer] // inner
+        embed.insert(0, shape[outer])
+        inner = strides[outer]
+    # The other dimensions must be one.
+    others = [
+        (shape[axis], strides[axis]) for axis in range(len(shape)) if axis not in dims and shape[axis] > 1
+    ]
+    batch = 0
+    for (_, stride), after in zip(reversed(others), [None, *reversed(others)], strict=False):
+        if after is None:
+            batch = stride
+        elif stride != after[0] * after[1]:
+            return None
+        if stride <= 0:
+            return None
+    return Side(tuple(embed), step, batch or 1)
+
+
+def _on_device(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool) -> Tensor:
+    """The unscaled transform over up to three dimensions; ``size`` is that of a real result."""
+    layout = x._layout
+    place: Any = layout.place
+    shape = list(layout.shape)
+    last = dims[-1]
+    sizes = [shape[dim] for dim in dims]
+    if kind == "r2c":
+        shape[last] = shape[last] // 2 + 1
+    elif kind == "c2r":
+        assert size is not None
+        shape[last] = sizes[-1] = size
+    dtype = COMPLEX[layout.dtype] if kind == "r2c" else REAL[layout.dtype] if kind == "c2r" else layout.dtype
+    out = layouts.contiguous[tuple(shape), dtype, place]
+    made = _side(shape, out.strides, dims)
+    if made is None:
+        return _moved(kind, x, dims, size, inverse)
+    given = _side(layout.shape, layout.strides, dims)
+    # cuFFT may write to the input of a transform to real numbers.
+    if given is None or kind == "c2r":
+        x = x.clone(memory_format=contiguous_format)
+        given = _side(layout.shape, x._layout.strides, dims)
+        assert given is not None
+    count = prod(n for axis, n in enumerate(shape) if axis not in dims)
+    result = empty(out)
+    key = Key(
+        kind, dtype.itemsize if dtype.is_complex else 2 * dtype.itemsize, tuple(sizes), given, made, count
+    )
+    plan_cache(place).transform(key, x._address, result._address, inverse=inverse)
+    return result
+
+
+def _moved(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool) -> Tensor:
+    """Through a copy with the transformed dimensions last."""
+    rank = len(x._layout.shape)
+    order = [axis for axis in range(rank) if axis not in dims] + list(dims)
+    back = [order.index(axis) for axis in range(rank)]
+    turned = views.permute(x, order).contiguous()
+    found = _on_device(kind, turned, range(rank - len(dims), rank), size, inverse)
+    return views.permute(found, back).contiguous()
+
+
+def _on_host(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool) -> Tensor:
+    array = x._host
+    with np.errstate(all="ignore"):
+        if kind == "r2c":
+            found = np.fft.rfft(array, axis=dims[0])
+        elif kind == "c2r":
+            found = np.fft.irfft(array, size, axis=dims[0], norm="forward")
+        elif inverse:
+            found = np.fft.ifftn(array, axes=dims, norm="forward")
+        else:
+            found = np.fft.fftn(array, axes=dims)
+    kinds = {"r2c": COMPLEX, "c2r": REAL}
+    dtype = kinds[kind][x._layout.dtype] if kind in kinds else x._layout.dtype
+    return wrap(np.ascontiguousarray(found, dtype.numpy))
+
+
+def _transform(
+    kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool, scale: float
+) -> Tensor:
+    """The scaled transform, not recorded."""
+    recording, modes.recording = modes.recording, False
+    try:
+        x = x.detach()
+        if not x._layout.numel:
+            shape = list(x._layout.shape)
+            if kind != "c2c":
+                shape[dims[0]] = size if size is not None else shape[dims[0]] // 2 + 1
+            kinds = {"r2c": COMPLEX, "c2r": REAL}
+            dtype = kinds[kind][x._layout.dtype] if kind in kinds else x._layout.dtype
+            result: Tensor = x.new_zeros(shape, dtype=dtype)
+            return result
+        on = _on_device if x._layout.place.is_cuda else _on_host
+        if x._layout.place.is_cuda:
+            # cuFFT takes up to three dimensions at a time.
+            result = x
+            rest = list(dims)
+            while rest:
+                rest, some = rest[:-_RANK], rest[-_RANK:]
+                result = on(kind, result, some, size, inverse)
+        else:
+            result = on(kind, x, dims, size, inverse)
+        if scale != 1:
+            result.mul_(scale)
+        result._storage.version = 0
+        return result
+    finally:
+        modes.recording = recording
+
+
+class FftNode(Node):
+    """A recorded transform; ``given`` is the size of the transformed dimension of its input."""
+
+    __slots__ = ("dims", "given", "inverse", "kind", "scale", "size")
+
+    dims: tuple[int, ...]
+    given: int
+    inverse: bool
+    kind: str
+    scale: float
+    size: int | None
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return f"Fft{self.kind.upper()}Backward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The adjoint transform."""
+        grad, (dim, *_) = grads[0], self.dims
+        if self.kind == "c2c":
+            return c2c(grad, self.dims, inverse=not self.inverse, scale=self.scale)
+        if self.kind == "r2c":
+            # A real element has half the gradient of each coefficient that has a mirror image.
+            return c2r(_weighted(grad, dim, self.given, 0.5), dim, self.given, scale=self.scale)
+        assert self.size is not None
+        back = r2c(grad, dim, scale=self.scale)
+        back = _weighted(back, dim, self.size, 2.0)
+        if back._layout.shape[dim] != self.given:
+            raise AssertionError("an irfft's input has as many coefficients as its output needs")
+        return back
+
+
+def _weighted(x: Tensor, dim: int, size: int, weight: float) -> Tensor:
+    """Half a spectrum of ``size`` real elements, times ``weight`` where coefficients have a mirror image."""
+    count = (size + 1) // 2 - 1
+    if count <= 0:
+        return x
+    weights = np.ones(x._layout.shape[dim])
+    weights[1 : 1 + count] = weight
+    place: Any = x._layout.place
+    key = ("fft weights", size, weight, x._layout.dtype)
+    found = place.plans.get(key)
+    if found is None:
+        found = wrap(weights.astype(REAL[x._layout.dtype].numpy)).to(x._layout.device)
+        if place.is_cuda:
+            # Other streams will read it: it is there before anyone can ask.
+            place.local.stream.synchronize()
+        place.plans[key] = found
+    for _ in range(len(x._layout.shape) - 1 - dim):
+        found = views.unsqueeze(found, -1)
+    made: Tensor = x * found
+    return made
+
+
+def _recorded(
+    kind: str, x: Tensor, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
+) -> Tensor:
+    result = _transform(kind, x, dims, size, inverse, scale)
+    if modes.recording and x.requires_grad:
+        node = FftNode.__new__(FftNode)
+        node.kind, node.dims, node.size, node.inverse, node.scale = kind, dims, size, inverse, scale
+        node.given, node.saved = x._layout.shape[dims[-1]], ()
+        attach(node, (x,), (result,))
+    return result
+
+
+def c2c(x: Tensor, dims: Sequence[int], *, inverse: bool, scale: float = 1.0) -> Tensor:
+    """Transform of complex data over ``dims``, the sign of whose exponent is positive for the inverse one."""
+    return _recorded("c2c", x, tuple(sorted(dims)), None, inverse, scale)
+
+
+def r2c(x: Tensor, dim: int, *, scale: float = 1.0) -> Tensor:
+    """The half of the transform of real data that is not its own mirror image."""
+    return _recorded("r2c", x, (dim,), None, False, scale)
+
+
+def c2r(x: Tensor, dim: int, size: int, *, scale: float = 1.0) -> Tensor:
+    """Inverse transform of half a Hermitian spectrum to ``size`` real elements."""
+    wanted = size // 2 + 1
+    if x._layout.shape[dim] != wanted:
+        x = parts.narrow(x, dim, 0, wanted)
+    return _recorded("c2r", x, (dim,), size, True, scale)

@@ -1,0 +1,170 @@
+"""Transforms against NumPy in double precision, PyTorch where it is installed, and differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensor
+
+_RNG = np.random.default_rng(0)
+NAMES = [
+    f"{before}{name}{after}"
+    for name in ("fft",)
+    for before in ("", "i", "r", "ir", "h", "ih")
+    for after in ("", "2", "n")
+]
+#: Whether the input is complex.
+_COMPLEX = {name: not name.startswith(("rfft", "ihfft")) for name in NAMES}
+
+
+def _data(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    array = _RNG.standard_normal(shape)
+    return array + 1j * _RNG.standard_normal(shape) if _COMPLEX[name] else array
+
+
+def _options(name: str) -> list[dict[str, Any]]:
+    if name.endswith("2"):
+        return [{}, {"dim": (0, 2)}, {"s": (5, 3), "norm": "ortho"}, {"dim": (-1, 0), "norm": "forward"}]
+    if name.endswith("n"):
+        return [
+            {},
+            {"dim": (1,)},
+            {"s": (5, 3)},
+            {"dim": (2, 0), "s": (4, 6), "norm": "ortho"},
+            {"dim": (0, 1, 2)},
+        ]
+    return [
+        {},
+        {"dim": 0},
+        {"dim": 1, "n": 7},
+        {"n": 3, "norm": "ortho"},
+        {"n": 9, "dim": 0, "norm": "forward"},
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_against_pytorch(name: str, place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    array = _data(name, (4, 3, 6))
+    for options in _options(name):
+        for turned in (False, True):
+            x, y = tensor.from_numpy(array.copy()).to(place_name), torch.from_numpy(array.copy())
+            if turned:
+                x, y = x.permute(2, 0, 1), y.permute(2, 0, 1)
+            x.requires_grad_()
+            y.requires_grad_()
+            found, expected = getattr(tensor.fft, name)(x, **options), getattr(torch.fft, name)(y, **options)
+            assert tuple(found.shape) == tuple(expected.shape), options
+            np.testing.assert_allclose(
+                found.detach().cpu().numpy(),
+                expected.detach().resolve_conj().numpy(),
+                atol=1e-12,
+                err_msg=f"{options}",
+            )
+            grad = _RNG.standard_normal(tuple(expected.shape))
+            if expected.is_complex():
+                grad = grad + 1j * _RNG.standard_normal(grad.shape)
+            found.backward(tensor.from_numpy(grad.copy()).to(place_name))
+            expected.backward(torch.from_numpy(grad))
+            np.testing.assert_allclose(
+                x.grad.cpu().numpy(), y.grad.resolve_conj().numpy(), atol=1e-12, err_msg=f"{options}"
+            )
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8])
+def test_real_sizes(size: int, place_name: str) -> None:
+    array = _RNG.standard_normal((2, size))
+    x = tensor.from_numpy(array).to(place_name)
+    half = tensor.fft.rfft(x)
+    np.testing.assert_allclose(half.cpu().numpy(), np.fft.rfft(array), atol=1e-13)
+    np.testing.assert_allclose(tensor.fft.irfft(half, size).cpu().numpy(), array, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["fft", "rfft", "irfft", "hfft", "ihfft", "fft2", "rfft2", "irfftn"])
+def test_second_derivatives(name: str, place_name: str) -> None:
+    x = tensor.from_numpy(_data(name, (2, 3))).to(place_name).requires_grad_()
+
+    def call(x: Any) -> Any:
+        found = getattr(tensor.fft, name)(x)
+        return found * found
+
+    assert tensor.autograd.gradcheck(call, (x,))
+    assert tensor.autograd.gradgradcheck(call, (x,))
+
+
+def test_single_precision_stays_single(place_name: str) -> None:
+    array = _RNG.standard_normal((3, 100)).astype(np.float32)
+    x = tensor.from_numpy(array).to(place_name)
+    assert tensor.fft.rfft(x).dtype is tensor.complex64
+    assert tensor.fft.irfft(tensor.fft.rfft(x)).dtype is tensor.float32
+    assert tensor.fft.fft(x).dtype is tensor.complex64
+    assert tensor.fft.fft(tensor.arange(4, device=place_name)).dtype is tensor.complex64
+    found = tensor.fft.fft(x).cpu().numpy()
+    np.testing.assert_allclose(found, np.fft.fft(array.astype(float)), atol=2e-5)
+
+
+def test_many_dimensions(place_name: str) -> None:
+    array = _RNG.standard_normal((2, 3, 2, 4, 3)) + 0j
+    x = tensor.from_numpy(array).to(place_name)
+    np.testing.assert_allclose(tensor.fft.fftn(x).cpu().numpy(), np.fft.fftn(array), atol=1e-12)
+    dims = (4, 0, 2, 1)
+    np.testing.assert_allclose(
+        tensor.fft.ifftn(x, dim=dims).cpu().numpy(), np.fft.ifftn(array, axes=dims), atol=1e-12
+    )
+
+
+def test_no_elements(place_name: str) -> None:
+    x = tensor.zeros(0, 4, device=place_name)
+    assert tensor.fft.rfft(x).shape == (0, 3)
+    assert tensor.fft.fft(x).shape == (0, 4)
+    assert tensor.fft.irfft(tensor.fft.rfft(x)).shape == (0, 4)
+
+
+def test_frequencies_and_shifts(place_name: str) -> None:
+    for n in (1, 4, 7):
+        found = tensor.fft.fftfreq(n, 0.5, device=place_name, dtype=tensor.float64)
+        np.testing.assert_allclose(found.cpu().numpy(), np.fft.fftfreq(n, 0.5))
+        half = tensor.fft.rfftfreq(n, 0.5, device=place_name, dtype=tensor.float64)
+        np.testing.assert_allclose(half.cpu().numpy(), np.fft.rfftfreq(n, 0.5))
+    array = _RNG.standard_normal((4, 5))
+    x = tensor.from_numpy(array).to(place_name)
+    for dim in (None, 0, (0, 1)):
+        np.testing.assert_array_equal(tensor.fft.fftshift(x, dim).cpu().numpy(), np.fft.fftshift(array, dim))
+        np.testing.assert_array_equal(
+            tensor.fft.ifftshift(x, dim).cpu().numpy(), np.fft.ifftshift(array, dim)
+        )
+
+
+def test_results_go_to_out(place_name: str) -> None:
+    x = tensor.arange(4.0, device=place_name)
+    out = tensor.empty(4, dtype=tensor.complex64, device=place_name)
+    assert tensor.fft.fft(x, out=out) is out
+    np.testing.assert_allclose(out.cpu().numpy(), np.fft.fft(np.arange(4)))
+
+
+WRONG: dict[str, tuple[Any, type[Exception], str]] = {
+    "half": (
+        lambda x: tensor.fft.fft(x.half()),
+        RuntimeError,
+        r"float16.*convert with \.to\(tensor\.float32\)",
+    ),
+    "norm": (lambda x: tensor.fft.fft(x, norm="other"), RuntimeError, 'Invalid normalization mode: "other"'),
+    "size": (lambda x: tensor.fft.fft(x, n=0), RuntimeError, r"Invalid number of data points \(0\)"),
+    "dim": (lambda x: tensor.fft.fft(x, dim=2), IndexError, "Dimension out of range"),
+    "number": (lambda x: tensor.fft.fft(x[0, 0]), RuntimeError, "at least one dimension"),
+    "twice": (lambda x: tensor.fft.fftn(x, dim=(0, 0)), RuntimeError, "dims must be unique"),
+    "lengths": (lambda x: tensor.fft.fftn(x, s=(2,), dim=(0, 1)), RuntimeError, "same length"),
+    "many": (lambda x: tensor.fft.fftn(x, s=(2, 2, 2)), RuntimeError, "only has 2 dimensions"),
+    "complex": (lambda x: tensor.fft.rfft(x + 0j), RuntimeError, "expects a real input tensor"),
+    "no tensor": (lambda x: tensor.fft.fft([1.0]), TypeError, "must be Tensor, not list"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments(name: str) -> None:
+    call, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        call(tensor.ones(3, 4))
