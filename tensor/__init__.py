@@ -19,7 +19,7 @@ from nvrtc_kernels.dtypes import (
 from nvrtc_kernels.dtypes import bool_ as bool
 
 from .tensors import Tensor  # isort: skip - the class comes first, the families need it
-from . import autograd, cuda, utils
+from . import autograd, backends, cuda, fft, utils
 from .activation_functions import celu, hardshrink, prelu, relu, selu, threshold
 from .added_products import addbmm, addmm, addmv, addr, baddbmm
 from .arithmetic import (
@@ -210,6 +210,14 @@ from .joining import (
 )
 from .logic import logical_and, logical_not, logical_or, logical_xor
 from .masking import masked_fill, masked_scatter, masked_select
+from .neural.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from .numeric_limits import finfo, iinfo
 from .occurrences import isin, mode
 from .parts import (
@@ -371,6 +379,7 @@ split_with_sizes = split
 adjoint, detach = Tensor.adjoint, Tensor.detach
 newaxis = None
 
+
 __all__ = [
     "BFloat16Tensor",
     "BoolTensor",
@@ -442,6 +451,7 @@ __all__ = [
     "atleast_2d",
     "atleast_3d",
     "autograd",
+    "backends",
     "baddbmm",
     "bernoulli",
     "bfloat16",
@@ -482,6 +492,7 @@ __all__ = [
     "clone",
     "column_stack",
     "combinations",
+    "complete_functions",
     "complex",
     "complex64",
     "complex128",
@@ -491,6 +502,12 @@ __all__ = [
     "conj_physical",
     "conj_physical_",
     "contiguous_format",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "copysign",
     "cos",
     "cos_",
@@ -543,6 +560,7 @@ __all__ = [
     "expm1",
     "expm1_",
     "eye",
+    "fft",
     "finfo",
     "fix",
     "fix_",
