@@ -56,7 +56,7 @@ from .bitwise import (
     bitwise_xor,
 )
 from .broadcasting import broadcast_shapes, broadcast_tensors
-from .call_forms import complete_functions
+from .call_forms import complete_functions as _complete_functions
 from .combinations import combinations, repeat_interleave
 from .comparisons import (
     eq,
@@ -492,7 +492,6 @@ __all__ = [
     "clone",
     "column_stack",
     "combinations",
-    "complete_functions",
     "complex",
     "complex64",
     "complex128",
@@ -852,4 +851,4 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-complete_functions(globals())
+_complete_functions(globals())
