@@ -10,7 +10,7 @@ from .arguments import dimension
 from .copies import clone
 from .formats import contiguous_format
 from .operations.reduction import given, record
-from .promotion import can_cast
+from .promotion import cast_for
 from .recording.modes import first_version, modes
 from .recording.node import Node, attach
 
@@ -83,14 +83,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
     if out is None:
         return made
-    kind, wanted = made._layout.dtype, out._layout.dtype
-    if kind is not wanted and rank == 1:
-        if not can_cast(kind, wanted):
-            raise RuntimeError(
-                f"diag: result type {kind!r} can't be cast to the desired out= type {wanted!r}"
-            )
-        made = made.to(wanted)
-    return given(made, out, "diag")
+    return given(cast_for(out, made, "diag") if rank == 1 else made, out, "diag")
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:

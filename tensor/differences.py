@@ -83,9 +83,11 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
     _refuse_bools("trapezoid", y, x)
     if x is None:
         ends = parts.select(y, at, 0) + parts.select(y, at, -1)
-        return (sum(y, at) - ends * 0.5) * (1 if dx is None else dx)
+        found: Tensor = (sum(y, at) - ends * 0.5) * (1 if dx is None else dx)
+        return found
     earlier, later = _neighbours(y, at)
-    return sum(_widths("trapezoid", x, y, at, dim) * (later + earlier), dim) / 2.0
+    integral: Tensor = sum(_widths("trapezoid", x, y, at, dim) * (later + earlier), dim) / 2.0
+    return integral
 
 
 trapz = trapezoid
@@ -98,7 +100,8 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, 
     earlier, later = _neighbours(y, at)
     if x is None:
         return cumsum((1 if dx is None else dx) / 2.0 * (later + earlier), dim)
-    return cumsum(_widths("cumulative_trapezoid", x, y, at, dim) * (later + earlier), dim) / 2.0
+    integrals: Tensor = cumsum(_widths("cumulative_trapezoid", x, y, at, dim) * (later + earlier), dim) / 2.0
+    return integrals
 
 
 def _checked(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> int:
@@ -133,4 +136,5 @@ def _widths(name: str, x: Tensor, y: Tensor, at: int, dim: int) -> Tensor:
     elif len(given) < rank:
         x = views.view(x, (1,) * (rank - len(given)) + tuple(given))
     earlier, later = _neighbours(x, dimension(dim, len(x._layout.shape)))
-    return later - earlier
+    found: Tensor = later - earlier
+    return found

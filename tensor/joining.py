@@ -9,9 +9,10 @@ from . import parts, views
 from .arguments import dimension, integers
 from .base import TensorBase, empty
 from .copy_plans import copied
-from .creation import deliver
 from .layout import contiguous
+from .operations.reduction import given as given_out
 from .operations.rules import promoted
+from .promotion import cast_for
 from .recording.modes import first_version, modes
 from .recording.node import Node, attach
 
@@ -122,7 +123,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
             raise RuntimeError(f"zero-dimensional tensor (at position {position}) cannot be concatenated")
     joined = [x for x in given if x._layout.shape != (0,)]
     first = (joined or given)[0]._layout
-    at = dimension(dim, len(first.shape))
+    # Nothing but empty vectors has no dimensions to speak of.
+    at = dimension(dim, len(first.shape)) if joined else 0
     total = 0
     for position, x in enumerate(joined):
         shape = x._layout.shape
@@ -141,8 +143,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     kind = promoted(
         tuple(x._layout.with_strides((1,), (1,)) if x._layout.shape else x._layout for x in given)
     )
-    shape = (*first.shape[:at], total, *first.shape[at + 1 :])
-    made = empty(contiguous[shape, kind, first.place])
+    sizes = (*first.shape[:at], total, *first.shape[at + 1 :])
+    made = empty(contiguous[sizes, kind, first.place])
     recording, modes.recording = modes.recording, False
     try:
         start = 0
@@ -155,7 +157,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     node = _finish(made, CatNode, at, joined, recording)
     if node is not None:
         node.sizes = tuple(x._layout.shape[at] for x in joined)
-    return made if out is None else deliver(out, made, "cat")
+    return made if out is None else given_out(cast_for(out, made, "cat", TypeError), out, "cat")
 
 
 concat = concatenate = cat
@@ -192,15 +194,9 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     RuntimeError
         If there are none, or shapes or devices differ.
     """
-    given = list(tensors)
-    if not given:
-        raise RuntimeError("stack expects a non-empty TensorList")
-    for position, x in enumerate(given):
-        if not isinstance(x, TensorBase):
-            raise TypeError(
-                f"expected Tensor as element {position} in argument 0, but got {type(x).__name__}"
-            )
+    given = _listed("stack", tensors)
     first = given[0]._layout
+    at = dimension(dim, len(first.shape) + 1)
     for position, x in enumerate(given):
         if x._layout.shape != first.shape:
             raise RuntimeError(
@@ -208,7 +204,6 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
                 f"{list(x._layout.shape)} at entry {position}"
             )
         _check_place("stack", x, given[0])
-    at = dimension(dim, len(first.shape) + 1)
     kind = promoted(tuple(x._layout for x in given))
     made = empty(contiguous[(*first.shape[:at], len(given), *first.shape[at:]), kind, first.place])
     recording, modes.recording = modes.recording, False
@@ -218,7 +213,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     finally:
         modes.recording = recording
     _finish(made, StackNode, at, given, recording)
-    return made if out is None else deliver(out, made, "stack")
+    return made if out is None else given_out(cast_for(out, made, "stack", TypeError), out, "stack")
 
 
 def atleast_1d(*tensors: Any) -> Any:
@@ -253,15 +248,27 @@ def _each(tensors: tuple[Any, ...], function: Any) -> Any:
     return tuple(function(x) for x in given)
 
 
+def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+    given = list(tensors)
+    if not given:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    for position, x in enumerate(given):
+        if not isinstance(x, TensorBase):
+            raise TypeError(
+                f"{name}(): expected Tensor as element {position} in argument 0, but got {type(x).__name__}"
+            )
+    return given
+
+
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors side by side: vectors joined along the first dimension, others along the second."""
-    given = list(atleast_1d(tuple(tensors)))
+    given = list(atleast_1d(_listed("hstack", tensors)))
     return cat(given, 0 if len(given[0]._layout.shape) == 1 else 1, out=out)
 
 
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors below each other; vectors are rows."""
-    return cat(list(atleast_2d(tuple(tensors))), 0, out=out)
+    return cat(list(atleast_2d(_listed("vstack", tensors))), 0, out=out)
 
 
 row_stack = vstack
@@ -269,12 +276,13 @@ row_stack = vstack
 
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors behind each other, along the third dimension."""
-    return cat(list(atleast_3d(tuple(tensors))), 2, out=out)
+    return cat(list(atleast_3d(_listed("dstack", tensors))), 2, out=out)
 
 
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Columns side by side: vectors are columns."""
-    given = [x if len(x._layout.shape) >= 2 else x.reshape(x.numel(), 1) for x in tensors]
+    listed = _listed("column_stack", tensors)
+    given = [x if len(x._layout.shape) >= 2 else x.reshape(x.numel(), 1) for x in listed]
     return cat(given, 1, out=out)
 
 
@@ -293,9 +301,10 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
             f"{len(counts)} and {len(shape)}"
         )
-    if any(count < 0 for count in counts):
-        raise RuntimeError(f"Trying to create tensor with negative dimension: repeats {list(counts)}")
     sizes = (1,) * (len(counts) - len(shape)) + tuple(shape)
+    if any(count * size < 0 for count, size in zip(counts, sizes, strict=True)):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: repeats {list(counts)}")
+    counts = tuple(max(count, 0) for count in counts)
     # Each dimension becomes a pair: so many times, all of it.
     pairs = [number for pair in zip((1,) * len(sizes), sizes, strict=True) for number in pair]
     wide = [number for pair in zip(counts, sizes, strict=True) for number in pair]

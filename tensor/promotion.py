@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import dtype
@@ -12,6 +12,9 @@ from .base import TensorBase
 from .creation_arguments import dtype_of_argument
 from .operations import rules
 from .scalars import dtype_of
+
+if TYPE_CHECKING:
+    from .tensors import Tensor
 
 _CLASSES = {
     dtypes.bool_: bool,
@@ -69,3 +72,14 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     """
     origin, target = dtype_of_argument(from_, "can_cast", "from_"), dtype_of_argument(to, "can_cast", "to")
     return origin.category <= target.category
+
+
+def cast_for(out: Tensor, made: Tensor, function: str, error: type[Exception] = RuntimeError) -> Tensor:
+    """``made`` in the dtype of ``out``, to be written there; raises ``error`` if that cannot hold it."""
+    kind, wanted = made._layout.dtype, out._layout.dtype
+    if kind is wanted:
+        return made
+    if not can_cast(kind, wanted):
+        raise error(f"{function}(): result type {kind!r} can't be cast to the desired output type {wanted!r}")
+    found: Tensor = made.to(wanted)
+    return found
