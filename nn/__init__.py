@@ -1,6 +1,6 @@
 """Neural network modules on top of `tensor`."""
 
-from . import functional, init, utils
+from . import functional, init, optim, utils
 from .activations import (
     CELU,
     ELU,
@@ -146,5 +146,6 @@ __all__ = [
     "ZeroPad3d",
     "functional",
     "init",
+    "optim",
     "utils",
 ]

@@ -1,0 +1,391 @@
+"""``Optimizer``: parameters in groups with options, and what is remembered of each parameter."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import defaultdict
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import tensor
+from tensor import Tensor
+from tensor.utils.hooks import HookTable, RemovableHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+#: States that are numbers on the host, of which the factors of a step are computed there.
+ON_HOST = ("step", "mu_product")
+
+#: Hooks that every optimizer runs.
+_every_step_before, _every_step_after = HookTable(), HookTable()
+
+
+class _Required:
+    """Stands for an option that every group must be given."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` before each step of any optimizer.
+
+    It may return other arguments as ``(args, kwargs)``.
+    """
+    return _add(_every_step_before, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` after each step of any optimizer."""
+    return _add(_every_step_after, hook)
+
+
+def _add(table: HookTable, hook: Callable[..., Any], *, prepend: bool = False) -> RemovableHandle:
+    if not callable(hook):
+        raise TypeError(f"a hook must be callable, got {type(hook).__name__}")
+    handle = RemovableHandle(table)
+    others = list(table.items()) if prepend else ()
+    if prepend:
+        table.clear()
+    table[handle.id] = hook
+    table.update(others)
+    return handle
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """``step`` with the hooks around it, where it is the optimizer's own and not called by a derived class's."""
+
+    @functools.wraps(step)
+    def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if getattr(type(self).step, "__wrapped__", None) is not step:
+            return step(self, *args, **kwargs)
+        for hook in (*_every_step_before.values(), *self._step_pre_hooks.values()):
+            given = hook(self, args, kwargs)
+            if given is not None:
+                if not isinstance(given, tuple) or len(given) != 2:
+                    raise RuntimeError(
+                        f"a hook before {type(self).__name__}.step() must return None or a tuple of (new_args, new_kwargs), "
+                        f"but got {given}."
+                    )
+                args, kwargs = given
+        result = step(self, *args, **kwargs)
+        for hook in (*self._step_post_hooks.values(), *_every_step_after.values()):
+            hook(self, args, kwargs)
+        return result
+
+    return hooked
+
+
+class Optimizer:
+    """Base class of optimizers.
+
+    Parameters
+    ----------
+    params : iterable
+        Tensors, pairs of a name and a tensor (as ``Module.named_parameters`` gives), or dicts: groups with
+        such tensors under ``"params"`` and options of their own.
+    defaults : dict
+        Options that groups have where they do not give others.
+
+    Attributes
+    ----------
+    param_groups : list of dict
+        The groups: tensors under ``"params"``, options under their names.
+    state : dict
+        For each tensor what the optimizer remembers of it.
+
+    Raises
+    ------
+    ValueError
+        If there is no parameter, one is in several groups, or is no leaf.
+    TypeError
+        If something else than tensors is given.
+    """
+
+    #: Options that older state dicts may lack.
+    absent: ClassVar[dict[str, Any]] = {"maximize": False, "foreach": None, "differentiable": False}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in vars(cls):
+            cls.step = _with_hooks(vars(cls)["step"])  # type: ignore[method-assign]
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        self._make_hook_tables()
+        self.defaults = defaults
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                f"{_type_name(params)}"
+            )
+        self.state: defaultdict[Any, Any] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _make_hook_tables(self) -> None:
+        self._step_pre_hooks = HookTable()
+        self._step_post_hooks = HookTable()
+        self._state_dict_pre_hooks = HookTable()
+        self._state_dict_post_hooks = HookTable()
+        self._load_pre_hooks = HookTable()
+        self._load_post_hooks = HookTable()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_step_pre_hooks" not in self.__dict__:
+            self._make_hook_tables()
+        self.defaults.setdefault("differentiable", False)
+        for group in self.param_groups:
+            for name, value in self.absent.items():
+                if name in self.defaults:
+                    group.setdefault(name, value)
+        for kept in self.state.values():
+            step = kept.get("step") if isinstance(kept, dict) else None
+            if step is not None and not isinstance(step, Tensor):
+                kept["step"] = count(float(step))
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
+        return "\n".join([*lines, ")"])
+
+    # Groups
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters, such as those of a layer that is to be trained from now on.
+
+        Parameters
+        ----------
+        param_group : dict
+            A tensor or tensors (or pairs of names and tensors) under ``"params"``; options under their names.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        names, params = _names_and_tensors(param_group["params"])
+        for each in params:
+            if not isinstance(each, Tensor):
+                raise TypeError(
+                    f"optimizer can only optimize Tensors, but one of the params is {_type_name(each)}"
+                )
+            if not (each.is_leaf or each.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, value in self.defaults.items():
+            if value is required and name not in param_group:
+                raise ValueError(
+                    f"parameter group didn't specify a value of required optimization parameter {name}"
+                )
+        taken = {id(each) for group in self.param_groups for each in group["params"]}
+        distinct = {id(each) for each in params}
+        if len(distinct) != len(params):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters: each of them is updated as often as it is "
+                "listed",
+                stacklevel=3,
+            )
+        if any(("param_names" in group) != bool(names) for group in self.param_groups):
+            raise ValueError(
+                "all optimizer param groups should be with/without names. cannot add param group "
+                f"{'with' if names else 'without'} names to the optimizer"
+            )
+        if taken & distinct:
+            raise ValueError("some parameters appear in more than one parameter group")
+        param_group["params"] = params
+        if names:
+            param_group["param_names"] = names
+        for name, value in self.defaults.items():
+            param_group.setdefault(name, value)
+        self.param_groups.append(param_group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or fill them with zeros."""
+        for group in self.param_groups:
+            for each in group["params"]:
+                grad = each.grad
+                if grad is None:
+                    continue
+                if set_to_none:
+                    each.grad = None
+                    continue
+                if grad.grad_fn is not None:
+                    grad.detach_()
+                else:
+                    grad.requires_grad_(False)
+                grad.zero_()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters by their gradients.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the loss anew, with its gradients.
+
+        Returns
+        -------
+        What ``closure`` returned.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no step()")
+
+    # State dicts
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes: ``{"state": ..., "param_groups": ...}``.
+
+        Parameters are numbered in the order of the groups. The tensors are the optimizer's own, not copies.
+        """
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self)
+        numbers: dict[int, int] = {}
+        groups, start = [], 0
+        for group in self.param_groups:
+            for number, each in enumerate(group["params"], start):
+                numbers.setdefault(id(each), number)
+            packed = {name: value for name, value in group.items() if name != "params"}
+            packed["params"] = [numbers[id(each)] for each in group["params"]]
+            start += len(packed["params"])
+            groups.append(packed)
+        state = {
+            numbers[id(key)] if isinstance(key, Tensor) else key: value for key, value in self.state.items()
+        }
+        made: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in self._state_dict_post_hooks.values():
+            changed = hook(self, made)
+            made = made if changed is None else changed
+        return made
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state dict, PyTorch's as well. Its tensors are copied to where the parameters are.
+
+        Raises
+        ------
+        ValueError
+            If it has other groups than this optimizer; nothing was changed then.
+        """
+        state_dict = state_dict.copy()
+        for hook in self._load_pre_hooks.values():
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        groups, saved = self.param_groups, deepcopy(state_dict["param_groups"])
+        if len(groups) != len(saved):
+            raise ValueError(
+                f"loaded state dict has a different number of parameter groups: {len(saved)}, this optimizer has "
+                f"{len(groups)}"
+            )
+        for number, (group, given) in enumerate(zip(groups, saved, strict=True)):
+            if len(group["params"]) != len(given["params"]):
+                raise ValueError(
+                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group: group "
+                    f"{number} has {len(given['params'])} parameters there, {len(group['params'])} here"
+                )
+        parameters = {
+            key: each
+            for group, given in zip(groups, saved, strict=True)
+            for key, each in zip(given["params"], group["params"], strict=True)
+        }
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            if key in parameters:
+                state[parameters[key]] = _adapted(parameters[key], value)
+            else:
+                state[key] = value
+        for group, given in zip(groups, saved, strict=True):
+            given["params"] = group["params"]
+            if "param_names" in group:
+                given.setdefault("param_names", group["param_names"])
+        self.__setstate__({"state": state, "param_groups": saved})
+        for hook in self._load_post_hooks.values():
+            hook(self)
+
+    # Hooks
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` before each step; it may return other ``(args, kwargs)``."""
+        return _add(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` after each step."""
+        return _add(self._step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer)`` before a state dict is made."""
+        return _add(self._state_dict_pre_hooks, hook, prepend=prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` on each state dict; it may return another."""
+        return _add(self._state_dict_post_hooks, hook, prepend=prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` before one is loaded; it may return another."""
+        return _add(self._load_pre_hooks, hook, prepend=prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer)`` after a state dict was loaded."""
+        return _add(self._load_post_hooks, hook, prepend=prepend)
+
+
+def count(value: float = 0.0) -> Tensor:
+    """A number of steps, or another of ``ON_HOST``, as state dicts hold it."""
+    kind = tensor.float64 if tensor.get_default_dtype() is tensor.float64 else tensor.float32
+    return tensor.tensor(value, dtype=kind, device="cpu")
+
+
+def _names_and_tensors(params: Any) -> tuple[list[str], list[Any]]:
+    if isinstance(params, Tensor):
+        return [], [params]
+    if isinstance(params, set):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
+            "change between runs. Please use a list instead."
+        )
+    listed = list(params)
+    names = [each[0] for each in listed if isinstance(each, tuple)]
+    if names and len(names) != len(listed):
+        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+    return names, [each[1] for each in listed] if names else listed
+
+
+def _adapted(parameter: Tensor, value: Any, key: Any = None) -> Any:
+    """A copy of a parameter's saved state, its tensors of the parameter's type and where the parameter is."""
+    if isinstance(value, Tensor):
+        value = value.detach()
+        if key in ON_HOST:
+            return value.to(device="cpu", copy=True)
+        kind = parameter.dtype if parameter.is_floating_point() else value.dtype
+        if value.shape == parameter.shape:
+            # In the parameter's own order, so that steps need no copies.
+            return tensor.empty_like(parameter, dtype=kind, requires_grad=False).copy_(value)
+        return value.to(device=parameter.device, dtype=kind, copy=True)
+    if isinstance(value, dict):
+        return {name: _adapted(parameter, each, name) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_adapted(parameter, each) for each in value)
+    return value
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else kind.__qualname__

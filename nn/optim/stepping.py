@@ -1,0 +1,115 @@
+"""Optimizers that do the same to every element of every parameter, in one launch for many parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensor
+from tensor import Tensor
+from tensor.neural.optimizer_steps import advance
+
+from .optimizer import Optimizer, count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+
+class SteppingOptimizer(Optimizer):
+    """Base class of these optimizers; they add :meth:`update`.
+
+    Options that choose between implementations in PyTorch are accepted and kept in state dicts; there is one
+    implementation here, which is a fused one. ``differentiable=True`` is refused.
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        if isinstance(defaults["lr"], Tensor) and defaults["lr"].numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if defaults["differentiable"]:
+            if defaults.get("fused"):
+                raise RuntimeError("`fused` does not support `differentiable`")
+            raise NotImplementedError(
+                f"{type(self).__name__} with differentiable=True: steps are not recorded. To differentiate through an "
+                "update, write it with operations on tensors"
+            )
+        if defaults.get("fused") and defaults["foreach"]:
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        super().__init__(params, defaults)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """See :meth:`Optimizer.step`. Parameters without a gradient are left alone."""
+        loss = None
+        if closure is not None:
+            with tensor.enable_grad():
+                loss = closure()
+        with tensor.no_grad():
+            for group in self.param_groups:
+                params, grads = [], []
+                for each in group["params"]:
+                    grad = each.grad
+                    if grad is not None:
+                        params.append(each)
+                        grads.append(grad)
+                if params:
+                    self.update(group, params, grads)
+        return loss
+
+    def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """Update ``params`` of ``group``."""
+        raise NotImplementedError
+
+    def prepare(self, group: dict[str, Any], parameter: Tensor, names: Sequence[str]) -> dict[str, Any]:
+        """The state of a parameter; at its first step a count of steps, and zeros under each of ``names``."""
+        state: dict[str, Any] = self.state[parameter]
+        if "step" not in state:
+            state["step"] = count()
+        for name in names:
+            if name not in state:
+                state[name] = tensor.zeros_like(parameter, memory_format=tensor.preserve_format)
+        return state
+
+    def counted(
+        self,
+        group: dict[str, Any],
+        params: list[Tensor],
+        grads: list[Tensor],
+        names: Sequence[str],
+    ) -> Iterator[tuple[float, list[list[Tensor]]]]:
+        """Count a step of each parameter, and take together those that have made as many.
+
+        Yields the count, and the parameters, their gradients, and their states ``names``.
+        """
+        states = [self.prepare(group, each, names) for each in params]
+        counts = advance([state["step"] for state in states])
+        kept = [[state[name] for state in states] for name in names]
+        if min(counts) == max(counts):
+            yield counts[0], [params, grads, *kept]
+            return
+        for number in sorted(set(counts)):
+            members = [i for i, each in enumerate(counts) if each == number]
+            yield number, [[column[i] for i in members] for column in (params, grads, *kept)]
+
+
+def sign(group: dict[str, Any]) -> float:
+    """-1 to maximize, 1 to minimize."""
+    return -1.0 if group["maximize"] else 1.0
+
+
+def decay(group: dict[str, Any]) -> dict[str, float]:
+    """How parameters decay: as a part of their gradient, or decoupled from it."""
+    lr, weight_decay = float(group["lr"]), float(group["weight_decay"])
+    if group.get("decoupled_weight_decay"):
+        return {"decay": 0.0, "keep": 1 - lr * weight_decay}
+    return {"decay": weight_decay, "keep": 1.0}
+
+
+def at_least_zero(value: Any, what: str) -> None:
+    """Raise ValueError for a negative number, or one that is none."""
+    if not value >= 0.0:  # true for NaN too
+        raise ValueError(f"Invalid {what}: {value}")
+
+
+def check_betas(betas: Any) -> None:
+    """Raise ValueError for averages that do not decay."""
+    for number in (0, 1):
+        if not 0.0 <= betas[number] < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {number}: {betas[number]}")

@@ -1,0 +1,251 @@
+// Optimizer steps: one launch updates many parameters.
+//
+// A step reads a parameter, its gradient and what the optimizer remembers of it (its moments), and writes all
+// but the gradient back: it is bound by memory, and over a model's many small tensors by launches. So a launch
+// gets a `Table` of up to `Tensors` tensors in its arguments, which needs no memory and no copy, and which the
+// hardware broadcasts from its constant bank. Tensors are cut into chunks of `Chunk` elements, and each block
+// takes one; whose it is it finds by halving, as the table says with which block each tensor begins. So one
+// huge tensor and a hundred small ones keep the device equally busy, with no limit on the number of blocks.
+//
+// Within a chunk each thread loads a pack of 16 bytes of every operand before it computes; a chunk that is not
+// full, or lies at addresses that are no multiples of that, goes element by element. Half precision is computed
+// with in float.
+//
+// A step is a functor over an element's operands `x[0]` (parameter), `x[1]` (gradient), `x[2]`, ... (states).
+// Names of its numbers are those of the optimizers' papers and of PyTorch's documentation; factors that are the
+// same for all elements, such as bias corrections, come computed from the host. `sign` is -1 to maximize.
+
+#pragma once
+
+template <int Operands, int Tensors>
+struct Table {
+    void* address[Tensors][Operands];
+    long long count[Tensors];
+    unsigned int first[Tensors];  // block that the tensor begins with
+};
+
+template <class T, int Width>
+struct alignas(sizeof(T) * Width) Pack {
+    T item[Width];
+};
+
+template <class T>
+struct WideOf {
+    typedef decltype(wide(T())) type;
+};
+
+template <class Step, class T, int Operands>
+__device__ inline void step_element(const Step& step, T* const (&operand)[Operands], long long at) {
+    typename WideOf<T>::type x[Operands];
+#pragma unroll
+    for (int k = 0; k < Operands; ++k) x[k] = wide(operand[k][at]);
+    step(x);
+#pragma unroll
+    for (int k = 0; k < Operands; ++k) {
+        if (k != Step::read_only) operand[k][at] = narrow<T>(x[k]);
+    }
+}
+
+template <int Width, class Step, class T, int Operands>
+__device__ inline void step_pack(const Step& step, T* const (&operand)[Operands], long long at) {
+    Pack<T, Width> pack[Operands];
+#pragma unroll
+    for (int k = 0; k < Operands; ++k) pack[k] = *reinterpret_cast<const Pack<T, Width>*>(operand[k] + at);
+#pragma unroll
+    for (int i = 0; i < Width; ++i) {
+        typename WideOf<T>::type x[Operands];
+#pragma unroll
+        for (int k = 0; k < Operands; ++k) x[k] = wide(pack[k].item[i]);
+        step(x);
+#pragma unroll
+        for (int k = 0; k < Operands; ++k) {
+            if (k != Step::read_only) pack[k].item[i] = narrow<T>(x[k]);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < Operands; ++k) {
+        if (k != Step::read_only) *reinterpret_cast<Pack<T, Width>*>(operand[k] + at) = pack[k];
+    }
+}
+
+template <class T, int Chunk, int Width, class Step, int Operands, int Tensors>
+__device__ inline void step_tensors(const Step& step, const Table<Operands, Tensors>& table, unsigned int tensors) {
+    unsigned int mine = 0, last = tensors - 1;
+    while (mine < last) {
+        const unsigned int middle = (mine + last + 1) / 2;
+        if (table.first[middle] <= blockIdx.x) {
+            mine = middle;
+        } else {
+            last = middle - 1;
+        }
+    }
+    const long long start = static_cast<long long>(blockIdx.x - table.first[mine]) * Chunk;
+    const long long left = table.count[mine] - start;
+    T* operand[Operands];
+    unsigned long long low = 0;
+#pragma unroll
+    for (int k = 0; k < Operands; ++k) {
+        operand[k] = static_cast<T*>(table.address[mine][k]) + start;
+        low |= reinterpret_cast<unsigned long long>(operand[k]);
+    }
+    if (left >= Chunk && low % (sizeof(T) * Width) == 0) {
+#pragma unroll 2
+        for (int at = threadIdx.x * Width; at < Chunk; at += blockDim.x * Width) step_pack<Width>(step, operand, at);
+    } else {
+        const int end = left < Chunk ? static_cast<int>(left) : Chunk;
+        for (int at = threadIdx.x; at < end; at += blockDim.x) step_element(step, operand, at);
+    }
+}
+
+// The optimizers
+
+__device__ inline float square_root(float x) { return sqrtf(x); }
+__device__ inline double square_root(double x) { return sqrt(x); }
+__device__ inline float magnitude(float x) { return fabsf(x); }
+__device__ inline double magnitude(double x) { return fabs(x); }
+// The greater of the two; NaN where one is.
+template <class W>
+__device__ inline W greater(W a, W b) { return a > b || a != a ? a : b; }
+
+template <class W>
+struct Sgd {
+    static constexpr int read_only = 1;
+    W sign, lr, weight_decay;
+    __device__ void operator()(W (&x)[2]) const {
+        W g = sign * x[1];
+        if (weight_decay != 0) g += weight_decay * x[0];
+        x[0] -= lr * g;
+    }
+};
+
+template <class W>
+struct MomentumSgd {
+    static constexpr int read_only = 1;
+    W sign, lr, weight_decay, momentum, share, nesterov;  // share: 1 - dampening
+    __device__ void operator()(W (&x)[3]) const {
+        W g = sign * x[1];
+        if (weight_decay != 0) g += weight_decay * x[0];
+        x[2] = momentum * x[2] + share * g;
+        x[0] -= lr * (nesterov != 0 ? g + momentum * x[2] : x[2]);
+    }
+};
+
+// Weight decay is `decay`, a part of the gradient, or `keep`, what remains of the parameter itself.
+template <class W>
+__device__ inline W decayed(W sign, W decay, W keep, W gradient, W& parameter) {
+    W g = sign * gradient;
+    if (decay != 0) g += decay * parameter;
+    parameter *= keep;
+    return g;
+}
+
+template <class W, int Operands>
+struct Adam {
+    static constexpr int read_only = 1;
+    W sign, decay, keep, rest1, beta2, rest2, step_size, scale, eps;  // scale: sqrt(1 - beta2^t)
+    __device__ void operator()(W (&x)[Operands]) const {
+        const W g = decayed(sign, decay, keep, x[1], x[0]);
+        x[2] += rest1 * (g - x[2]);
+        x[3] = beta2 * x[3] + rest2 * g * g;
+        W v = x[3];
+        if (Operands == 5) v = x[Operands - 1] = greater(x[Operands - 1], v);  // amsgrad
+        x[0] -= step_size * (x[2] / (square_root(v) / scale + eps));
+    }
+};
+
+template <class W>
+struct Adamax {
+    static constexpr int read_only = 1;
+    W sign, weight_decay, rest1, beta2, eps, step_size;
+    __device__ void operator()(W (&x)[4]) const {
+        const W g = decayed(sign, weight_decay, W(1), x[1], x[0]);
+        x[2] += rest1 * (g - x[2]);
+        x[3] = greater(beta2 * x[3], magnitude(g) + eps);
+        x[0] -= step_size * (x[2] / x[3]);
+    }
+};
+
+template <class W>
+struct Nadam {
+    static constexpr int read_only = 1;
+    W sign, decay, keep, rest1, beta2, rest2, correction2, eps, gradient_step, moment_step;
+    __device__ void operator()(W (&x)[4]) const {
+        const W g = decayed(sign, decay, keep, x[1], x[0]);
+        x[2] += rest1 * (g - x[2]);
+        x[3] = beta2 * x[3] + rest2 * g * g;
+        const W root = square_root(x[3] / correction2) + eps;
+        x[0] -= gradient_step * (g / root);
+        x[0] -= moment_step * (x[2] / root);
+    }
+};
+
+template <class W>
+struct Radam {
+    static constexpr int read_only = 1;
+    W sign, decay, keep, rest1, beta2, rest2, eps, step_size, rectified;
+    __device__ void operator()(W (&x)[4]) const {
+        const W g = decayed(sign, decay, keep, x[1], x[0]);
+        x[2] += rest1 * (g - x[2]);
+        x[3] = beta2 * x[3] + rest2 * g * g;
+        x[0] -= step_size * (rectified != 0 ? x[2] / (square_root(x[3]) + eps) : x[2]);
+    }
+};
+
+// States: the average of squares, that of gradients if `Centered`, the buffer if `Momentum`.
+template <class W, bool Centered, bool Momentum>
+struct Rmsprop {
+    static constexpr int read_only = 1;
+    static constexpr int operands = 3 + Centered + Momentum;
+    W sign, weight_decay, alpha, rest, eps, lr, momentum;
+    __device__ void operator()(W (&x)[operands]) const {
+        const W g = decayed(sign, weight_decay, W(1), x[1], x[0]);
+        x[2] = alpha * x[2] + rest * g * g;
+        W square = x[2];
+        if (Centered) {
+            x[operands - 1 - Momentum] += rest * (g - x[operands - 1 - Momentum]);
+            square -= x[operands - 1 - Momentum] * x[operands - 1 - Momentum];
+        }
+        W change = g / (square_root(square) + eps);
+        if (Momentum) change = x[operands - 1] = momentum * x[operands - 1] + change;
+        x[0] -= lr * change;
+    }
+};
+
+template <class W>
+struct Adagrad {
+    static constexpr int read_only = 1;
+    W sign, weight_decay, eps, lr;
+    __device__ void operator()(W (&x)[3]) const {
+        const W g = decayed(sign, weight_decay, W(1), x[1], x[0]);
+        x[2] += g * g;
+        x[0] -= lr * (g / (square_root(x[2]) + eps));
+    }
+};
+
+template <class W>
+struct Adadelta {
+    static constexpr int read_only = 1;
+    W sign, weight_decay, rho, rest, eps, lr;
+    __device__ void operator()(W (&x)[4]) const {
+        const W g = decayed(sign, weight_decay, W(1), x[1], x[0]);
+        x[2] = rho * x[2] + rest * g * g;
+        const W change = square_root(x[3] + eps) / square_root(x[2] + eps) * g;
+        x[3] = rho * x[3] + rest * change * change;
+        x[0] -= lr * change;
+    }
+};
+
+// Gradients times `*factor`; `*found` becomes 1 where one of them is not finite. All blocks that find one write the
+// same number, so their order does not matter.
+template <class W>
+struct Unscale {
+    static constexpr int read_only = -1;
+    const float* factor;
+    float* found;
+    __device__ void operator()(W (&x)[1]) const {
+        if (!(magnitude(x[0]) <= largest(x[0]))) *found = 1.0f;
+        x[0] *= __ldg(factor);
+    }
+    static __device__ float largest(float) { return 3.402823466e+38f; }
+    static __device__ double largest(double) { return 1.7976931348623157e+308; }
+};

@@ -1,0 +1,49 @@
+"""Every optimizer, step for step, as PyTorch's, on the CPU and on a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .twins import Twins
+
+_ADAM: list[dict[str, Any]] = [
+    {},
+    {"lr": 0.05, "betas": (0.8, 0.95), "eps": 1e-4},
+    {"weight_decay": 0.1},
+    {"weight_decay": 0.1, "amsgrad": True, "maximize": True},
+]
+_DECOUPLED: list[dict[str, Any]] = [
+    {"lr": 0.05, "betas": (0.8, 0.95), "eps": 1e-4},
+    {"weight_decay": 0.1},
+    {"weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True},
+]
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "SGD": [
+        {"lr": 0.1},
+        {"lr": 0.1, "weight_decay": 0.1, "maximize": True},
+        {"lr": 0.1, "momentum": 0.9, "dampening": 0.3},
+        {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1, "nesterov": True},
+        {"lr": 0.1, "momentum": 0.9, "dampening": 0.5, "weight_decay": 0.1, "maximize": True},
+    ],
+    "Adam": [*_ADAM, {"weight_decay": 0.1, "decoupled_weight_decay": True}],
+    "AdamW": _ADAM,
+}
+CASES = [(name, options) for name, several in OPTIONS.items() for options in several]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=str)
+def test_ten_steps(place_name: str, name: str, options: dict[str, Any]) -> None:
+    twins = Twins(place_name)
+    made = twins.run(lambda optim, params: getattr(optim, name)(params, **options))
+    twins.assert_same(*made)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_other_types(place_name: str, name: str, dtype: str) -> None:
+    twins = Twins(place_name, ((5,), (2, 2)), dtype)
+    options = OPTIONS[name][-1]
+    made = twins.run(lambda optim, params: getattr(optim, name)(params, **options))
+    twins.assert_same(*made, **({} if "complex" in dtype else {"rtol": 1e-11, "atol": 1e-12}))
