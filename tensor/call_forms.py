@@ -36,14 +36,11 @@ def complete_functions(namespace: dict[str, Any]) -> None:
 
 
 def complete_methods(cls: type[Any]) -> None:
-    """Let the methods of a class that have dimensions as arguments take them by all their names."""
+    """Let the methods of a class that have a ``dim`` take NumPy's names too."""
     for name in dir(cls):
         method = getattr(cls, name)
-        if isinstance(method, FunctionType) and _DIMENSIONS & set(inspect.signature(method).parameters):
+        if isinstance(method, FunctionType) and "dim" in inspect.signature(method).parameters:
             setattr(cls, name, completed(method, cls.__module__, name, f"{cls.__name__}."))
-
-
-_DIMENSIONS = frozenset(("dim", "dims", "repeats"))
 
 
 def _takes_tensors(function: FunctionType) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -209,8 +208,10 @@ def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:
         and not pin_memory
     ):
         # The operating system hands out zeros: nothing is written until it is used. (A negative zero is a float.)
-        with contextlib.suppress(MemoryError, ValueError):
+        try:
             return wrap(np.zeros(layout.shape, layout.dtype.numpy), layout)
+        except (MemoryError, ValueError):
+            return make(layout)  # which says what there was no memory for
     made = make(layout, pin_memory=pin_memory)
     layout.place.plans[FILL, layout](made, element(value, layout.dtype))
     return made

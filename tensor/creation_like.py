@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .base import TensorBase
 from .base import empty as make
-from .creation import empty_strided, filled, finish, new_layout, number_to_fill
+from .creation import empty_strided, filled, new_layout, number_to_fill
 from .creation_arguments import (
     check_memory,
     check_tensor,
@@ -34,13 +35,16 @@ def layout_like(
     function: str = "empty_like",
 ) -> Layout:
     """Layout of ``input``'s shape and order of dimensions, unless another is asked for."""
-    check_tensor(input, function, "input")
+    if not isinstance(input, TensorBase):
+        check_tensor(input, function, "input")
     found = input._layout
     if dtype is not None:
         found = found.with_dtype(dtype_of_argument(dtype, function))
     if device is not None:
         found = found.on(place_of(device))
-    return found.as_dense() if memory_format is None else format_of(memory_format, function).layout(found)
+    if memory_format is None or memory_format is preserve_format:
+        return found if found.dense else found.as_dense()
+    return format_of(memory_format, function).layout(found)
 
 
 def empty_like(
@@ -55,8 +59,10 @@ def empty_like(
 ) -> Tensor:
     """Tensor of ``input``'s shape, dtype, device and order of dimensions with undefined contents."""
     found = layout_like(input, dtype, device, memory_format, "empty_like")
-    check_memory(layout, pin_memory, found.place, "empty_like")
-    return finish(make(found, pin_memory=pin_memory), requires_grad)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "empty_like")
+    made = make(found, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
 
 
 def zeros_like(
@@ -71,8 +77,10 @@ def zeros_like(
 ) -> Tensor:
     """Zeros, otherwise as :func:`empty_like`."""
     found = layout_like(input, dtype, device, memory_format, "zeros_like")
-    check_memory(layout, pin_memory, found.place, "zeros_like")
-    return finish(filled(found, 0, pin_memory=pin_memory), requires_grad)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "zeros_like")
+    made = filled(found, 0, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
 
 
 def ones_like(
@@ -87,8 +95,10 @@ def ones_like(
 ) -> Tensor:
     """Ones, otherwise as :func:`empty_like`."""
     found = layout_like(input, dtype, device, memory_format, "ones_like")
-    check_memory(layout, pin_memory, found.place, "ones_like")
-    return finish(filled(found, 1, pin_memory=pin_memory), requires_grad)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "ones_like")
+    made = filled(found, 1, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
 
 
 def full_like(
@@ -105,8 +115,10 @@ def full_like(
     """``fill_value`` everywhere, otherwise as :func:`empty_like`."""
     fill_value = number_to_fill(fill_value, "full_like")[1]
     found = layout_like(input, dtype, device, memory_format, "full_like")
-    check_memory(layout, pin_memory, found.place, "full_like")
-    return finish(filled(found, fill_value, pin_memory=pin_memory), requires_grad)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "full_like")
+    made = filled(found, fill_value, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
 
 
 def _new(input: Tensor, shape: tuple[int, ...], function: str, dtype: dtype | None, device: Any) -> Layout:
@@ -127,8 +139,10 @@ def new_empty(
     """Tensor of shape ``size`` and ``input``'s dtype and device, with undefined contents."""
     shape = sizes_of(sizes, size, "new_empty")
     found = _new(input, shape, "new_empty", dtype, device)
-    check_memory(layout, pin_memory, found.place, "new_empty")
-    return finish(make(found, pin_memory=pin_memory), requires_grad)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "new_empty")
+    made = make(found, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
 
 
 def new_zeros(
@@ -144,8 +158,10 @@ def new_zeros(
     """Zeros of shape ``size`` and ``input``'s dtype and device."""
     shape = sizes_of(sizes, size, "new_zeros")
     found = _new(input, shape, "new_zeros", dtype, device)
-    check_memory(layout, pin_memory, found.place, "new_zeros")
-    return finish(filled(found, 0, pin_memory=pin_memory), requires_grad)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "new_zeros")
+    made = filled(found, 0, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
 
 
 def new_ones(
@@ -161,8 +177,10 @@ def new_ones(
     """Ones of shape ``size`` and ``input``'s dtype and device."""
     shape = sizes_of(sizes, size, "new_ones")
     found = _new(input, shape, "new_ones", dtype, device)
-    check_memory(layout, pin_memory, found.place, "new_ones")
-    return finish(filled(found, 1, pin_memory=pin_memory), requires_grad)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "new_ones")
+    made = filled(found, 1, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
 
 
 def new_full(
@@ -180,8 +198,10 @@ def new_full(
     fill_value = number_to_fill(fill_value, "new_full")[1]
     shape = sequence_of_sizes(size, "new_full")
     found = _new(input, shape, "new_full", dtype, device)
-    check_memory(layout, pin_memory, found.place, "new_full")
-    return finish(filled(found, fill_value, pin_memory=pin_memory), requires_grad)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "new_full")
+    made = filled(found, fill_value, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
 
 
 def new_empty_strided(

@@ -80,19 +80,20 @@ def arange(
     if end is None:
         start, end = 0, start
     first, last, stride = _bounds(0 if start is None else start, end, step, "arange")
-    whole = all(isinstance(each, int) for each in (first, last, stride))
+    whole = isinstance(first, int) and isinstance(last, int) and isinstance(stride, int)
     if out is not None:
         dtype, device = as_out(out, dtype, device, "arange")
     kind = _real_kind(dtype, dtypes.int64 if whole else get_default_dtype(), "arange")
     if kind is dtypes.int64:
-        first, last, stride = (element(each, kind) for each in (first, last, stride))
+        first, last, stride = element(first, kind), element(last, kind), element(stride, kind)
         if stride == 0:
             raise ValueError(f"arange(): step must be nonzero as {kind!r}, got {step}")
         count = -((first - last) // stride)
     else:
         count = math.ceil((last - first) / stride)
     place = place_of(device)
-    check_memory(layout, pin_memory, place, "arange")
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, "arange")
     made = _progression(first, stride, count, kind, place, pin_memory, "arange")
     return finish(made, requires_grad, out)
 
@@ -117,7 +118,8 @@ def range(
         dtype, device = as_out(out, dtype, device, "range")
     kind = _real_kind(dtype, get_default_dtype(), "range")
     place = place_of(device)
-    check_memory(layout, pin_memory, place, "range")
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, "range")
     count = math.floor((last - first) / stride) + 1
     made = _progression(first, stride, count, kind, place, pin_memory, "range")
     return finish(made, requires_grad, out)
@@ -127,16 +129,12 @@ def _bounds(start: Any, end: Any, step: Any, function: str) -> tuple[Any, Any, A
     """Start, end and step, which go well together."""
     if end is None:
         raise TypeError(f'{function}() missing 1 required argument: "end"')
-    numbers = []
-    for what, given in (("start", start), ("end", end), ("step", step)):
-        number = _number(given, function, what)
-        if isinstance(number, complex):
-            raise RuntimeError(f"{function}(): argument '{what}' must be a real number, got {number}")
-        numbers.append(number)
-    first, last, stride = numbers
+    first = start if type(start) is int else _real(start, function, "start")
+    last = end if type(end) is int else _real(end, function, "end")
+    stride = step if type(step) is int else _real(step, function, "step")
     if stride == 0:
         raise RuntimeError(f"{function}(): step must be nonzero")
-    if not all(math.isfinite(each) for each in numbers):
+    if not (math.isfinite(first) and math.isfinite(last) and math.isfinite(stride)):
         raise RuntimeError(f"{function}(): unsupported range: {first} -> {last} by {stride}")
     if (last - first) * (1 if stride > 0 else -1) < 0:
         raise RuntimeError(
@@ -144,6 +142,13 @@ def _bounds(start: Any, end: Any, step: Any, function: str) -> tuple[Any, Any, A
             f"{stride}"
         )
     return first, last, stride
+
+
+def _real(given: Any, function: str, what: str) -> Any:
+    number = _number(given, function, what)
+    if isinstance(number, complex):
+        raise RuntimeError(f"{function}(): argument '{what}' must be a real number, got {number}")
+    return number
 
 
 def _real_kind(given: Any, default: dtype, function: str) -> dtype:
@@ -172,13 +177,16 @@ def _progression(
         made = empty(found)
         place.plans[GENERATE, found, _INTEGERS if integral else _FLOATS](made, first, stride)
         return made
-    numbers = np.arange(count, dtype=np.int64 if integral else np.float64) * stride + first
+    numbers = np.arange(count, dtype=np.int64 if integral else np.float64)
+    if first != 0 or stride != 1:
+        numbers = numbers * stride + first
     return _of_numbers(numbers, found, pin_memory)
 
 
 def _of_numbers(numbers: np.ndarray[Any, Any], layout: Layout, pin_memory: bool) -> Tensor:
-    with np.errstate(all="ignore"):
-        numbers = numbers.astype(layout.dtype.numpy)
+    if numbers.dtype != layout.dtype.numpy:
+        with np.errstate(all="ignore"):
+            numbers = numbers.astype(layout.dtype.numpy)
     if pin_memory:
         made = empty(layout, pin_memory=True)
         made._writable[...] = numbers
@@ -270,7 +278,8 @@ def _spaced(
             f"{function}(): inferred dtype {default!r} can't be safely cast to passed dtype {kind!r}"
         )
     place = place_of(device)
-    check_memory(layout, pin_memory, place, function)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, function)
     found = new_layout((count,), kind, place, None, function)
     if kind.is_complex:
         made = _complex_steps(complex(first), complex(last), count, base, found, pin_memory)
@@ -414,7 +423,8 @@ def _triangle(
     if kind not in (dtypes.int32, dtypes.int64):
         raise RuntimeError(f"{function}(): expected dtype int32 or int64, got {kind!r}")
     place = place_of(device)
-    check_memory(layout, pin_memory, place, function)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, function)
     made = wrap(np.ascontiguousarray(np.stack(indices(rows, diagonal, columns)).astype(kind.numpy)))
     if pin_memory:
         return made.pin_memory()
