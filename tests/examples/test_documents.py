@@ -12,7 +12,7 @@ from tests.examples.test_examples import ROOT, run
 pytestmark = pytest.mark.simulator_only
 BLOCKS = [
     pytest.param(code, id=f"{path.stem}-{number}")
-    for path in sorted((ROOT / "docs").glob("*.md"))
+    for path in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
     for number, code in enumerate(
         re.findall(r"```python\n(.*?)```", Path(path).read_text(encoding="utf-8"), re.DOTALL)
     )
