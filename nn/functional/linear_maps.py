@@ -5,51 +5,11 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tensor import addmm, bmm, matmul
+from tensor import bmm
+from tensor.neural.linear import linear as linear
 
 if TYPE_CHECKING:
     from tensor import Tensor
-
-
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``input @ weight.T + bias``.
-
-    Parameters
-    ----------
-    input : Tensor
-        Of shape (..., inputs).
-    weight : Tensor
-        Of shape (outputs, inputs), or (inputs,) for one output without a dimension.
-    bias : Tensor, optional
-        Of shape (outputs,).
-
-    Returns
-    -------
-    Tensor
-        Of shape (..., outputs).
-
-    Raises
-    ------
-    RuntimeError
-        If the shapes, dtypes or devices do not fit.
-    """
-    dims = input.dim()
-    if dims == 2 and bias is not None and weight.dim() == 2:
-        return addmm(bias, input, weight.t())
-    if not dims or not weight.dim():
-        raise RuntimeError(
-            f"both arguments to linear need to be at least 1D, but they are {dims}D and {weight.dim()}D"
-        )
-    if weight.dim() == 1:
-        product: Tensor = matmul(input, weight)
-        return product if bias is None else product.add(bias)
-    if bias is None:
-        return matmul(input, weight.t())
-    if bias.dim() > 1:
-        return matmul(input, weight.t()).add(bias)
-    shape = input.shape
-    rows = input.reshape(prod(shape[:-1]), shape[-1])
-    return addmm(bias, rows, weight.t()).view(*shape[:-1], weight.shape[0])
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
