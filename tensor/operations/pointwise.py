@@ -19,15 +19,15 @@ from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
 from nvrtc_kernels.dtypes import Category, dtype, int64
 
-from .. import layout as layouts
 from ..base import TensorBase, maker
-from ..copy_plans import check_no_overlap, host_conversion
+from ..copy_plans import host_conversion
 from ..recording.inplace import attach_in_place, check_in_place
 from ..recording.modes import modes
 from ..recording.node import Node, attach
 from ..recording.saved import freed, restore, save, save_output
 from ..scalars import packed_number, wrapped
 from . import rules
+from .results import check_partial_overlap, check_target, result_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -221,7 +221,7 @@ class Pointwise:
         storage = out._storage
         for x in operands:
             if isinstance(x, TensorBase) and x._storage is storage and x is not out:
-                _check_partial_overlap(out, x, self.name)
+                check_partial_overlap(out, x, self.name)
         run(out, *operands)
         storage.version += 1
 
@@ -361,9 +361,9 @@ class Pointwise:
         compute, result = self.types(kinds)
         shape = strides_of.broadcast_shapes(*[kind.shape for kind in tensors])
         if target is None:
-            target_layout = _result_layout(shape, result, tensors)
+            target_layout = result_layout(shape, result, tensors)
         else:
-            _check_target(self.name, target, shape, result)
+            check_target(self.name, target, shape, result)
             target_layout = target
         arguments = [
             kind
@@ -554,60 +554,6 @@ def _allocating(run: Callable[..., None], layout: Layout, kinds: Sequence[Any]) 
         return out
 
     return call
-
-
-def _result_layout(shape: tuple[int, ...], kind: dtype, tensors: Sequence[Layout]) -> Layout:
-    """Layout of a new result: the operands' order of dimensions, as PyTorch's TensorIterator chooses it."""
-    place = tensors[0].place
-    whole = [each for each in tensors if each.shape == shape]
-    if all(each.contiguous for each in tensors if each.shape) or not whole:
-        return layouts.contiguous[shape, kind, place]
-    first = whole[0]
-    if len(whole) == len(tensors) and all(each.strides == first.strides for each in whole) and first.dense:
-        return layouts.strided[shape, first.strides, kind, place]
-    strides = [strides_of.broadcast_strides(each.shape, each.strides, shape) for each in tensors]
-    order = strides_of.stride_order(shape, *strides)
-    return layouts.strided[shape, strides_of.packed_strides(shape, order), kind, place]
-
-
-def _check_target(name: str, target: Layout, shape: tuple[int, ...], result: dtype) -> None:
-    check_no_overlap(target)
-    if target.shape != shape:
-        raise RuntimeError(
-            f"{name}(): output with shape {list(target.shape)} doesn't match the broadcast shape {list(shape)}"
-        )
-    if result.category > target.dtype.category:
-        raise RuntimeError(
-            f"{name}(): result type {result!r} can't be cast to the desired output type {target.dtype!r}"
-        )
-
-
-def _check_partial_overlap(out: Tensor, x: Tensor, name: str) -> None:
-    """Raise RuntimeError if writing ``out`` would change elements of ``x`` that are still to be read."""
-    ours, theirs = out._layout, x._layout
-    if out._offset == x._offset and ours.strides == theirs.strides and ours.shape == theirs.shape:
-        return
-    if out._offset < x._offset + theirs.nbytes and x._offset < out._offset + ours.nbytes and _meet(out, x):
-        raise RuntimeError(
-            f"{name}(): unsupported operation: some elements of the input tensor and the written-to tensor refer to "
-            "a single memory location. Please clone() the tensor before performing the operation."
-        )
-
-
-def _meet(first: Tensor, second: Tensor) -> bool:
-    """Whether two views of a storage have bytes in common; only addresses are compared."""
-    if first._layout.dense and second._layout.dense:
-        return True
-    size = first._storage.size
-    addresses = np.lib.stride_tricks.as_strided(np.empty(0, np.uint8), (size,), (1,), writeable=False)
-    shown = [
-        np.ndarray(x._layout.shape, x._layout.dtype.numpy, addresses, x._offset, x._layout.numpy_strides)
-        for x in (first, second)
-    ]
-    try:
-        return bool(np.shares_memory(*shown, max_work=10_000))
-    except np.exceptions.TooHardError:
-        return False
 
 
 def _of_kind(gradient: Tensor, node: Node, position: int) -> Tensor:

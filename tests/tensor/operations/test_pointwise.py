@@ -202,6 +202,53 @@ def _check_out(sample: Sample, given: list[Any], expected: Any) -> None:
             call(sample, given, out=tensor.empty(2, 5, dtype=tensor.bool, device=device))
 
 
+def test_views_of_one_storage(place_name: str) -> None:
+    """Operands may share memory with what is written where no element is read after it has been written."""
+    base = tensor.arange(8.0, device=place_name)
+    base[::2].add_(base[1::2])
+    assert base.tolist() == [1, 1, 5, 3, 9, 5, 13, 7]
+    base.mul_(base)
+    assert base.tolist() == [1, 1, 25, 9, 81, 25, 169, 49]
+    base[:4].copy_(tensor.add(base[4:], 1, out=base[:4]))
+    assert base.tolist() == [82, 26, 170, 50, 81, 25, 169, 49]
+    matrix = tensor.arange(4.0, device=place_name).view(2, 2)
+    tensor.exp(matrix, out=matrix)
+    before = matrix.tolist()
+    for write in (
+        lambda: matrix.add_(matrix.t()),
+        lambda: tensor.neg(base[:-1], out=base[1:]),
+        lambda: matrix[0].add_(matrix),
+    ):
+        with pytest.raises(RuntimeError, match="single memory location|broadcast"):
+            write()
+    assert matrix.tolist() == before
+
+
+def test_stretched_tensors_are_not_written(place_name: str) -> None:
+    x = tensor.zeros(1, device=place_name).expand(3)
+    for write in (lambda: x.add_(1), lambda: tensor.exp(tensor.ones(3, device=place_name), out=x)):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            write()
+    assert x.tolist() == [0, 0, 0]
+
+
+def test_devices(place_name: str) -> None:
+    """0-dim CPU tensors are numbers to a device; other tensors must be where the first is."""
+    x = tensor.ones(2, device=place_name)
+    for found in (
+        x + tensor.tensor(2.0),
+        tensor.tensor(2.0) + x,
+        tensor.where(x > 0, x * 3, tensor.tensor(1.0)),
+    ):
+        assert found.device == x.device
+        assert found.tolist() == [3, 3]
+    if place_name == "cuda":
+        with pytest.raises(RuntimeError, match="same device.*cuda:0.*cpu|same device.*cpu.*cuda:0"):
+            x + tensor.ones(2)
+        with pytest.raises(RuntimeError, match="same device"):
+            tensor.exp(x, out=tensor.empty(2))
+
+
 def _assert_equal(found: Any, expected: Any) -> None:
     assert found.dtype is expected.dtype
     np.testing.assert_array_equal(found.cpu().numpy(), expected.cpu().numpy())
