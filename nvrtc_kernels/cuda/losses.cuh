@@ -1,0 +1,190 @@
+// Losses of contiguous (outer, classes, inner) arrays whose target is a class for each of the outer * inner lines.
+//
+// cross entropy  log(sum(exp(x))) - x[target] of each line, in one kernel that reads a logit once: the sum is of
+//                exp(x - largest), which is rescaled whenever a larger element comes. The largest element and the
+//                logarithm of the sum are kept for the gradient, which is one kernel too; probabilities are not.
+//   rows         inner = 1: a team of threads has a line, in packs of Width neighbouring logits
+//   columns      inner > 1: a thread has a line, and neighbouring threads have neighbouring lines
+// nll            -x[target] of each line, and its gradient, which has zeros everywhere else
+//
+// A line whose target is `ignored` counts nothing. A target that is no class is printed and fails an assertion.
+// Of each line the loss and what it weighs go out, to be summed by a reduction.
+
+#pragma once
+#include "softmax.cuh"
+
+struct Classes {
+    long long lines, classes, inner;
+    long long ignored;
+
+    // Where the elements of a line start; they are `inner` apart.
+    __device__ long long start(long long line) const {
+        return inner == 1 ? line * classes : line / inner * classes * inner + line % inner;
+    }
+    __device__ long long checked(long long target) const {
+        if (target < 0 || target >= classes)
+            printf("target %lld is out of bounds: there are %lld classes\n", target, classes);
+        assert(target >= 0 && target < classes && "a target is no class");
+        return target;
+    }
+};
+
+template <class W, class V>
+__device__ inline W weight_of(const V* weight, long long at) { return weight == nullptr ? W(1) : W(wide(weight[at])); }
+
+// What is gathered over a line: exponents, and the sum of weight * (shift - x) in two parts.
+template <class W>
+struct LogitSums {
+    Exponents<W> exponents;
+    W logits, weights;
+};
+
+template <bool Smooth, class W, class In, class V, class Loss>
+__device__ inline void finish_line(
+    const Classes& sizes, long long line, long long target, const LogitSums<W>& sums, double smoothing, const In* in,
+    const V* weight, Loss* loss, W* weighs, W* kept) {
+    const W largest = sums.exponents.largest, rest = log(sums.exponents.sum);
+    kept[line] = largest;
+    kept[sizes.lines + line] = rest;
+    if (target == sizes.ignored) {
+        loss[line] = narrow<Loss>(W(0));
+        weighs[line] = W(0);
+        return;
+    }
+    target = sizes.checked(target);
+    const W own = weight_of<W>(weight, target);
+    W value = own * ((largest - W(wide(in[sizes.start(line) + target * sizes.inner]))) + rest);
+    if constexpr (Smooth) {
+        const W all = sums.weights * (largest + rest) - sums.logits;
+        value = value * static_cast<W>(1 - smoothing) + all * static_cast<W>(smoothing / sizes.classes);
+    }
+    loss[line] = narrow<Loss>(value);
+    weighs[line] = own;
+}
+
+template <bool Smooth, class W, int Threads, int Along, int Width, class In, class V, class Loss>
+__device__ void cross_entropy_rows(
+    Classes sizes, double smoothing, const In* in, const long long* target, const V* weight, Loss* loss, W* weighs,
+    W* kept) {
+    const RowTeam<Threads, Along> team;
+    const bool has = team.row < sizes.lines;
+    const long long start = team.row * sizes.classes, n = has ? sizes.classes : 0;
+    LogitSums<W> own{{-W(__int_as_float(0x7f800000)), W(0)}, W(0), W(0)};
+    for (long long i = static_cast<long long>(team.place) * Width; i < n; i += Along * Width) {
+        const Pack<In, Width> pack = *reinterpret_cast<const Pack<In, Width>*>(in + start + i);
+#pragma unroll
+        for (int k = 0; k < Width; ++k) {
+            const W x = wide(pack.items[k]);
+            own.exponents.add(x);
+            if constexpr (Smooth) {
+                const W by = weight_of<W>(weight, i + k);
+                own.logits += by * x;
+                own.weights += by;
+            }
+        }
+    }
+    const W largest = team.all(own.exponents.largest, Larger());
+    const W share = own.exponents.largest == largest ? own.exponents.sum
+                                                     : own.exponents.sum * exp(own.exponents.largest - largest);
+    own.exponents = {largest, team.all(share, Plus())};
+    if constexpr (Smooth) {
+        own.logits = team.all(own.logits, Plus());
+        own.weights = team.all(own.weights, Plus());
+    }
+    if (has && team.place == 0)
+        finish_line<Smooth>(sizes, team.row, target[team.row], own, smoothing, in, weight, loss, weighs, kept);
+}
+
+template <bool Smooth, class W, class In, class V, class Loss>
+__device__ void cross_entropy_columns(
+    Classes sizes, double smoothing, const In* in, const long long* target, const V* weight, Loss* loss, W* weighs,
+    W* kept) {
+    const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (line >= sizes.lines) return;
+    const In* x = in + sizes.start(line);
+    LogitSums<W> own{{-W(__int_as_float(0x7f800000)), W(0)}, W(0), W(0)};
+    for (long long c = 0; c < sizes.classes; ++c) {
+        const W value = wide(x[c * sizes.inner]);
+        own.exponents.add(value);
+        if constexpr (Smooth) {
+            const W by = weight_of<W>(weight, c);
+            own.logits += by * value;
+            own.weights += by;
+        }
+    }
+    finish_line<Smooth>(sizes, line, target[line], own, smoothing, in, weight, loss, weighs, kept);
+}
+
+// The gradient of a line's loss: one for all lines (step 0), divided by what they weigh together, or one for each.
+template <class W, class Grad>
+struct LineGradient {
+    const Grad* grad;
+    const W* total;  // may be null
+    int step;
+    __device__ W operator()(long long line) const {
+        const W given = wide(grad[line * step]);
+        return total == nullptr ? given : given / *total;
+    }
+};
+
+struct Element {
+    long long line, place;
+    __device__ Element(const Classes& sizes, long long at) {
+        const long long of = at / (sizes.classes * sizes.inner), within = at - of * sizes.classes * sizes.inner;
+        place = sizes.inner == 1 ? within : within / sizes.inner;
+        line = sizes.inner == 1 ? of : of * sizes.inner + within - place * sizes.inner;
+    }
+};
+
+// `all` is the sum of the weights, where there are any and labels are smoothed.
+template <bool Smooth, class W, class Grad, class In, class V, class Out>
+__device__ void cross_entropy_backward(
+    Classes sizes, double smoothing, LineGradient<W, Grad> grad, const In* in, const long long* target,
+    const V* weight, const W* all, const W* kept, Out* out) {
+    const long long count = sizes.lines * sizes.classes, step = static_cast<long long>(gridDim.x) * blockDim.x;
+    for (long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
+        const Element element(sizes, at);
+        const long long goal = target[element.line];
+        W value = 0;
+        if (goal != sizes.ignored) {
+            const W chance = exp((W(wide(in[at])) - kept[element.line]) - kept[sizes.lines + element.line]);
+            const W own = weight_of<W>(weight, goal);
+            W sum = own, here = element.place == goal ? own : W(0);
+            if constexpr (Smooth) {
+                const W sharp = static_cast<W>(1 - smoothing), spread = static_cast<W>(smoothing / sizes.classes);
+                const W weights = all == nullptr ? static_cast<W>(sizes.classes) : *all;
+                sum = sum * sharp + weights * spread;
+                here = here * sharp + weight_of<W>(weight, element.place) * spread;
+            }
+            value = grad(element.line) * (chance * sum - here);
+        }
+        out[at] = narrow<Out>(value);
+    }
+}
+
+template <class W, class In, class V, class Loss>
+__device__ void nll_lines(Classes sizes, const In* in, const long long* target, const V* weight, Loss* loss, W* weighs) {
+    const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (line >= sizes.lines) return;
+    long long goal = target[line];
+    W value = 0, own = 0;
+    if (goal != sizes.ignored) {
+        goal = sizes.checked(goal);
+        own = weight_of<W>(weight, goal);
+        value = -own * W(wide(in[sizes.start(line) + goal * sizes.inner]));
+    }
+    loss[line] = narrow<Loss>(value);
+    weighs[line] = own;
+}
+
+template <class W, class Grad, class V, class Out>
+__device__ void nll_backward(
+    Classes sizes, LineGradient<W, Grad> grad, const long long* target, const V* weight, Out* out) {
+    const long long count = sizes.lines * sizes.classes, step = static_cast<long long>(gridDim.x) * blockDim.x;
+    for (long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
+        const Element element(sizes, at);
+        const long long goal = target[element.line];
+        const bool here = goal != sizes.ignored && goal == element.place;
+        out[at] = narrow<Out>(here ? -weight_of<W>(weight, goal) * grad(element.line) : W(0));
+    }
+}

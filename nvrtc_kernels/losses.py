@@ -1,0 +1,237 @@
+"""Losses whose target is a class, and their derivatives, in one kernel each: see ``cuda/losses.cuh``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .dtypes import float32, float64
+from .plans import includes, launcher
+from .reducers import SUM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+_THREADS = 128
+_MOST_THREADS = 1024
+_WARP = 32
+#: Packs of a thread from which on more threads share a line.
+_PACKS = 4
+#: Bytes of the widest load.
+_WIDE = 16
+_BACKWARD_THREADS = 256
+_MAX_GRID = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Sizes of contiguous ``(outer, classes, inner)`` inputs, none of them 0, and the target that counts nothing."""
+
+    outer: int
+    classes: int
+    inner: int
+    ignored: int
+
+    @property
+    def lines(self) -> int:
+        """Targets."""
+        return self.outer * self.inner
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """As kernels take them."""
+        return self.lines, self.classes, self.inner, self.ignored
+
+
+_SIZES = "long long lines, long long classes, long long inner, long long ignored"
+_MADE = "Classes{lines, classes, inner, ignored}"
+
+
+def statistics_type(kind: dtype) -> dtype:
+    """Type of what is kept of a line, and of what it weighs."""
+    return float64 if kind is float64 else float32
+
+
+def plan_cross_entropy(
+    device: Device, sizes: Classes, given: dtype, weight: dtype | None, *, smooth: bool
+) -> Callable[..., None]:
+    """What makes the loss of each line.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, smoothing, in, target, weight, loss, weighs, kept)``, all addresses but for
+        ``smoothing``. Losses, what each weighs, and ``kept`` (two of each line) are of
+        :func:`statistics_type`; the weight's address may be 0.
+    """
+    wide = statistics_type(given).cuda
+    kind = weight or given
+    parameters = (
+        f"double smoothing, const {given.cuda}* in, const long long* target, const {kind.cuda}* weight, "
+        f"{wide}* loss, {wide}* weighs, {wide}* kept"
+    )
+    head = f"{'true' if smooth else 'false'}, {wide}"
+    passed = "smoothing, in, target, weight, loss, weighs, kept"
+
+    def kernel(variant: str, template: str) -> Callable[..., None]:
+        return _kernel(
+            device,
+            f"cross_entropy_{variant}",
+            f"{head}{template}",
+            parameters,
+            passed,
+            (given, kind),
+            "dPPPPPP",
+        )
+
+    arguments = sizes.arguments
+    if sizes.inner > 1:
+        launch = kernel("columns", "")
+        grid = -(-sizes.lines // _THREADS)
+
+        def run_columns(stream: Any, *operands: Any) -> None:
+            launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, *arguments, *operands)
+
+        return run_columns
+    width = max(_WIDE // given.itemsize, 1)
+    while sizes.classes % width:
+        width //= 2
+    along = _WARP
+    while along < _MOST_THREADS and along * width * _PACKS < sizes.classes:
+        along = _THREADS if along == _WARP else along * 2
+    threads = max(along, _THREADS)
+    rows = -(-sizes.lines * along // threads)
+    wide_rows = kernel("rows", f", {threads}, {along}, {width}")
+    low = width * given.itemsize - 1
+
+    def run_rows(stream: Any, smoothing: float, logits: int, *operands: int) -> None:
+        launch = kernel("rows", f", {threads}, {along}, 1") if logits & low else wide_rows
+        launch(rows, 1, 1, threads, 1, 1, 0, stream, *arguments, smoothing, logits, *operands)
+
+    return run_rows
+
+
+def plan_cross_entropy_backward(
+    device: Device,
+    sizes: Classes,
+    grad: dtype,
+    given: dtype,
+    weight: dtype | None,
+    *,
+    smooth: bool,
+    each: bool,
+) -> Callable[..., None]:
+    """What makes the gradient of the input, of its own type.
+
+    Parameters
+    ----------
+    each
+        Whether there is a gradient for each line, or one for all.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, smoothing, grad, total, in, target, weight, all, kept, out)``. What is divided by
+        (``total``), the weight and the sum of its elements (``all``) may have address 0.
+    """
+    wide = statistics_type(given).cuda
+    kind = weight or given
+    parameters = (
+        f"double smoothing, const {grad.cuda}* grad, const {wide}* total, const {given.cuda}* in, "
+        f"const long long* target, const {kind.cuda}* weight, const {wide}* all, const {wide}* kept, {given.cuda}* out"
+    )
+    passed = f"smoothing, {_gradient(wide, grad, each=each)}, in, target, weight, all, kept, out"
+    head = f"{'true' if smooth else 'false'}, {wide}"
+    launch = _kernel(
+        device,
+        "cross_entropy_backward",
+        head,
+        parameters,
+        passed,
+        (grad, given, kind),
+        "dPPPPPPPP",
+        each=each,
+    )
+    return _over_elements(launch, sizes)
+
+
+def plan_nll(device: Device, sizes: Classes, given: dtype, weight: dtype | None) -> Callable[..., None]:
+    """What makes the loss of each line: ``run(stream_handle, in, target, weight, loss, weighs)``."""
+    wide = statistics_type(given).cuda
+    kind = weight or given
+    parameters = f"const {given.cuda}* in, const long long* target, const {kind.cuda}* weight, {wide}* loss, {wide}* weighs"
+    passed = "in, target, weight, loss, weighs"
+    launch = _kernel(device, "nll_lines", wide, parameters, passed, (given, kind), "PPPPP")
+    grid, arguments = -(-sizes.lines // _THREADS), sizes.arguments
+
+    def run(stream: Any, *operands: int) -> None:
+        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, *arguments, *operands)
+
+    return run
+
+
+def plan_nll_backward(
+    device: Device, sizes: Classes, grad: dtype, given: dtype, weight: dtype | None, *, each: bool
+) -> Callable[..., None]:
+    """What makes the gradient of the input: ``run(stream_handle, grad, total, target, weight, out)``."""
+    wide = statistics_type(given).cuda
+    kind = weight or given
+    parameters = (
+        f"const {grad.cuda}* grad, const {wide}* total, const long long* target, const {kind.cuda}* weight, "
+        f"{given.cuda}* out"
+    )
+    passed = f"{_gradient(wide, grad, each=each)}, target, weight, out"
+    launch = _kernel(
+        device, "nll_backward", wide, parameters, passed, (grad, given, kind), "PPPPP", each=each
+    )
+    return _over_elements(launch, sizes)
+
+
+def _gradient(wide: str, grad: dtype, *, each: bool) -> str:
+    return f"LineGradient<{wide}, {grad.cuda}>{{grad, total, {int(each)}}}"
+
+
+def _kernel(
+    device: Device,
+    function: str,
+    template: str,
+    parameters: str,
+    passed: str,
+    kinds: Sequence[dtype],
+    codes: str,
+    *,
+    each: bool = False,
+) -> Callable[..., None]:
+    title = f"{function}_of_each" if each else function
+    source = (
+        f"{includes('losses.cuh', *kinds)}"
+        f'extern "C" __global__ void {title}({_SIZES}, {parameters}) {{\n'
+        f"    {function}<{template}>({_MADE}, {passed});\n}}\n"
+    )
+    return launcher(device, "losses.cu", source, title, ("q", "q", "q", "q", *codes))
+
+
+def _over_elements(launch: Callable[..., None], sizes: Classes) -> Callable[..., None]:
+    grid = min(-(-sizes.lines * sizes.classes // _BACKWARD_THREADS), _MAX_GRID)
+    arguments = sizes.arguments
+
+    def run(stream: Any, *operands: Any) -> None:
+        launch(grid, 1, 1, _BACKWARD_THREADS, 1, 1, 0, stream, *arguments, *operands)
+
+    return run
+
+
+#: Sums of losses and of what they weigh, and the first divided by the second: of both of each line.
+WEIGHTED_MEAN = replace(
+    SUM,
+    name="weighted_mean",
+    state="Sums",
+    code="several(a, b)",
+    results=("x.item[0] / x.item[1]", "x.item[1]"),
+)
+#: The same without the division.
+WEIGHTED_SUM = replace(WEIGHTED_MEAN, name="weighted_sum", results=("x.item[0]", "x.item[1]"))
