@@ -1,14 +1,26 @@
 """Optimizers, with PyTorch's names, options and state dicts."""
 
+from .adadelta import Adadelta
+from .adagrad import Adagrad
 from .adam import Adam, AdamW
+from .adamax import Adamax
+from .nadam import NAdam
 from .optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from .radam import RAdam
+from .rmsprop import RMSprop
 from .sgd import SGD
 
 __all__ = [
     "SGD",
+    "Adadelta",
+    "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
+    "NAdam",
     "Optimizer",
+    "RAdam",
+    "RMSprop",
     "register_optimizer_step_post_hook",
     "register_optimizer_step_pre_hook",
 ]

@@ -88,6 +88,14 @@ class SteppingOptimizer(Optimizer):
             members = [i for i, each in enumerate(counts) if each == number]
             yield number, [[column[i] for i in members] for column in (params, grads, *kept)]
 
+    def counted_together(
+        self, group: dict[str, Any], params: list[Tensor], names: Sequence[str]
+    ) -> list[list[Tensor]]:
+        """Count a step of each parameter; their states ``names``, however many steps they have made."""
+        states = [self.prepare(group, each, names) for each in params]
+        advance([state["step"] for state in states])
+        return [[state[name] for state in states] for name in names]
+
 
 def sign(group: dict[str, Any]) -> float:
     """-1 to maximize, 1 to minimize."""

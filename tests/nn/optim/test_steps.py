@@ -29,6 +29,23 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     ],
     "Adam": [*_ADAM, {"weight_decay": 0.1, "decoupled_weight_decay": True}],
     "AdamW": _ADAM,
+    "Adamax": [{}, {"lr": 0.05, "betas": (0.8, 0.95), "eps": 1e-4}, {"weight_decay": 0.1, "maximize": True}],
+    "NAdam": [{}, {"momentum_decay": 0.1}, *_DECOUPLED],
+    # The second average is short enough to be rectified after a few steps.
+    "RAdam": [{}, *_DECOUPLED],
+    "RMSprop": [
+        {},
+        {"alpha": 0.8, "eps": 1e-4, "weight_decay": 0.1, "maximize": True},
+        {"momentum": 0.9},
+        {"centered": True},
+        {"centered": True, "momentum": 0.9, "weight_decay": 0.1},
+    ],
+    "Adagrad": [
+        {},
+        {"lr_decay": 0.1, "weight_decay": 0.1, "eps": 1e-4, "maximize": True},
+        {"lr": 0.1, "initial_accumulator_value": 0.5},
+    ],
+    "Adadelta": [{}, {"lr": 0.5, "rho": 0.8, "eps": 1e-4, "weight_decay": 0.1, "maximize": True}],
 }
 CASES = [(name, options) for name, several in OPTIONS.items() for options in several]
 

@@ -61,7 +61,7 @@ class Twins:
         return ours, theirs
 
     def assert_same(
-        self, ours: Any = None, theirs: Any = None, rtol: float = 2e-5, atol: float = 2e-6
+        self, ours: Any = None, theirs: Any = None, rtol: float = 2e-5, atol: float = 1e-5
     ) -> None:
         """Assert that parameters are equal, and states too."""
         for a, b in zip(self.ours, self.theirs, strict=True):

@@ -1,0 +1,103 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensor
+from tensor.neural.optimizer_steps import ADAGRAD
+
+from .optimizer import count
+from .stepping import SteppingOptimizer, at_least_zero, sign
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tensor import Tensor
+
+
+class Adagrad(SteppingOptimizer):
+    """Gradient descent by the root of the sum of all squares.
+
+    Parameters
+    ----------
+    params : iterable
+        See :class:`Optimizer`.
+    lr : float
+        Learning rate.
+    lr_decay : float
+        The learning rate of step ``t`` is ``lr / (1 + (t - 1) * lr_decay)``.
+    weight_decay : float
+        How much of a parameter is added to its gradient.
+    initial_accumulator_value : float
+        What the sum begins with.
+    eps : float
+        Added to the root.
+    maximize : bool
+        Whether the objective is maximized.
+
+    References
+    ----------
+    Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization", 2011.
+    """
+
+    absent = SteppingOptimizer.absent | {"fused": None}
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        at_least_zero(lr, "learning rate")
+        at_least_zero(lr_decay, "lr_decay value")
+        at_least_zero(weight_decay, "weight_decay value")
+        at_least_zero(initial_accumulator_value, "initial_accumulator_value value")
+        at_least_zero(eps, "epsilon value")
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "lr_decay": lr_decay,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "initial_accumulator_value": initial_accumulator_value,
+                "foreach": foreach,
+                "maximize": maximize,
+                "differentiable": differentiable,
+                "fused": fused,
+            },
+        )
+        for group in self.param_groups:
+            for each in group["params"]:
+                self.prepare(group, each, ("sum",))
+
+    def prepare(self, group: dict[str, Any], parameter: Tensor, names: Sequence[str]) -> dict[str, Any]:
+        """See :meth:`SteppingOptimizer.prepare`; the sum begins with the option's value."""
+        state: dict[str, Any] = self.state[parameter]
+        if "sum" not in state:
+            state["step"] = count()
+            value = group["initial_accumulator_value"]
+            if parameter.is_complex():
+                value = complex(value, value)
+            state["sum"] = tensor.full_like(parameter, value, memory_format=tensor.preserve_format)
+        return state
+
+    def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """See :meth:`SteppingOptimizer.update`."""
+        for t, operands in self.counted(group, params, grads, ("sum",)):
+            ADAGRAD.update(
+                operands,
+                sign=sign(group),
+                weight_decay=float(group["weight_decay"]),
+                eps=float(group["eps"]),
+                lr=float(group["lr"]) / (1 + (t - 1) * float(group["lr_decay"])),
+            )

@@ -1,0 +1,85 @@
+"""Adamax."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor.neural.optimizer_steps import ADAMAX
+
+from .stepping import SteppingOptimizer, at_least_zero, check_betas, sign
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tensor import Tensor
+
+
+class Adamax(SteppingOptimizer):
+    """Adam by the infinity norm: steps by averages of gradients over the greatest of decayed gradients.
+
+    Parameters
+    ----------
+    params : iterable
+        See :class:`Optimizer`.
+    lr : float
+        Learning rate.
+    betas : (float, float)
+        How much of the average and of the norm remains at each step.
+    eps : float
+        Added to a gradient's magnitude.
+    weight_decay : float
+        How much of a parameter is added to its gradient.
+    maximize : bool
+        Whether the objective is maximized.
+
+    References
+    ----------
+    Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014.
+    """
+
+    absent = SteppingOptimizer.absent | {"capturable": False}
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        at_least_zero(lr, "learning rate")
+        at_least_zero(eps, "epsilon value")
+        check_betas(betas)
+        at_least_zero(weight_decay, "weight_decay value")
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "betas": betas,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "foreach": foreach,
+                "maximize": maximize,
+                "differentiable": differentiable,
+                "capturable": capturable,
+            },
+        )
+
+    def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """See :meth:`SteppingOptimizer.update`."""
+        beta1, beta2 = group["betas"]
+        for t, operands in self.counted(group, params, grads, ("exp_avg", "exp_inf")):
+            ADAMAX.update(
+                operands,
+                sign=sign(group),
+                weight_decay=float(group["weight_decay"]),
+                rest1=1 - beta1,
+                beta2=beta2,
+                eps=float(group["eps"]),
+                step_size=float(group["lr"]) / (1 - beta1**t),
+            )

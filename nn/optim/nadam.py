@@ -1,0 +1,109 @@
+"""NAdam."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor.neural.optimizer_steps import NADAM
+
+from .optimizer import count
+from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, sign
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tensor import Tensor
+
+
+class NAdam(SteppingOptimizer):
+    """Adam with Nesterov's momentum.
+
+    Parameters
+    ----------
+    params : iterable
+        See :class:`Optimizer`.
+    lr : float
+        Learning rate.
+    betas : (float, float)
+        How much of the averages of gradients and of squares remains at each step.
+    eps : float
+        Added to the root.
+    weight_decay : float
+        How much of a parameter is added to its gradient; with ``decoupled_weight_decay``, times the learning rate,
+        taken from the parameter.
+    momentum_decay : float
+        How fast the momentum grows to the first of ``betas``.
+    maximize : bool
+        Whether the objective is maximized.
+
+    References
+    ----------
+    Dozat, "Incorporating Nesterov Momentum into Adam", 2016.
+    """
+
+    absent = SteppingOptimizer.absent | {"capturable": False, "decoupled_weight_decay": False}
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        at_least_zero(lr, "learning rate")
+        at_least_zero(eps, "epsilon value")
+        check_betas(betas)
+        at_least_zero(weight_decay, "weight_decay value")
+        at_least_zero(momentum_decay, "momentum_decay value")
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "betas": betas,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "momentum_decay": momentum_decay,
+                "decoupled_weight_decay": decoupled_weight_decay,
+                "maximize": maximize,
+                "foreach": foreach,
+                "capturable": capturable,
+                "differentiable": differentiable,
+            },
+        )
+
+    def prepare(self, group: dict[str, Any], parameter: Tensor, names: Sequence[str]) -> dict[str, Any]:
+        """See :meth:`SteppingOptimizer.prepare`; also the product of all momenta."""
+        state = self.state[parameter]
+        if "mu_product" not in state:
+            state["step"], state["mu_product"] = count(), count(1.0)
+        return super().prepare(group, parameter, names)
+
+    def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """See :meth:`SteppingOptimizer.update`."""
+        beta1, beta2 = group["betas"]
+        lr, growth = float(group["lr"]), group["momentum_decay"]
+        for t, operands in self.counted(group, params, grads, ("exp_avg", "exp_avg_sq")):
+            mu, following = (beta1 * (1 - 0.5 * 0.96 ** (n * growth)) for n in (t, t + 1))
+            products = [float(self.state[each]["mu_product"].mul_(mu)) for each in operands[0]]
+            for product in sorted(set(products)):
+                members = [i for i, each in enumerate(products) if each == product]
+                NADAM.update(
+                    [[column[i] for i in members] for column in operands],
+                    sign=sign(group),
+                    **decay(group),
+                    rest1=1 - beta1,
+                    beta2=beta2,
+                    rest2=1 - beta2,
+                    correction2=1 - beta2**t,
+                    eps=float(group["eps"]),
+                    gradient_step=lr * (1 - mu) / (1 - product),
+                    moment_step=lr * following / (1 - product * following),
+                )
