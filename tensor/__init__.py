@@ -82,6 +82,7 @@ from .copies import clone
 from .creation import (
     complex,
     empty,
+    empty_permuted,
     empty_strided,
     full,
     get_default_device,
@@ -105,6 +106,7 @@ from .description import (
     is_storage,
     is_tensor,
     numel,
+    typename,
 )
 from .determinism import (
     are_deterministic_algorithms_enabled,
@@ -125,6 +127,8 @@ from .extremes import (
     max,
     min,
 )
+from .fills import fill, fill_, zero_
+from .flat_indices import unravel_index
 from .formats import (
     channels_last,
     channels_last_3d,
@@ -543,6 +547,7 @@ __all__ = [
     "einsum",
     "empty",
     "empty_like",
+    "empty_permuted",
     "empty_strided",
     "enable_grad",
     "eq",
@@ -560,6 +565,8 @@ __all__ = [
     "expm1_",
     "eye",
     "fft",
+    "fill",
+    "fill_",
     "finfo",
     "fix",
     "fix_",
@@ -829,11 +836,13 @@ __all__ = [
     "true_divide",
     "trunc",
     "trunc_",
+    "typename",
     "uint8",
     "unbind",
     "unflatten",
     "unique",
     "unique_consecutive",
+    "unravel_index",
     "unsqueeze",
     "use_deterministic_algorithms",
     "utils",
@@ -848,6 +857,7 @@ __all__ = [
     "where",
     "xlogy",
     "xlogy_",
+    "zero_",
     "zeros",
     "zeros_like",
 ]

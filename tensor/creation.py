@@ -198,6 +198,41 @@ def empty_strided(
     return finish(make(found, pin_memory=pin_memory), requires_grad)
 
 
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor of shape ``size`` whose dimensions lie in memory in the order ``physical_layout``, outermost first.
+
+    Raises
+    ------
+    RuntimeError
+        If ``physical_layout`` is no order of the dimensions. See :func:`empty` too.
+    """
+    shape = sequence_of_sizes(size, "empty_permuted")
+    order = sequence_of_sizes(physical_layout, "empty_permuted", "physical_layout")
+    if sorted(order) != list(range(len(shape))):
+        raise RuntimeError(
+            f"empty_permuted(): physical_layout must name each of the {len(shape)} dimensions once, got {list(order)}"
+        )
+    steps = strides_of.packed_strides(shape, tuple(reversed(order)))
+    return empty_strided(
+        shape,
+        steps,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
+        pin_memory=pin_memory,
+    )
+
+
 def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:
     """New tensor of ``layout`` with ``value`` everywhere, which the dtype must hold."""
     if (

@@ -143,6 +143,9 @@ class Description(TensorBase):
             and self._layout.strides == tensor._layout.strides
         )
 
+    def _is_view(self) -> bool:
+        return self._base is not None
+
     def is_same_size(self, other: Tensor) -> bool:
         """Whether both have the same shape."""
         check_tensor(other, "is_same_size", "other")
@@ -244,6 +247,15 @@ def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode."""
     check_tensor(input, "is_inference", "input")
     return input.is_inference()
+
+
+def typename(obj: Any) -> str:
+    """Name of a tensor's type, such as ``"tensor.FloatTensor"``; of anything else its class."""
+    if isinstance(obj, TensorBase):
+        return str(obj.type())
+    cls = obj if isinstance(obj, type) else type(obj)
+    module = cls.__module__
+    return cls.__qualname__ if module in (None, "builtins") else f"{module}.{cls.__qualname__}"
 
 
 def get_device(input: Tensor) -> int:

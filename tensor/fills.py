@@ -119,3 +119,8 @@ class FillNode(Node):
 def zero_(input: Tensor) -> Tensor:
     """Write 0 to every element."""
     return fill_(input, 0)
+
+
+def fill(input: Tensor, value: Any) -> Tensor:
+    """``value``, a number or a 0-dim tensor, in every element of a new tensor like ``input``."""
+    return fill_(input.clone(), value)

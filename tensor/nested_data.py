@@ -151,7 +151,8 @@ def as_element(value: Any, kind: dtype) -> Any:
     if isinstance(value, TensorBase):
         value = _only_element(value, kind)
     if not isinstance(value, (int, float, complex, np.generic)):
-        raise RuntimeError(f"Could not infer dtype of {type(value).__name__}")
+        error = TypeError if isinstance(value, (str, bytes)) else RuntimeError
+        raise error(f"must be a number, not {type(value).__name__}")
     if kind.is_complex:
         return complex(value)
     if isinstance(value, (complex, np.complexfloating)) and kind is not dtypes.bool_:

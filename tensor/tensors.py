@@ -16,6 +16,7 @@ from . import (
     creation_like,
     differences,
     distances,
+    element_functions,
     equality,
     extremes,
     fills,
@@ -268,6 +269,8 @@ class Tensor(
     clone = copies.clone
     fill_ = fills.fill_
     zero_ = fills.zero_
+    apply_ = element_functions.apply_
+    map_ = element_functions.map_
 
     def contiguous(self, memory_format: formats.memory_format = formats.contiguous_format) -> Tensor:
         """The tensor itself where its elements lie in row-major order without gaps, else such a copy."""
@@ -395,6 +398,8 @@ class Tensor(
         """:meth:`transpose` in place."""
         return self._in_place(views.transpose(self, dim0, dim1))
 
+    swapaxes_ = swapdims_ = transpose_
+
     def squeeze_(self, dim: Any = None) -> Tensor:
         """:meth:`squeeze` in place."""
         return self._in_place(views.squeeze(self, dim))
@@ -510,6 +515,9 @@ class Tensor(
 
     def __matmul__(self, other: Any) -> Tensor:
         return contractions.matmul(self, other) if isinstance(other, TensorBase) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return contractions.matmul(other, self) if isinstance(other, TensorBase) else NotImplemented
 
     # Conversions
 

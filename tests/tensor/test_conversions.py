@@ -262,6 +262,10 @@ ABOUT: list[str] = [
     "x.is_same_size(x)",
     "x.is_same_size(m.ones(1))",
     "x.is_set_to(x)",
+    "x._is_view()",
+    "x.clone()._is_view()",
+    "x.clone().swapaxes_(0, 1)",
+    "x.double() @ x.double().t()",
     "x.is_set_to(x.clone())",
     "x.T",
     "x.mT",
@@ -383,6 +387,12 @@ def test_between_devices() -> None:
         assert x.cuda(0).cuda().get_device() == 1
     with pytest.raises(RuntimeError, match="Invalid device, must be cuda device"):
         x.cuda("cpu")
+
+
+def test_types_of_other_objects_have_names() -> None:
+    assert tensor.typename(tensor.arange(2)) == "tensor.LongTensor"
+    assert tensor.typename(3) == "int"
+    assert tensor.typename(np.float32) == "numpy.float32"
 
 
 def test_types_have_names(place_name: str) -> None:

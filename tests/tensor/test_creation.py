@@ -59,6 +59,9 @@ SIZES: list[str] = [
     "m.eye(0, 3, **on)",
     "m.eye(3, dtype=m.bool, **on)",
     "m.ones(2, layout=m.strided, **on)",
+    "m.empty_permuted((2, 3, 4), (2, 0, 1), **on).zero_()",
+    "m.empty_permuted((2, 0), (1, 0), **on)",
+    "m.empty_permuted((), (), **on).zero_()",
 ]
 
 RANGES: list[str] = [
@@ -322,6 +325,9 @@ ERRORS: list[str] = [
     "m.empty_strided((2, -3), (1, 1), **on)",
     'm.empty_strided((2,), ("1",), **on)',
     "m.empty_strided((2,), **on)",
+    "m.empty_permuted((2, 3), (0, 0), **on)",
+    "m.empty_permuted((2, 3), (0,), **on)",
+    "m.empty_permuted((2, 3), (1, 2), **on)",
     "m.empty((2, 3), memory_format=m.channels_last, **on)",
     "m.empty((2, 3), memory_format=m.preserve_format, **on)",
     'm.empty((2, 3), memory_format="channels_last", **on)',
