@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .module import Module
+    from .module_base import ModuleBase
 
 __all__ = [
     "Hook",
@@ -28,10 +29,14 @@ __all__ = [
     "call",
     "every_module",
     "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
     "register_module_full_backward_hook",
     "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+    "registered",
 ]
 
 #: Kinds of hooks that run for every module.
@@ -42,6 +47,7 @@ FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD, FULL_BACKWARD = (
     "backward",
     "full_backward",
 )
+PARAMETER, BUFFER, MODULE = "parameter", "buffer", "module"
 
 
 @dataclass(slots=True, frozen=True)
@@ -85,6 +91,15 @@ def add(table: HookTable, hook: Hook, *, prepend: bool = False) -> RemovableHand
 
 def _of_every_module(kind: str) -> list[Hook]:
     return [hook for hook in every_module.values() if hook.kind == kind] if every_module else []
+
+
+def registered(owner: ModuleBase, kind: str, name: str, value: Any) -> Any:
+    """``value``, or what a hook on the registration of parameters, buffers or modules puts in its place."""
+    for hook in _of_every_module(kind):
+        changed = hook.function(owner, name, value)
+        if changed is not None:
+            value = changed
+    return value
 
 
 def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -175,6 +190,21 @@ def _backward_hooks(module: Module) -> BackwardHooks | None:
 
 
 # Hooks of every module
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, parameter)`` when a parameter is registered; what it returns takes its place."""
+    return add(every_module, Hook(hook, PARAMETER))
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, buffer)`` when a buffer is registered; what it returns takes its place."""
+    return add(every_module, Hook(hook, BUFFER))
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, submodule)`` when a module is registered; what it returns takes its place."""
+    return add(every_module, Hook(hook, MODULE))
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:

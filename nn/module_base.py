@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from tensor import Tensor
 from tensor.utils.hooks import HookTable
 
+from .hooks import BUFFER, MODULE, PARAMETER, registered
 from .parameter import Buffer, Parameter
 
 #: Tables that a module has in its ``__dict__``, in the order in which names are looked up.
@@ -93,7 +94,7 @@ class ModuleBase:
                     f"explicitly. To express '{name}' as a function of another Tensor, compute the value in the "
                     "forward() method."
                 )
-        self._parameters[name] = param
+        self._parameters[name] = registered(self, PARAMETER, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state of the module and no parameter, to be found as attribute ``name`` too.
@@ -119,7 +120,7 @@ class ModuleBase:
             raise TypeError(
                 f"cannot assign '{_name_of_type(tensor)}' object to buffer '{name}' (tensor.Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = registered(self, BUFFER, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -138,7 +139,7 @@ class ModuleBase:
         if "_modules" not in self.__dict__:
             raise AttributeError("cannot assign module before Module.__init__() call")
         self._check_name("module", name, self._modules)
-        self._modules[name] = module
+        self._modules[name] = registered(self, MODULE, name, module)
 
     def register_module(self, name: str, module: Any) -> None:
         """:meth:`add_module`."""
@@ -180,7 +181,7 @@ class ModuleBase:
             if "_modules" not in own:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, "_modules")
-            own["_modules"][name] = value
+            own["_modules"][name] = registered(self, MODULE, name, value)
         elif "_modules" in own and name in own["_modules"]:
             if value is not None:
                 raise TypeError(
@@ -197,7 +198,7 @@ class ModuleBase:
                     f"cannot assign '{_name_of_type(value)}' as buffer '{name}' (nn.Buffer, tensor.Tensor or None "
                     "expected)"
                 )
-            own["_buffers"][name] = value
+            own["_buffers"][name] = registered(self, BUFFER, name, value)
         else:
             super().__setattr__(name, value)
 

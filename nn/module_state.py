@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -285,15 +286,20 @@ class State(ModuleBase):
 
 
 class _WithModule:
-    """A hook that is given its module first. Copies and pickles with it."""
-
-    __slots__ = ("hook", "module")
+    """A hook that is given its module first, and keeps it not alive. Copies and pickles with it."""
 
     def __init__(self, hook: Callable[..., Any], module: ModuleBase) -> None:
-        self.hook, self.module = hook, module
+        self.__setstate__((hook, module))
 
     def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module, *args)
+        return self.hook(self.module(), *args)
+
+    def __getstate__(self) -> tuple[Callable[..., Any], Any]:
+        return self.hook, self.module()
+
+    def __setstate__(self, state: tuple[Callable[..., Any], Any]) -> None:
+        self.hook = state[0]
+        self.module = weakref.ref(state[1])
 
 
 def _add_pair(table: HookTable, hook: Callable[..., Any], flag: bool) -> RemovableHandle:

@@ -305,6 +305,40 @@ def test_hooks_of_every_module() -> None:
     assert seen == ["own pre"]
 
 
+def test_hooks_on_registration() -> None:
+    seen: list[Any] = []
+
+    def note(module: Any, name: str, value: Any) -> None:
+        seen.append((name, type(value).__name__))
+
+    handles = [
+        hooks.register_module_parameter_registration_hook(note),
+        hooks.register_module_buffer_registration_hook(note),
+        hooks.register_module_module_registration_hook(note),
+        hooks.register_module_module_registration_hook(
+            lambda module, name, value: nn.Tanh() if isinstance(value, nn.ReLU) else None
+        ),
+    ]
+    try:
+        module = nn.Module()
+        module.weight = nn.Parameter(tensor.ones(1))
+        module.register_buffer("mean", tensor.ones(1))
+        module.mean = tensor.zeros(1)
+        module.layer = nn.ReLU()
+        module.add_module("other", nn.Identity())
+    finally:
+        for handle in handles:
+            handle.remove()
+    assert seen == [
+        ("weight", "Parameter"),
+        ("mean", "Tensor"),
+        ("mean", "Tensor"),
+        ("layer", "ReLU"),
+        ("other", "Identity"),
+    ]
+    assert isinstance(module.layer, nn.Tanh)
+
+
 def test_what_cannot_be_called_is_no_hook() -> None:
     module: Any = nn.Module()
     for name in (

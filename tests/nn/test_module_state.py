@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
+import weakref
 from typing import Any
 
 import pytest
@@ -250,6 +254,27 @@ def test_hooks_of_loading() -> None:
         return [seen, list(keys.missing_keys), list(state)]
 
     assert_like_pytorch(program)
+
+
+def test_hooks_of_loading_are_copied_and_keep_nothing_alive() -> None:
+    model = nn.Linear(1, 1)
+    model.register_load_state_dict_pre_hook(_note_module)
+    made = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    for each in made:
+        each.load_state_dict(model.state_dict())
+        assert each.noted is each.weight
+    assert not hasattr(model, "noted")
+    watched = weakref.ref(model)
+    gc.disable()
+    try:
+        del model
+        assert watched() is None
+    finally:
+        gc.enable()
+
+
+def _note_module(module: Any, *_: Any) -> None:
+    object.__setattr__(module, "noted", module.weight)
 
 
 def test_loading_post_hook_returns_nothing() -> None:
