@@ -68,12 +68,9 @@ class _Convolution(Module):
         self.output_padding = _several(output_padding, self.rank)
         self.groups = groups
         self.padding_mode = padding_mode
-        channels = (
-            (in_channels, out_channels // groups)
-            if self.transposed
-            else (out_channels, in_channels // groups)
-        )
-        self.weight = Parameter(empty((*channels, *self.kernel_size), device=device, dtype=dtype))
+        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        shape = (first, second // groups, *self.kernel_size)
+        self.weight = Parameter(empty(shape, device=device, dtype=dtype))
         if bias:
             self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
         else:
@@ -133,7 +130,7 @@ class _Forward(_Convolution):
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of shape (items, out_channels, ...) for one of shape (items, in_channels, ...)."""
         convolve = getattr(functional, f"conv{self.rank}d")
-        padding = self.padding
+        padding: Any = self.padding
         if self.padding_mode != "zeros":
             input = functional.pad(input, self._ends(), self.padding_mode)
             padding = 0
@@ -145,14 +142,15 @@ class _Forward(_Convolution):
     def _ends(self) -> list[int]:
         """Padding of both ends of each dimension, the last one first."""
         ends: list[int] = []
+        padding: Any = self.padding
         for axis in reversed(range(self.rank)):
-            if self.padding == "valid":
+            if padding == "valid":
                 ends += [0, 0]
-            elif self.padding == "same":
+            elif padding == "same":
                 total = self.dilation[axis] * (self.kernel_size[axis] - 1)
                 ends += [total // 2, total - total // 2]
             else:
-                ends += [self.padding[axis]] * 2
+                ends += [padding[axis]] * 2
         return ends
 
 
