@@ -228,7 +228,7 @@ class Pass:
             gradient = fit(gradient, node, number, maker, position)
             layout = gradient._layout
         target = node.stream
-        if stream is not target or stream is not None:
+        if stream is not target or (stream is not None and stream.place is not layout.place):
             place = layout.place
             if not place.is_cuda:
                 stream = target = None
@@ -240,10 +240,12 @@ class Pass:
         slots = self.arrived.get(node)
         if slots is None:
             slots = self.arrived[node] = [None] * len(node.layouts)
-        if slots[number] is None:
-            slots[number] = gradient if stream is target else hold(gradient, stream, target)
-        else:
+        if slots[number] is not None:
             add(slots, number, gradient, stream, target)
+        elif stream is target:
+            slots[number] = gradient
+        else:
+            slots[number] = hold(gradient, stream, target)
 
     def evaluate(self, node: Node) -> list[Any]:
         """Gradients of the inputs of ``node``, for the edges in ``node.next``; an empty list where there are none."""
@@ -259,10 +261,7 @@ class Pass:
             return []
         if hooks is not None:
             hooks.run_before(grads)
-        if anomaly.mode.enabled:
-            results = self._watched(node, grads)
-        else:
-            results = self.derivatives(node, grads)
+        results = self._watched(node, grads) if anomaly.mode.enabled else self.derivatives(node, grads)
         if hooks is not None and hooks.after:
             results = list(hooks.run_after(tuple(results), tuple(grads)))
         if not self.keep_graph:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from copy import copy
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 #: ``out=IN_PLACE`` writes the result to the first operand, and records that.
 IN_PLACE: Any = object()
 _LETTERS = "abcdefgh"
+_Steps: TypeAlias = (
+    "tuple[tuple[int | None, ...], tuple[tuple[Callable[..., Any], tuple[int, ...]] | None, ...]]"
+)
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -119,7 +122,9 @@ class Pointwise:
             () if function is None else tuple(signature(function).parameters)[1:]
             for function in self.derivatives
         )
-        self._saved: dict[tuple[bool, ...], tuple[str, ...]] = {}
+        #: By which operands want gradients: what is kept (see :meth:`kept`), and for each operand its derivative
+        #: with the indices of what it needs among that.
+        self._by_mask: dict[tuple[bool, ...], _Steps] = {}
 
     def __repr__(self) -> str:
         return f"<Pointwise {self.name}>"
@@ -182,7 +187,7 @@ class Pointwise:
             self._write(out, operands)
             return out
         # A derivative that wants the former value gets a copy of it, with its history for second derivatives.
-        reads_former = "a" in self.saved_names(mask)
+        reads_former = 0 in self.kept(mask)
         former = out.clone() if reads_former else out
         made = self.node(None, (former, *operands[1:]), mask)
         self._write(out, operands)
@@ -270,12 +275,8 @@ class Pointwise:
 
     def record(self, result: Tensor, operands: tuple[Any, ...]) -> None:
         """Put the operation into the graph where a gradient is wanted."""
-        if not modes.recording or not self.derivatives:
-            return
-        if result._layout.dtype.category < Category.FLOATING:
-            return
         mask = self.wanted(operands)
-        if mask is not None:
+        if mask is not None and result._layout.dtype.category >= Category.FLOATING:
             attach(self.node(result, operands, mask), operands, (result,))
 
     def wanted(self, operands: tuple[Any, ...]) -> tuple[bool, ...] | None:
@@ -288,7 +289,7 @@ class Pointwise:
                 for x in operands
             ]
         )
-        return mask if any(mask) else None
+        return mask if True in mask else None
 
     def node(self, result: Tensor | None, operands: tuple[Any, ...], mask: tuple[bool, ...]) -> OperationNode:
         """A node with what the wanted derivatives need; ``result`` may follow later."""
@@ -296,45 +297,54 @@ class Pointwise:
         made.operation = self
         made.mask = mask
         shown = self.node_name
-        made.shown = shown if isinstance(shown, str) else shown(*operands)
+        made.shown = shown if type(shown) is str else shown(*operands)  # type: ignore[operator]
+        kept, made.steps = self._by_mask.get(mask) or self._steps(mask)
         made.saved = tuple(
             [
-                save(operands[_LETTERS.index(name)])
-                if name != "out"
+                save(operands[position])
+                if position is not None
                 else None
                 if result is None
                 else save_output(result)
-                for name in self.saved_names(mask)
+                for position in kept
             ]
         )
         return made
 
-    def saved_names(self, mask: tuple[bool, ...]) -> tuple[str, ...]:
-        """What the derivatives of the operands in ``mask`` need."""
-        found = self._saved.get(mask)
-        if found is None:
-            names = {
-                name for names, wanted in zip(self._needs, mask, strict=False) if wanted for name in names
-            }
-            found = self._saved[mask] = tuple(sorted(names))
+    def kept(self, mask: tuple[bool, ...]) -> tuple[int | None, ...]:
+        """What the derivatives of the operands in ``mask`` need: operands by position, ``None`` for the result."""
+        return (self._by_mask.get(mask) or self._steps(mask))[0]
+
+    def _steps(self, mask: tuple[bool, ...]) -> _Steps:
+        """See :attr:`_by_mask`; kept for the next time."""
+        needed = {name for needs, wanted in zip(self._needs, mask, strict=False) if wanted for name in needs}
+        names = sorted(needed)
+        kept = tuple(None if name == "out" else _LETTERS.index(name) for name in names)
+        steps = [
+            (function, tuple(names.index(name) for name in needs))
+            if wanted and function is not None
+            else None
+            for wanted, function, needs in zip(mask, self.derivatives, self._needs, strict=False)
+        ]
+        steps += [None] * (len(mask) - len(steps))
+        found = self._by_mask[mask] = kept, tuple(steps)
         return found
 
     def gradients(self, node: OperationNode, grad: Tensor) -> tuple[Any, ...]:
         """Gradients of the operands in the node's mask."""
         if node.saved is None:
             raise freed(node)
-        names = self.saved_names(node.mask)
-        values = {name: restore(entry, node) for name, entry in zip(names, node.saved, strict=True)}
+        values = [restore(entry, node) for entry in node.saved]
         results: list[Any] = []
-        for position, wanted in enumerate(node.mask):
-            function = self.derivatives[position] if position < len(self.derivatives) else None
-            if not wanted or function is None:
+        for step in node.steps:
+            if step is None:
                 results.append(None)
-            else:
-                found = function(grad, *[values[name] for name in self._needs[position]])
-                results.append(
-                    found if not found._layout.dtype.is_complex else _of_kind(found, node, position)
-                )
+                continue
+            function, needs = step
+            found = function(grad, *[values[index] for index in needs])
+            if found._layout.dtype.is_complex:
+                found = _of_kind(found, node, len(results))
+            results.append(found)
         return tuple(results)
 
     # Planning
@@ -486,10 +496,11 @@ class Pointwise:
 class OperationNode(Node):
     """A recorded pointwise operation."""
 
-    __slots__ = ("mask", "operation", "shown")
+    __slots__ = ("mask", "operation", "shown", "steps")
 
     operation: Pointwise
     mask: tuple[bool, ...]
+    steps: tuple[Any, ...]
     shown: str
 
     def name(self) -> str:
@@ -498,12 +509,12 @@ class OperationNode(Node):
 
     def keep_output(self, result: Tensor) -> None:
         """Keep ``result`` where the derivatives need it."""
-        names = self.operation.saved_names(self.mask)
-        if "out" in names and self.saved is not None:
+        kept = self.operation.kept(self.mask)
+        if None in kept and self.saved is not None:
             self.saved = tuple(
                 [
-                    save_output(result) if name == "out" else entry
-                    for name, entry in zip(names, self.saved, strict=True)
+                    save_output(result) if position is None else entry
+                    for position, entry in zip(kept, self.saved, strict=True)
                 ]
             )
 

@@ -180,19 +180,23 @@ def place_in_graph(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor])
 
     Inputs that are no tensors have no edge.
     """
-    node.next = tuple([edge_of(x) if isinstance(x, TensorBase) else None for x in inputs])
+    node.next = tuple(
+        [edge_of(x) if isinstance(x, TensorBase) and x._autograd is not None else None for x in inputs]
+    )
     layout = outputs[0]._layout
     node.layouts = (layout,) if len(outputs) == 1 else tuple([output._layout for output in outputs])
     node.sequence = next(_sequence)
     node.hooks = None
     place = layout.place
-    if not place.is_cuda:
+    if place.is_cuda:
+        node.stream = place.local.stream
+    else:
         # What brings data to the host runs where the data were.
+        node.stream = None
         for x in inputs:
             if isinstance(x, TensorBase) and x._layout.place.is_cuda:
-                place = x._layout.place
+                node.stream = x._layout.place.local.stream
                 break
-    node.stream = place.local.stream if place.is_cuda else None
     if anomaly.mode.enabled:
         anomaly.note(node.metadata)
 
@@ -200,5 +204,8 @@ def place_in_graph(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor])
 def attach(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None:
     """Put ``node`` into the graph: the operation that made ``outputs`` of ``inputs``."""
     place_in_graph(node, inputs, outputs)
+    if len(outputs) == 1:
+        outputs[0]._autograd = AutogradState(True, (node, 0))
+        return
     for number, output in enumerate(outputs):
-        output._autograd = AutogradState(requires_grad=True, edge=(node, number))
+        output._autograd = AutogradState(True, (node, number))

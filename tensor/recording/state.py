@@ -51,7 +51,7 @@ class AutogradState:
     hooks: HookTable | None
     post_hooks: HookTable | None
 
-    def __init__(self, *, requires_grad: bool = False, edge: Edge | None = None) -> None:
+    def __init__(self, requires_grad: bool = False, edge: Edge | None = None) -> None:
         self.requires_grad = requires_grad
         self.edge = edge
         self.grad: Tensor | None = None
