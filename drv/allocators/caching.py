@@ -115,7 +115,16 @@ class CachingAllocator:
                     pool = self._new_pool(stream, small=False)
                 if self._aging:
                     self._clock.now += 1
-            block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
+            held = pool.held
+            if held is None:
+                block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
+            else:
+                pool.held = None
+                if pool.again(held, rounded, size):
+                    block = held
+                else:
+                    pool.give(held, held.size, held.requested)
+                    block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
             if len(self._journal) > JOURNAL_LIMIT:
                 self._statistics.settle()
             if self._attentive:
@@ -136,7 +145,13 @@ class CachingAllocator:
             return
         try:
             if block.uses is None and not self._attentive:
-                block.pool.give(block, block.size, block.requested)
+                pool = block.pool
+                if pool.holds:
+                    held, pool.held = pool.held, block
+                    if held is not None:
+                        pool.give(held, held.size, held.requested)
+                else:
+                    pool.give(block, block.size, block.requested)
             else:
                 self._take_back(block)
         finally:
@@ -337,6 +352,14 @@ class CachingAllocator:
         # A block may be put off again, so only those that are there now.
         for _ in range(len(self._deferred)):
             self._take_back(self._deferred.popleft())
+        self._give_held()
+
+    def _give_held(self) -> None:
+        """Let no block be held back any longer."""
+        for pool in list(self._every_pool()):
+            held, pool.held = pool.held, None
+            if held is not None:
+                pool.give(held, held.size, held.requested)
 
     def _allocate_aside(self, size: int, stream: int) -> CachedBlock:
         """A segment of its own for an allocation that a finalizer makes while this allocator is at work."""
@@ -383,6 +406,7 @@ class CachingAllocator:
 
     def _release_cached(self) -> None:
         """Give everything back that no block occupies."""
+        self._give_held()
         if self._events.ready():
             self._statistics.num_sync_all_streams += 1
             self._pending.wait()

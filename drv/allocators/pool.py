@@ -51,6 +51,14 @@ class BlockPool:
         Where allocations and frees are recorded; see :mod:`drv.allocators.statistics`.
     clock : Clock
         Gives the time at which a block became free.
+
+    Attributes
+    ----------
+    holds : bool
+        Whether the block that was freed last may be held back, because it is likely to be asked for next.
+    held : CachedBlock or None
+        That block. It is neither handed out nor in the order; the owner asks :meth:`again` whether it serves
+        the next allocation, or gives it.
     """
 
     __slots__ = (
@@ -60,6 +68,8 @@ class BlockPool:
         "_keys",
         "_spare",
         "clock",
+        "held",
+        "holds",
         "least_remainder",
         "max_split_size",
         "small",
@@ -72,6 +82,8 @@ class BlockPool:
         self.stream = stream
         self.small = small
         self.clock = clock
+        self.holds = small and type(self) is BlockPool
+        self.held: CachedBlock | None = None
         self.max_split_size = NO_LIMIT
         self.least_remainder = BLOCK_UNIT if small else SMALL_LIMIT + BLOCK_UNIT
         self._journal = journal
@@ -148,6 +160,44 @@ class BlockPool:
             self._delete(chunk, index)
             self._insert(key, remainder)
         return block
+
+    def again(self, block: CachedBlock, size: int, requested: int) -> bool:
+        """Hand out ``block``, which is held, if giving it and taking ``size`` bytes would come to the same.
+
+        Otherwise nothing is changed.
+        """
+        following, prev = block.next, block.prev
+        if block.size != size or len(self._keys) != 1 or (prev is not None and prev.key):
+            return False
+        keys = self._keys[0]
+        index = bisect_left(keys, size << SIZE_SHIFT)
+        code = self._code
+        freed = block.requested
+        if following is not None and following.key:
+            # They would merge, and be split again.
+            if index == len(keys) or keys[index] != following.key:
+                return False
+            rest = following.size
+            whole = prev is None and following.next is None
+            merged = ((size + rest) << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
+            if index + 1 < len(keys) and keys[index + 1] < merged:
+                return False
+            if whole:
+                self._journal += (code - PARTS - size, -freed, -rest, size + code + PARTS, requested, rest)
+            else:
+                self._journal += (code - size, -freed, size, size + code, requested, -size)
+        else:
+            whole = prev is None and following is None
+            key = (size << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
+            if index < len(keys) and keys[index] < key:
+                return False
+            if whole:
+                self._journal += (code - size, -freed, 0, size + code, requested, 0)
+            else:
+                self._journal += (code + PARTS - size, -freed, size, size + code - PARTS, requested, -size)
+        block.live = True
+        block.requested = requested
+        return True
 
     def carve(self, block: CachedBlock, size: int, requested: int) -> CachedBlock:
         """Hand out the first ``size`` bytes of ``block``, which is not in the pool; the rest goes there."""

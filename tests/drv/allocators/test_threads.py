@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,13 @@ def test_blocks_freed_by_other_threads_than_they_were_allocated_by() -> None:
         for step in range(500):
             if index % 2:
                 handed.append(bottom.allocator.allocate(SIZES[step % 5], 1))
-            elif handed:
+                continue
+            for _ in range(1000):
+                if handed:
+                    break
+                # The others may not have begun.
+                time.sleep(0)
+            if handed:
                 block = handed.pop()
                 seen.append(block)
                 bottom.allocator.free(block)
