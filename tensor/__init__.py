@@ -380,6 +380,7 @@ arccos, arccosh, arcsin, arcsinh = acos, acosh, asin, asinh
 arctan, arctan2, arctanh, fix = atan, atan2, atanh, trunc
 moveaxis, swapaxes, swapdims = movedim, transpose, transpose
 split_with_sizes = split
+ger = outer
 adjoint, detach = Tensor.adjoint, Tensor.detach
 newaxis = None
 
@@ -594,6 +595,7 @@ __all__ = [
     "full_like",
     "gather",
     "ge",
+    "ger",
     "get_default_device",
     "get_default_dtype",
     "get_device",

@@ -4,47 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels.dtypes import Category
+
 from . import views
 from .base import empty
 from .complex_numbers import conjugate as conjugated
 from .copy_plans import check_no_overlap, copied
 from .layout import contiguous
 from .operations.pointwise import IN_PLACE
-from .products import PRODUCT, _delivered, bmm, check_operands, mm
+from .products import PRODUCT, _delivered, bmm, check_operands, mm, mv
 from .recording.inplace import attach_in_place, check_in_place
 from .recording.modes import modes
 from .recording.node import Node, attach
 from .recording.saved import freed, restore, save
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvrtc_kernels.dtypes import dtype
+
     from .tensors import Tensor
 
 
 class AddProductNode(Node):
-    """A recorded ``beta * input + alpha * A @ B``."""
+    """A recorded ``beta * input + alpha * A B``, where the product has the form that ``form`` names."""
 
-    __slots__ = ("alpha", "beta", "title")
+    __slots__ = ("alpha", "beta", "form")
 
-    title: str
+    form: str
     alpha: Any
     beta: Any
 
     def name(self) -> str:
         """Name as PyTorch shows it."""
-        return self.title
+        return f"{self.form.capitalize()}Backward0"
 
     def backward(self, *grads: Any) -> Any:
-        """``beta * grad``, ``alpha * grad @ B^H`` and ``alpha * A^H @ grad``."""
+        """``beta * grad``, and what ``alpha * grad`` makes of the factors."""
         if self.saved is None:
             raise freed(self)
         a, b = (None if entry is None else restore(entry, self) for entry in self.saved)
-        multiply = mm if self.title == "AddmmBackward0" else bmm
         grad = grads[0]
         scaled = grad if self.alpha == 1 else grad * _conjugate(self.alpha)
+        for_a, for_b = _DERIVATIVES[self.form]
         return (
             None if self.next[0] is None else grad if self.beta == 1 else grad * _conjugate(self.beta),
-            None if b is None else multiply(scaled, views.transpose(conjugated(b), -2, -1)),
-            None if a is None else multiply(views.transpose(conjugated(a), -2, -1), scaled),
+            None if b is None else for_a(scaled, conjugated(b)),
+            None if a is None else for_b(scaled, conjugated(a)),
         )
 
 
@@ -52,29 +58,81 @@ def _conjugate(number: Any) -> Any:
     return number.conjugate() if isinstance(number, complex) else number
 
 
+def _batch(grad: Tensor, factor: Tensor) -> Tensor:
+    """The gradient of a sum of products for each of them."""
+    return views.expand(grad, (factor._layout.shape[0], *grad._layout.shape))
+
+
+#: The derivatives by A, from the gradient and B conjugated, and by B, from the gradient and A conjugated.
+_DERIVATIVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "addmm": (
+        lambda grad, b: mm(grad, views.transpose(b, 0, 1)),
+        lambda grad, a: mm(views.transpose(a, 0, 1), grad),
+    ),
+    "addmv": (
+        lambda grad, b: views.unsqueeze(grad, 1) * b,
+        lambda grad, a: mv(views.transpose(a, 0, 1), grad),
+    ),
+    "addr": (
+        lambda grad, b: mv(grad, b),
+        lambda grad, a: mv(views.transpose(grad, 0, 1), a),
+    ),
+    "addbmm": (
+        lambda grad, b: bmm(_batch(grad, b), views.transpose(b, 1, 2)),
+        lambda grad, a: bmm(views.transpose(a, 1, 2), _batch(grad, a)),
+    ),
+    "baddbmm": (
+        lambda grad, b: bmm(grad, views.transpose(b, 1, 2)),
+        lambda grad, a: bmm(views.transpose(a, 1, 2), grad),
+    ),
+}
+
+
+def _matrices(form: str, result: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Result and factors as batches of matrices."""
+    if form == "baddbmm":
+        return result, a, b
+    if form == "addmv":
+        result, b = views.unsqueeze(result, 1), views.unsqueeze(b, 1)
+    elif form == "addr":
+        a, b = views.unsqueeze(a, 1), views.unsqueeze(b, 0)
+    elif form == "addbmm":
+        # The sum over the batch is one product of wider matrices.
+        count, rows, inner = a._layout.shape
+        a = views.transpose(a, 0, 1).reshape(rows, count * inner)
+        b = b.reshape(count * inner, b._layout.shape[2])
+    return views.unsqueeze(result, 0), views.unsqueeze(a, 0), views.unsqueeze(b, 0)
+
+
 def _add_product(
-    input: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, out: Tensor | None, name: str
+    form: str,
+    input: Tensor,
+    a: Tensor,
+    b: Tensor,
+    shape: tuple[int, ...],
+    factors: tuple[Any, Any],
+    out: Tensor | None,
 ) -> Tensor:
-    """``beta * input + alpha * a @ b`` for checked ``a`` and ``b``, matrices or batches of them.
+    """``beta * input + alpha * A B`` for checked ``a`` and ``b``, whose product has ``shape``.
 
     With ``out=IN_PLACE`` it is written to ``input``.
     """
-    check_operands(name, input, a, b)
-    shape = (*a._layout.shape[:-1], b._layout.shape[-1])
+    check_operands(form, input, a, b)
+    kind = a._layout.dtype
+    beta, alpha = (_factor(form, number, kind) for number in factors)
     in_place = out is IN_PLACE
     if in_place:
-        _check_target(name, input, shape)
+        _check_target(form, input, shape)
         # What is read must not change while it is written.
         a, b = (x.clone() if x._storage is input._storage else x for x in (a, b))
-    layout = contiguous[shape, a._layout.dtype, a._layout.place]
+    layout = contiguous[shape, kind, a._layout.place]
     before, modes.recording = modes.recording, False
     try:
         stretched = views.expand(input, shape)
         # What beta = 0 leaves out may be infinite.
         result = input if in_place else copied(stretched, layout) if beta != 0 else empty(layout)
-        three = [x if len(shape) == 3 else views.unsqueeze(x, 0) for x in (result, a, b)]
-        layouts = [x._layout for x in three]
-        layout.place.plans[PRODUCT, *layouts](*three, alpha, beta)
+        three = _matrices(form, result, a, b)
+        layout.place.plans[PRODUCT, *(x._layout for x in three)](*three, alpha, beta)
         if in_place:
             input._storage.version += 1
     finally:
@@ -82,8 +140,7 @@ def _add_product(
     tensors = (input, a, b)
     if modes.recording and any(x.requires_grad for x in tensors):
         node = AddProductNode.__new__(AddProductNode)
-        node.title = f"{name.capitalize()}Backward0"
-        node.alpha, node.beta = alpha, beta
+        node.form, node.alpha, node.beta = form, alpha, beta
         node.saved = (save(a) if b.requires_grad else None, save(b) if a.requires_grad else None)
         if in_place:
             attach_in_place(node, tensors, result)
@@ -92,12 +149,19 @@ def _add_product(
     return result if in_place else _delivered(result, out)
 
 
-def _check_target(name: str, input: Tensor, shape: tuple[int, ...]) -> None:
+def _factor(form: str, number: Any, kind: dtype) -> Any:
+    """A factor as a number of the type that is computed in: an integer's fraction goes, as in PyTorch."""
+    if isinstance(number, complex) and not kind.is_complex:
+        raise RuntimeError(f"{form}(): value {number} cannot be converted to type {kind!r} without overflow")
+    return int(number) if kind.category < Category.FLOATING else number
+
+
+def _check_target(form: str, input: Tensor, shape: tuple[int, ...]) -> None:
     check_in_place(input)
     check_no_overlap(input._layout)
     if tuple(input._layout.shape) != shape:
         raise RuntimeError(
-            f"{name}_(): the result has shape {list(shape)}, which does not fit the tensor to be written, of shape "
+            f"{form}_(): the result has shape {list(shape)}, which does not fit the tensor to be written, of shape "
             f"{list(input._layout.shape)}"
         )
 
@@ -120,7 +184,7 @@ def addmm(
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
         )
-    return _add_product(input, mat1, mat2, beta, alpha, out, "addmm")
+    return _add_product("addmm", input, mat1, mat2, (left[0], right[1]), (beta, alpha), out)
 
 
 def baddbmm(
@@ -133,69 +197,79 @@ def baddbmm(
     RuntimeError
         If the shapes, dtypes or devices do not fit.
     """
-    check_operands("baddbmm", batch1, batch2)
-    _check_batches("baddbmm", batch1, batch2)
-    return _add_product(input, batch1, batch2, beta, alpha, out, "baddbmm")
+    count, rows, columns = _batches("baddbmm", batch1, batch2)
+    return _add_product("baddbmm", input, batch1, batch2, (count, rows, columns), (beta, alpha), out)
 
 
-def _check_batches(name: str, batch1: Tensor, batch2: Tensor) -> None:
+def _batches(form: str, batch1: Tensor, batch2: Tensor) -> tuple[int, int, int]:
+    """Number, rows and columns of the products of two batches of matrices."""
+    check_operands(form, batch1, batch2)
     left, right = batch1._layout.shape, batch2._layout.shape
     if len(left) != 3 or len(right) != 3:
         raise RuntimeError(
-            f"{name}(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D"
+            f"{form}(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D"
         )
     if left[0] != right[0] or left[2] != right[1]:
         raise RuntimeError(
-            f"{name}(): expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but "
+            f"{form}(): expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but "
             f"got: [{right[0]}, {right[1]}]."
         )
+    return left[0], left[1], right[2]
 
 
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """``beta * input + alpha * (sum of batch1[i] @ batch2[i])``.
+    """``beta * input + alpha * (sum of batch1[i] @ batch2[i])``; ``input`` broadcasts to the product's shape.
 
-    The sum over the batch is one product of wider matrices.
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
     """
-    check_operands("addbmm", batch1, batch2)
-    _check_batches("addbmm", batch1, batch2)
-    count, rows, inner = batch1._layout.shape
-    columns = batch2._layout.shape[2]
-    wide = views.transpose(batch1, 0, 1).reshape(rows, count * inner)
-    tall = batch2.reshape(count * inner, columns)
-    return addmm(input, wide, tall, beta=beta, alpha=alpha, out=out)
+    _, rows, columns = _batches("addbmm", batch1, batch2)
+    return _add_product("addbmm", input, batch1, batch2, (rows, columns), (beta, alpha), out)
 
 
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """``beta * input + alpha * mat @ vec``; ``input`` broadcasts to the product's shape."""
+    """``beta * input + alpha * mat @ vec``; ``input`` broadcasts to the product's shape.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
     check_operands("addmv", mat, vec)
     left, right = mat._layout.shape, vec._layout.shape
     if len(left) != 2 or len(right) != 1 or left[1] != right[0]:
         raise RuntimeError(f"addmv(): size mismatch, mat {list(left)}, vec {list(right)}")
-    if out is IN_PLACE:
-        _check_target("addmv", input, (left[0],))
-        addmm(views.unsqueeze(input, 1), mat, views.unsqueeze(vec, 1), beta=beta, alpha=alpha, out=out)
-        return input
-    column = views.unsqueeze(views.expand(input, (left[0],)), 1)
-    found = addmm(column, mat, views.unsqueeze(vec, 1), beta=beta, alpha=alpha)
-    return _delivered(views.squeeze(found, 1), out)
+    return _add_product("addmv", input, mat, vec, (left[0],), (beta, alpha), out)
 
 
 def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """``beta * input + alpha * (vec1 as a column) @ (vec2 as a row)``; ``input`` broadcasts to the product's shape."""
+    """``beta * input + alpha * (vec1 as a column) @ (vec2 as a row)``; ``input`` broadcasts to the product's shape.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit, or a factor is no integer where the tensors are integers.
+    """
     check_operands("addr", vec1, vec2)
     left, right = vec1._layout.shape, vec2._layout.shape
     if len(left) != 1 or len(right) != 1:
         raise RuntimeError(
             f"addr: Expected 1-D argument vec1 and vec2, but got {len(left)}-D and {len(right)}-D"
         )
-    column, row = views.unsqueeze(vec1, 1), views.unsqueeze(vec2, 0)
-    return _add_product(input, column, row, beta, alpha, out, "addmm")
+    for which, number in (("beta", beta), ("alpha", alpha)):
+        if isinstance(number, (float, complex)) and vec1._layout.dtype.category < Category.FLOATING:
+            raise RuntimeError(
+                f"addr(): For integral input tensors, argument {which} must not be a floating point number, got {number}"
+            )
+    return _add_product("addr", input, vec1, vec2, (left[0], right[0]), (beta, alpha), out)
 
 
 class AddedProductMethods:

@@ -7,12 +7,14 @@ those; see :mod:`tensor.products`.
 from __future__ import annotations
 
 from math import prod
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
 
 from . import parts, views
 from .arguments import dimension, dimensions
+from .base import TensorBase
 from .products import _delivered, bmm, check_operands, dot, mm, mv
 
 if TYPE_CHECKING:
@@ -134,11 +136,17 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
         dimensions(pairs[1], len(right), "tensordot"),
     )
     for i, j in zip(over_a, over_b, strict=True):
-        if left[i] != right[j]:
+        if left[i] != right[j] and 1 not in (left[i], right[j]):
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {left[i]} in dim {i} and second has size "
                 f"{right[j]} in dim {j}"
             )
+    # A size of 1 is stretched: the other tensor's dimension is summed.
+    alone_a = [i for i, j in zip(over_a, over_b, strict=True) if right[j] == 1 != left[i]]
+    alone_b = [j for i, j in zip(over_a, over_b, strict=True) if left[i] == 1 != right[j]]
+    a = a.sum(alone_a, keepdim=True) if alone_a else a
+    b = b.sum(alone_b, keepdim=True) if alone_b else b
+    left, right = a._layout.shape, b._layout.shape
     kept_a = [i for i in range(len(left)) if i not in over_a]
     kept_b = [j for j in range(len(right)) if j not in over_b]
     inner = prod(left[i] for i in over_a)
@@ -157,13 +165,13 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     rank = max(len(input._layout.shape), len(other._layout.shape))
     left = (1,) * (rank - len(input._layout.shape)) + tuple(input._layout.shape)
     right = (1,) * (rank - len(other._layout.shape)) + tuple(other._layout.shape)
-    a = input.reshape(*(size for pair in left for size in (pair, 1)))
-    b = other.reshape(*(size for pair in right for size in (1, pair)))
+    a = input.reshape([size for pair in left for size in (pair, 1)])
+    b = other.reshape([size for pair in right for size in (1, pair)])
     shape = [x * y for x, y in zip(left, right, strict=True)]
     return _delivered((a * b).reshape(shape), out)
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
+def einsum(equation: Any = None, *operands: Any) -> Tensor:
     """Sums of products of elements, as Einstein wrote them: ``einsum("bij,bjk->bik", a, b)``.
 
     Parameters
@@ -172,13 +180,23 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         A letter for each dimension of each operand. Without ``->`` the result has the letters that appear
         once, in alphabetical order; ``...`` stands for dimensions that broadcast.
     operands
-        Tensors, one by one or as a sequence.
+        Tensors, one by one or as a sequence. Without a text as equation each tensor is followed by a list of
+        numbers below 52 that stand for letters, and the result's list may come last.
 
     Raises
     ------
+    ValueError
+        If the equation or the operands are missing.
     RuntimeError
-        If the equation and the operands do not fit.
+        If they do not fit.
     """
+    if equation is None or not operands:
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+            "subscripts list"
+        )
+    if isinstance(equation, TensorBase):
+        equation, operands = _equation_of([equation, *operands])
     tensors = (
         list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
     )
@@ -197,6 +215,28 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
 
 Labels = list[str]
+
+
+def _equation_of(given: list[Any]) -> tuple[str, tuple[Any, ...]]:
+    """Equation and operands of a call ``einsum(a, [0, 1], b, [1, 2], [0, 2])``, with numbers for letters."""
+
+    def letters(numbers: Sequence[Any]) -> str:
+        found = ""
+        for number in numbers:
+            if number is Ellipsis:
+                found += "..."
+            elif isinstance(number, int) and 0 <= number < 2 * len(ascii_lowercase):
+                found += (ascii_uppercase + ascii_lowercase)[number]
+            else:
+                raise ValueError(
+                    f"einsum(): subscripts in a list must be Ellipsis or in the range [0, 52), got {number!r}"
+                )
+        return found
+
+    *pairs, tail = given if len(given) % 2 else [*given, None]
+    operands, lists = pairs[::2], pairs[1::2]
+    equation = ",".join(letters(each) for each in lists)
+    return equation if tail is None else f"{equation}->{letters(tail)}", tuple(operands)
 
 
 def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[Labels], Labels]:
@@ -320,7 +360,12 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
     RuntimeError
         If the dimension has another size.
     """
-    shape = layouts.broadcast_shapes(input._layout.shape, other._layout.shape)
+    left, right = input._layout.shape, other._layout.shape
+    if len(left) != len(right):
+        raise RuntimeError(
+            f"linalg.cross: inputs must have the same number of dimensions, got {len(left)} and {len(right)}"
+        )
+    shape = layouts.broadcast_shapes(left, right)
     if dim is None:
         if 3 not in shape:
             raise RuntimeError(f"no dimension of size 3 in input of shape {list(shape)}")

@@ -1,0 +1,488 @@
+"""Products of matrices and vectors against PyTorch: shapes, types, layouts, ``out=``, errors, derivatives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import drv
+import tensor
+from nvrtc_kernels import dtypes
+
+from ..comparison import array_of, assert_same_outcome, outcome, torch_dtype, torch_of
+from .against_pytorch import check_derivatives, make
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+torch = pytest.importorskip("torch")
+
+#: Differences that sums in another order may make, beside the largest number of a result.
+ROUNDING = {
+    "float16": 4e-3,
+    "bfloat16": 3e-2,
+    "float32": 1e-5,
+    "float64": 1e-12,
+    "complex64": 1e-5,
+    "complex128": 1e-12,
+}
+TYPES = [*ROUNDING, "uint8", "int8", "int16", "int32", "int64"]
+#: Functions of two operands.
+PAIRS = ["mm", "bmm", "mv", "dot", "vdot", "inner", "outer", "matmul", "kron", "ger"]
+
+
+@pytest.fixture(autouse=True)
+def _full_float32() -> Iterator[None]:
+    """No TF32, which PyTorch has not on the CPU."""
+    before = tensor.get_float32_matmul_precision()
+    tensor.set_float32_matmul_precision("highest")
+    yield
+    tensor.set_float32_matmul_precision(before)
+
+
+def small(shape: tuple[int, ...], kind: str = "float32", device: str = "cpu") -> Any:
+    """Numbers whose products no type overflows at once; complex ones with both parts."""
+    if kind.startswith("complex"):
+        parts = [make(shape, "float64") / 20 for _ in range(2)]
+        return tensor.complex(*parts).to(dtypes.dtype_named(kind)).to(device)
+    if dtypes.dtype_named(kind).is_floating_point:
+        return (make(shape, "float64") / 20).to(dtypes.dtype_named(kind)).to(device)
+    return (make(shape, "int64").remainder(11)).to(dtypes.dtype_named(kind)).to(device)
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    """Assert that results have the same type and shape, and that sums differ by rounding only."""
+    assert str(found.dtype).split(".")[1] == str(expected.dtype).split(".")[1]
+    assert tuple(found.shape) == tuple(expected.shape)
+    mine, theirs = array_of(found), array_of(expected)
+    rounding = ROUNDING.get(found.dtype.name)
+    if rounding is None:
+        np.testing.assert_array_equal(mine, theirs)
+        return
+    wide = np.complex128 if found.dtype.is_complex else np.float64
+    mine, theirs = mine.astype(wide), theirs.astype(wide)
+    largest = np.abs(theirs).max(initial=1)
+    np.testing.assert_allclose(mine, theirs, rtol=rounding, atol=rounding * largest)
+
+
+def check(name: str, *given: Any, **options: Any) -> None:
+    """Assert that a function has the outcome that PyTorch's has."""
+    theirs = [torch_of(x) if isinstance(x, tensor.Tensor) else x for x in given]
+    expected = outcome(getattr(torch, name), *theirs, **options)
+    assert_same_outcome(outcome(getattr(tensor, name), *given, **options), expected, assert_close)
+
+
+#: Shapes of two operands, for every function.
+SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((2, 3), (3, 4)),
+    ((2, 3), (2, 3)),
+    ((1, 3), (3, 1)),
+    ((2, 0), (0, 3)),
+    ((0, 2), (2, 3)),
+    ((2, 3), (3, 0)),
+    ((2, 3), (3,)),
+    ((2, 3), (2,)),
+    ((3,), (3, 2)),
+    ((3,), (3,)),
+    ((3,), (1,)),
+    ((0,), (0,)),
+    ((3,), (4,)),
+    ((), (3,)),
+    ((), ()),
+    ((3,), ()),
+    ((2, 2, 3), (2, 3, 2)),
+    ((2, 2, 3), (2, 2, 3)),
+    ((1, 2, 3), (2, 3, 2)),
+    ((2, 2, 3), (3, 2)),
+    ((2, 3), (2, 3, 2)),
+    ((2, 2, 3), (3,)),
+    ((3,), (2, 3, 2)),
+    ((0, 2, 3), (0, 3, 2)),
+    ((2, 0, 3), (2, 3, 2)),
+    ((2, 2, 0), (2, 0, 3)),
+    ((2, 1, 2, 3), (3, 3, 2)),
+    ((3, 1, 2), (2, 1, 2, 3)),
+    ((2, 1, 2, 3), (3, 1)),
+    ((2, 2, 2, 3), (3, 3, 2)),
+]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_shapes(name: str, checked_place: str) -> None:
+    for left, right in SHAPES:
+        if name == "mv" and not left:
+            # PyTorch looks for dimensions that are not there before it says so.
+            continue
+        check(name, small(left, device=checked_place), small(right, device=checked_place))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_types(kind: str, checked_place: str) -> None:
+    matrix, other = small((3, 4), kind, checked_place), small((4, 2), kind, checked_place)
+    batch = small((2, 3, 4), kind, checked_place)
+    vector = small((4,), kind, checked_place)
+    check("mm", matrix, other)
+    check("bmm", batch, batch.mT)
+    check("mv", matrix, vector)
+    check("dot", vector, vector)
+    check("vdot", vector, other[:, 0])
+    check("matmul", batch, other)
+    check("inner", matrix, matrix)
+    check("outer", vector, matrix[0])
+    check("kron", matrix, other)
+    check("trace", matrix)
+    check("einsum", "bij,jk->kb", batch, other)
+    check("tensordot", batch, other, 1)
+    check("addmm", matrix[:, :2], matrix, other)
+    check("addmm", matrix[0, 0], matrix, other, beta=2, alpha=3)
+    check("baddbmm", batch[:, :, :3], batch, batch.mT, beta=2)
+
+
+@pytest.mark.parametrize("name", ["mm", "matmul", "dot", "addmm", "einsum"])
+def test_types_must_be_the_same(name: str) -> None:
+    shapes = {"dot": ((3,), (3,))}.get(name, ((3, 3), (3, 3)))
+    for first, second in (
+        ("float32", "float64"),
+        ("float32", "int64"),
+        ("float32", "complex64"),
+        ("int8", "uint8"),
+    ):
+        given = [small(shapes[0], first), small(shapes[1], second)]
+        if name == "addmm":
+            check(name, given[0], *given)
+            check(name, given[1], given[0], given[0])
+        elif name == "einsum":
+            check(name, "ij,jk", *given)
+        else:
+            check(name, *given)
+
+
+def layouts(shape: tuple[int, ...], kind: str, device: str) -> list[Any]:
+    """Matrices that lie in memory in all ways."""
+    rows, columns = shape[-2:]
+    lead = shape[:-2]
+    return [
+        small(shape, kind, device),
+        small((*lead, columns, rows), kind, device).mT,
+        small((*lead, rows + 1, columns + 3), kind, device)[..., 1:, 2:-1],
+        small((*lead, columns + 1, rows + 3), kind, device).mT[..., 3:, 1:],
+        small((*lead, rows, 2 * columns), kind, device)[..., ::2],
+        small((*lead, rows, 1), kind, device).expand(shape),
+        small((*lead, 1, columns), kind, device).expand(shape),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "complex64", "int32"])
+def test_layouts(kind: str, checked_place: str) -> None:
+    for left in layouts((3, 4), kind, checked_place):
+        for right in layouts((4, 2), kind, checked_place):
+            check("mm", left, right)
+        check("mv", left, small((8,), kind, checked_place)[::2])
+    # One row or column, whose strides are of no importance.
+    check("mm", small((4, 3), kind, checked_place)[:, :1].t(), small((4, 3), kind, checked_place)[:, 1:2])
+    check("dot", small((9,), kind, checked_place)[::3], small((3, 2), kind, checked_place)[:, 1])
+    for left in layouts((2, 3, 4), kind, checked_place):
+        check("bmm", left, small((2, 2, 4), kind, checked_place).mT)
+    turned = small((4, 2, 3), kind, checked_place).permute(1, 2, 0)
+    check("bmm", turned, turned.mT)
+    check("matmul", turned, small((4, 2), kind, checked_place))
+    check("bmm", small((1, 3, 4), kind, checked_place).expand(2, 3, 4), turned.mT)
+
+
+#: Shapes of the operands of products that are added to something.
+ADDED: dict[str, list[tuple[tuple[int, ...], ...]]] = {
+    "addmm": [
+        ((2, 4), (2, 3), (3, 4)),
+        ((4,), (2, 3), (3, 4)),
+        ((2, 1), (2, 3), (3, 4)),
+        ((), (2, 3), (3, 4)),
+        ((2, 4), (2, 0), (0, 4)),
+        ((0, 4), (0, 3), (3, 4)),
+        ((3, 4), (2, 3), (3, 4)),
+        ((2, 4), (2, 3), (2, 4)),
+        ((2, 4), (2, 3), (3,)),
+        ((1, 2, 4), (2, 3), (3, 4)),
+    ],
+    "addmv": [
+        ((2,), (2, 3), (3,)),
+        ((), (2, 3), (3,)),
+        ((1,), (2, 3), (3,)),
+        ((3,), (2, 3), (3,)),
+        ((2,), (2, 3), (2,)),
+    ],
+    "addr": [
+        ((2, 3), (2,), (3,)),
+        ((3,), (2,), (3,)),
+        ((), (2,), (3,)),
+        ((2, 2), (2,), (3,)),
+        ((2, 3), (2, 1), (3,)),
+    ],
+    "addbmm": [
+        ((2, 4), (5, 2, 3), (5, 3, 4)),
+        ((4,), (5, 2, 3), (5, 3, 4)),
+        ((2, 4), (0, 2, 3), (0, 3, 4)),
+        ((2, 4), (5, 2, 3), (4, 3, 4)),
+    ],
+    "baddbmm": [
+        ((5, 2, 4), (5, 2, 3), (5, 3, 4)),
+        ((4,), (5, 2, 3), (5, 3, 4)),
+        ((5, 1, 1), (5, 2, 3), (5, 3, 4)),
+        ((5, 2, 4), (5, 2, 0), (5, 0, 4)),
+        ((5, 2, 4), (5, 2, 3), (4, 3, 4)),
+        ((5, 2, 4), (5, 2, 3), (5, 2, 4)),
+    ],
+}
+FACTORS: list[dict[str, Any]] = [{}, {"beta": 0.5, "alpha": -2}, {"beta": 0}, {"alpha": 0}]
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_added_products(name: str, checked_place: str) -> None:
+    for shapes in ADDED[name]:
+        given = [small(shape, device=checked_place) for shape in shapes]
+        for factors in FACTORS:
+            check(name, *given, **factors)
+            mine, theirs = given[0].clone(), torch_of(given[0])
+            expected = outcome(getattr(theirs, f"{name}_"), *map(torch_of, given[1:]), **factors)
+            found = outcome(getattr(mine, f"{name}_"), *given[1:], **factors)
+            if assert_same_outcome(found, expected, assert_close):
+                assert found is mine
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_numbers_for_added_products(name: str) -> None:
+    shapes = ADDED[name][0]
+    check(name, *(small(shape, "int64") for shape in shapes), beta=2, alpha=3)
+    check(name, *(small(shape, "int64") for shape in shapes), beta=1.5)
+    check(name, *(small(shape, "complex64") for shape in shapes), beta=1j, alpha=2 - 1j)
+    check(name, *(small(shape, "float64") for shape in shapes), alpha=1j)
+
+
+def test_nothing_is_read_where_beta_is_zero(checked_place: str) -> None:
+    nothing = tensor.full((2, 2), float("nan"), device=checked_place)
+    ones = tensor.ones(2, 2, device=checked_place)
+    assert tensor.addmm(nothing, ones, ones, beta=0).tolist() == [[2, 2], [2, 2]]
+    assert nothing.clone().addmm_(ones, ones, beta=0).tolist() == [[2, 2], [2, 2]]
+    assert tensor.baddbmm(nothing, ones[None], ones[None], beta=0).tolist() == [[[2, 2], [2, 2]]]
+    assert tensor.addmv(nothing[0], ones, ones[0], beta=0).tolist() == [2, 2]
+    assert tensor.addr(nothing, ones[0], ones[0], beta=0).tolist() == [[1, 1], [1, 1]]
+    assert tensor.addbmm(nothing, ones[None], ones[None], beta=0).tolist() == [[2, 2], [2, 2]]
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_out(checked_place: str) -> None:
+    matrix, batch, vector = (small(shape, device=checked_place) for shape in ((3, 3), (2, 3, 3), (3,)))
+    calls: dict[str, tuple[Any, ...]] = {
+        "mm": (matrix, matrix),
+        "bmm": (batch, batch),
+        "mv": (matrix, vector),
+        "dot": (vector, vector),
+        "vdot": (vector, vector),
+        "inner": (matrix, matrix),
+        "outer": (vector, vector),
+        "matmul": (batch, matrix),
+        "kron": (matrix, vector),
+        "addmm": (matrix, matrix, matrix),
+        "addmv": (vector, matrix, vector),
+        "addbmm": (matrix, batch, batch),
+        "baddbmm": (batch, batch, batch),
+        "tensordot": (matrix, matrix, 1),
+    }
+    for name, given in calls.items():
+        for kind in ("float32", "int64"):
+            for shape in ((0,), (3, 3), (2, 3, 3)):
+                out = tensor.zeros(shape, dtype=dtypes.dtype_named(kind), device=checked_place)
+                theirs = torch.zeros(shape, dtype=torch_dtype(out.dtype))
+                arguments = [torch_of(x) if isinstance(x, tensor.Tensor) else x for x in given]
+                expected = outcome(getattr(torch, name), *arguments, out=theirs)
+                found = outcome(getattr(tensor, name), *given, out=out)
+                if assert_same_outcome(found, expected, assert_close):
+                    assert found is out, name
+    turned = tensor.zeros(3, 3, device=checked_place).t()
+    assert_close(tensor.mm(matrix, matrix, out=turned), torch.mm(torch_of(matrix), torch_of(matrix)))
+    assert turned.stride() == (1, 3)
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        tensor.mm(matrix.requires_grad_(), matrix, out=turned)
+
+
+def test_in_place_products_of_what_is_written(checked_place: str) -> None:
+    matrix = small((3, 3), device=checked_place)
+    theirs = torch_of(matrix)
+    expected = torch.addmm(theirs, theirs.clone(), theirs.clone().t())
+    assert_close(matrix.addmm_(matrix, matrix.t()), expected)
+
+
+#: Equations with the shapes of their operands.
+EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
+    ("i,i", [(3,), (3,)]),
+    ("i,i->i", [(3,), (3,)]),
+    ("i,j->ij", [(3,), (2,)]),
+    ("ij,jk", [(2, 3), (3, 4)]),
+    ("ij,jk->ki", [(2, 3), (3, 4)]),
+    ("ij,kj->ik", [(2, 3), (4, 3)]),
+    ("ij->ji", [(2, 3)]),
+    ("ij->", [(2, 3)]),
+    ("ij->j", [(2, 3)]),
+    ("ii", [(3, 3)]),
+    ("ii->i", [(3, 3)]),
+    ("iij->ij", [(3, 3, 2)]),
+    ("iii->i", [(2, 2, 2)]),
+    ("bij,bjk->bik", [(2, 2, 3), (2, 3, 4)]),
+    ("bhqd,bhkd->bhqk", [(2, 2, 3, 4), (2, 2, 2, 4)]),
+    ("...ij,...jk->...ik", [(2, 3), (4, 3, 2)]),
+    ("...ij,jk", [(5, 2, 3), (3, 2)]),
+    ("i...,i...->...", [(2, 3), (2, 3)]),
+    ("...,...", [(2, 3), (3,)]),
+    ("...->...", [(2, 3)]),
+    ("i...", [(2, 3)]),
+    ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]),
+    ("ab,bc,cd,da", [(2, 3), (3, 4), (4, 2), (2, 2)]),
+    ("ij,ij->ij", [(2, 3), (2, 3)]),
+    ("ij,ij", [(2, 1), (2, 3)]),
+    ("ij,i->j", [(0, 3), (0,)]),
+    ("Aa,aB->AB", [(2, 3), (3, 2)]),
+    ("bn,anm,bm->ba", [(2, 3), (5, 3, 4), (2, 4)]),
+    ("i j , j k -> i k", [(2, 3), (3, 4)]),
+    (",", [(), ()]),
+    (",i", [(), (3,)]),
+    ("", [()]),
+    ("i,", [(3,), ()]),
+    ("ij,jk->il", [(2, 3), (3, 4)]),
+    ("ij,jk->ii", [(2, 3), (3, 4)]),
+    ("ij,jk", [(2, 3), (4, 4)]),
+    ("ijk", [(2, 3)]),
+    ("i", [(2, 3)]),
+    ("i,i,i", [(2,), (2,)]),
+    ("i1->i", [(2, 3)]),
+    ("ii->i", [(2, 3)]),
+    ("i.j", [(2, 3)]),
+    ("ij->i->j", [(2, 3)]),
+    ("...i...->i", [(2, 3)]),
+]
+
+
+@pytest.mark.parametrize(("equation", "shapes"), EQUATIONS, ids=[f"{e} {s}" for e, s in EQUATIONS])
+def test_einsum(equation: str, shapes: list[tuple[int, ...]], checked_place: str) -> None:
+    given = [small(shape, device=checked_place) for shape in shapes]
+    check("einsum", equation, *given)
+    if len(given) > 1:
+        turned = [x.mT.contiguous().mT if len(x.shape) > 1 else x for x in given]
+        theirs = outcome(torch.einsum, equation, [torch_of(x) for x in turned])
+        assert_same_outcome(outcome(tensor.einsum, equation, turned), theirs, assert_close)
+
+
+def test_einsum_with_lists_of_dimensions(checked_place: str) -> None:
+    a, b = small((2, 3), device=checked_place), small((3, 4), device=checked_place)
+    for tail in ([[0, 2]], [[2, 0]], [], [[]], [[..., 2]]):
+        check("einsum", a, [0, 1], b, [1, 2], *tail)
+    check("einsum", a, [..., 0], b, [0, 1], [..., 1])
+    check("einsum", a, [0, 60], b, [1, 2])
+    check("einsum")
+
+
+TENSORDOTS: list[tuple[tuple[int, ...], tuple[int, ...], Any]] = [
+    ((2, 3), (3, 4), 1),
+    ((2, 3, 4), (3, 4, 2), 2),
+    ((2, 3), (4, 2), 0),
+    ((2, 3, 4), (4, 3, 2), ([1, 2], [1, 0])),
+    ((2, 3, 4), (4, 3, 2), ([-1], [0])),
+    ((2, 3, 4), (2, 3, 4), 3),
+    ((2, 3), (3, 4), ([1], [1])),
+    ((2, 3), (3, 4), ([0, 1], [0])),
+    ((2, 3), (3, 4), -1),
+    ((2, 3), (3, 4), 3),
+    ((2, 3), (2, 3), ([0, 0], [0, 0])),
+    ((2, 1), (3, 4), 1),
+    ((2, 0), (0, 4), 1),
+    ((), (3,), 0),
+    ((2, 3), (3, 4), ([5], [0])),
+]
+
+
+def test_tensordot(checked_place: str) -> None:
+    for left, right, dims in TENSORDOTS:
+        check("tensordot", small(left, device=checked_place), small(right, device=checked_place), dims)
+    check("tensordot", small((2, 3)), small((3, 2)), dims=torch.tensor([[1], [0]]).tolist())
+
+
+def test_cross(checked_place: str) -> None:
+    for left, right, dim in (
+        ((3,), (3,), ()),
+        ((2, 3), (2, 3), ()),
+        ((3, 2), (3, 2), ()),
+        ((3, 3), (3, 3), ()),
+        ((3, 3), (3, 3), (1,)),
+        ((2, 3), (2, 3), (-1,)),
+        ((2, 3), (1, 3), (1,)),
+        ((2, 3), (3,), (-1,)),
+        ((2, 2), (2, 2), ()),
+        ((2, 3), (2, 3), (0,)),
+        ((2, 3), (2, 3), (2,)),
+        ((0, 3), (0, 3), ()),
+        ((), (), ()),
+        ((2, 3), (4, 3), (1,)),
+    ):
+        check("cross", small(left, device=checked_place), small(right, device=checked_place), *dim)
+    for kind in ("int32", "float16", "complex64"):
+        check("cross", small((2, 3), kind, checked_place), small((2, 3), kind, checked_place))
+
+
+def test_trace(checked_place: str) -> None:
+    for shape in ((3, 3), (2, 4), (0, 3), (3,), (), (2, 2, 2)):
+        check("trace", small(shape, device=checked_place))
+    check("trace", small((3, 3), "int32", checked_place))
+    check("trace", small((3, 4), device=checked_place).t())
+
+
+def test_operands_on_two_devices() -> None:
+    drv.simulator.install()
+    here, there = tensor.ones(2, 2), tensor.ones(2, 2, device="cuda")
+    for call in (
+        lambda: tensor.mm(here, there),
+        lambda: here @ there,
+        lambda: tensor.addmm(here, there, there),
+        lambda: tensor.einsum("ij,jk", here, there),
+        lambda: tensor.dot(here[0], there[0]),
+    ):
+        with pytest.raises(RuntimeError, match=r"cpu.*cuda:0|cuda:0.*cpu"):
+            call()
+
+
+#: Called with the library and two tensors: of shape (2, 3, 3) and (3, 3).
+DIFFERENTIABLE: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "MmBackward0": lambda lib, a, b: lib.mm(a[0], b),
+    "BmmBackward0": lambda lib, a, b: lib.bmm(a, (a * b).mT),
+    "MvBackward0": lambda lib, a, b: lib.mv(a[0], b[1]),
+    "DotBackward0": lambda lib, a, b: lib.dot(a[0, 1], b[:, 1]),
+    "vdot": lambda lib, a, b: lib.vdot(a[0, 1], b[:, 1]),
+    "matmul": lambda lib, a, b: a @ b,
+    "matmul of vectors": lambda lib, a, b: b[0] @ a @ b[1],
+    "matmul broadcast": lambda lib, a, b: a[:, None] @ a.mT * b,
+    "inner": lambda lib, a, b: lib.inner(a, b),
+    "outer": lambda lib, a, b: lib.outer(a[0, 0], b[:, 2]),
+    "kron": lambda lib, a, b: lib.kron(a[0], b),
+    "trace": lambda lib, a, b: lib.trace(a[1]) * b,
+    "cross": lambda lib, a, b: lib.cross(a, b.expand(2, 3, 3), 2),
+    "AddmmBackward0": lambda lib, a, b: lib.addmm(b[0], a[0], a[1], beta=2, alpha=3),
+    "addmm_": lambda lib, a, b: (2 * b).addmm_(a[0], a[1], beta=2, alpha=3),
+    "AddmvBackward0": lambda lib, a, b: lib.addmv(b[0], a[0], a[1, 0], alpha=2),
+    "AddbmmBackward0": lambda lib, a, b: lib.addbmm(b, a, a.mT, beta=0.5),
+    "BaddbmmBackward0": lambda lib, a, b: lib.baddbmm(b, a, a, beta=0.5, alpha=-1),
+    "AddrBackward0": lambda lib, a, b: lib.addr(b, a[0, 0], a[1, :, 0], beta=0.5),
+    "einsum": lambda lib, a, b: lib.einsum("bij,jk,bki->ik", a, b, a),
+    "einsum diagonal": lambda lib, a, b: lib.einsum("bii,ij->bj", a, b),
+    "tensordot": lambda lib, a, b: lib.tensordot(a, b, ([0 - 1], [1])),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_derivatives(name: str, checked_place: str) -> None:
+    call = DIFFERENTIABLE[name]
+    check_derivatives(
+        lambda a, b: call(tensor, a, b),
+        lambda a, b: call(torch, a, b),
+        small((2, 3, 3), device=checked_place),
+        small((3, 3), device=checked_place),
+        name=name if name.endswith("Backward0") else "",
+    )
