@@ -228,9 +228,12 @@ def _expand(layout: Layout, size: Ints) -> Layout:
                 f"non-singleton dimension {axis}.  Target sizes: {list(size)}.  Tensor sizes: "
                 f"{list(layout.shape)}"
             )
-    return layout.with_strides(
-        tuple(shape), layouts.broadcast_strides(layout.shape, layout.strides, tuple(shape))
-    )
+    strides = list(layouts.broadcast_strides(layout.shape, layout.strides, tuple(shape)))
+    for axis in range(lead - 1 if layout.shape else -1, -1, -1):
+        if shape[axis] == 1:
+            # Nothing is stretched here: it is a new dimension as unsqueeze() makes it.
+            strides[axis] = shape[axis + 1] * strides[axis + 1]
+    return layout.with_strides(tuple(shape), tuple(strides))
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:

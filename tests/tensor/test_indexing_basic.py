@@ -95,6 +95,7 @@ def _values(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
     return st.one_of(fits, cut, fits.map(lambda full: (1, *full)), fits.map(lambda full: (2, *full)), SHAPES)
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
 @settings(max_examples=200, suppress_health_check=QUIET)
 @given(shape=SHAPES, kind=st.sampled_from(KINDS), origin=st.sampled_from(KINDS), data=st.data())
 def test_writes(place_name: str, shape: tuple[int, ...], kind: str, origin: str, data: st.DataObject) -> None:
