@@ -72,6 +72,15 @@ from .pooling import (
     MaxPool2d,
     MaxPool3d,
 )
+from .probabilities import (
+    ChannelShuffle,
+    LogSoftmax,
+    PixelShuffle,
+    PixelUnshuffle,
+    Softmax,
+    Softmax2d,
+    Softmin,
+)
 
 __all__ = [
     "CELU",
@@ -90,6 +99,7 @@ __all__ = [
     "AvgPool3d",
     "Bilinear",
     "Buffer",
+    "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
     "CircularPad3d",
@@ -111,6 +121,7 @@ __all__ = [
     "LeakyReLU",
     "Linear",
     "LogSigmoid",
+    "LogSoftmax",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
@@ -122,6 +133,8 @@ __all__ = [
     "Parameter",
     "ParameterDict",
     "ParameterList",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -134,6 +147,9 @@ __all__ = [
     "Sequential",
     "SiLU",
     "Sigmoid",
+    "Softmax",
+    "Softmax2d",
+    "Softmin",
     "Softplus",
     "Softshrink",
     "Softsign",
