@@ -91,6 +91,37 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     return diag_embed(input.reshape(-1), offset)
 
 
+def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Write a number to the main diagonal, on which all indices are the same.
+
+    Parameters
+    ----------
+    wrap
+        Whether the diagonal of a tall matrix starts again, one row below where it has left the matrix.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer than two dimensions, or more of different sizes.
+    """
+    shape, strides = input._layout.shape, input._layout.strides
+    if len(shape) < 2:
+        raise RuntimeError(f"fill_diagonal_(): dimensions must be larger than 1, got shape {list(shape)}")
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise RuntimeError(
+            f"fill_diagonal_(): all dimensions of input must be of equal length, got shape {list(shape)}"
+        )
+    length, step = min(shape), sum(strides)
+    start = input.storage_offset()
+    parts.as_strided(input, (length,), (step,), start).fill_(fill_value)
+    if wrap and len(shape) == 2:
+        rows, columns = shape
+        for top in range(columns + 1, rows, columns + 1):
+            below = parts.as_strided(input, (min(columns, rows - top),), (step,), start + top * strides[0])
+            below.fill_(fill_value)
+    return input
+
+
 # A part replaced
 
 

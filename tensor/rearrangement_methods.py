@@ -19,6 +19,7 @@ class RearrangementMethods:
     diag = diagonals.diag
     diag_embed = diagonals.diag_embed
     diagflat = diagonals.diagflat
+    fill_diagonal_ = diagonals.fill_diagonal_
     diagonal_scatter = diagonals.diagonal_scatter
     select_scatter = diagonals.select_scatter
     slice_scatter = diagonals.slice_scatter

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 import drv
 import tensor
 from nvrtc_kernels import dtypes
 
-from ..comparison import array_of, assert_same_outcome, outcome, torch_dtype, torch_of
-from .against_pytorch import check_derivatives, make
+from ..comparison import assert_same_outcome, outcome, torch_dtype, torch_of
+from .against_pytorch import check_derivatives
+from .product_cases import TYPES, assert_close, check, small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 torch = pytest.importorskip("torch")
 
-#: Differences that sums in another order may make, beside the largest number of a result.
-ROUNDING = {
-    "float16": 4e-3,
-    "bfloat16": 3e-2,
-    "float32": 1e-5,
-    "float64": 1e-12,
-    "complex64": 1e-5,
-    "complex128": 1e-12,
-}
-TYPES = [*ROUNDING, "uint8", "int8", "int16", "int32", "int64"]
 #: Functions of two operands.
 PAIRS = ["mm", "bmm", "mv", "dot", "vdot", "inner", "outer", "matmul", "kron", "ger"]
 
@@ -40,38 +30,6 @@ def _full_float32() -> Iterator[None]:
     tensor.set_float32_matmul_precision("highest")
     yield
     tensor.set_float32_matmul_precision(before)
-
-
-def small(shape: tuple[int, ...], kind: str = "float32", device: str = "cpu") -> Any:
-    """Numbers whose products no type overflows at once; complex ones with both parts."""
-    if kind.startswith("complex"):
-        parts = [make(shape, "float64") / 20 for _ in range(2)]
-        return tensor.complex(*parts).to(dtypes.dtype_named(kind)).to(device)
-    if dtypes.dtype_named(kind).is_floating_point:
-        return (make(shape, "float64") / 20).to(dtypes.dtype_named(kind)).to(device)
-    return (make(shape, "int64").remainder(11)).to(dtypes.dtype_named(kind)).to(device)
-
-
-def assert_close(found: Any, expected: Any) -> None:
-    """Assert that results have the same type and shape, and that sums differ by rounding only."""
-    assert str(found.dtype).split(".")[1] == str(expected.dtype).split(".")[1]
-    assert tuple(found.shape) == tuple(expected.shape)
-    mine, theirs = array_of(found), array_of(expected)
-    rounding = ROUNDING.get(found.dtype.name)
-    if rounding is None:
-        np.testing.assert_array_equal(mine, theirs)
-        return
-    wide = np.complex128 if found.dtype.is_complex else np.float64
-    mine, theirs = mine.astype(wide), theirs.astype(wide)
-    largest = np.abs(theirs).max(initial=1)
-    np.testing.assert_allclose(mine, theirs, rtol=rounding, atol=rounding * largest)
-
-
-def check(name: str, *given: Any, **options: Any) -> None:
-    """Assert that a function has the outcome that PyTorch's has."""
-    theirs = [torch_of(x) if isinstance(x, tensor.Tensor) else x for x in given]
-    expected = outcome(getattr(torch, name), *theirs, **options)
-    assert_same_outcome(outcome(getattr(tensor, name), *given, **options), expected, assert_close)
 
 
 #: Shapes of two operands, for every function.
@@ -313,128 +271,6 @@ def test_in_place_products_of_what_is_written(checked_place: str) -> None:
     assert_close(matrix.addmm_(matrix, matrix.t()), expected)
 
 
-#: Equations with the shapes of their operands.
-EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
-    ("i,i", [(3,), (3,)]),
-    ("i,i->i", [(3,), (3,)]),
-    ("i,j->ij", [(3,), (2,)]),
-    ("ij,jk", [(2, 3), (3, 4)]),
-    ("ij,jk->ki", [(2, 3), (3, 4)]),
-    ("ij,kj->ik", [(2, 3), (4, 3)]),
-    ("ij->ji", [(2, 3)]),
-    ("ij->", [(2, 3)]),
-    ("ij->j", [(2, 3)]),
-    ("ii", [(3, 3)]),
-    ("ii->i", [(3, 3)]),
-    ("iij->ij", [(3, 3, 2)]),
-    ("iii->i", [(2, 2, 2)]),
-    ("bij,bjk->bik", [(2, 2, 3), (2, 3, 4)]),
-    ("bhqd,bhkd->bhqk", [(2, 2, 3, 4), (2, 2, 2, 4)]),
-    ("...ij,...jk->...ik", [(2, 3), (4, 3, 2)]),
-    ("...ij,jk", [(5, 2, 3), (3, 2)]),
-    ("i...,i...->...", [(2, 3), (2, 3)]),
-    ("...,...", [(2, 3), (3,)]),
-    ("...->...", [(2, 3)]),
-    ("i...", [(2, 3)]),
-    ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]),
-    ("ab,bc,cd,da", [(2, 3), (3, 4), (4, 2), (2, 2)]),
-    ("ij,ij->ij", [(2, 3), (2, 3)]),
-    ("ij,ij", [(2, 1), (2, 3)]),
-    ("ij,i->j", [(0, 3), (0,)]),
-    ("Aa,aB->AB", [(2, 3), (3, 2)]),
-    ("bn,anm,bm->ba", [(2, 3), (5, 3, 4), (2, 4)]),
-    ("i j , j k -> i k", [(2, 3), (3, 4)]),
-    (",", [(), ()]),
-    (",i", [(), (3,)]),
-    ("", [()]),
-    ("i,", [(3,), ()]),
-    ("ij,jk->il", [(2, 3), (3, 4)]),
-    ("ij,jk->ii", [(2, 3), (3, 4)]),
-    ("ij,jk", [(2, 3), (4, 4)]),
-    ("ijk", [(2, 3)]),
-    ("i", [(2, 3)]),
-    ("i,i,i", [(2,), (2,)]),
-    ("i1->i", [(2, 3)]),
-    ("ii->i", [(2, 3)]),
-    ("i.j", [(2, 3)]),
-    ("ij->i->j", [(2, 3)]),
-    ("...i...->i", [(2, 3)]),
-]
-
-
-@pytest.mark.parametrize(("equation", "shapes"), EQUATIONS, ids=[f"{e} {s}" for e, s in EQUATIONS])
-def test_einsum(equation: str, shapes: list[tuple[int, ...]], checked_place: str) -> None:
-    given = [small(shape, device=checked_place) for shape in shapes]
-    check("einsum", equation, *given)
-    if len(given) > 1:
-        turned = [x.mT.contiguous().mT if len(x.shape) > 1 else x for x in given]
-        theirs = outcome(torch.einsum, equation, [torch_of(x) for x in turned])
-        assert_same_outcome(outcome(tensor.einsum, equation, turned), theirs, assert_close)
-
-
-def test_einsum_with_lists_of_dimensions(checked_place: str) -> None:
-    a, b = small((2, 3), device=checked_place), small((3, 4), device=checked_place)
-    for tail in ([[0, 2]], [[2, 0]], [], [[]], [[..., 2]]):
-        check("einsum", a, [0, 1], b, [1, 2], *tail)
-    check("einsum", a, [..., 0], b, [0, 1], [..., 1])
-    check("einsum", a, [0, 60], b, [1, 2])
-    check("einsum")
-
-
-TENSORDOTS: list[tuple[tuple[int, ...], tuple[int, ...], Any]] = [
-    ((2, 3), (3, 4), 1),
-    ((2, 3, 4), (3, 4, 2), 2),
-    ((2, 3), (4, 2), 0),
-    ((2, 3, 4), (4, 3, 2), ([1, 2], [1, 0])),
-    ((2, 3, 4), (4, 3, 2), ([-1], [0])),
-    ((2, 3, 4), (2, 3, 4), 3),
-    ((2, 3), (3, 4), ([1], [1])),
-    ((2, 3), (3, 4), ([0, 1], [0])),
-    ((2, 3), (3, 4), -1),
-    ((2, 3), (3, 4), 3),
-    ((2, 3), (2, 3), ([0, 0], [0, 0])),
-    ((2, 1), (3, 4), 1),
-    ((2, 0), (0, 4), 1),
-    ((), (3,), 0),
-    ((2, 3), (3, 4), ([5], [0])),
-]
-
-
-def test_tensordot(checked_place: str) -> None:
-    for left, right, dims in TENSORDOTS:
-        check("tensordot", small(left, device=checked_place), small(right, device=checked_place), dims)
-    check("tensordot", small((2, 3)), small((3, 2)), dims=torch.tensor([[1], [0]]).tolist())
-
-
-def test_cross(checked_place: str) -> None:
-    for left, right, dim in (
-        ((3,), (3,), ()),
-        ((2, 3), (2, 3), ()),
-        ((3, 2), (3, 2), ()),
-        ((3, 3), (3, 3), ()),
-        ((3, 3), (3, 3), (1,)),
-        ((2, 3), (2, 3), (-1,)),
-        ((2, 3), (1, 3), (1,)),
-        ((2, 3), (3,), (-1,)),
-        ((2, 2), (2, 2), ()),
-        ((2, 3), (2, 3), (0,)),
-        ((2, 3), (2, 3), (2,)),
-        ((0, 3), (0, 3), ()),
-        ((), (), ()),
-        ((2, 3), (4, 3), (1,)),
-    ):
-        check("cross", small(left, device=checked_place), small(right, device=checked_place), *dim)
-    for kind in ("int32", "float16", "complex64"):
-        check("cross", small((2, 3), kind, checked_place), small((2, 3), kind, checked_place))
-
-
-def test_trace(checked_place: str) -> None:
-    for shape in ((3, 3), (2, 4), (0, 3), (3,), (), (2, 2, 2)):
-        check("trace", small(shape, device=checked_place))
-    check("trace", small((3, 3), "int32", checked_place))
-    check("trace", small((3, 4), device=checked_place).t())
-
-
 def test_operands_on_two_devices() -> None:
     drv.simulator.install()
     here, there = tensor.ones(2, 2), tensor.ones(2, 2, device="cuda")
@@ -458,21 +294,12 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any, Any], Any]] = {
     "vdot": lambda lib, a, b: lib.vdot(a[0, 1], b[:, 1]),
     "matmul": lambda lib, a, b: a @ b,
     "matmul of vectors": lambda lib, a, b: b[0] @ a @ b[1],
-    "matmul broadcast": lambda lib, a, b: a[:, None] @ a.mT * b,
-    "inner": lambda lib, a, b: lib.inner(a, b),
-    "outer": lambda lib, a, b: lib.outer(a[0, 0], b[:, 2]),
-    "kron": lambda lib, a, b: lib.kron(a[0], b),
-    "trace": lambda lib, a, b: lib.trace(a[1]) * b,
-    "cross": lambda lib, a, b: lib.cross(a, b.expand(2, 3, 3), 2),
     "AddmmBackward0": lambda lib, a, b: lib.addmm(b[0], a[0], a[1], beta=2, alpha=3),
     "addmm_": lambda lib, a, b: (2 * b).addmm_(a[0], a[1], beta=2, alpha=3),
     "AddmvBackward0": lambda lib, a, b: lib.addmv(b[0], a[0], a[1, 0], alpha=2),
     "AddbmmBackward0": lambda lib, a, b: lib.addbmm(b, a, a.mT, beta=0.5),
     "BaddbmmBackward0": lambda lib, a, b: lib.baddbmm(b, a, a, beta=0.5, alpha=-1),
     "AddrBackward0": lambda lib, a, b: lib.addr(b, a[0, 0], a[1, :, 0], beta=0.5),
-    "einsum": lambda lib, a, b: lib.einsum("bij,jk,bki->ik", a, b, a),
-    "einsum diagonal": lambda lib, a, b: lib.einsum("bii,ij->bj", a, b),
-    "tensordot": lambda lib, a, b: lib.tensordot(a, b, ([0 - 1], [1])),
 }
 
 

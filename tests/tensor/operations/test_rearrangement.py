@@ -123,6 +123,7 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any], Any]] = {
     "diag": lambda lib, x: lib.diag(x[0], 1),
     "diag of a vector": lambda lib, x: lib.diag(x[0, 1]),
     "diagflat": lambda lib, x: lib.diagflat(x, 1),
+    "fill_diagonal_": lambda lib, x: _changed(x[0] * 2, lambda y: y.fill_diagonal_(3)) * x[1],
     "DiagonalScatterBackward0": lambda lib, x: x.diagonal_scatter(2 * x.diagonal(1)[:, :2], -1),
     "SelectScatterBackward0": lambda lib, x: x.select_scatter(3 * x[:, 1], 1, 0),
     "SliceScatterBackward0": lambda lib, x: x.slice_scatter(3 * x[:, 1:3], 1, 0, 2),
@@ -225,3 +226,16 @@ def test_results_made_in_inference_mode_belong_to_it() -> None:
         given = make((3, 3))
         for found in (tensor.cat([given, given]), given.diag_embed(), given.select_scatter(given[0], 0, 1)):
             assert found.is_inference()
+
+
+def test_filled_diagonals(checked_place: str) -> None:
+    shapes = ((3, 4), (7, 3), (4, 3), (5, 3), (1, 1), (2, 2, 2), (0, 3), (2, 3, 2), (3,), ())
+    for shape in shapes:
+        for kind in ("float32", "int64"):
+            whole = make(shape, kind, checked_place)
+            for given in (whole, whole.mT.contiguous().mT if len(shape) > 1 else whole):
+                for arguments in ((2,), (2.5, True), (1j,)):
+                    mine, theirs = given.clone(), torch_of(given.clone())
+                    found = outcome(mine.fill_diagonal_, *arguments)
+                    if assert_same_outcome(found, outcome(theirs.fill_diagonal_, *arguments)):
+                        assert found is mine
