@@ -68,8 +68,8 @@ __device__ inline void step_pack(const Step& step, T* const (&operand)[Operands]
     }
 }
 
-template <class T, int Chunk, int Width, class Step, int Operands, int Tensors>
-__device__ inline void step_tensors(const Step& step, const Table<Operands, Tensors>& table, unsigned int tensors) {
+template <int Operands, int Tensors>
+__device__ inline unsigned int tensor_of_block(const Table<Operands, Tensors>& table, unsigned int tensors) {
     unsigned int mine = 0, last = tensors - 1;
     while (mine < last) {
         const unsigned int middle = (mine + last + 1) / 2;
@@ -79,6 +79,12 @@ __device__ inline void step_tensors(const Step& step, const Table<Operands, Tens
             last = middle - 1;
         }
     }
+    return mine;
+}
+
+template <class T, int Chunk, int Width, class Step, int Operands, int Tensors>
+__device__ inline void step_tensors(const Step& step, const Table<Operands, Tensors>& table, unsigned int tensors) {
+    const unsigned int mine = tensor_of_block(table, tensors);
     const long long start = static_cast<long long>(blockIdx.x - table.first[mine]) * Chunk;
     const long long left = table.count[mine] - start;
     T* operand[Operands];
@@ -96,6 +102,14 @@ __device__ inline void step_tensors(const Step& step, const Table<Operands, Tens
         for (int at = threadIdx.x; at < end; at += blockDim.x) step_element(step, operand, at);
     }
 }
+
+// Gradients times a number that is on the device
+template <class W>
+struct Scale {
+    static constexpr int read_only = -1;
+    const float* factor;  // of type W
+    __device__ void operator()(W (&x)[1]) const { x[0] *= *reinterpret_cast<const W*>(factor); }
+};
 
 // The optimizers
 

@@ -80,6 +80,84 @@ def test_clipping_by_value() -> None:
     assert_like_pytorch(program)
 
 
+#: Element counts: none, few, one chunk of the kernel and its neighbours, and more tensors than a launch takes.
+COUNTS = {
+    "few": (3, 0, 1, 17),
+    "chunks": (8192, 8191, 8193, 1),
+    "many": (2,) * 400,
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16", "complex64"])
+def test_norm_and_scaling_of_many_tensors(place_name: str, kind: str, name: str) -> None:
+    if name != "few" and kind in ("bfloat16", "complex64"):
+        return
+    counts = COUNTS[name]
+    dtype = getattr(tensor, kind)
+    values = np.random.default_rng(0)
+    arrays = [values.standard_normal(count) + 1j * values.standard_normal(count) for count in counts]
+    if kind != "complex64":
+        arrays = [each.real.copy() for each in arrays]
+    given = [nn.Parameter(tensor.zeros(len(each), dtype=dtype, device=place_name)) for each in arrays]
+    for parameter, array in zip(given, arrays, strict=True):
+        parameter.grad = tensor.from_numpy(array).to(place_name, dtype)
+    exact = [array_of(each.grad).astype(np.complex128) for each in given]
+    wanted = math.sqrt(sum((abs(each) ** 2).sum() for each in exact))
+    total = utils.clip_grad_norm_(given, 1.0)
+    precision = {"float16": 1e-3, "bfloat16": 8e-3}.get(kind, 1e-5)
+    assert abs(total.item() / wanted - 1) < precision
+    assert total.device.type == place_name
+    assert total.dtype is (tensor.float32 if kind == "complex64" else dtype)
+    for parameter, array in zip(given, exact, strict=True):
+        found = array_of(parameter.grad).astype(np.complex128)
+        np.testing.assert_allclose(found, array / wanted, rtol=2 * precision, atol=precision * 1e-2)
+
+
+def test_gradients_that_are_not_dense(place_name: str) -> None:
+    whole = tensor.arange(24, dtype=tensor.float32, device=place_name).reshape(4, 6)
+    parts = [whole[:, ::2], whole.t()[:0], whole[:2].t()]
+    given = [nn.Parameter(tensor.zeros(*each.shape, device=place_name)) for each in parts]
+    for parameter, part in zip(given, parts, strict=True):
+        parameter.grad = part.clone() if part is parts[2] else part
+    given[2].grad = parts[2].clone().t().contiguous().t()
+    squares = (array_of(parts[0]) ** 2).sum() + (array_of(parts[2]) ** 2).sum()
+    before = [array_of(each.grad).copy() for each in given]
+    total = utils.clip_grad_norm_(given, 2.0)
+    assert abs(total.item() / math.sqrt(squares) - 1) < 1e-6
+    for parameter, array in zip(given, before, strict=True):
+        np.testing.assert_allclose(array_of(parameter.grad), array * (2 / math.sqrt(squares)), rtol=1e-5)
+
+
+def test_gradients_of_several_types() -> None:
+    def program(lib: Any, nn: Any) -> Any:
+        given = [nn.Parameter(lib.zeros(2, dtype=kind)) for kind in (lib.float32, lib.float64)]
+        for each in given:
+            each.grad = lib.full((2,), 3.0, dtype=each.dtype)
+        total = nn.utils.clip_grad_norm_(given, 1.0)
+        return str(total.dtype), rounded(total), [rounded(each.grad) for each in given]
+
+    assert_like_pytorch(program)
+
+
+def test_clipping_counts_as_a_write() -> None:
+    parameter = nn.Parameter(tensor.ones(3))
+    parameter.grad = tensor.full((3,), 2.0)
+    version = parameter.grad._version
+    utils.clip_grad_norm_(parameter, 1.0)
+    assert parameter.grad._version == version + 1
+
+
+def test_gradients_are_read_and_written_in_bounds() -> None:
+    drv.simulator.install(check="full")
+    given = [nn.Parameter(tensor.zeros(count, device="cuda")) for count in (5, 8200)]
+    for each in given:
+        each.grad = tensor.ones(each.shape[0], device="cuda")
+    utils.clip_grad_norm_(given, 1.0)
+    tensor.cuda.synchronize()
+    assert list(drv.simulator.findings()) == []
+
+
 def test_clipping_on_devices() -> None:
     drv.simulator.install(devices=2, check="race", schedule="lazy")
     first = nn.Parameter(tensor.zeros(3, device="cuda:0"))

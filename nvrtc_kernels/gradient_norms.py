@@ -1,0 +1,91 @@
+"""Norm of the elements of many tensors: see ``cuda/gradient_norms.cuh``."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from .plans import includes, launcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+_THREADS = 256
+#: Packs of 16 bytes that a thread of a full chunk reads.
+_PACKS = 8
+#: Threads that add up the partial sums.
+_LAST_THREADS = 1024
+#: Tensors that one launch reads; their table stays under the 4 KiB of arguments that every device takes.
+_CAPACITY = 190
+_MAX_GRID = (1 << 31) - 1
+
+
+def _chunk(kind: dtype) -> int:
+    width: int = 16 // kind.itemsize
+    return _THREADS * _PACKS * width
+
+
+def partial_count(kind: dtype, counts: Sequence[int]) -> int:
+    """Partial sums that tensors of ``counts`` elements need memory for."""
+    chunk = _chunk(kind)
+    return sum([-(-count // chunk) for count in counts])
+
+
+def plan(device: Device, kind: dtype) -> Callable[..., None]:
+    """What computes the 2-norm of tensors of one real floating point type.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, addresses, counts, partial, norm)``: ``counts`` are the tensors' elements, which lie
+        without gaps and are not all none; ``partial`` is the address of :func:`partial_count` numbers and ``norm``
+        that of the result, of float, or of double for double.
+    """
+    wide = "double" if kind.cuda == "double" else "float"
+    itemsize = 8 if wide == "double" else 4
+    chunk, width = _chunk(kind), 16 // kind.itemsize
+    table = struct.Struct(f"={_CAPACITY}Q{_CAPACITY}q{_CAPACITY}I")
+    header = includes("gradient_norms.cuh", kind)
+    squares = launcher(
+        device,
+        "gradient_norms.cu",
+        f'{header}extern "C" __global__ void squares_of_gradients(const __grid_constant__ Table<1, {_CAPACITY}> table, '
+        f"unsigned int tensors, {wide}* partial) {{\n"
+        f"    squares_of_tensors<{kind.cuda}, {chunk}, {width}>(table, tensors, partial);\n}}\n",
+        "squares_of_gradients",
+        (-(-table.size // 8) * 8, "I", "P"),
+    )
+    last = launcher(
+        device,
+        "gradient_norms.cu",
+        f'{header}extern "C" __global__ void norm_of_gradients(const {wide}* partial, long long count, {wide}* norm) {{\n'
+        "    norm_of_partials(partial, count, norm);\n}\n",
+        "norm_of_gradients",
+        ("P", "q", "P"),
+    )
+
+    def run(stream: Any, addresses: Sequence[int], counts: Sequence[int], partial: int, norm: int) -> None:
+        done = 0
+        for begin in range(0, len(counts), _CAPACITY):
+            sizes = counts[begin : begin + _CAPACITY]
+            missing = (0,) * (_CAPACITY - len(sizes))
+            first, grid = [], 0
+            for size in sizes:
+                first.append(grid)
+                grid += -(-size // chunk)
+            if grid > _MAX_GRID:
+                raise ValueError(f"{sum(sizes)} elements are more than one launch can read")
+            if not grid:
+                continue
+            packed = table.pack(
+                *addresses[begin : begin + _CAPACITY], *missing, *sizes, *missing, *first, *missing
+            )
+            squares(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, len(sizes), partial + done * itemsize)
+            done += grid
+        last(1, 1, 1, _LAST_THREADS, 1, 1, 0, stream, partial, done, norm)
+
+    return run
