@@ -1,5 +1,6 @@
 """Optimizers, with PyTorch's names, options and state dicts."""
 
+from . import lr_scheduler
 from .adadelta import Adadelta
 from .adagrad import Adagrad
 from .adam import Adam, AdamW
@@ -23,6 +24,7 @@ __all__ = [
     "Optimizer",
     "RAdam",
     "RMSprop",
+    "lr_scheduler",
     "register_optimizer_step_post_hook",
     "register_optimizer_step_pre_hook",
 ]

@@ -64,6 +64,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if getattr(type(self).step, "__wrapped__", None) is not step:
             return step(self, *args, **kwargs)
+        self._opt_called = True
         for hook in (*_every_step_before.values(), *self._step_pre_hooks.values()):
             given = hook(self, args, kwargs)
             if given is not None:
@@ -107,6 +108,8 @@ class Optimizer:
         If something else than tensors is given.
     """
 
+    #: Whether ``step`` was called, which schedulers ask.
+    _opt_called: bool
     #: Options that older state dicts may lack.
     absent: ClassVar[dict[str, Any]] = {"maximize": False, "foreach": None, "differentiable": False}
 

@@ -1,0 +1,195 @@
+"""``LRScheduler``: sets the learning rates of an optimizer's groups, epoch by epoch."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tensor import Tensor
+
+from ..optimizer import Optimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: A learning rate: a number, or a tensor with one element.
+Rate = Any
+
+
+class LRScheduler:
+    """Base class of schedulers; they define :meth:`get_lr`.
+
+    Its attributes are its state dict. Call :meth:`step` after the optimizer's.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set. The present ones become ``initial_lr`` of its groups.
+    last_epoch : int
+        The epoch to go on after; -1 to begin.
+
+    Raises
+    ------
+    TypeError
+        If ``optimizer`` is none.
+    KeyError
+        If an epoch is given, but the groups have no ``initial_lr``.
+    """
+
+    _get_lr_called_within_step = False
+    _is_initial = False
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        self.optimizer = checked_optimizer(optimizer)
+        for number, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", own(group["lr"]))
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{number}] when resuming scheduler with last_epoch "
+                    f"{last_epoch}: load the optimizer's state dict before, or begin with last_epoch=-1"
+                )
+        self.base_lrs: list[Rate] = [own(group["initial_lr"]) for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        """Set the first learning rates."""
+        self._step_count = 0
+        self._is_initial = True
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """All attributes but the optimizer."""
+        return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state dict."""
+        self.__dict__.update(state_dict)
+
+    def get_last_lr(self) -> list[Rate]:
+        """The learning rates that were set last, one for each group."""
+        return self._last_lr
+
+    def get_lr(self) -> list[Rate]:
+        """Compute the learning rates of epoch ``last_epoch``, from the present ones of the groups or otherwise."""
+        raise NotImplementedError(f"{type(self).__name__} has no get_lr()")
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go to the next epoch.
+
+        Parameters
+        ----------
+        epoch
+            Deprecated: go to this epoch, by the closed form of the schedule where it has one.
+        """
+        if self._step_count == 1 and not self.optimizer.__dict__.get(
+            "_opt_called", "step" in vars(self.optimizer)
+        ):
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in the opposite order, or the "
+                "first value of the learning rate schedule is skipped",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._step_count += 1
+        if epoch is not None:
+            warn_of_epoch()
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch: int | None = None) -> None:
+        with self._within_step():
+            self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+            closed = None if epoch is None else getattr(self, "_get_closed_form_lr", None)
+            rates = self.get_lr() if closed is None else closed()
+        self._set(rates)
+
+    @contextmanager
+    def _within_step(self) -> Iterator[None]:
+        self._get_lr_called_within_step = True
+        try:
+            yield
+        finally:
+            self._get_lr_called_within_step = False
+
+    def _set(self, rates: list[Rate]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            set_rate(group, rate)
+        self._last_lr = present(self.optimizer)
+
+    # What get_lr() of the schedules is made of
+
+    def _scaled(self, factor: float = 1.0) -> list[Rate]:
+        """The present learning rates times a number."""
+        self._warn_outside()
+        if factor == 1.0:
+            return present(self.optimizer)
+        return [group["lr"] * factor for group in self.optimizer.param_groups]
+
+    def _warn_outside(self) -> None:
+        if not self._get_lr_called_within_step:
+            warnings.warn(
+                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def checked_optimizer(optimizer: Any) -> Optimizer:
+    """``optimizer``; raises TypeError if it is none."""
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+    return optimizer
+
+
+def own(value: Any) -> Any:
+    """``value``, or a copy of it where it is a tensor, which others may change."""
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def present(optimizer: Optimizer) -> list[Rate]:
+    """The learning rates of the groups."""
+    return [own(group["lr"]) for group in optimizer.param_groups]
+
+
+def set_rate(group: dict[str, Any], rate: Rate) -> None:
+    """Set the learning rate of a group; one that is a tensor stays the same tensor."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate.squeeze() if isinstance(rate, Tensor) else rate)
+    else:
+        group["lr"] = rate
+
+
+def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
+    """``value`` for each group, or the values that a list has for them."""
+    count = len(optimizer.param_groups)
+    if not isinstance(value, (list, tuple)):
+        return [own(value) for _ in range(count)]
+    if len(value) != count:
+        raise ValueError(
+            f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups has "
+            f"{count}."
+        )
+    return [own(each) for each in value]
+
+
+def state_of(function: Callable[..., Any] | None) -> dict[str, Any] | None:
+    """What a state dict holds of a callable: the attributes of an object, nothing of a function."""
+    if function is None or isinstance(function, types.FunctionType):
+        return None
+    return function.__dict__.copy()
+
+
+def warn_of_epoch() -> None:
+    """Warn of an epoch given to ``step``."""
+    warnings.warn(
+        "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
+        "`scheduler.step()` to step the scheduler. With an epoch the closed form is used, where there is one.",
+        UserWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,136 @@
+"""Schedules made of others: one after the other, or all at once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+from .base import LRScheduler, own, present, set_rate
+from .plateau import ReduceLROnPlateau
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..optimizer import Optimizer
+
+
+class _Combined(LRScheduler):
+    """Has several schedulers of one optimizer."""
+
+    _schedulers: Sequence[LRScheduler]
+
+    def _check(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None) -> Optimizer:
+        name = type(self).__name__
+        if len(schedulers) < 1:
+            raise ValueError(f"{name} expects at least one scheduler, but got no scheduler.")
+        for number, each in enumerate(schedulers):
+            if not hasattr(each, "optimizer"):
+                raise TypeError(f"{name} at index {number} should have `optimizer` as its attribute.")
+            if isinstance(each, ReduceLROnPlateau):
+                raise ValueError(
+                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be specified "
+                    f"when calling `step`, but got one at index {number} in the given schedulers sequence."
+                )
+            optimizer = optimizer or each.optimizer
+            if each.optimizer is not optimizer:
+                raise ValueError(
+                    f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
+                    f"{type(each).__name__} at index {number} of another {type(each.optimizer).__name__}."
+                )
+        assert optimizer is not None
+        return optimizer
+
+    def state_dict(self) -> dict[str, Any]:
+        """See :meth:`LRScheduler.state_dict`; with the state dicts of all schedulers."""
+        return super().state_dict() | {"_schedulers": [each.state_dict() for each in self._schedulers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """See :meth:`LRScheduler.load_state_dict`."""
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != "_schedulers"})
+        for each, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            each.load_state_dict(state)
+
+
+class SequentialLR(_Combined):
+    """One scheduler after the other.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    schedulers : list of LRScheduler
+        Of the same optimizer.
+    milestones : list of int
+        Epochs at which the next one begins, at its epoch 0.
+    last_epoch : int
+        The epoch to go on after.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: list[LRScheduler],
+        milestones: list[int],
+        last_epoch: int = -1,
+    ) -> None:
+        self._check(schedulers, optimizer)
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone "
+                f"points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to "
+                f"{len(milestones)}"
+            )
+        self._schedulers = schedulers
+        self._milestones = milestones
+        self.last_epoch = last_epoch + 1
+        self.optimizer = optimizer
+        # All of them have set their first learning rates when they were made; only the first one should have.
+        for group in optimizer.param_groups:
+            set_rate(group, own(group["initial_lr"]))
+        _take_back(self)
+        first = schedulers[bisect_right(milestones, 0)]
+        first._initial_step()
+        self._last_lr = first.get_last_lr()
+
+    def step(self) -> None:  # type: ignore[override]
+        """Go to the next epoch."""
+        self.last_epoch += 1
+        at = bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[at]
+        if at > 0 and self._milestones[at - 1] == self.last_epoch:
+            scheduler._update_lr(0)
+        else:
+            scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+
+def _take_back(scheduler: LRScheduler) -> None:
+    """Undo the first step of all schedulers in ``scheduler``, however deep."""
+    if isinstance(scheduler, _Combined):
+        for each in scheduler._schedulers:
+            _take_back(each)
+    else:
+        scheduler.last_epoch -= 1
+
+
+class ChainedScheduler(_Combined):
+    """All schedulers at each epoch, one upon the result of the other.
+
+    Parameters
+    ----------
+    schedulers : sequence of LRScheduler
+        Of one optimizer.
+    optimizer : Optimizer, optional
+        Theirs.
+    """
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
+        self.optimizer = self._check(schedulers, optimizer)
+        self._schedulers = schedulers
+        self._last_lr = present(self.optimizer)
+
+    def step(self) -> None:  # type: ignore[override]
+        """Go to the next epoch."""
+        for each in self._schedulers:
+            each.step()
+        self._last_lr = present(self.optimizer)

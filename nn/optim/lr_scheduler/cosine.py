@@ -1,0 +1,120 @@
+"""Schedules that follow a cosine."""
+
+# ruff: noqa: N803 - names of arguments are PyTorch's
+
+from __future__ import annotations
+
+from math import cos, floor, log, pi
+from typing import TYPE_CHECKING
+
+from .base import LRScheduler, Rate
+
+if TYPE_CHECKING:
+    from ..optimizer import Optimizer
+
+
+class CosineAnnealingLR(LRScheduler):
+    """From the initial learning rate to ``eta_min`` in ``T_max`` epochs, along half a cosine, and back again.
+
+    What other schedulers or the user do to the learning rate stays: it is changed by a factor.
+
+    References
+    ----------
+    Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2016; without the restarts.
+    """
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        self.T_max = T_max
+        self.eta_min = eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Rate]:
+        """See :meth:`LRScheduler.get_lr`."""
+        if self._is_initial:
+            return self._scaled()
+        self._warn_outside()
+        epoch, groups, least = self.last_epoch, self.optimizer.param_groups, self.eta_min
+        if self._step_count == 1 and epoch > 0:
+            return self._get_closed_form_lr()
+        if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
+            # The last one was the least: no factor leads away from it.
+            rise = (1 - cos(pi / self.T_max)) / 2
+            return [
+                group["lr"] + (rate - least) * rise for rate, group in zip(self.base_lrs, groups, strict=True)
+            ]
+        factor = (1 + cos(pi * epoch / self.T_max)) / (1 + cos(pi * (epoch - 1) / self.T_max))
+        return [factor * (group["lr"] - least) + least for group in groups]
+
+    def _get_closed_form_lr(self) -> list[Rate]:
+        height = (1 + cos(pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (rate - self.eta_min) * height for rate in self.base_lrs]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """From the initial learning rate to ``eta_min`` along half a cosine, again and again.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    T_0 : int
+        Epochs until the first restart.
+    T_mult : int
+        How many times as many there are until the next.
+    eta_min : float
+        The least learning rate.
+    last_epoch : int
+        The epoch to go on after.
+
+    References
+    ----------
+    Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2016.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        if not isinstance(T_0, int) or T_0 <= 0:
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if not isinstance(T_mult, int) or T_mult < 1:
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        if not isinstance(eta_min, (float, int)):
+            raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
+        self.T_0 = self.T_i = T_0
+        self.T_mult = T_mult
+        self.eta_min = eta_min
+        self.T_cur: float = last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Rate]:
+        """See :meth:`LRScheduler.get_lr`."""
+        self._warn_outside()
+        height = (1 + cos(pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (rate - self.eta_min) * height for rate in self.base_lrs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Go to the next epoch, or to a given one, which may be a fraction: ``epoch + batch / batches``."""
+        if epoch is None and self.last_epoch < 0:
+            epoch = 0
+        if epoch is None:
+            epoch = self.last_epoch + 1
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur %= self.T_i
+                self.T_i *= self.T_mult
+        elif epoch < 0:
+            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+        elif epoch < self.T_0:
+            self.T_i, self.T_cur = self.T_0, epoch
+        elif self.T_mult == 1:
+            self.T_cur = epoch % self.T_0
+        else:
+            # After n restarts there were T_0 * (1 + T_mult + ... + T_mult^(n-1)) epochs.
+            times = self.T_mult - 1
+            n = int(log(epoch / self.T_0 * times + 1, self.T_mult))
+            self.T_cur = epoch - self.T_0 * (self.T_mult**n - 1) / times
+            self.T_i = self.T_0 * self.T_mult**n
+        self.last_epoch = floor(epoch)
+        with self._within_step():
+            rates = self.get_lr()
+        self._set(rates)

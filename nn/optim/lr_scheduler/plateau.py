@@ -1,0 +1,125 @@
+"""A schedule by how the training goes."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any, SupportsFloat
+
+from .base import LRScheduler, checked_optimizer, present, set_rate, warn_of_epoch
+
+if TYPE_CHECKING:
+    from ..optimizer import Optimizer
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """The learning rate times ``factor`` when a metric has not become better for a while.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates are set.
+    mode : {"min", "max"}
+        Whether less is better, or more.
+    factor : float
+        What the learning rates are multiplied by, less than 1.
+    patience : int
+        For how many epochs in a row the metric may be no better.
+    threshold : float
+        By how much it must be better than the best.
+    threshold_mode : {"rel", "abs"}
+        Whether that is a part of the best, or a difference.
+    cooldown : int
+        Epochs after a change that do not count.
+    min_lr : float or list
+        The least learning rate, of all groups or each.
+    eps : float
+        A smaller change is not made.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: list[float] | float = 0,
+        eps: float = 1e-8,
+    ) -> None:
+        if factor >= 1.0:
+            raise ValueError("Factor should be < 1.0.")
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode {mode} is unknown!")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
+        self.factor = factor
+        self.optimizer = checked_optimizer(optimizer)
+        count = len(optimizer.param_groups)
+        several = isinstance(min_lr, (list, tuple))
+        self.default_min_lr = None if several else min_lr
+        self.min_lrs: list[Any] = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
+        if len(self.min_lrs) != count:
+            raise ValueError(f"expected {count} min_lrs, got {len(self.min_lrs)}")
+        self.patience = patience
+        self.cooldown = cooldown
+        self.eps = eps
+        self.last_epoch = 0
+        self._last_lr = present(optimizer)
+        self.mode_worse = inf if mode == "min" else -inf
+        self.mode = mode
+        self.threshold = threshold
+        self.threshold_mode = threshold_mode
+        self.best = self.mode_worse
+        self.cooldown_counter = 0
+        self.num_bad_epochs = 0
+
+    @property
+    def in_cooldown(self) -> bool:
+        """Whether epochs do not count."""
+        return self.cooldown_counter > 0
+
+    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Take the metric of an epoch into account."""
+        current = float(metrics)
+        if epoch is not None:
+            warn_of_epoch()
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self._is_better(current):
+            self.best = current
+            self.num_bad_epochs = 0
+        else:
+            self.num_bad_epochs += 1
+        if self.in_cooldown:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            self._reduce()
+            self.cooldown_counter = self.cooldown
+            self.num_bad_epochs = 0
+        self._last_lr = present(self.optimizer)
+
+    def _is_better(self, current: float) -> bool:
+        sign = 1 if self.mode == "max" else -1
+        if self.threshold_mode == "rel":
+            limit = self.best * (1 + sign * self.threshold)
+        else:
+            limit = self.best + sign * self.threshold
+        return current > limit if self.mode == "max" else current < limit
+
+    def _reduce(self) -> None:
+        groups = self.optimizer.param_groups
+        if len(self.min_lrs) != len(groups):
+            if self.default_min_lr is None:
+                raise RuntimeError(
+                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from when `ReduceLROnPlateau` was "
+                    f"initialized ({len(self.min_lrs)}), usually due to a new param group being added to the optimizer. Please "
+                    "modify the `min_lrs` field to match the length of the `optimizer` param groups."
+                )
+            self.min_lrs = [self.default_min_lr] * len(groups)
+        for group, least in zip(groups, self.min_lrs, strict=True):
+            former = float(group["lr"])
+            rate = max(former * self.factor, least)
+            if former - rate > self.eps:
+                set_rate(group, rate)
