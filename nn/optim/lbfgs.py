@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensor
-from tensor import Tensor
 
 from .line_search import Point, strong_wolfe
 from .optimizer import Optimizer
@@ -13,6 +12,8 @@ from .stepping import at_least_zero
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from tensor import Tensor
 
 #: Curvature below which a step says nothing about the Hessian.
 _CURVED = 1e-10
@@ -64,8 +65,6 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
         at_least_zero(lr, "learning rate")
         super().__init__(
             params,

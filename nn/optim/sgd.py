@@ -8,7 +8,7 @@ import tensor
 from tensor.neural.optimizer_steps import MOMENTUM_SGD
 from tensor.neural.optimizer_steps import SGD as PLAIN_SGD
 
-from .stepping import SteppingOptimizer, sign
+from .stepping import SteppingOptimizer, at_least_zero, sign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,13 +53,9 @@ class SGD(SteppingOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        for value, what in (
-            (lr, "learning rate"),
-            (momentum, "momentum value"),
-            (weight_decay, "weight_decay value"),
-        ):
-            if value < 0.0:
-                raise ValueError(f"Invalid {what}: {value}")
+        at_least_zero(lr, "learning rate")
+        at_least_zero(momentum, "momentum value")
+        at_least_zero(weight_decay, "weight_decay value")
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(

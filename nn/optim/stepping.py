@@ -22,8 +22,6 @@ class SteppingOptimizer(Optimizer):
     """
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
-        if isinstance(defaults["lr"], Tensor) and defaults["lr"].numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
         if defaults["differentiable"]:
             if defaults.get("fused"):
                 raise RuntimeError("`fused` does not support `differentiable`")
@@ -111,7 +109,11 @@ def decay(group: dict[str, Any]) -> dict[str, float]:
 
 
 def at_least_zero(value: Any, what: str) -> None:
-    """Raise ValueError for a negative number, or one that is none."""
+    """Raise ValueError for a negative number, NaN, or a tensor of several."""
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise ValueError(
+            f"the {what} must be a number or a 1-element Tensor, got one of shape {list(value.shape)}"
+        )
     if not value >= 0.0:  # true for NaN too
         raise ValueError(f"Invalid {what}: {value}")
 
