@@ -27,32 +27,13 @@ from tensor.activation_functions import softshrink as softshrink
 from tensor.activation_functions import softsign as softsign
 from tensor.activation_functions import tanhshrink as tanhshrink
 from tensor.activation_functions import threshold as threshold
+from tensor.neural.glu import glu as glu
 
 if TYPE_CHECKING:
     from tensor import Tensor
 
 #: An argument has that name too.
 _threshold = threshold
-
-
-def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half of ``input`` along ``dim`` times the sigmoid of the second.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no such dimension, or its size is odd.
-    """
-    if not input.dim():
-        raise RuntimeError("glu does not support scalars because halving size must be even")
-    size = input.size(dim)
-    if size % 2:
-        raise RuntimeError(
-            f"Halving dimension must be even, but dimension {dim % input.dim()} is size {size}"
-        )
-    first, second = input.narrow(dim, 0, size // 2), input.narrow(dim, size // 2, size // 2)
-    gated: Tensor = first * sigmoid(second)
-    return gated
 
 
 def rrelu(

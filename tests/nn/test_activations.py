@@ -10,7 +10,7 @@ import pytest
 import nn
 import tensor
 from nn import functional
-from tensor.autograd import gradcheck
+from tensor.autograd import gradcheck, gradgradcheck
 from tests.tensor.comparison import array_of
 
 from .parity import assert_like_pytorch, plain
@@ -112,7 +112,18 @@ def test_derivative_of_glu() -> None:
     tensor.manual_seed(0)
     x = tensor.randn(2, 4, dtype=tensor.float64, requires_grad=True)
     assert gradcheck(functional.glu, (x,))
+    assert gradgradcheck(functional.glu, (x,))
     assert gradcheck(lambda y: functional.glu(y, 0), (x,))
+
+
+@pytest.mark.parametrize("kind", ["float64", "float16", "int64", "bool", "complex64"])
+def test_types_of_glu(kind: str) -> None:
+    def program(lib: Any, nn: Any) -> Any:
+        x = lib.tensor([[1.0, -2.0, 0.5, 90.0], [0.0, 3.0, -1.0, -90.0]]).to(getattr(lib, kind))
+        found = nn.functional.glu(x)
+        return str(found.dtype), np.asarray(array_of(found)).astype(np.complex64).round(3).tolist().__str__()
+
+    assert_like_pytorch(program)
 
 
 def test_random_slopes(place_name: str) -> None:
