@@ -22,7 +22,9 @@ from ..copy_plans import host_conversion
 from ..layout import contiguous
 from ..operations import rules
 from ..recording.modes import modes
-from .node import record
+from ..recording.node import attach
+from ..recording.saved import save
+from .node import NeuralNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -249,11 +251,14 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return _composed(input, weight, bias)
     made: Tensor = run(input, weight, bias)
     if modes.recording:
-        inputs = (input, weight) if bias is None else (input, weight, bias)
-        dims = len(layout.shape)
-        title = _TITLES[bias is not None][0 if dims == 2 else 1 if dims == 1 else 2]
-        saved = (input if weight.requires_grad else None, weight if input.requires_grad else None)
-        record((made,), inputs, title, _gradients, saved)
+        of_input, of_weight = input.requires_grad, weight.requires_grad
+        if of_input or of_weight or (bias is not None and bias.requires_grad):
+            node = NeuralNode.__new__(NeuralNode)
+            dims = len(layout.shape)
+            node.title = _TITLES[bias is not None][0 if dims == 2 else 1 if dims == 1 else 2]
+            node.derivative, node.context = _gradients, ()
+            node.saved = (save(input) if of_weight else None, save(weight) if of_input else None)
+            attach(node, (input, weight) if bias is None else (input, weight, bias), (made,))
     return made
 
 
