@@ -66,7 +66,8 @@ def gumbel_softmax(
         return soft
     index = soft.argmax(dim, keepdim=True)
     one = tensor.zeros_like(logits).scatter_(dim, index, 1.0)
-    return one - soft.detach() + soft
+    found: Tensor = one - soft.detach() + soft
+    return found
 
 
 def normalize(
