@@ -1,6 +1,6 @@
 """Neural network modules on top of `tensor`."""
 
-from . import functional, init, optim, utils
+from . import amp, functional, init, optim, utils
 from .activations import (
     CELU,
     ELU,
@@ -160,6 +160,7 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "amp",
     "functional",
     "init",
     "optim",

@@ -249,16 +249,16 @@ struct Adadelta {
     }
 };
 
-// Gradients times `*factor`; `*found` becomes 1 where one of them is not finite. All blocks that find one write the
+// Gradients times `factor`; `*found` becomes 1 where one of them is not finite. All blocks that find one write the
 // same number, so their order does not matter.
 template <class W>
 struct Unscale {
     static constexpr int read_only = -1;
-    const float* factor;
+    W factor;
     float* found;
     __device__ void operator()(W (&x)[1]) const {
         if (!(magnitude(x[0]) <= largest(x[0]))) *found = 1.0f;
-        x[0] *= __ldg(factor);
+        x[0] *= factor;
     }
     static __device__ float largest(float) { return 3.402823466e+38f; }
     static __device__ double largest(double) { return 1.7976931348623157e+308; }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import optimizer_steps as kernels
+from nvrtc_kernels.dtypes import float32
 
 from ..recording.modes import modes
 from . import optimizer_formulas as formulas
@@ -211,6 +212,55 @@ RMSPROP = {
         (True, True, "centered_momentum_rmsprop", formulas.centered_momentum_rmsprop),
     )
 }
+
+
+class Unscale:
+    """Multiplies gradients by a number, and finds out whether all of them are finite."""
+
+    kernel = kernels.Step("unscale", "Unscale<{W}>", 1, 1, 1)
+
+    def plan(self, place: Any, kind: Any) -> Callable[..., None]:
+        """What multiplies tensors of one type on a device."""
+        return kernels.plan(place.native, self.kernel, kind)
+
+    def __call__(self, grads: Sequence[Tensor], factor: float) -> list[Tensor]:
+        """Multiply ``grads`` in place.
+
+        Returns
+        -------
+        list of Tensor
+            For each device that they are on one float32 element, which is 1 where a gradient was not finite, and 0
+            otherwise. It is not read here, so nothing waits.
+        """
+        flags: dict[Any, Tensor] = {}
+        recording, modes.recording = modes.recording, False
+        try:
+            for layouts, tensors in _by_type([(x,) for x in grads], read_only=-1):
+                place: Any = layouts[0].place
+                flag = flags.get(place)
+                if flag is None:
+                    flag = flags[place] = tensors[0].new_zeros(1, dtype=float32)
+                if not place.is_cuda:
+                    self._on_host(tensors, factor, flag)
+                    continue
+                kind, counts = _as_real(layouts)
+                run = place.plans[self, place, kind]
+                addresses = [x._address for x in tensors]
+                run(place.local.stream.handle, addresses, counts, factor, flag._address)
+        finally:
+            modes.recording = recording
+        return list(flags.values())
+
+    def _on_host(self, tensors: list[Tensor], factor: float, flag: Tensor) -> None:
+        with np.errstate(all="ignore"):
+            for each in tensors:
+                array = _elements(each)
+                if not np.isfinite(array).all():
+                    flag._writable[...] = 1
+                array *= array.dtype.type(factor)
+
+
+unscale = Unscale()
 
 
 def advance(steps: Sequence[Tensor]) -> list[float]:

@@ -118,7 +118,7 @@ class CyclicLR(LRScheduler):
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular2":
-            return 1 / 2.0 ** (x - 1)
+            return float(1 / 2.0 ** (x - 1))
         return float(self.gamma**x) if self.mode == "exp_range" else 1.0
 
     def get_lr(self) -> list[Rate]:

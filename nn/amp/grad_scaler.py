@@ -1,0 +1,278 @@
+"""``GradScaler``: scaled losses, and steps that are left out when gradients overflowed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, overload
+
+import tensor
+from tensor import Tensor
+from tensor.neural.optimizer_steps import unscale
+
+if TYPE_CHECKING:
+    from tensor import device as Device
+
+    from ..optim import Optimizer
+
+_READY, _UNSCALED, _STEPPED = "ready", "unscaled", "stepped"
+
+
+class GradScaler:
+    """Multiplies losses by a scale, so that gradients in half precision are not rounded to 0.
+
+    ``scaler.scale(loss).backward()``, ``scaler.step(optimizer)``, ``scaler.update()``: the step divides gradients by
+    the scale, and is left out if one is not finite. The scale falls then, and grows after a while without.
+
+    It is a number of the host: a step reads back, once, whether gradients were finite, and nothing else waits.
+
+    Parameters
+    ----------
+    device : str
+        Type of the device that is trained on.
+    init_scale : float
+        The first scale.
+    growth_factor, backoff_factor : float
+        What the scale is multiplied by to grow and to fall.
+    growth_interval : int
+        Steps without overflow before it grows.
+    enabled : bool
+        Whether anything is done; without, ``scale`` returns what it is given, and ``step`` calls the optimizer's.
+
+    Raises
+    ------
+    ValueError
+        If a factor does not let the scale grow, or fall.
+    """
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self._device = device
+        if enabled and device == "cuda" and not tensor.cuda.is_available():
+            warnings.warn("GradScaler is enabled, but CUDA is not available. Disabling.", stacklevel=2)
+            enabled = False
+        if enabled and growth_factor <= 1.0:
+            raise ValueError(f"The growth factor must be > 1.0, got {growth_factor}")
+        if enabled and backoff_factor >= 1.0:
+            raise ValueError(f"The backoff factor must be < 1.0, got {backoff_factor}")
+        self._enabled = enabled
+        self._scale = float(init_scale)
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        #: Steps without overflow since the scale was changed.
+        self._growth_tracker = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin an iteration: nothing is known of any optimizer."""
+        #: By the optimizer's id: how far it is, and what its gradients' flags are, or are as a number.
+        self._stages: dict[int, str] = {}
+        self._flags: dict[int, list[Tensor]] = {}
+        self._overflows: dict[int, bool] = {}
+        #: The scale as a tensor of each device that losses are on.
+        self._tensors: dict[Device, Tensor] = {}
+
+    @overload
+    def scale(self, outputs: Tensor) -> Tensor: ...
+    @overload
+    def scale(self, outputs: list[Tensor]) -> list[Tensor]: ...
+    @overload
+    def scale(self, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]: ...
+    @overload
+    def scale(self, outputs: Iterable[Tensor]) -> Iterable[Tensor]: ...
+
+    def scale(self, outputs: Any) -> Any:
+        """``outputs``, a tensor or tensors, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            factor = self._tensors.get(outputs.device)
+            if factor is None:
+                # One of float32, so that a loss in half precision does not overflow.
+                factor = tensor.full((), self._scale, dtype=tensor.float32, device=outputs.device)
+                self._tensors[outputs.device] = factor
+            return outputs * factor
+        if not isinstance(outputs, Iterable):
+            raise ValueError(
+                f"outputs must be a Tensor or an iterable of Tensors, got {type(outputs).__name__}"
+            )
+        scaled = map(self.scale, outputs)
+        return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
+
+    def unscale_(self, optimizer: Optimizer) -> None:
+        """Divide the gradients of an optimizer's parameters by the scale, to clip them for example.
+
+        Raises
+        ------
+        RuntimeError
+            If this was done, or a step, since the last ``update``.
+        ValueError
+            If a gradient is float16: it would be rounded to 0. Parameters of mixed precision are float32.
+        """
+        if not self._enabled:
+            return
+        stage = self._stages.get(id(optimizer), _READY)
+        if stage == _UNSCALED:
+            raise RuntimeError(
+                "unscale_() has already been called on this optimizer since the last update()."
+            )
+        if stage == _STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        grads = [
+            each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None
+        ]
+        for grad in grads:
+            if grad.dtype is tensor.float16:
+                raise ValueError("Attempting to unscale FP16 gradients.")
+        self._flags[id(optimizer)] = unscale(grads, 1.0 / self._scale)
+        self._stages[id(optimizer)] = _UNSCALED
+
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        """Let ``optimizer`` step with unscaled gradients if all of them are finite.
+
+        Returns
+        -------
+        What its ``step(*args, **kwargs)`` returned; ``None`` if it was left out.
+
+        Raises
+        ------
+        RuntimeError
+            If this was done since the last ``update``, there is no gradient, or a closure is given.
+        """
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        key = id(optimizer)
+        if self._stages.get(key) == _STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if self._stages.get(key, _READY) == _READY:
+            self.unscale_(optimizer)
+        if not self._flags[key]:
+            raise RuntimeError(
+                "No inf checks were recorded for this optimizer: none of its parameters has a gradient"
+            )
+        result = None if self._overflowed(key) else optimizer.step(*args, **kwargs)
+        self._stages[key] = _STEPPED
+        return result
+
+    def _overflowed(self, key: int) -> bool:
+        """Whether a gradient of an optimizer was not finite; reads that back once."""
+        found = self._overflows.get(key)
+        if found is None:
+            found = self._overflows[key] = any(flag.item() for flag in self._flags[key])
+        return found
+
+    def update(self, new_scale: float | Tensor | None = None) -> None:
+        """Let the scale fall or grow, at the end of an iteration; or set it.
+
+        Raises
+        ------
+        RuntimeError
+            If no gradients were unscaled since the last one.
+        """
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            if isinstance(new_scale, Tensor) and (new_scale.numel() != 1 or new_scale.requires_grad):
+                raise ValueError(
+                    f"new_scale should be a float or a 1-element tensor with requires_grad=False, got {new_scale!r}"
+                )
+            self._scale = float(new_scale)
+        else:
+            if not any(self._flags.values()):
+                raise RuntimeError(
+                    "No inf checks were recorded prior to update: call step(optimizer) or unscale_(optimizer) before"
+                )
+            if any(self._overflowed(key) for key in self._flags):
+                self._scale *= self._backoff_factor
+                self._growth_tracker = 0
+            else:
+                self._growth_tracker += 1
+                if self._growth_tracker >= self._growth_interval:
+                    grown = self._scale * self._growth_factor
+                    # float32 holds the scale, so it grows no further than that.
+                    self._scale = grown if grown <= tensor.finfo(tensor.float32).max else self._scale
+                    self._growth_tracker = 0
+        self._forget()
+
+    def get_scale(self) -> float:
+        """The scale, 1 if not enabled."""
+        return self._scale if self._enabled else 1.0
+
+    def get_growth_factor(self) -> float:
+        """What the scale is multiplied by to grow."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Set what the scale is multiplied by to grow."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """What the scale is multiplied by to fall."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Set what the scale is multiplied by to fall."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """Steps without overflow before the scale grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Set how many steps without overflow there are before the scale grows."""
+        self._growth_interval = new_interval
+
+    def is_enabled(self) -> bool:
+        """Whether anything is done."""
+        return self._enabled
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes: numbers; nothing if not enabled."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self._scale,
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._growth_tracker,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state dict.
+
+        Raises
+        ------
+        RuntimeError
+            If it is that of a scaler that was not enabled.
+        """
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
+            )
+        self._scale = float(state_dict["scale"])
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._growth_tracker = state_dict["_growth_tracker"]
+        self._tensors = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._stages:
+            raise RuntimeError(
+                "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
+                "scaler.update()."
+            )
+        return self.__dict__ | {"_tensors": {}}

@@ -1,0 +1,165 @@
+"""The kernels of optimizer steps: how many launches, and any type, size and address."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+
+import drv
+import nn.optim
+import tensor
+from tensor.neural import optimizer_steps as steps
+
+STEPS = [
+    steps.SGD,
+    steps.MOMENTUM_SGD,
+    steps.ADAM,
+    steps.AMSGRAD,
+    steps.ADAMAX,
+    steps.NADAM,
+    steps.RADAM,
+    steps.ADAGRAD,
+    steps.ADADELTA,
+    *steps.RMSPROP.values(),
+]
+_NUMBERS = {
+    "sign": 1.0,
+    "keep": 1.0,
+    "decay": 0.25,
+    "weight_decay": 0.25,
+    "rest1": 0.25,
+    "rest2": 0.25,
+    "rest": 0.25,
+}
+
+
+@pytest.fixture
+def checked(request: pytest.FixtureRequest) -> None:
+    """A simulated device that finds every bad access; or a GPU."""
+    if not request.config.getoption("--gpu"):
+        drv.simulator.install(check="full")
+
+
+def _operands(step: Any, arrays: Any, kind: str, device: str) -> list[list[Any]]:
+    return [
+        [tensor.tensor(array, dtype=getattr(tensor, kind), device=device) for array in row]
+        for row in arrays[: step.kernel.operands]
+    ]
+
+
+@pytest.mark.usefixtures("checked")
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.kernel.name)
+def test_the_same_on_a_device_as_on_the_host(step: Any, kind: str) -> None:
+    random = np.random.default_rng(0)
+    # Full chunks, one that is not, and sizes that are no multiples of a pack; squares stay above those of means.
+    shapes = ((3,), (4096,), (8193,), (0,), (17, 3), ())
+    arrays = [[random.uniform(0.1, 1.0, shape) + (k == 2) for shape in shapes] for k in range(5)]
+    host, device = (_operands(step, arrays, kind, place) for place in ("cpu", "cuda"))
+    numbers = {name: _NUMBERS.get(name, 0.5) for name in step.numbers}
+    step.update(host, **numbers)
+    step.update(device, **numbers)
+    rtol = {"float32": 1e-5, "float64": 1e-13, "float16": 2e-3, "bfloat16": 2e-2}[kind]
+    for a, b in zip(chain(*host), chain(*device), strict=True):
+        np.testing.assert_allclose(b.cpu().double().numpy(), a.double().numpy(), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.usefixtures("checked")
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_unaligned_addresses(kind: str) -> None:
+    """Parameters that are parts of one vector, as flattened ones are, leave their neighbours alone."""
+    dtype = getattr(tensor, kind)
+    size = 8192
+    whole = tensor.ones(size + 16, dtype=dtype, device="cuda")
+    for start in (1, 4, 8):
+        whole.fill_(1)
+        part = whole[start : start + size]
+        grad = tensor.full((size,), 2, dtype=dtype, device="cuda")
+        steps.SGD.update([[part], [grad]], sign=1.0, lr=0.25, weight_decay=0.0)
+        found = whole.cpu().float().numpy()
+        assert (found[start : start + size] == 0.5).all()
+        assert (found[:start] == 1).all()
+        assert (found[start + size :] == 1).all()
+
+
+class _Counting:
+    """Driver that counts the launches."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver, self.launches = driver, 0
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self.driver, name)
+        if name != "cuLaunchKernel":
+            return function
+
+        def launch(*arguments: Any) -> Any:
+            self.launches += 1
+            return function(*arguments)
+
+        return launch
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize(
+    ("name", "options", "most"),
+    [
+        ("SGD", {}, 1),
+        ("SGD", {"momentum": 0.9}, 1),
+        ("Adam", {}, 2),
+        ("AdamW", {"amsgrad": True}, 2),
+        ("NAdam", {}, 2),
+        ("RMSprop", {"centered": True, "momentum": 0.9}, 2),
+    ],
+)
+def test_one_launch_for_many_parameters(name: str, options: dict[str, Any], most: int) -> None:
+    runtime = drv.simulator.install()
+    counting = _Counting(runtime.driver)
+    runtime.driver = counting
+    parameters = [tensor.ones(1 + i % 5, device="cuda", requires_grad=True) for i in range(100)]
+    for each in parameters:
+        each.grad = tensor.ones_like(each)
+    optimizer = getattr(nn.optim, name)(parameters, **options)
+    optimizer.step()
+    before = counting.launches
+    optimizer.step()
+    assert counting.launches - before == most
+    runtime.driver = counting.driver
+
+
+@pytest.mark.simulator_only
+def test_more_parameters_than_a_launch_takes() -> None:
+    drv.simulator.install(check="full")
+    parameters = [tensor.full((3,), float(i), device="cuda", requires_grad=True) for i in range(200)]
+    for each in parameters:
+        each.grad = tensor.ones_like(each)
+    nn.optim.AdamW(parameters, lr=0.5, weight_decay=0.0).step()
+    found = [each.tolist() for each in parameters]
+    np.testing.assert_allclose(found, [[i - 0.5] * 3 for i in range(200)], rtol=1e-6)
+
+
+def test_steps_are_queued_on_the_current_stream(request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--gpu"):
+        drv.simulator.install(check="race")
+    stream = tensor.cuda.Stream()
+    with tensor.cuda.stream(stream):
+        x = tensor.ones(1000, device="cuda", requires_grad=True)
+        optimizer = nn.optim.SGD([x], lr=0.5, momentum=0.5)
+        for _ in range(3):
+            x.grad = tensor.ones_like(x)
+            optimizer.step()
+        assert x[:2].tolist() == [1 - 0.5 * (1 + 1.5 + 1.75)] * 2
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_half_precision_is_computed_in_single(place_name: str, kind: str) -> None:
+    """1e-3 squared, times 0.001, is no half precision number, and yet the step is right."""
+    x = tensor.zeros(4, dtype=getattr(tensor, kind), device=place_name, requires_grad=True)
+    x.grad = tensor.full_like(x, 1e-3)
+    optimizer = nn.optim.Adam([x], lr=0.5)
+    optimizer.step()
+    assert x.tolist() == pytest.approx([-0.5] * 4, rel=1e-2)
+    assert optimizer.state[x]["exp_avg"].dtype is x.dtype
