@@ -47,7 +47,11 @@ class SteppingOptimizer(Optimizer):
                     if grad is not None:
                         params.append(each)
                         grads.append(grad)
-                if params:
+                if len(set(map(id, params))) < len(params):
+                    # One that is listed twice is updated twice, and not by two threads at once.
+                    for pair in zip(params, grads, strict=True):
+                        self.update(group, [pair[0]], [pair[1]])
+                elif params:
                     self.update(group, params, grads)
         return loss
 

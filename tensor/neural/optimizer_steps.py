@@ -123,7 +123,11 @@ def _by_type(rows: Iterable[Sequence[Tensor]], read_only: int) -> Iterable[tuple
         layout = row[0]._layout
         if not layout.numel:
             continue
-        if not layout.dense or any(x._layout is not layout for x in row):
+        plain = layout.dense
+        for x in row:
+            if x._layout is not layout:
+                plain = False
+        if not plain:
             target = layout.as_dense()
             replaced = [_as_laid_out(x, row[0], target) for x in row]
             copies += [
@@ -268,7 +272,8 @@ def advance(steps: Sequence[Tensor]) -> list[float]:
     found = []
     for each in steps:
         array = each._writable
-        array += 1
+        number = array.item() + 1.0
+        array.fill(number)
         each._storage.version += 1
-        found.append(float(array.item()))
+        found.append(number)
     return found

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import drv
+import nn
 import nn.optim
 import tensor
 from nn.optim.optimizer import (
@@ -363,3 +365,47 @@ def test_parameters_of_views_and_other_orders(place_name: str) -> None:
     ]
     twins.assert_same(*twins.run(lambda optim, params: optim.Adam(params, lr=0.1), 3))
     assert_close(twins.ours[0]._base, twins.theirs[0]._base, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+@pytest.mark.filterwarnings("ignore:.*duplicate parameters")
+def test_a_parameter_that_is_listed_twice(place_name: str, name: str) -> None:
+    twins = Twins(place_name, ((5,), (3,)))
+    twins.assert_same(*twins.run(lambda optim, p: getattr(optim, name)([p[0], p[1], p[0]], lr=0.1), 3))
+
+
+@pytest.mark.parametrize("name", [*NAMES, "LBFGS"])
+def test_a_layer_learns(name: str) -> None:
+    random = np.random.default_rng(0)
+    x = tensor.tensor(random.standard_normal((64, 5)), dtype=tensor.float32)
+    y = x @ tensor.tensor(random.standard_normal((5, 2)), dtype=tensor.float32) + 1.0
+    tensor.manual_seed(0)
+    layer = nn.Linear(5, 2)
+    rates = {"Adadelta": 8.0, "LBFGS": 0.5, "Adagrad": 0.5, "RMSprop": 0.02}
+    optimizer = getattr(nn.optim, name)(layer.parameters(), lr=rates.get(name, 0.1))
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = ((layer(x) - y) ** 2).mean()
+        loss.backward()
+        return loss
+
+    first = closure().item()
+    for _ in range(150 if name != "LBFGS" else 5):
+        optimizer.step(closure)
+    assert closure().item() < first / 100
+
+
+@pytest.mark.simulator_only
+def test_many_steps_with_flat_memory() -> None:
+    drv.simulator.install()
+    x = tensor.ones(300, device="cuda", requires_grad=True)
+    optimizer = nn.optim.Adam([x])
+    used = []
+    for number in range(200):
+        optimizer.zero_grad()
+        (x * x).sum().backward()
+        optimizer.step()
+        if number in (10, 199):
+            used.append(tensor.cuda.memory_allocated())
+    assert used[0] == used[1]
