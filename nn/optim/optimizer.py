@@ -58,25 +58,29 @@ def _add(table: HookTable, hook: Callable[..., Any], *, prepend: bool = False) -
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
-    """``step`` with the hooks around it, where it is the optimizer's own and not called by a derived class's."""
+    """``step`` with the hooks around it, unless it is called by the ``step`` of a derived class."""
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if getattr(type(self).step, "__wrapped__", None) is not step:
+        if self._in_step:
             return step(self, *args, **kwargs)
-        self._opt_called = True
-        for hook in (*_every_step_before.values(), *self._step_pre_hooks.values()):
-            given = hook(self, args, kwargs)
-            if given is not None:
+        self._in_step = self._opt_called = True
+        try:
+            for hook in (*_every_step_before.values(), *self._step_pre_hooks.values()):
+                given = hook(self, args, kwargs)
+                if given is None:
+                    continue
                 if not isinstance(given, tuple) or len(given) != 2:
                     raise RuntimeError(
                         f"a hook before {type(self).__name__}.step() must return None or a tuple of (new_args, new_kwargs), "
                         f"but got {given}."
                     )
                 args, kwargs = given
-        result = step(self, *args, **kwargs)
-        for hook in (*self._step_post_hooks.values(), *_every_step_after.values()):
-            hook(self, args, kwargs)
+            result = step(self, *args, **kwargs)
+            for hook in (*self._step_post_hooks.values(), *_every_step_after.values()):
+                hook(self, args, kwargs)
+        finally:
+            self._in_step = False
         return result
 
     return hooked
@@ -108,6 +112,7 @@ class Optimizer:
         If something else than tensors is given.
     """
 
+    _in_step = False
     #: Whether ``step`` was called, which schedulers ask.
     _opt_called: bool
     #: Options that older state dicts may lack.

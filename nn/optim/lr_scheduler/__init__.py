@@ -16,6 +16,9 @@ from .factors import (
 )
 from .plateau import ReduceLROnPlateau
 
+#: The former name of the base class.
+_LRScheduler = LRScheduler
+
 __all__ = [
     "ChainedScheduler",
     "ConstantLR",

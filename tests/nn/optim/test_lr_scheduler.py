@@ -253,3 +253,16 @@ def test_stepping_too_far() -> None:
         scheduler.step()
     with pytest.raises(ValueError, match="Tried to step 4 times"):
         scheduler.step()
+
+
+def test_a_schedule_of_the_users() -> None:
+    class Halving(lr_scheduler._LRScheduler):
+        def get_lr(self) -> list[float]:
+            return [rate / 2**self.last_epoch for rate in self.base_lrs]
+
+    optimizer, _ = _optimizers()
+    scheduler = Halving(optimizer)
+    for _ in range(3):
+        optimizer.step()
+        scheduler.step()
+    assert scheduler.get_last_lr() == [0.05 / 8, 0.02 / 8]
