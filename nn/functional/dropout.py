@@ -1,0 +1,89 @@
+"""Dropout of elements and of whole channels."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from tensor.neural.dropouts import drop
+
+if TYPE_CHECKING:
+    from tensor import Tensor
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeros with probability ``p``, and the other elements divided by ``1 - p``.
+
+    Without ``training`` the result is the input itself.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is no probability.
+    """
+    return drop(input, p, training, inplace=inplace)
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Dropout that keeps mean 0 and variance 1, for :func:`selu`."""
+    return drop(input, p, training, inplace=inplace, alpha=True)
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """:func:`alpha_dropout` of whole channels of an input of shape (N, C, ...)."""
+    return drop(input, p, training, inplace=inplace, alpha=True, features=True)
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Dropout of whole channels of an input of shape (N, C, L) or (C, L)."""
+    rank = input.dim()
+    if rank not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {rank}D input. Note that dropout1d exists to provide "
+            "channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch "
+            "dimension (i.e. 2D or 3D inputs)."
+        )
+    return _channels(input, p, training, inplace, batched=rank == 3)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Dropout of whole channels of an input of shape (N, C, H, W), or (N, C, L)."""
+    rank = input.dim()
+    if rank not in (3, 4):
+        warnings.warn(
+            f"dropout2d: Received a {rank}-D input to dropout2d, which is deprecated and will result in an error in a "
+            "future release. To retain the behavior and silence this warning, please use dropout instead. Note that "
+            "dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, a channel dimension, "
+            "and an optional batch dimension (i.e. 3D or 4D inputs).",
+            stacklevel=2,
+        )
+    if rank == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
+            "input is interpreted as shape (N, C, L), where C is the channel dim. Please use dropout1d for that.",
+            stacklevel=2,
+        )
+    return _channels(input, p, training, inplace, batched=True)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Dropout of whole channels of an input of shape (N, C, D, H, W) or (C, D, H, W)."""
+    rank = input.dim()
+    if rank not in (4, 5):
+        warnings.warn(
+            f"dropout3d: Received a {rank}-D input to dropout3d, which is deprecated and will result in an error in a "
+            "future release. To retain the behavior and silence this warning, please use dropout instead. Note that "
+            "dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, a channel dimension, "
+            "and an optional batch dimension (i.e. 4D or 5D inputs).",
+            stacklevel=2,
+        )
+    return _channels(input, p, training, inplace, batched=rank != 4)
+
+
+def _channels(input: Tensor, p: float, training: bool, inplace: bool, *, batched: bool) -> Tensor:
+    if batched:
+        return drop(input, p, training, inplace=inplace, features=True)
+    found = drop(input.unsqueeze(0), p, training, inplace=inplace, features=True)
+    return input if inplace else found.squeeze(0)
