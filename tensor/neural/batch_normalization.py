@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nvrtc_kernels.dtypes import dtype
-
     from ..layout import Layout
     from ..tensors import Tensor
 
@@ -88,9 +86,7 @@ class _Moments:
         return on_device
 
 
-def _pointwise(
-    name: str, code: str, out: Layout, given: list[Layout | tuple[Layout, dtype]]
-) -> Callable[..., None]:
+def _pointwise(name: str, code: str, out: Layout, given: list[Layout]) -> Callable[..., None]:
     """What computes ``code`` of operands that are tensors of the shape of ``out``, or vectors of channels."""
     place: Any = out.place
     along = _along(out)

@@ -387,4 +387,4 @@ def _composite(
     chances = input.to(wide).reshape(shape).softmax(1)
     spread = smoothing / sizes.classes
     found = by * (chances * (own * sharp + w.sum() * spread) - w.reshape(1, -1, 1) * spread) + at_goals
-    return found.reshape(input._layout.shape).to(input._layout.dtype)
+    return found.reshape(input._layout.shape).to(input._layout.dtype)  # type: ignore[no-any-return]

@@ -30,7 +30,7 @@ def _compared(
     """A loss of tensors that broadcast, of which it is said where their sizes differ."""
     if batchmean and reduction == "batchmean":
         total = loss(input, target, *numbers, reduction="sum")
-        return total / input.size(0) if input._layout.shape else total
+        return total / input._layout.shape[0] if input._layout.shape else total
     reduction = reduction_of(reduction)
     mine, given = tuple(input._layout.shape), tuple(target._layout.shape)
     if mine != given and not batchmean:
@@ -51,7 +51,7 @@ def _compared(
         )
     losses = losses * weight
     if reduction == "mean":
-        return losses.sum() / weight.sum()
+        return losses.sum() / weight.sum()  # type: ignore[no-any-return]
     return reduced(losses, reduction)
 
 
@@ -312,9 +312,10 @@ def gaussian_nll_loss(
     if (var < 0).any():
         raise ValueError("var has negative entry/entries")
     # Gradients pass as if nothing had been cut off.
-    var = var + (var.detach().clamp(min=eps) - var.detach())
+    plain = var.detach()
+    spread: Any = var + (plain.clamp(min=eps) - plain)
     difference = input - target
-    losses = 0.5 * (log(var) + difference * difference / var)
+    losses = 0.5 * (log(spread) + difference * difference / spread)
     if full:
         losses = losses + 0.5 * log_of(2 * pi)
     return reduced(losses, reduction)

@@ -215,6 +215,6 @@ def _of_chances(
             )
         losses = losses * weight.view([classes if d == dim else 1 for d in range(len(shape))])
     if reduction == "none":
-        return -losses.sum(dim)
+        return -losses.sum(dim)  # type: ignore[no-any-return]
     total = -losses.sum()
-    return total if reduction == "sum" else total / max(input._layout.numel // max(classes, 1), 1)
+    return total if reduction == "sum" else total / max(input._layout.numel // max(classes, 1), 1)  # type: ignore[no-any-return]

@@ -291,4 +291,4 @@ def local_response_norm(
     ends = [squares.new_zeros([shape[0], count, *shape[2:]]) for count in (before, after)]
     around: Any = cat([ends[0], squares, ends[1]], 1).unfold(1, size, 1).mean(-1)
     divisor = (around * alpha + k) ** beta
-    return input / divisor
+    return input / divisor  # type: ignore[no-any-return]

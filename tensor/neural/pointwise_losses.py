@@ -86,7 +86,7 @@ class Loss:
             include=include,
             derivatives=wrapped,
         )
-        self.title = title or self.row.node_name
+        self.title = title or f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
 
     def __call__(self, input: Tensor, target: Tensor, *numbers: float, reduction: str) -> Tensor:
         """The loss, recorded."""
@@ -174,7 +174,7 @@ def _of_difference(
         raise NotImplementedError(f"the third derivative of {name} is not implemented")
 
     def text(expression: str, operands: str, number: str) -> str:
-        a, b = operands
+        a, b = operands[0], operands[1]
         return f"({expression.format(d=f'({a} - {b})', p=number, T=_POINTWISE)})"
 
     def bound(function: Callable[..., Any], names: str, number: str) -> Callable[..., Any]:

@@ -39,14 +39,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def _at_least(x: Tensor, least: float) -> Tensor:
     """The larger of both, through which gradients pass as if nothing had been cut off."""
     plain = x.detach()
-    return x + (plain.clamp(min=least) - plain)
+    return x + (plain.clamp(min=least) - plain)  # type: ignore[no-any-return]
 
 
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
     """``p``-norm of ``x1 - x2 + eps`` along the last dimension."""
-    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
+    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)  # type: ignore[no-any-return]
 
 
 def cosine_embedding_loss(
