@@ -134,11 +134,11 @@ class Layout:
 
     def with_dtype(self, dtype: dtypes.dtype) -> Layout:
         """Layout of the same shape and strides for elements of another type."""
-        return strided[self.shape, self.strides, dtype, self.place]
+        return self if dtype is self.dtype else strided[self.shape, self.strides, dtype, self.place]
 
     def on(self, place: Place) -> Layout:
         """The same layout elsewhere."""
-        return strided[self.shape, self.strides, self.dtype, place]
+        return self if place is self.place else strided[self.shape, self.strides, self.dtype, place]
 
     def as_contiguous(self) -> Layout:
         """Row-major layout of the same shape."""

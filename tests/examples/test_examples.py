@@ -51,5 +51,18 @@ def test_two_devices(schedule: str) -> None:
 
 
 def test_code_of_the_readme() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert run("-c", code).strip() == "[ 0.  1.  4.  9. 16.]"
+    first, second = re.findall(
+        r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert run("-c", second).strip() == "[ 0.  1.  4.  9. 16.]"
+    loss, norm = run("-c", first).split(maxsplit=1)
+    assert float(loss) < -4
+    assert norm.startswith("tensor(") and "device='cuda:1'" in norm
+    # As the text says, each of the waits is needed.
+    for wait in (
+        "side.wait_stream(tensor.cuda.current_stream())",
+        "tensor.cuda.current_stream().wait_stream(side)",
+    ):
+        assert wait in first
+        with pytest.raises(AssertionError, match="DataRaceError"):
+            run("-c", first.replace(wait, ""))

@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as arrays
 import drv
 import tensor
 from nvrtc_kernels import dtypes
+from tensor import layout
 
 from .comparison import array_of, assert_same, assert_same_elements, assert_same_outcome, outcome, torch_of
 from .expressions import assert_alike, assert_expression, value
@@ -360,6 +361,21 @@ def test_a_conversion_that_changes_nothing_is_the_tensor_itself(place_name: str)
         made = value(text, tensor, place_name, x=x)
         assert made is not x
         assert made.data_ptr() != x.data_ptr()
+
+
+def test_it_is_so_after_layouts_were_forgotten(place_name: str) -> None:
+    x = tensor.ones(2, 3, device=place_name)
+    # As happens in programs with very many shapes.
+    layout.strided.clear()
+    layout.contiguous.clear()
+    for text in ("x.to(m.float32)", "x.to(d)", "x.to(x)", "x.float()", "x.contiguous()"):
+        assert value(text, tensor, place_name, x=x) is x, text
+    y = tensor.ones(2, 3, device=place_name, requires_grad=True)
+    layout.strided.clear()
+    layout.contiguous.clear()
+    (y * x).sum().backward()
+    (y * x).sum().backward()
+    assert y.grad.tolist() == [[2, 2, 2], [2, 2, 2]]
 
 
 def test_between_devices() -> None:
