@@ -22,6 +22,7 @@ _LIMIT = 4096
 UNEXECUTED = {
     "cuLaunchKernel": 9,
     "cuMemcpyDtoDAsync": 4,
+    "cuMemcpyHtoDAsync": 4,
     "cuMemsetD8Async": 4,
     "cuMemsetD16Async": 4,
     "cuMemsetD32Async": 4,

@@ -182,6 +182,22 @@ class Pointwise:
         if not isinstance(out, TensorBase):
             raise self._no_tensor(out)
         check_in_place(out)
+        if len(operands) == 2 and out._autograd is None:
+            # The common case, without a second look at what does not matter to it.
+            other, layout = operands[1], out._layout
+            if isinstance(other, TensorBase):
+                if (
+                    other._autograd is None
+                    and other._layout.place is layout.place
+                    and other._storage is not out._storage
+                ):
+                    layout.place.plans[self, layout, layout, other._layout](out, out, other)
+                    out._storage.version += 1
+                    return out
+            elif type(other) in _NUMBERS:
+                layout.place.plans[self, layout, layout, type(other)](out, out, other)
+                out._storage.version += 1
+                return out
         mask = self.wanted(operands) if out._layout.dtype.category >= Category.FLOATING else None
         if mask is None:
             self._write(out, operands)
