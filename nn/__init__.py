@@ -27,6 +27,7 @@ from .activations import (
     Tanhshrink,
     Threshold,
 )
+from .adaptive_softmax import AdaptiveLogSoftmaxWithLoss
 from .batch_normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -54,6 +55,7 @@ from .losses import (
     CosineEmbeddingLoss,
     CosineSimilarity,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -127,6 +129,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -141,6 +144,7 @@ __all__ = [
     "BatchNorm3d",
     "Bilinear",
     "Buffer",
+    "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",

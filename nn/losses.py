@@ -230,6 +230,30 @@ class KLDivLoss(_Loss):
         return functional.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
+class CTCLoss(_Loss):
+    """Connectionist temporal classification: see :func:`nn.functional.ctc_loss`.
+
+    Parameters
+    ----------
+    blank : int
+        The class that is no label.
+    reduction : str
+        ``"none"``, ``"mean"`` or ``"sum"``.
+    zero_infinity : bool
+        Whether infinite losses and their gradients become 0.
+    """
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
+        """The loss of logarithms of chances of shape (T, N, C) or (T, C)."""
+        return functional.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
+
+
 class PoissonNLLLoss(_Loss):
     """Negative log-likelihood of counts with Poisson rates: see :func:`nn.functional.poisson_nll_loss`."""
 

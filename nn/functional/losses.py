@@ -20,6 +20,7 @@ from tensor.neural.element_losses import (
     soft_margin_loss,
 )
 from tensor.neural.losses import cross_entropy, nll_loss
+from tensor.neural.sequence_losses import ctc_loss
 from tensor.neural.similarities import (
     cosine_embedding_loss,
     cosine_similarity,
@@ -34,6 +35,7 @@ __all__ = [
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "gaussian_nll_loss",
     "hinge_embedding_loss",
     "huber_loss",

@@ -44,6 +44,7 @@ LOSSES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
     ("CosineEmbeddingLoss", {"margin": 0.1}, (_X, _Y, _SIGNS[:, 0])),
     ("TripletMarginLoss", {"p": 1.0, "swap": True}, (_X, _Y, _Z)),
     ("TripletMarginWithDistanceLoss", {"margin": 0.5}, (_X, _Y, _Z)),
+    ("CTCLoss", {"zero_infinity": True}, (_X - 3, np.array([1, 2]), np.array([4]), np.array([2]))),
     ("PairwiseDistance", {"p": 1.0}, (_X, _Y)),
     ("CosineSimilarity", {"dim": 0}, (_X, _Y)),
 ]
