@@ -25,7 +25,7 @@ from .creation_arguments import (
 )
 from .devices import choose_default
 from .devices import device as Device
-from .fills import FILL
+from .fills import FILL, FILLED
 from .formats import format_of, preserve_format
 from .formats import memory_format as MemoryFormat
 from .places import forget_plans, place_of
@@ -247,8 +247,12 @@ def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:
             return wrap(np.zeros(layout.shape, layout.dtype.numpy), layout)
         except (MemoryError, ValueError):
             return make(layout)  # which says what there was no memory for
+    if layout.place.is_cuda and not pin_memory:
+        filled_there: Tensor = layout.place.plans[FILLED, layout](value)
+        return filled_there
+    value = element(value, layout.dtype)
     made = make(layout, pin_memory=pin_memory)
-    layout.place.plans[FILL, layout](made, element(value, layout.dtype))
+    layout.place.plans[FILL, layout](made, value)
     return made
 
 

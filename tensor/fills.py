@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import Category
 
+from .base import maker
 from .copies import copy_
 from .recording.inplace import attach_in_place, check_in_place
 from .recording.modes import modes
@@ -67,6 +68,38 @@ class _Fill:
 
 
 FILL = _Fill()
+
+
+class _Filled:
+    """``place.plans[FILLED, layout](value)`` is a new tensor on a device with ``value`` everywhere."""
+
+    def plan(self, layout: Layout) -> Callable[[Any], Tensor]:
+        """How to make one of ``layout``."""
+        make, fill = maker(layout), FILL.plan(layout)
+        place: Any = layout.place
+        runtime, native, local, nbytes = place.runtime, place.native, place.local, layout.nbytes
+        clear, current = runtime.driver.cuMemsetD8Async, runtime.current
+        by_memset = layout.dense and layout.numel > 0
+        kind = layout.dtype
+
+        def run(value: Any) -> Tensor:
+            if not (by_memset and type(value) is int and value == 0):
+                number = element(value, kind)
+                made = make()
+                fill(made, number)
+                return made
+            made = make()
+            if current.device is not native:
+                native.make_current()
+            status = clear(made._storage.address, 0, nbytes, local.stream.handle)[0]
+            if status:
+                runtime.fail(status, "cuMemsetD8Async", f"{nbytes} bytes")
+            return made
+
+        return run
+
+
+FILLED = _Filled()
 
 
 def _on_host(target: Tensor, value: Any) -> None:
