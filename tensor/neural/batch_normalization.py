@@ -1,7 +1,7 @@
 """Every channel with mean 0 and variance 1, of the batch or of what ran before: the operation.
 
 Moments and sums of a channel are reductions, which take as many blocks as there is work; what is done to the
-elements is one pointwise kernel each way. Inputs may have any strides.
+elements is one kernel each way. Channels may be anywhere but last or second only at the price of a copy.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nvrtc_kernels import channel_normalization as elements
+from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import normalization as kernels
-from nvrtc_kernels import pointwise, reducers, reduction
+from nvrtc_kernels import reducers, reduction
+from nvrtc_kernels.channel_normalization import Channels
 from nvrtc_kernels.normalization import statistics_type
-from nvrtc_kernels.pointwise import Expression
 
 from .. import layout as layouts
 from ..base import empty
@@ -35,9 +37,6 @@ if TYPE_CHECKING:
 
 #: A running average, and what comes in with a factor: that makes a variance unbiased.
 _AVERAGE = Pointwise("running_average", "a + c * (b * d - a)", lambda a, b, c, d: a + c * (b * d - a))
-_NAMES = "abcdefgh"
-_SCALARS = (("eps", "d"), ("share", "d"))
-_SCALE = "rsqrt({0} + static_cast<decltype({0})>(eps))"
 
 
 def _others(layout: Layout) -> tuple[int, ...]:
@@ -86,21 +85,32 @@ class _Moments:
         return on_device
 
 
-def _pointwise(name: str, code: str, out: Layout, given: list[Layout]) -> Callable[..., None]:
-    """What computes ``code`` of operands that are tensors of the shape of ``out``, or vectors of channels."""
-    place: Any = out.place
-    along = _along(out)
-    sides = [(each.strides, each.dtype) if each.shape == out.shape else (along, each.dtype) for each in given]
-    launch = pointwise.plan(
-        place.native, Expression(name, code, _SCALARS), out.shape, (out.strides, out.dtype), *sides
-    )
-    local = place.local
+def _channels(layout: Layout) -> Channels | None:
+    """Memory of a tensor of shape (N, C, ...) as kernels see it; ``None`` where it has another order, or gaps."""
+    shape = layout.shape
+    inner = prod(shape[2:])
+    if layout.contiguous:
+        return Channels(shape[0], shape[1], inner)
+    last = strides_of.contiguous_strides((shape[0], *shape[2:], shape[1]))
+    if layout.strides == (last[0], last[-1], *last[1:-1]):
+        return Channels(shape[0] * inner, shape[1], 1)
+    return None
 
-    def run(made: Tensor, operands: list[Tensor], eps: float, share: float) -> None:
-        addresses = [x._address for x in operands]
-        launch(local.stream.handle, made._address, *addresses, eps, share)
 
-    return run
+def _packed(x: Tensor) -> Tensor:
+    """``x`` as kernels take it."""
+    layout = x._layout
+    if not layout.place.is_cuda or layout.contiguous or _channels(layout) is not None:
+        return x
+    return x.detach().contiguous()
+
+
+def _like(x: Tensor, layout: Layout) -> Tensor:
+    """``x`` with the strides of ``layout``."""
+    if x._layout.strides == layout.strides or not layout.place.is_cuda:
+        return x
+    made: Tensor = empty(layout.with_dtype(x._layout.dtype))
+    return made.copy_(x)
 
 
 class _Apply:
@@ -128,19 +138,21 @@ class _Apply:
                 return of_layout(found.astype(array.dtype, copy=False), out)
 
             return on_host
-        given = [layout, mean, var]
-        code = f"(a - b) * {_SCALE.format('c')}"
-        for each, sign in ((weight, "*"), (bias, "+")):
-            if each is not None:
-                code += f" {sign} {_NAMES[len(given)]}"
-                given.append(each)
-        launch = _pointwise("batch_normalization", code, out, given)
+        place: Any = layout.place
+        sizes = _channels(layout)
+        if sizes is None or not layout.numel:
+            return lambda *_: empty(out)
+        given = weight or bias
+        kind = None if given is None else given.dtype
+        run = elements.plan(place.native, sizes, layout.dtype, var.dtype, kind)
+        local = place.local
 
         def on_device(
             x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
         ) -> Tensor:
-            made = empty(out)
-            launch(made, [each for each in (x, mean, var, w, b) if each is not None], eps, 0.0)
+            made = empty(layout)
+            addresses = [0 if each is None else each._address for each in (x, mean, var, w, b)]
+            run(local.stream.handle, eps, *addresses, made._address)
             return made
 
         return on_device
@@ -221,25 +233,23 @@ class _InputGradient:
         share = 1 / max(prod(layout.shape[d] for d in _others(layout)), 1)
         if not layout.place.is_cuda:
             return self._on_host(layout, out, share, training)
-        kept = layouts.contiguous[(layout.shape[1],), statistics_type(layout.dtype), layout.place]
-        given = [grad, var] + ([layout, mean, kept, kept] if training else [])
-        scale = _SCALE.format("b")
-        code = "a"
-        if training:
-            code = f"(a - (e + (c - d) * {scale} * f) * static_cast<decltype(e)>(share))"
-        code += f" * {scale}"
-        if weight is not None:
-            code += f" * {_NAMES[len(given)]}"
-            given.append(weight)
-        name = "batch_normalization_backward" if training else "batch_normalization_of_running_backward"
-        launch = _pointwise(name, code, out, given)
+        place: Any = layout.place
+        sizes = _channels(layout)
+        if sizes is None or not layout.numel:
+            return lambda *_: empty(out)
+        kind = None if weight is None else weight.dtype
+        run = elements.plan_backward(
+            place.native, sizes, grad.dtype, layout.dtype, var.dtype, kind, training=training
+        )
+        local = place.local
 
         def on_device(
             grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, sums: Any, eps: float
         ) -> Tensor:
-            made = empty(out)
-            operands = [grad, var, x, mean, *sums] if training else [grad, var]
-            launch(made, operands if weight is None else [*operands, weight], eps, share)
+            made = empty(layout)
+            given = (grad, x, mean, var, weight, *(sums or (None, None)))
+            addresses = [0 if each is None else each._address for each in given]
+            run(local.stream.handle, eps, share, *addresses, made._address)
             return made
 
         return on_device
@@ -288,10 +298,11 @@ def normalize_channels(
     eps: float,
 ) -> Tensor:
     """The normalised input of shape (N, C, ...), recorded. In training running averages are updated."""
-    layout = input._layout
+    given = _packed(input)
+    layout = given._layout
     plans = layout.place.plans
     if training:
-        var, mean = plans[MOMENTS, layout](input)
+        var, mean = plans[MOMENTS, layout](given)
         recording, modes.recording = modes.recording, False
         try:
             update_running(
@@ -303,9 +314,12 @@ def normalize_channels(
         assert running_mean is not None
         assert running_var is not None
         mean, var = running_mean.contiguous(), running_var.contiguous()
+        mean = mean.to(var._layout.dtype)
     w, b = _plain(weight), _plain(bias)
+    if w is not None and b is not None:
+        b = b.to(w._layout.dtype)
     made: Tensor = plans[APPLY, layout, mean._layout, var._layout, _layout(w), _layout(b)](
-        input, mean, var, w, b, eps
+        given, mean, var, w, b, eps
     )
     title = "NativeBatchNormBackward0"
     saved = (input, weight, mean.detach(), var.detach()) if training else (input, weight, mean, var)
@@ -341,6 +355,8 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:
     if modes.recording:
         return _composite(wanted, grad, input, weight, mean, var, bias, eps, training)
+    input = _packed(input)
+    grad = _like(grad, input._layout)
     plans = input._layout.place.plans
     layouts_of = grad._layout, input._layout, mean._layout, var._layout
     sums = None

@@ -198,6 +198,32 @@ def test_any_strides_and_addresses(place_name: str) -> None:
     close(result, functions.batch_norm(given.view(2, 6, 6, 3), None, None, None, None, True, 0.1, 1e-5))
 
 
+def test_channels_anywhere(checked_place: str) -> None:
+    torch = pytest.importorskip("torch")
+    view: Any
+    for shape, view in (
+        ((2, 6, 2, 2), lambda x: x.transpose(1, 3).contiguous().transpose(1, 3)),
+        ((2, 8, 3, 3), lambda x: x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)),
+        ((5, 3, 4), lambda x: x.transpose(0, 2)),
+        ((3, 6), lambda x: x[:, 1:5]),
+        ((3, 8), lambda x: x.reshape(-1)[1:17].view(4, 4)),
+    ):
+        for training in (True, False):
+            channels = view(torch.zeros(shape)).shape[1]
+            m, v = _normal(channels), _RNG.random(channels).astype(np.float32)
+            given = [on(checked_place, each) for each in (m, v)]
+            others = [torch.from_numpy(each.copy()) for each in (m, v)]
+            assert_like_torch(
+                checked_place,
+                lambda x, w, v=view, t=training, g=given: functions.batch_norm(v(x), w, w, *g, t, 0.1, 1e-5),
+                lambda x, w, v=view, t=training, g=others: torch.batch_norm(
+                    v(x), w, w, *g, t, 0.1, 1e-5, False
+                ),
+                (_normal(*shape), _normal(channels)),
+                tolerance=5e-5,
+            )
+
+
 def test_derivatives(place_name: str) -> None:
     x = on(place_name, _normal(2, 4, 2, kind=np.float64), grad=True)
     w, b = (on(place_name, _normal(4, kind=np.float64), grad=True) for _ in range(2))
