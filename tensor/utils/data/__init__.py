@@ -1,4 +1,4 @@
-"""What PyTorch has under ``torch.utils.data``: datasets, samplers, and how samples become batches."""
+"""What PyTorch has under ``torch.utils.data``: datasets, samplers, and loaders of batches."""
 
 from .collate import default_collate, default_convert
 from .datasets import (
@@ -11,6 +11,7 @@ from .datasets import (
     TensorDataset,
     random_split,
 )
+from .loader import DataLoader
 from .pinning import pin_memory
 from .samplers import (
     BatchSampler,
@@ -21,11 +22,13 @@ from .samplers import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from .workers import WorkerInfo, get_worker_info
 
 __all__ = [
     "BatchSampler",
     "ChainDataset",
     "ConcatDataset",
+    "DataLoader",
     "Dataset",
     "DistributedSampler",
     "IterableDataset",
@@ -37,8 +40,10 @@ __all__ = [
     "SubsetRandomSampler",
     "TensorDataset",
     "WeightedRandomSampler",
+    "WorkerInfo",
     "default_collate",
     "default_convert",
+    "get_worker_info",
     "pin_memory",
     "random_split",
 ]
