@@ -13,6 +13,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import drv
+import nn
 import tensor
 from tools.bench.measure import OURS, Row, host_times
 
@@ -130,22 +131,42 @@ def _calls(lib: Any, device: str) -> dict[str, Callable[[], object]]:
         "a.view(2, 4)": lambda: a.view(2, 4),
         "a.shape": lambda: a.shape,
     }
-    if hasattr(lib.Tensor, "__add__"):
-        chained = lib.ones(SIZE, device=device, requires_grad=True)
-        seed = lib.ones(SIZE, device=device)
+    chained = lib.ones(SIZE, device=device, requires_grad=True)
+    seed = lib.ones(SIZE, device=device)
 
-        def chain() -> Any:
-            found = chained
-            for _ in range(10):
-                found = found * a
-            return found
+    def chain() -> Any:
+        found = chained
+        for _ in range(10):
+            found = found * a
+        return found
 
-        calls |= {
+    return (
+        calls
+        | {
             "a + b": lambda: a + b,
             "a * 2.0": lambda: a * 2.0,
             "a.add_(b)": lambda: a.add_(b),
             "a == b": lambda: a == b,
+            "a.sum()": lambda: a.sum(),
+            "matrix @ matrix": lambda: matrix @ matrix,
             "10 operations, recorded": chain,
             "10 operations, forward and backward": lambda: chain().backward(seed),
         }
-    return calls
+        | _training(lib, nn if lib is tensor else lib.nn, device)
+    )
+
+
+def _training(lib: Any, modules: Any, device: str) -> dict[str, Callable[[], object]]:
+    """A step of a layer, and one of an optimizer."""
+    layer = modules.Linear(SIZE, SIZE, device=device)
+    x, seed = lib.ones(2, SIZE, device=device), lib.ones(2, SIZE, device=device)
+    parameters = [lib.ones(SIZE, device=device, requires_grad=True) for _ in range(100)]
+    for each in parameters:
+        each.grad = lib.ones(SIZE, device=device)
+    optimizer = (modules.optim if lib is tensor else lib.optim).Adam(parameters)
+
+    def step() -> None:
+        layer.weight.grad = layer.bias.grad = None
+        layer(x).backward(seed)
+
+    return {"Linear, forward and backward": step, "Adam over 100 parameters": optimizer.step}
