@@ -23,8 +23,6 @@ _WARP = 32
 _PACKS = 4
 #: Bytes of the widest load.
 _WIDE = 16
-_BACKWARD_THREADS = 256
-_MAX_GRID = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +86,16 @@ def plan_cross_entropy(
             "dPPPPPP",
         )
 
+    return _over_lines(kernel, sizes, given, (1,))
+
+
+def _over_lines(
+    kernel: Callable[[str, str], Callable[..., None]], sizes: Classes, given: dtype, packed: Sequence[int]
+) -> Callable[..., None]:
+    """What launches a kernel of lines, in rows or in columns.
+
+    ``kernel(variant, template)`` makes it; ``packed`` are the arguments that are addresses of packs.
+    """
     arguments = sizes.arguments
     if sizes.inner > 1:
         launch = kernel("columns", "")
@@ -108,9 +116,12 @@ def plan_cross_entropy(
     wide_rows = kernel("rows", f", {threads}, {along}, {width}")
     low = width * given.itemsize - 1
 
-    def run_rows(stream: Any, smoothing: float, logits: int, *operands: int) -> None:
-        launch = kernel("rows", f", {threads}, {along}, 1") if logits & low else wide_rows
-        launch(rows, 1, 1, threads, 1, 1, 0, stream, *arguments, smoothing, logits, *operands)
+    def run_rows(stream: Any, *operands: Any) -> None:
+        low_bits = 0
+        for place in packed:
+            low_bits |= operands[place]
+        launch = kernel("rows", f", {threads}, {along}, 1") if low_bits & low else wide_rows
+        launch(rows, 1, 1, threads, 1, 1, 0, stream, *arguments, *operands)
 
     return run_rows
 
@@ -146,17 +157,14 @@ def plan_cross_entropy_backward(
     )
     passed = f"smoothing, {_gradient(wide, grad, each=each)}, in, target, weight, all, kept, out"
     head = f"{'true' if smooth else 'false'}, {wide}"
-    launch = _kernel(
-        device,
-        "cross_entropy_backward",
-        head,
-        parameters,
-        passed,
-        (grad, given, kind),
-        "dPPPPPPPP",
-        each=each,
-    )
-    return _over_elements(launch, sizes)
+
+    def kernel(variant: str, template: str) -> Callable[..., None]:
+        return _kernel(
+            device, f"cross_entropy_{variant}_backward", f"{head}{template}", parameters, passed, (grad, given, kind),
+            "dPPPPPPPP", each=each,
+        )  # fmt: skip
+
+    return _over_lines(kernel, sizes, given, (3, 8))
 
 
 def plan_nll(device: Device, sizes: Classes, given: dtype, weight: dtype | None) -> Callable[..., None]:
@@ -166,18 +174,19 @@ def plan_nll(device: Device, sizes: Classes, given: dtype, weight: dtype | None)
     parameters = f"const {given.cuda}* in, const long long* target, const {kind.cuda}* weight, {wide}* loss, {wide}* weighs"
     passed = "in, target, weight, loss, weighs"
     launch = _kernel(device, "nll_lines", wide, parameters, passed, (given, kind), "PPPPP")
-    grid, arguments = -(-sizes.lines // _THREADS), sizes.arguments
-
-    def run(stream: Any, *operands: int) -> None:
-        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, *arguments, *operands)
-
-    return run
+    return _each_line(launch, sizes)
 
 
 def plan_nll_backward(
     device: Device, sizes: Classes, grad: dtype, given: dtype, weight: dtype | None, *, each: bool
 ) -> Callable[..., None]:
-    """What makes the gradient of the input: ``run(stream_handle, grad, total, target, weight, out)``."""
+    """What makes the gradient of the input in memory that is all zeros.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, grad, total, target, weight, out)``; the second and the fourth may be 0.
+    """
     wide = statistics_type(given).cuda
     kind = weight or given
     parameters = (
@@ -188,7 +197,7 @@ def plan_nll_backward(
     launch = _kernel(
         device, "nll_backward", wide, parameters, passed, (grad, given, kind), "PPPPP", each=each
     )
-    return _over_elements(launch, sizes)
+    return _each_line(launch, sizes)
 
 
 def _gradient(wide: str, grad: dtype, *, each: bool) -> str:
@@ -215,12 +224,11 @@ def _kernel(
     return launcher(device, "losses.cu", source, title, ("q", "q", "q", "q", *codes))
 
 
-def _over_elements(launch: Callable[..., None], sizes: Classes) -> Callable[..., None]:
-    grid = min(-(-sizes.lines * sizes.classes // _BACKWARD_THREADS), _MAX_GRID)
-    arguments = sizes.arguments
+def _each_line(launch: Callable[..., None], sizes: Classes) -> Callable[..., None]:
+    grid, arguments = -(-sizes.lines // _THREADS), sizes.arguments
 
-    def run(stream: Any, *operands: Any) -> None:
-        launch(grid, 1, 1, _BACKWARD_THREADS, 1, 1, 0, stream, *arguments, *operands)
+    def run(stream: Any, *operands: int) -> None:
+        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, *arguments, *operands)
 
     return run
 

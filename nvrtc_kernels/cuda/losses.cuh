@@ -5,7 +5,8 @@
 //                logarithm of the sum are kept for the gradient, which is one kernel too; probabilities are not.
 //   rows         inner = 1: a team of threads has a line, in packs of Width neighbouring logits
 //   columns      inner > 1: a thread has a line, and neighbouring threads have neighbouring lines
-// nll            -x[target] of each line, and its gradient, which has zeros everywhere else
+//                The gradient goes over memory in the same way
+// nll            -x[target] of each line, and its gradient, written among zeros
 //
 // A line whose target is `ignored` counts nothing. A target that is no class is printed and fails an assertion.
 // Of each line the loss and what it weighs go out, to be summed by a reduction.
@@ -127,39 +128,69 @@ struct LineGradient {
     }
 };
 
-struct Element {
-    long long line, place;
-    __device__ Element(const Classes& sizes, long long at) {
-        const long long of = at / (sizes.classes * sizes.inner), within = at - of * sizes.classes * sizes.inner;
-        place = sizes.inner == 1 ? within : within / sizes.inner;
-        line = sizes.inner == 1 ? of : of * sizes.inner + within - place * sizes.inner;
+// What all elements of a line have in common in the gradient of cross entropy: an element's is
+// by * (chance * sum - spread * weight), less by * sharp at the target.
+template <bool Smooth, class W>
+struct LineOfGradient {
+    W by, sum, sharp, spread, largest, rest;
+    long long goal;
+
+    // `all` is the sum of the weights, where there are any and labels are smoothed.
+    template <class Grad, class V>
+    __device__ LineOfGradient(
+        const Classes& sizes, long long line, double smoothing, const LineGradient<W, Grad>& grad,
+        const long long* target, const V* weight, const W* all, const W* kept)
+        : goal(target[line]) {
+        if (goal == sizes.ignored) {
+            goal = -1;
+            return;
+        }
+        by = grad(line);
+        largest = kept[line];
+        rest = kept[sizes.lines + line];
+        sum = sharp = weight_of<W>(weight, goal);
+        if constexpr (Smooth) {
+            sharp *= static_cast<W>(1 - smoothing);
+            spread = static_cast<W>(smoothing / sizes.classes);
+            sum = sharp + spread * (all == nullptr ? static_cast<W>(sizes.classes) : *all);
+        }
+    }
+
+    template <class V>
+    __device__ W operator()(W x, long long place, const V* weight) const {
+        if (goal < 0) return W(0);
+        W here = place == goal ? sharp : W(0);
+        if constexpr (Smooth) here += spread * weight_of<W>(weight, place);
+        return by * (exp((x - largest) - rest) * sum - here);
     }
 };
 
-// `all` is the sum of the weights, where there are any and labels are smoothed.
-template <bool Smooth, class W, class Grad, class In, class V, class Out>
-__device__ void cross_entropy_backward(
+template <bool Smooth, class W, int Threads, int Along, int Width, class Grad, class In, class V>
+__device__ void cross_entropy_rows_backward(
     Classes sizes, double smoothing, LineGradient<W, Grad> grad, const In* in, const long long* target,
-    const V* weight, const W* all, const W* kept, Out* out) {
-    const long long count = sizes.lines * sizes.classes, step = static_cast<long long>(gridDim.x) * blockDim.x;
-    for (long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
-        const Element element(sizes, at);
-        const long long goal = target[element.line];
-        W value = 0;
-        if (goal != sizes.ignored) {
-            const W chance = exp((W(wide(in[at])) - kept[element.line]) - kept[sizes.lines + element.line]);
-            const W own = weight_of<W>(weight, goal);
-            W sum = own, here = element.place == goal ? own : W(0);
-            if constexpr (Smooth) {
-                const W sharp = static_cast<W>(1 - smoothing), spread = static_cast<W>(smoothing / sizes.classes);
-                const W weights = all == nullptr ? static_cast<W>(sizes.classes) : *all;
-                sum = sum * sharp + weights * spread;
-                here = here * sharp + weight_of<W>(weight, element.place) * spread;
-            }
-            value = grad(element.line) * (chance * sum - here);
-        }
-        out[at] = narrow<Out>(value);
+    const V* weight, const W* all, const W* kept, In* out) {
+    const RowTeam<Threads, Along> team;
+    if (team.row >= sizes.lines) return;
+    const LineOfGradient<Smooth, W> line(sizes, team.row, smoothing, grad, target, weight, all, kept);
+    const long long start = team.row * sizes.classes;
+    for (long long i = static_cast<long long>(team.place) * Width; i < sizes.classes; i += Along * Width) {
+        Pack<In, Width> pack = *reinterpret_cast<const Pack<In, Width>*>(in + start + i);
+#pragma unroll
+        for (int k = 0; k < Width; ++k) pack.items[k] = narrow<In>(line(W(wide(pack.items[k])), i + k, weight));
+        *reinterpret_cast<Pack<In, Width>*>(out + start + i) = pack;
     }
+}
+
+template <bool Smooth, class W, class Grad, class In, class V>
+__device__ void cross_entropy_columns_backward(
+    Classes sizes, double smoothing, LineGradient<W, Grad> grad, const In* in, const long long* target,
+    const V* weight, const W* all, const W* kept, In* out) {
+    const long long number = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (number >= sizes.lines) return;
+    const LineOfGradient<Smooth, W> line(sizes, number, smoothing, grad, target, weight, all, kept);
+    long long at = sizes.start(number);
+    for (long long c = 0; c < sizes.classes; ++c, at += sizes.inner)
+        out[at] = narrow<In>(line(W(wide(in[at])), c, weight));
 }
 
 template <class W, class In, class V, class Loss>
@@ -177,14 +208,13 @@ __device__ void nll_lines(Classes sizes, const In* in, const long long* target, 
     weighs[line] = own;
 }
 
+// Of memory that is all zeros.
 template <class W, class Grad, class V, class Out>
 __device__ void nll_backward(
     Classes sizes, LineGradient<W, Grad> grad, const long long* target, const V* weight, Out* out) {
-    const long long count = sizes.lines * sizes.classes, step = static_cast<long long>(gridDim.x) * blockDim.x;
-    for (long long at = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
-        const Element element(sizes, at);
-        const long long goal = target[element.line];
-        const bool here = goal != sizes.ignored && goal == element.place;
-        out[at] = narrow<Out>(here ? -weight_of<W>(weight, goal) * grad(element.line) : W(0));
-    }
+    const long long line = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (line >= sizes.lines) return;
+    const long long goal = target[line];
+    if (goal != sizes.ignored)
+        out[sizes.start(line) + goal * sizes.inner] = narrow<Out>(-weight_of<W>(weight, goal) * grad(line));
 }

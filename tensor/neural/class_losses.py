@@ -15,6 +15,7 @@ from nvrtc_kernels.losses import statistics_type
 
 from .. import layout as layouts
 from ..base import empty, wrap
+from ..creation import filled
 from ..recording.modes import modes
 from .node import record
 from .row_normalization import launch_reduction, tensor_of, wide_array
@@ -255,7 +256,7 @@ class _NllGradient:
         local = place.local
 
         def on_device(*tensors: Any) -> Tensor:
-            made = empty(layout)
+            made = filled(layout, 0)
             run(local.stream.handle, *[_address(x) for x in tensors], made._address)
             return made
 
