@@ -234,6 +234,16 @@ from .neural.dropouts import (
 )
 from .neural.embeddings import embedding, embedding_bag
 from .neural.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from .neural.numbered_losses import (
+    binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    ctc_loss,
+    hinge_embedding_loss,
+    kl_div,
+    margin_ranking_loss,
+    poisson_nll_loss,
+    triplet_margin_loss,
+)
 from .neural.similarities import cosine_similarity, pairwise_distance
 from .numeric_limits import finfo, iinfo
 from .occurrences import isin, mode
@@ -476,6 +486,7 @@ __all__ = [
     "batch_norm",
     "bernoulli",
     "bfloat16",
+    "binary_cross_entropy_with_logits",
     "bincount",
     "bitwise_and",
     "bitwise_left_shift",
@@ -533,9 +544,11 @@ __all__ = [
     "cos_",
     "cosh",
     "cosh_",
+    "cosine_embedding_loss",
     "cosine_similarity",
     "count_nonzero",
     "cross",
+    "ctc_loss",
     "cuda",
     "cummax",
     "cummin",
@@ -633,6 +646,7 @@ __all__ = [
     "half",
     "hardshrink",
     "heaviside",
+    "hinge_embedding_loss",
     "histc",
     "hsplit",
     "hstack",
@@ -676,6 +690,7 @@ __all__ = [
     "isneginf",
     "isposinf",
     "isreal",
+    "kl_div",
     "kron",
     "kthvalue",
     "layer_norm",
@@ -708,6 +723,7 @@ __all__ = [
     "long",
     "lt",
     "manual_seed",
+    "margin_ranking_loss",
     "masked_fill",
     "masked_scatter",
     "masked_select",
@@ -756,6 +772,7 @@ __all__ = [
     "pairwise_distance",
     "permute",
     "pi",
+    "poisson_nll_loss",
     "polar",
     "polygamma",
     "positive",
@@ -863,6 +880,7 @@ __all__ = [
     "trapz",
     "tril",
     "tril_indices",
+    "triplet_margin_loss",
     "triu",
     "triu_indices",
     "true_divide",

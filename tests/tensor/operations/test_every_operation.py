@@ -239,7 +239,7 @@ NO_OPERATIONS = frozenset(
     dropout embedding embedding_bag layer_norm batch_norm group_norm instance_norm rms_norm
     alpha_dropout feature_alpha_dropout feature_dropout binary_cross_entropy_with_logits cosine_embedding_loss
     cosine_similarity ctc_loss hinge_embedding_loss kl_div margin_ranking_loss pairwise_distance
-    poisson_nll_loss triplet_margin_loss
+    poisson_nll_loss triplet_margin_loss dropout_ feature_dropout_ alpha_dropout_ feature_alpha_dropout_
     """.split()  # noqa: SIM905
 )
 
