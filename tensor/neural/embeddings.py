@@ -114,7 +114,9 @@ def embedding(
 def _embedding_gradient(
     _: tuple[bool, ...], grad: Tensor, flat: Tensor, table: Layout, padding: int, by_frequency: bool
 ) -> tuple[Tensor]:
-    return (_added_rows(grad.reshape(flat._layout.numel, table.shape[1]), flat, table, padding, by_frequency),)
+    return (
+        _added_rows(grad.reshape(flat._layout.numel, table.shape[1]), flat, table, padding, by_frequency),
+    )
 
 
 def _added_rows(
