@@ -237,5 +237,5 @@ def test_forked_workers_cannot_use_a_device_of_their_parent(request: pytest.Fixt
     if not request.config.getoption("--gpu"):
         drv.simulator.install(check="race")
     tensor.zeros(1, device="cuda")
-    with pytest.raises(RuntimeError, match="spawn"):
+    with pytest.raises(drv.ForkError, match="no CUDA context survives a fork"):
         list(data.DataLoader(OnDevice(), num_workers=1, multiprocessing_context="fork"))
