@@ -96,7 +96,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Draw new values."""
         self.head.reset_parameters()
-        for first, second in self.tail:
+        clusters: Any = self.tail
+        for first, second in clusters:
             first.reset_parameters()
             second.reset_parameters()
 

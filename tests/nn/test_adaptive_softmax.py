@@ -38,6 +38,7 @@ def test_like_pytorch(place_name: str) -> None:
         array_of(mine.log_prob(given)), array_of(theirs.log_prob(torch.from_numpy(x))), **close
     )
     assert mine.predict(given).tolist() == theirs.predict(torch.from_numpy(x)).tolist()
+    mine.reset_parameters()
     one = mine(given[0], tensor.tensor(7, device=place_name))
     assert one.output.shape == ()
 
