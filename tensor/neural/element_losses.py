@@ -85,7 +85,8 @@ def l1_loss(
 ) -> Tensor:
     """``abs(input - target)``, their mean or their sum."""
     reduction = reduction_of(reduction, size_average, reduce)
-    if input._layout.dtype.is_complex or target._layout.dtype.is_complex:
+    if not (input._layout.dtype.is_floating_point or target._layout.dtype.is_floating_point):
+        # Integers and complex numbers have no derivative of this kind.
         return reduced((input - target).abs(), reduction)
     return _compared(L1, input, target, weight, reduction)
 

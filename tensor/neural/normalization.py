@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from nvrtc_kernels.normalization import Rows
+from nvrtc_kernels.normalization import Rows, statistics_type
 
 from ..arguments import integers
 from ..numeric_limits import finfo
@@ -111,7 +111,7 @@ def rms_norm(
     _check("rms_norm", input, weight=weight)
     rows = _rows_of("rms_norm", input, normalized_shape, center=False, weight=weight)
     if eps is None:
-        eps = finfo(input._layout.dtype).eps
+        eps = finfo(statistics_type(input._layout.dtype)).eps
     return normalize(input, weight, None, eps, rows, "FusedRmsNormBackward0")
 
 

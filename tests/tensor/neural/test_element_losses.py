@@ -150,6 +150,13 @@ def test_positive_weights(place_name: str) -> None:
     )
 
 
+def test_differences_of_integers_and_complex_numbers(place_name: str) -> None:
+    x, y = (tensor.tensor(each, device=place_name) for each in ([1, 5], [3, 2]))
+    assert element_losses.l1_loss(x, y, reduction="sum").item() == 5
+    z = tensor.tensor([3 + 4j, 0], device=place_name)
+    assert element_losses.l1_loss(z, z * 0).item() == pytest.approx(2.5)
+
+
 def test_chances_at_their_ends(place_name: str) -> None:
     x = tensor.tensor([0.0, 1.0, 0.0, 1.0], device=place_name)
     y = tensor.tensor([0.0, 1.0, 1.0, 0.0], device=place_name)

@@ -169,6 +169,15 @@ def test_half_precision_input_with_single_precision_weights(place_name: str) -> 
     assert functions.layer_norm(x.transpose(1, 2), (6,), w, w).dtype is tensor.float16
 
 
+def test_the_machine_epsilon_is_that_of_the_type_computed_in(place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    rows = np.array([[1e-4, 2e-4, 3e-4], [0.5, -1, 2]], np.float32)
+    for kind in ("float16", "bfloat16", "float32", "float64"):
+        found = functions.rms_norm(on(place_name, rows).to(getattr(tensor, kind)), (3,))
+        expected = torch.rms_norm(torch.from_numpy(rows).to(getattr(torch, kind)), (3,))
+        close(found, expected, 1e-2 if kind == "bfloat16" else 1e-3)
+
+
 def test_a_mean_that_is_large_against_the_spread(place_name: str) -> None:
     x = _normal(2, 3, 50) + 4096
     wide = x.astype(np.float64)
