@@ -85,8 +85,9 @@ def l1_loss(
 ) -> Tensor:
     """``abs(input - target)``, their mean or their sum."""
     reduction = reduction_of(reduction, size_average, reduce)
-    if not (input._layout.dtype.is_floating_point or target._layout.dtype.is_floating_point):
-        # Integers and complex numbers have no derivative of this kind.
+    kinds = input._layout.dtype, target._layout.dtype
+    if any(kind.is_complex for kind in kinds) or not any(kind.is_floating_point for kind in kinds):
+        # Integers and complex numbers have other derivatives, or none.
         return reduced((input - target).abs(), reduction)
     return _compared(L1, input, target, weight, reduction)
 
