@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor import empty, int64, ones, zeros
+from tensor import int64, ones, zeros
 from tensor import tensor as make
 
-from . import functional, init
-from .module import Module
-from .parameter import Parameter
+from . import functional
+from .affine import Affine
 
 if TYPE_CHECKING:
     from tensor import Tensor, dtype
 
 
-class _Norm(Module):
+class _Norm(Affine):
     """What the layers share: a weight and a bias of each channel, and running averages.
 
     ``ranks`` are the numbers of dimensions that inputs may have.
@@ -23,8 +22,6 @@ class _Norm(Module):
 
     ranks: tuple[int, ...]
 
-    weight: Parameter | None
-    bias: Parameter | None
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
@@ -46,10 +43,7 @@ class _Norm(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name in ("weight", "bias"):
-            wanted = affine and (bias or name == "weight")
-            made = Parameter(empty(num_features, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, made)
+        self.add_parameters(num_features, affine, affine and bias, device, dtype)
         tracked: tuple[Tensor | None, ...] = (None, None, None)
         if track_running_stats:
             tracked = (
@@ -74,10 +68,7 @@ class _Norm(Module):
     def reset_parameters(self) -> None:
         """Weights 1, biases 0, no running averages."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() not in self.ranks:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor import empty
-
-from . import functional, init
+from . import functional
+from .affine import Affine
 from .module import Module
-from .parameter import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +18,7 @@ def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
-class LayerNorm(Module):
+class LayerNorm(Affine):
     """Mean 0 and variance 1 over the last dimensions, times a weight and plus a bias.
 
     Parameters
@@ -38,8 +36,6 @@ class LayerNorm(Module):
     """
 
     normalized_shape: tuple[int, ...]
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self,
@@ -54,17 +50,10 @@ class LayerNorm(Module):
         self.normalized_shape = _shape_of(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            made = Parameter(empty(self.normalized_shape, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, made)
+        self.add_parameters(
+            self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype
+        )
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weights 1, biases 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalised input."""
@@ -78,7 +67,7 @@ class LayerNorm(Module):
         )
 
 
-class RMSNorm(Module):
+class RMSNorm(Affine):
     """Mean square 1 over the last dimensions, times a weight.
 
     Parameters
@@ -94,7 +83,6 @@ class RMSNorm(Module):
     """
 
     normalized_shape: tuple[int, ...]
-    weight: Parameter | None
 
     def __init__(
         self,
@@ -108,14 +96,8 @@ class RMSNorm(Module):
         self.normalized_shape = _shape_of(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        made = Parameter(empty(self.normalized_shape, device=device, dtype=dtype))
-        self.register_parameter("weight", made if elementwise_affine else None)
+        self.add_parameters(self.normalized_shape, elementwise_affine, None, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weights 1."""
-        if self.weight is not None:
-            init.ones_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """The normalised input."""
@@ -126,7 +108,7 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class GroupNorm(Module):
+class GroupNorm(Affine):
     """Mean 0 and variance 1 over groups of channels, times a weight and plus a bias of each channel.
 
     Parameters
@@ -148,9 +130,6 @@ class GroupNorm(Module):
         If the groups do not divide the channels.
     """
 
-    weight: Parameter | None
-    bias: Parameter | None
-
     def __init__(
         self,
         num_groups: int,
@@ -169,17 +148,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = Parameter(empty(num_channels, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, made)
+        self.add_parameters(num_channels, affine, affine and bias, device, dtype)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weights 1, biases 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalised input."""
