@@ -239,7 +239,13 @@ class _Single:
             return self._fetcher.fetch(next(self._keys))
         while len(self._ahead) < 2:
             self._ahead.append(self._pinned(self._pinner))
-        return self._ahead.popleft()()
+        try:
+            return self._ahead.popleft()()
+        except StopIteration:
+            # Now, and not when somebody lets go of the iterator; what was read ahead is the end once more.
+            self._ahead.clear()
+            self._close()
+            raise
 
     def _pinned(self, pinner: Pinner) -> Callable[[], Any]:
         """What gives the next batch, or raises what reading it raised, when its turn comes."""
@@ -249,9 +255,14 @@ class _Single:
             return _Raising(error)
         return pinner.submit(lambda: batch).result
 
+    def _close(self) -> None:
+        pinner, self._pinner = self._pinner, None
+        if pinner is not None:
+            pinner.close()
+
     def __del__(self) -> None:
-        if getattr(self, "_pinner", None) is not None:
-            self._pinner.close()  # type: ignore[union-attr]
+        if hasattr(self, "_pinner"):
+            self._close()
 
 
 class _Raising:
