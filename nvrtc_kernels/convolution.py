@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .dtypes import dtype
 
-_THREADS = 256
+THREADS = 256
 _MAX_BLOCKS = 65535
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "int4"}
 
@@ -80,15 +80,16 @@ class Windows:
 _SIZE = 18 * 4 + 2 * 8
 
 
-def _sum(kind: dtype) -> str:
-    """Type to add up in."""
+def sum_type(kind: dtype) -> str:
+    """Type in CUDA C++ to add elements of type ``kind`` up in."""
     if kind.itemsize == 2 and kind.is_floating_point:
         return "float"
     return kind.cuda if kind.category >= Category.FLOATING else "long long"
 
 
-def _grid(count: int) -> int:
-    return min(max(-(-count // _THREADS), 1), (1 << 31) - 1)
+def grid_of(count: int) -> int:
+    """Blocks of ``THREADS`` for ``count`` elements, over which the kernels go in steps of the grid."""
+    return min(max(-(-count // THREADS), 1), (1 << 31) - 1)
 
 
 def plan_unfold(device: Device, windows: Windows, item_channels: int, itemsize: int) -> Callable[..., None]:
@@ -125,7 +126,7 @@ def plan_unfold(device: Device, windows: Windows, item_channels: int, itemsize: 
     ) -> None:  # fmt: skip
         rows = channels * taps
         launch(
-            _grid(items * count), min(rows, _MAX_BLOCKS), 1, _THREADS, 1, 1, 0, stream,
+            grid_of(items * count), min(rows, _MAX_BLOCKS), 1, THREADS, 1, 1, 0, stream,
             packed, rows, items, first, count, row_step, item_step, image, columns,
         )  # fmt: skip
 
@@ -144,7 +145,7 @@ def plan_fold(device: Device, windows: Windows, item_channels: int, kind: dtype)
     source = (
         f'{includes("unfold.cuh", kind)}extern "C" __global__ void {name}(Windows w, long long channels, '
         f"long long items, long long row_step, long long item_step, const {kind.cuda}* columns, {kind.cuda}* image) {{\n"
-        f"    fold<{_sum(kind)}>(w, channels, items, row_step, item_step, columns, image);\n}}\n"
+        f"    fold<{sum_type(kind)}>(w, channels, items, row_step, item_step, columns, image);\n}}\n"
     )
     launch = launcher(device, "unfold.cu", source, name, (_SIZE, *"qqqqPP"))
     packed, area = windows.packed(item_channels), prod(windows.size)
@@ -152,9 +153,9 @@ def plan_fold(device: Device, windows: Windows, item_channels: int, kind: dtype)
     def run(
         stream: Any, image: int, columns: int, channels: int, items: int, row_step: int, item_step: int
     ) -> None:
-        grid = _grid(items * channels * area)
+        grid = grid_of(items * channels * area)
         launch(
-            grid, 1, 1, _THREADS, 1, 1, 0, stream,
+            grid, 1, 1, THREADS, 1, 1, 0, stream,
             packed, channels, items, row_step, item_step, columns, image,
         )  # fmt: skip
 
@@ -180,21 +181,21 @@ def plan_depthwise(
     name = f"depthwise_{part}_{kind.name}"
     filters = channels * multiplier
     counted = channels if part == "input" else filters
-    threads = f", {_THREADS}" if part == "weight" else ""
+    threads = f", {THREADS}" if part == "weight" else ""
     source = (
         f'{includes("unfold.cuh", kind)}extern "C" __global__ void {name}(Windows w, long long counted, '
         f"int multiplier, long long items, const {kind.cuda}* first, const {kind.cuda}* second, {kind.cuda}* out) {{\n"
-        f"    depthwise_{part}<{_sum(kind)}{threads}>(w, counted, multiplier, items, first, second, out);\n}}\n"
+        f"    depthwise_{part}<{sum_type(kind)}{threads}>(w, counted, multiplier, items, first, second, out);\n}}\n"
     )
     launch = launcher(device, "unfold.cu", source, name, (_SIZE, *"qiqPPP"))
     packed = windows.packed(channels)
     grid = {
-        "forward": _grid(items * filters * windows.positions),
-        "input": _grid(items * channels * prod(windows.size)),
+        "forward": grid_of(items * filters * windows.positions),
+        "input": grid_of(items * channels * prod(windows.size)),
         "weight": filters * windows.taps,
     }[part]
 
     def run(stream: Any, out: int, first: int, second: int) -> None:
-        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, counted, multiplier, items, first, second, out)
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, counted, multiplier, items, first, second, out)
 
     return run

@@ -20,13 +20,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from drv import prepare
-
+from . import plans
 from .dtypes import int32, int64
-from .kernel_cache import KernelCache
 from .layouts import broadcast_shapes, broadcast_strides, collapse, extent, stride_order
-from .pointwise import INCLUDE
-from .program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -348,12 +344,7 @@ def unroll_and_grid(count: int) -> tuple[int, int]:
 
 def launcher(device: Device, name: str, source: str, codes: Sequence[str | int]) -> Callable[..., None]:
     """What launches the kernel ``name`` of ``source``."""
-
-    def make() -> Callable[..., None]:
-        program = Program(source, name=f"{name}.cu", options=("-default-device",), include_dirs=(INCLUDE,))
-        return prepare(KernelCache.of(device.runtime).function(program, name, device), codes)
-
-    return device.runtime.cache(("indexing", device.ordinal, source, name), make)
+    return plans.launcher(device, f"{name}.cu", source, name, codes)
 
 
 def nothing(*_: Any) -> None:

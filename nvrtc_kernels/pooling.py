@@ -6,8 +6,7 @@ import struct
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from .convolution import Windows
-from .dtypes import Category
+from .convolution import THREADS, Windows, grid_of, sum_type
 from .plans import includes, launcher
 
 if TYPE_CHECKING:
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from drv import Device
 
     from .dtypes import dtype
-
-_THREADS = 256
-_MAX_GRID = (1 << 31) - 1
 
 #: Regular windows, or for adaptive ones the sizes of the image and of the result.
 Pool = Windows | tuple[tuple[int, int, int], tuple[int, int, int]]
@@ -47,10 +43,10 @@ def plan_max(device: Device, pool: Pool, planes: int, kind: dtype) -> Callable[.
         "",
         [f"const {kind.cuda}* in", f"{kind.cuda}* out", "long long* places"],
     )
-    packed, grid = _packed(pool), _grid(planes * sizes(pool)[1])
+    packed, grid = _packed(pool), grid_of(planes * sizes(pool)[1])
 
     def run(stream: Any, out: int, places: int, given: int) -> None:
-        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, planes, given, out, places)
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, given, out, places)
 
     return run
 
@@ -64,11 +60,11 @@ def plan_max_backward(device: Device, pool: Pool, planes: int, kind: dtype) -> C
         ``run(stream_handle, out_address, grad_address, places_address)``.
     """
     parameters = [f"const {kind.cuda}* grad", "const long long* places", f"{kind.cuda}* out"]
-    launch = _kernel(device, "max_pool_backward", pool, kind, _sum(kind), parameters)
-    packed, grid = _packed(pool), _grid(planes * sizes(pool)[0])
+    launch = _kernel(device, "max_pool_backward", pool, kind, sum_type(kind), parameters)
+    packed, grid = _packed(pool), grid_of(planes * sizes(pool)[0])
 
     def run(stream: Any, out: int, grad: int, places: int) -> None:
-        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, planes, grad, places, out)
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, grad, places, out)
 
     return run
 
@@ -92,23 +88,13 @@ def plan_avg(
     """
     name = "avg_pool_backward" if backward else "avg_pool"
     parameters = ["int with_padding", "int fixed", f"const {kind.cuda}* given", f"{kind.cuda}* out"]
-    launch = _kernel(device, name, pool, kind, _sum(kind), parameters)
-    packed, grid = _packed(pool), _grid(planes * sizes(pool)[0 if backward else 1])
+    launch = _kernel(device, name, pool, kind, sum_type(kind), parameters)
+    packed, grid = _packed(pool), grid_of(planes * sizes(pool)[0 if backward else 1])
 
     def run(stream: Any, out: int, given: int) -> None:
-        launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, planes, int(with_padding), fixed, given, out)
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, int(with_padding), fixed, given, out)
 
     return run
-
-
-def _sum(kind: dtype) -> str:
-    if kind.itemsize == 2 and kind.is_floating_point:
-        return "float"
-    return kind.cuda if kind.category >= Category.FLOATING else "long long"
-
-
-def _grid(count: int) -> int:
-    return min(max(-(-count // _THREADS), 1), _MAX_GRID)
 
 
 def _packed(pool: Pool) -> bytes:

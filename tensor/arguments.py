@@ -91,3 +91,10 @@ def checked_sizes(given: Sequence[int]) -> Sequence[int]:
     if count >= 1 << 59:
         raise RuntimeError(f"a tensor of shape {list(given)} is larger than any memory: {count} elements")
     return given
+
+
+def two_devices(function: str, one: object, other: object) -> RuntimeError:
+    """The error of operands on two devices."""
+    return RuntimeError(
+        f"{function}(): Expected all tensors to be on the same device, but found at least two devices, {one} and {other}!"
+    )

@@ -15,6 +15,7 @@ from nvrtc_kernels import accumulation, gathering, indexing, scattering
 
 from .base import empty
 from .layout import contiguous
+from .operations import planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -185,19 +186,10 @@ def _device_reduce(reducer: str, *, deterministic: bool) -> Callable[..., Callab
         kernels = accumulation.plan(
             place.native, name, reducer, selection, values, deterministic=deterministic
         )
-        local = place.local
 
         def reduce(target: Tensor, tensors: Sequence[Tensor], source: Tensor) -> None:
             addresses = [x._address for x in tensors]
-            stream = local.stream
-            if not kernels.scratch_bytes:
-                kernels.run(stream.handle, 0, target._address, source._address, *addresses)
-                return
-            block = place.allocate(kernels.scratch_bytes, stream.cuda_stream)
-            try:
-                kernels.run(stream.handle, block.address, target._address, source._address, *addresses)
-            finally:
-                place.free(block)
+            planned.launch(place, kernels, target._address, source._address, *addresses)
 
         return reduce
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import layouts
 
 from . import views
+from .arguments import two_devices
 from .base import TensorBase
 from .choices import READ, REDUCE, WRITE, WRITE_LAST, Choice, shape_of
 from .copy_plans import check_no_overlap
@@ -105,14 +106,7 @@ def check_indices(name: str, input: Tensor, *tensors: Any, types: Sequence[str] 
                 f"{name}(): Expected dtype {' or '.join(types)} for index, but got {x._layout.dtype!r}"
             )
         if x._layout.place is not input._layout.place:
-            raise _two_devices(name, input._layout, x._layout)
-
-
-def _two_devices(name: str, one: Layout, other: Layout) -> RuntimeError:
-    return RuntimeError(
-        f"{name}(): Expected all tensors to be on the same device, but found at least two devices, "
-        f"{one.device} and {other.device}!"
-    )
+            raise two_devices(name, input._layout.device, x._layout.device)
 
 
 def read(input: Tensor, choice: Choice) -> Tensor:
@@ -142,7 +136,7 @@ def fitted(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
     given = values._layout
     if given.place is not layout.place:
         if given.shape:
-            raise _two_devices(choice.name, layout, given)
+            raise two_devices(choice.name, layout.device, given.device)
         values = values.to(layout.device)
         given = values._layout
     if given.shape != shape:

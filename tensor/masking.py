@@ -10,6 +10,7 @@ from nvrtc_kernels import dtypes
 from nvrtc_kernels import layouts as strides_of
 
 from . import parts, views
+from .arguments import two_devices
 from .base import TensorBase
 from .choices import Choice
 from .choosing import read, write, write_
@@ -126,10 +127,7 @@ def check_mask(name: str, input: Tensor, mask: Any) -> Tensor:
         )
     if mask._layout.place is not input._layout.place:
         if mask._layout.shape:
-            raise RuntimeError(
-                f"{name}(): Expected all tensors to be on the same device, but found at least two devices, "
-                f"{input._layout.device} and {mask._layout.device}!"
-            )
+            raise two_devices(name, input._layout.device, mask._layout.device)
         moved: Tensor = mask.to(input._layout.device)
         return moved
     return mask  # type: ignore[return-value]

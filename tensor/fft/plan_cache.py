@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drv.cufft import CUFFT_FORWARD, CUFFT_INVERSE, cufftType
@@ -231,11 +230,6 @@ def plan_cache(place: CudaPlace) -> PlanCache:
     """The cache of a device."""
     found: PlanCache = place.runtime.cache(("cufft plans", place.ordinal), lambda: PlanCache(place))
     return found
-
-
-def work(key: Key) -> int:
-    """Elements of the larger side of all transforms."""
-    return prod(key.sizes) * key.count
 
 
 class CufftPlanCache:

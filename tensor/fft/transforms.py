@@ -17,6 +17,7 @@ from .. import layout as layouts
 from .. import parts, views
 from ..base import empty, wrap
 from ..formats import contiguous_format
+from ..kept import kept
 from ..recording.modes import modes
 from ..recording.node import Node, attach
 from .plan_cache import Key, Side, plan_cache
@@ -191,17 +192,14 @@ def _weighted(x: Tensor, dim: int, size: int, weight: float) -> Tensor:
     count = (size + 1) // 2 - 1
     if count <= 0:
         return x
-    weights = np.ones(x._layout.shape[dim])
-    weights[1 : 1 + count] = weight
-    place: Any = x._layout.place
-    key = ("fft weights", size, weight, x._layout.dtype)
-    found = place.plans.get(key)
-    if found is None:
-        found = wrap(weights.astype(REAL[x._layout.dtype].numpy)).to(x._layout.device)
-        if place.is_cuda:
-            # Other streams will read it: it is there before anyone can ask.
-            place.local.stream.synchronize()
-        place.plans[key] = found
+    kind = x._layout.dtype
+
+    def weights() -> Any:
+        made = np.ones(x._layout.shape[dim], REAL[kind].numpy)
+        made[1 : 1 + count] = weight
+        return made
+
+    found = kept(x._layout.place, ("fft weights", size, weight, kind), weights)
     for _ in range(len(x._layout.shape) - 1 - dim):
         found = views.unsqueeze(found, -1)
     made: Tensor = x * found

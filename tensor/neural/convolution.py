@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nvrtc_kernels import convolution as kernels
 
 from .. import parts, reshaping, views
+from ..arguments import two_devices
 from ..base import TensorBase, empty
 from ..layout import contiguous
 from ..products import CONVOLUTION_PRODUCT
@@ -319,10 +320,7 @@ def _checked(
         if not isinstance(x, TensorBase):
             raise TypeError(f"{name}(): argument '{what}' must be Tensor, not {type(x).__name__}")
         if x._layout.place is not input._layout.place:
-            raise RuntimeError(
-                f"{name}(): Expected all tensors to be on the same device, but found at least two devices, "
-                f"{input._layout.device} and {x._layout.device}!"
-            )
+            raise two_devices(name, input._layout.device, x._layout.device)
         if x._layout.dtype is not input._layout.dtype:
             raise RuntimeError(
                 f"{name}(): Input type ({input._layout.dtype!r}) and {what} type ({x._layout.dtype!r}) should be the same"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import parts, views
-from ..base import TensorBase, wrap
+from ..base import TensorBase
+from ..kept import kept
 from ..recording.modes import modes
 from ..recording.node import Node, attach
 
@@ -86,16 +87,9 @@ def _places(mode: str, size: int, left: int, right: int) -> np.ndarray[Any, Any]
 def _along(x: Tensor, axis: int, mode: str, left: int, right: int) -> Tensor:
     if not left and not right:
         return x
-    place: Any = x._layout.place
     size = x._layout.shape[axis]
     key = ("padded places", mode, size, left, right)
-    index = place.plans.get(key)
-    if index is None:
-        index = wrap(_places(mode, size, left, right)).to(x._layout.device)
-        if place.is_cuda:
-            # Other streams will read it: it is there before anyone can ask.
-            place.local.stream.synchronize()
-        place.plans[key] = index
+    index = kept(x._layout.place, key, lambda: _places(mode, size, left, right))
     found: Tensor = x.index_select(axis, index)
     return found
 

@@ -14,6 +14,7 @@ import numpy as np
 from nvrtc_kernels import random as kernels
 
 from .. import views
+from ..arguments import two_devices
 from ..base import TensorBase, view_of
 from ..conversions import to
 from ..copy_plans import check_no_overlap
@@ -305,10 +306,7 @@ def same_place(other: Tensor, place: Place, function: str) -> Tensor:
     if found.place is place:
         return other
     if found.shape or found.place.is_cuda:
-        raise RuntimeError(
-            f"{function}(): Expected all tensors to be on the same device, but found at least two devices, "
-            f"{place.device} and {found.device}!"
-        )
+        raise two_devices(function, place.device, found.device)
     return to(other, place.device)
 
 

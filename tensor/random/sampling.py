@@ -11,6 +11,7 @@ from nvrtc_kernels.layouts import broadcast_shapes
 
 from .. import layout as layouts
 from .. import views
+from ..arguments import two_devices
 from ..base import TensorBase
 from ..conversions import cpu_, to
 from ..creation_arguments import sequence_of_sizes
@@ -214,10 +215,7 @@ def bernoulli(
         made = target(layout.as_contiguous(), None)
     else:
         if out._layout.place is not layout.place:
-            raise RuntimeError(
-                f"bernoulli(): Expected all tensors to be on the same device, but found at least two devices, "
-                f"{layout.device} and {out._layout.device}!"
-            )
+            raise two_devices("bernoulli", layout.device, out._layout.device)
         made = target(layout_of(layout.shape, out, None, None), out)
     if p is not None:
         return bernoulli_(made, p, generator=generator)
