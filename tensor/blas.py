@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from drv.cublas import HostScalar
 from drv.cublas import cublasComputeType_t as Compute
+from drv.cublas import cublasMath_t as Math
 from drv.library_types import cudaDataType as Type
 
 from .precision import settings
 from .storage import DeviceStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nvrtc_kernels.dtypes import dtype
 
     from .places import CudaPlace
@@ -32,18 +35,27 @@ _TYPES = {
     "complex64": Type.CUDA_C_32F,
     "complex128": Type.CUDA_C_64F,
 }
-_SCALARS = {
-    "float64": Type.CUDA_R_64F,
-    "complex64": Type.CUDA_C_32F,
-    "complex128": Type.CUDA_C_64F,
-}
+_SCALARS = (Type.CUDA_R_16F, Type.CUDA_R_32F, Type.CUDA_R_64F, Type.CUDA_C_32F, Type.CUDA_C_64F)
+#: The settings that let partial sums be kept in half precision.
+_REDUCTIONS = {"float16": "fp16_reduced_reduction", "bfloat16": "bf16_reduced_reduction"}
 _ALGORITHM = -1
 
 
 class Handle:
     """A cuBLAS handle of one thread and device."""
 
-    __slots__ = ("handle", "library", "place", "scalars", "stream", "workspace_bytes", "workspaces")
+    __slots__ = (
+        "constants",
+        "handle",
+        "library",
+        "one_and_zero",
+        "place",
+        "reduced_reduction",
+        "scalars",
+        "stream",
+        "workspace_bytes",
+        "workspaces",
+    )
 
     def __init__(self, place: CudaPlace) -> None:
         self.place = place
@@ -54,12 +66,14 @@ class Handle:
         hopper = place.native.compute_capability >= (9, 0)
         self.workspace_bytes = _WORKSPACE_HOPPER if hopper else _WORKSPACE
         self.workspaces: dict[Stream, DeviceStorage] = {}
-        self.scalars = {
-            kind: (HostScalar(kind), HostScalar(kind))
-            for kind in (Type.CUDA_R_16F, Type.CUDA_R_32F, *_SCALARS.values())
+        self.reduced_reduction = True
+        self.scalars = {int(kind): (HostScalar(kind), HostScalar(kind)) for kind in _SCALARS}
+        self.constants = {int(kind): (HostScalar(kind, 1), HostScalar(kind, 0)) for kind in _SCALARS}
+        self.one_and_zero = {
+            kind: (one.address, zero.address) for kind, (one, zero) in self.constants.items()
         }
         # Workspaces and handles go with the runtime.
-        place.runtime.cache("cublas handles", list).append(self)
+        place.runtime.cache("cublas handles", list[Handle]).append(self)
 
     def use(self, stream: Stream) -> None:
         """Queue what follows on ``stream``."""
@@ -74,11 +88,20 @@ class Handle:
         self.library.cublasSetWorkspace(self.handle, storage.address, storage.size)
         self.stream = stream
 
+    def allow_reduced_reduction(self, allowed: bool) -> None:
+        """Say whether partial sums of half precision products may be kept in half precision."""
+        if self.reduced_reduction is not allowed:
+            mode = int(Math.CUBLAS_DEFAULT_MATH)
+            if not allowed:
+                mode |= Math.CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+            self.library.cublasSetMathMode(self.handle, mode)
+            self.reduced_reduction = allowed
+
 
 def handle_for(place: CudaPlace) -> Handle:
     """The handle of this thread, set to its current stream on the device."""
     local = place.local
-    found: Handle | None = getattr(local, "blas", None)
+    found: Handle | None = local.blas
     if found is None:
         found = local.blas = Handle(place)
     found.use(local.stream)
@@ -87,28 +110,10 @@ def handle_for(place: CudaPlace) -> Handle:
 
 def drop_workspaces(place: CudaPlace) -> None:
     """Give the workspaces of all handles of a device back to the allocator."""
-    for handle in place.runtime.cache("cublas handles", list):
+    for handle in place.runtime.cache("cublas handles", list[Handle]):
         if handle.place is place:
             handle.workspaces.clear()
             handle.stream = None
-
-
-def _compute(kind: dtype, tf32: str) -> tuple[Compute, Type]:
-    """Accumulation, and the type of the scalars, as the settings are now."""
-    name = kind.name
-    if name == "float32":
-        return (
-            Compute.CUBLAS_COMPUTE_32F_FAST_TF32 if getattr(settings, tf32) else Compute.CUBLAS_COMPUTE_32F
-        ), Type.CUDA_R_32F
-    if name == "float16" and settings.fp16_accumulation:
-        return Compute.CUBLAS_COMPUTE_16F, Type.CUDA_R_16F
-    if name in ("float16", "bfloat16"):
-        return Compute.CUBLAS_COMPUTE_32F, Type.CUDA_R_32F
-    if name == "complex64":
-        return (
-            Compute.CUBLAS_COMPUTE_32F_FAST_TF32 if getattr(settings, tf32) else Compute.CUBLAS_COMPUTE_32F
-        ), Type.CUDA_C_32F
-    return Compute.CUBLAS_COMPUTE_64F, _SCALARS[name]
 
 
 class Factor:
@@ -147,81 +152,119 @@ def factor(shape: tuple[int, ...], strides: tuple[int, ...]) -> Factor | None:
     return None
 
 
-def multiply(
+#: Accumulation and the type of the scalars, unless a setting says otherwise.
+_PLAIN = {
+    "float16": (int(Compute.CUBLAS_COMPUTE_32F), int(Type.CUDA_R_32F)),
+    "bfloat16": (int(Compute.CUBLAS_COMPUTE_32F), int(Type.CUDA_R_32F)),
+    "float32": (int(Compute.CUBLAS_COMPUTE_32F), int(Type.CUDA_R_32F)),
+    "float64": (int(Compute.CUBLAS_COMPUTE_64F), int(Type.CUDA_R_64F)),
+    "complex64": (int(Compute.CUBLAS_COMPUTE_32F), int(Type.CUDA_C_32F)),
+    "complex128": (int(Compute.CUBLAS_COMPUTE_64F), int(Type.CUDA_C_64F)),
+}
+#: The same while the setting holds that :func:`_setting` names.
+_FAST = {
+    "float16": (int(Compute.CUBLAS_COMPUTE_16F), int(Type.CUDA_R_16F)),
+    "float32": (int(Compute.CUBLAS_COMPUTE_32F_FAST_TF32), int(Type.CUDA_R_32F)),
+    "complex64": (int(Compute.CUBLAS_COMPUTE_32F_FAST_TF32), int(Type.CUDA_C_32F)),
+}
+
+
+def _setting(kind: dtype, tf32: str) -> str | None:
+    """The setting that makes products of a type faster and less precise."""
+    if kind.name == "float16":
+        return "fp16_accumulation"
+    return tf32 if kind.name in _FAST else None
+
+
+def product(
     place: CudaPlace,
     kind: dtype,
     sizes: tuple[int, int, int, int],
-    a: tuple[int, Factor],
-    b: tuple[int, Factor],
-    c: tuple[int, Factor],
-    alpha: complex = 1,
-    beta: complex = 0,
+    a: Factor,
+    b: Factor,
+    c: Factor,
     tf32: str = "matmul_tf32",
-) -> None:
-    """``C = alpha * A @ B + beta * C`` for a batch of matrices, on this thread's current stream.
+) -> Callable[..., None]:
+    """``run(c, a, b, alpha=1, beta=0)``: ``C = alpha * A @ B + beta * C``, for addresses of batches of matrices.
+
+    It runs on the current stream of the thread that calls it, as precisely as the settings say then.
 
     Parameters
     ----------
     sizes
         Matrices, rows of A, columns of B, columns of A.
     a, b, c
-        Address of each, and how it is read; C is row-major.
+        How each is read; C is row-major.
     tf32
         The setting that says whether float32 is rounded to TF32.
     """
     count, m, n, k = sizes
-    blas = handle_for(place)
-    compute, scalar = _compute(kind, tf32)
-    one, two = blas.scalars[scalar]
-    one.value, two.value = alpha, beta
-    data = _TYPES[kind.name]
+    data = int(_TYPES[kind.name])
+    setting = _setting(kind, tf32)
+    plain = _PLAIN[kind.name]
+    fast = _FAST.get(kind.name, plain)
+    reduction = _REDUCTIONS.get(kind.name)
+    local = place.local
+    native = place.native
+    current = place.runtime.current
+    library: Any = place.runtime.library("cublas")
     # Row-major matrices are the transposes of what cuBLAS sees: it computes the transpose of the product.
-    first, second = b, a
-    if count == 1:
-        blas.library.cublasGemmEx(
+    flags = int(b.transposed), int(a.transposed), n, m, k
+    leading_a, leading_b, leading_c = a.leading, b.leading, c.leading
+    single, batched = library.cublasGemmEx, library.cublasGemmStridedBatchedEx
+
+    def run(c_address: int, a_address: int, b_address: int, alpha: complex = 1, beta: complex = 0) -> None:
+        blas = local.blas
+        if blas is None or blas.stream is not local.stream or current.device is not native:
+            blas = handle_for(place)
+        compute, scalar = plain if setting is None or not getattr(settings, setting) else fast
+        if reduction is not None:
+            blas.allow_reduced_reduction(getattr(settings, reduction))
+        if alpha == 1 and beta == 0:
+            one, two = blas.one_and_zero[scalar]
+        else:
+            scalars = blas.scalars[scalar]
+            scalars[0].value, scalars[1].value = alpha, beta
+            one, two = scalars[0].address, scalars[1].address
+        if count == 1:
+            single(
+                blas.handle,
+                *flags,
+                one,
+                b_address,
+                data,
+                leading_b,
+                a_address,
+                data,
+                leading_a,
+                two,
+                c_address,
+                data,
+                leading_c,
+                compute,
+                _ALGORITHM,
+            )
+            return
+        batched(
             blas.handle,
-            int(first[1].transposed),
-            int(second[1].transposed),
-            n,
-            m,
-            k,
-            one.address,
-            first[0],
+            *flags,
+            one,
+            b_address,
             data,
-            first[1].leading,
-            second[0],
+            leading_b,
+            b.batch,
+            a_address,
             data,
-            second[1].leading,
-            two.address,
-            c[0],
+            leading_a,
+            a.batch,
+            two,
+            c_address,
             data,
-            c[1].leading,
+            leading_c,
+            c.batch,
+            count,
             compute,
             _ALGORITHM,
         )
-        return
-    blas.library.cublasGemmStridedBatchedEx(
-        blas.handle,
-        int(first[1].transposed),
-        int(second[1].transposed),
-        n,
-        m,
-        k,
-        one.address,
-        first[0],
-        data,
-        first[1].leading,
-        first[1].batch,
-        second[0],
-        data,
-        second[1].leading,
-        second[1].batch,
-        two.address,
-        c[0],
-        data,
-        c[1].leading,
-        c[1].batch,
-        count,
-        compute,
-        _ALGORITHM,
-    )
+
+    return run

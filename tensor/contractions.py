@@ -15,7 +15,7 @@ from nvrtc_kernels import layouts
 from . import parts, views
 from .arguments import dimension, dimensions
 from .base import TensorBase
-from .products import _delivered, bmm, check_operands, dot, mm, mv
+from .products import _delivered, bmm, check_layouts, check_operands, dot, layouts_of, mm, mv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,10 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     RuntimeError
         For 0-dim tensors, and where shapes, dtypes or devices do not fit.
     """
-    check_operands("matmul", input, other)
+    left, right = layouts_of("matmul", input, other)
+    if len(left.shape) == 2 == len(right.shape):
+        return mm(input, other, out=out)
+    check_layouts("matmul", left, right)
     return _delivered(_matmul(input, other), out)
 
 

@@ -116,6 +116,8 @@ class _Local(threading.local):
     def __init__(self, default: Stream) -> None:
         self.default = default
         self.stream = default
+        #: The handle of cuBLAS, once there is one.
+        self.blas: Any = None
 
 
 #: Every place of a device that is in use.

@@ -15,7 +15,7 @@ from nvrtc_kernels import products as kernels
 from nvrtc_kernels.dtypes import Category
 
 from . import blas, views
-from .base import TensorBase, empty
+from .base import TensorBase, empty, maker
 from .complex_numbers import conjugate as conjugated
 from .copy_plans import copied, host_conversion
 from .layout import contiguous
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class _Product:
     """``C = alpha * A @ B + beta * C``; ``place.plans[PRODUCT, c, a, b]`` carries it out.
 
-    All three have three dimensions: ``(batch, rows, columns)``.
+    All three have three dimensions, ``(batch, rows, columns)``, or all have the last two.
 
     Parameters
     ----------
@@ -62,7 +62,14 @@ CONVOLUTION_PRODUCT = _Product("convolution_tf32")
 
 
 def _sizes(c: Layout, a: Layout) -> tuple[int, int, int, int]:
-    return c.shape[0], c.shape[1], c.shape[2], a.shape[2]
+    count = c.shape[0] if len(c.shape) == 3 else 1
+    return count, c.shape[-2], c.shape[-1], a.shape[-1]
+
+
+def _as_batch(matrices: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides; of a single matrix, those of a batch of one."""
+    shape, strides = matrices.shape, matrices.strides
+    return (shape, strides) if len(shape) == 3 else ((1, *shape), (matrices.numel, *strides))
 
 
 def _on_host(c: Layout) -> Callable[..., None]:
@@ -94,7 +101,7 @@ def _on_host(c: Layout) -> Callable[..., None]:
 
 def _with_kernel(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
     place: Any = c.place
-    launch = kernels.plan(place.native, c.dtype, _sizes(c, a), a.strides, b.strides, c.strides)
+    launch = kernels.plan(place.native, c.dtype, _sizes(c, a), *(_as_batch(x)[1] for x in (a, b, c)))
     local = place.local
 
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
@@ -111,28 +118,17 @@ def _with_kernel(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
 def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
     place: Any = c.place
     kind, sizes = c.dtype, _sizes(c, a)
-    into = blas.factor(c.shape, c.strides)
+    into = blas.factor(*_as_batch(c))
     if into is None or into.transposed:
         return _into_copy(product, c)
-    reads = [blas.factor(each.shape, each.strides) for each in (a, b)]
+    reads = [blas.factor(*_as_batch(each)) for each in (a, b)]
     if sizes[3] == 0:
         return lambda out, _a, _b, _alpha=1, beta=0: out.zero_() if beta == 0 else out.mul_(beta)
     if reads[0] is not None and reads[1] is not None:
-        first, second = reads
-        tf32 = product.tf32
+        multiply = blas.product(place, kind, sizes, reads[0], reads[1], into, product.tf32)
 
         def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
-            blas.multiply(
-                place,
-                kind,
-                sizes,
-                (a._address, first),
-                (b._address, second),
-                (out._address, into),
-                alpha,
-                beta,
-                tf32,
-            )
+            multiply(out._address, a._address, b._address, alpha, beta)
 
         return run
     packed = [
@@ -165,31 +161,84 @@ def _into_copy(product: _Product, c: Layout) -> Callable[..., None]:
     return run
 
 
-def _multiply(a: Tensor, b: Tensor) -> Tensor:
-    """Product of two checked batches of matrices, not recorded."""
-    left, right = a._layout, b._layout
-    shape = (left.shape[0], left.shape[1], right.shape[2])
-    out = empty(contiguous[shape, left.dtype, left.place])
-    left.place.plans[PRODUCT, out._layout, left, right](out, a, b)
-    return out
+class _Pair:
+    """``place.plans[operation, a, b]`` multiplies two matrices, or two batches of them: ``run(a, b)``, not recorded."""
+
+    def __init__(self, name: str, rank: int) -> None:
+        self.name = name
+        self.rank = rank
+
+    def plan(self, a: Layout, b: Layout) -> Callable[[Tensor, Tensor], Tensor]:
+        """How to multiply tensors of given layouts; raises if they do not fit."""
+        check_layouts(self.name, a, b)
+        left, right = a.shape, b.shape
+        if self.rank == 2:
+            if len(left) != 2 or len(right) != 2:
+                which = "self" if len(left) != 2 else "mat2"
+                raise RuntimeError(f"mm(): {which} must be a matrix, got {len(left)}D and {len(right)}D")
+            if left[1] != right[0]:
+                raise RuntimeError(
+                    f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
+                )
+        else:
+            if len(left) != 3 or len(right) != 3:
+                raise RuntimeError(
+                    f"bmm(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D"
+                )
+            if left[0] != right[0] or left[2] != right[1]:
+                raise RuntimeError(
+                    f"Expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but "
+                    f"got: [{right[0]}, {right[1]}]."
+                )
+        out = contiguous[(*left[:-1], right[-1]), a.dtype, a.place]
+        make = maker(out)
+        multiply = a.place.plans[PRODUCT, out, a, b]
+
+        def run(a: Tensor, b: Tensor) -> Tensor:
+            made = make()
+            multiply(made, a, b)
+            return made
+
+        return run
+
+
+_MM = _Pair("mm", 2)
+_BMM = _Pair("bmm", 3)
 
 
 def check_operands(name: str, *tensors: Any) -> None:
     """Raise if operands are no tensors of one dtype on one device."""
-    for position, x in enumerate(tensors):
+    check_tensors(name, *tensors)
+    check_layouts(name, *(x._layout for x in tensors))
+
+
+def check_tensors(name: str, *values: Any) -> None:
+    """Raise if operands are no tensors."""
+    for position, x in enumerate(values):
         if not isinstance(x, TensorBase):
             raise TypeError(f"{name}(): argument {position + 1} must be Tensor, not {type(x).__name__}")
-    first = tensors[0]._layout
-    for x in tensors[1:]:
-        if x._layout.place is not first.place:
+
+
+def layouts_of(name: str, a: Tensor, b: Tensor) -> tuple[Layout, Layout]:
+    """Layouts of two operands; raises if they are no tensors."""
+    try:
+        return a._layout, b._layout
+    except AttributeError:
+        check_tensors(name, a, b)
+        raise
+
+
+def check_layouts(name: str, first: Layout, *others: Layout) -> None:
+    """Raise if operands are not of one dtype on one device."""
+    for other in others:
+        if other.place is not first.place:
             raise RuntimeError(
                 f"{name}(): expected all tensors to be on the same device, but found at least two devices, "
-                f"{first.device} and {x._layout.device}!"
+                f"{first.device} and {other.device}!"
             )
-        if x._layout.dtype is not first.dtype:
+        if other.dtype is not first.dtype:
             raise RuntimeError(
-                f"{name}(): expected all tensors to have the same dtype, but got {first.dtype!r} and "
-                f"{x._layout.dtype!r}"
+                f"{name}(): expected all tensors to have the same dtype, but got {first.dtype!r} and {other.dtype!r}"
             )
 
 
@@ -217,15 +266,13 @@ class MatrixProductNode(Node):
         )
 
 
-def _recorded(result: Tensor, a: Tensor, b: Tensor, title: str) -> Tensor:
-    if modes.recording and (a._autograd is not None or b._autograd is not None):
-        wants_a, wants_b = a.requires_grad, b.requires_grad
-        if wants_a or wants_b:
-            node = MatrixProductNode.__new__(MatrixProductNode)
-            node.title = title
-            node.saved = (save(a) if wants_b else None, save(b) if wants_a else None)
-            attach(node, (a, b), (result,))
-    return result
+def _record(result: Tensor, a: Tensor, b: Tensor, title: str) -> None:
+    wants_a, wants_b = a.requires_grad, b.requires_grad
+    if wants_a or wants_b:
+        node = MatrixProductNode.__new__(MatrixProductNode)
+        node.title = title
+        node.saved = (save(a) if wants_b else None, save(b) if wants_a else None)
+        attach(node, (a, b), (result,))
 
 
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -236,16 +283,11 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     RuntimeError
         If the shapes, dtypes or devices do not fit.
     """
-    check_operands("bmm", input, mat2)
-    left, right = input._layout.shape, mat2._layout.shape
-    if len(left) != 3 or len(right) != 3:
-        raise RuntimeError(f"bmm(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D")
-    if left[0] != right[0] or left[2] != right[1]:
-        raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but got: "
-            f"[{right[0]}, {right[1]}]."
-        )
-    return _delivered(_recorded(_multiply(input, mat2), input, mat2, "BmmBackward0"), out)
+    left, right = layouts_of("bmm", input, mat2)
+    result = left.place.plans[_BMM, left, right](input, mat2)
+    if modes.recording and (input._autograd is not None or mat2._autograd is not None):
+        _record(result, input, mat2, "BmmBackward0")
+    return result if out is None else _delivered(result, out)
 
 
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -256,22 +298,11 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     RuntimeError
         If the shapes, dtypes or devices do not fit.
     """
-    check_operands("mm", input, mat2)
-    left, right = input._layout.shape, mat2._layout.shape
-    if len(left) != 2 or len(right) != 2:
-        which = "self" if len(left) != 2 else "mat2"
-        raise RuntimeError(f"mm(): {which} must be a matrix, got {len(left)}D and {len(right)}D")
-    if left[1] != right[0]:
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
-        )
-    before, modes.recording = modes.recording, False
-    try:
-        result = views.squeeze(_multiply(views.unsqueeze(input, 0), views.unsqueeze(mat2, 0)), 0)
-    finally:
-        modes.recording = before
-    result._base = None
-    return _delivered(_recorded(result, input, mat2, "MmBackward0"), out)
+    left, right = layouts_of("mm", input, mat2)
+    result = left.place.plans[_MM, left, right](input, mat2)
+    if modes.recording and (input._autograd is not None or mat2._autograd is not None):
+        _record(result, input, mat2, "MmBackward0")
+    return result if out is None else _delivered(result, out)
 
 
 def _delivered(result: Tensor, out: Tensor | None) -> Tensor:
@@ -345,7 +376,7 @@ def _vector_product(matrix: Tensor, vector: Tensor) -> Tensor:
     a = matrix.detach()
     a = views.unsqueeze(a if shape else views.unsqueeze(a, 0), 0)
     column = views.unsqueeze(views.unsqueeze(vector.detach(), 1), 0)
-    result = views.view(_multiply(a, column), shape)
+    result = views.view(a._layout.place.plans[_BMM, a._layout, column._layout](a, column), shape)
     result._base = None
     return result
 

@@ -7,10 +7,43 @@ a routine touches are read and written.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .cublas_matrices import MatrixCalls
 from .cublas_products import ProductCalls
 from .cublas_vectors import VectorCalls
+from .unexecuted import remember
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .driver import SimulatedDriver
+
+#: Functions that are accepted again without another look on a driver that runs nothing: see :mod:`.unexecuted`.
+_UNEXECUTED = ("cublasGemmEx", "cublasGemmStridedBatchedEx")
 
 
 class SimulatedCublas(ProductCalls, MatrixCalls, VectorCalls):
     """cuBLAS on a simulated driver."""
+
+    def __init__(self, driver: SimulatedDriver) -> None:
+        super().__init__(driver)
+        if not driver.execute:
+            self.__dict__.update({name: self._unexecuted(driver, name) for name in _UNEXECUTED})
+
+    def _unexecuted(self, driver: SimulatedDriver, name: str) -> Callable[..., None]:
+        checked = getattr(self, name)
+        handles, accepted, thread, inject = self._handles, driver.accepted, driver.thread, driver.inject
+
+        def call(handle: int, *arguments: Any) -> None:
+            state = handles.get(handle)
+            if state is None:
+                checked(handle, *arguments)
+                return
+            key = name, state.device, state.stream, state.math_mode, state.pointer_mode, *arguments
+            context = accepted.get(key)
+            if context is None or thread.contexts[-1:] != [context] or inject.launches_may_fail:
+                checked(handle, *arguments)
+                remember(driver, key)
+
+        return call

@@ -42,9 +42,14 @@ def unexecuted(driver: DriverState, name: str) -> Callable[..., tuple[Any, ...]]
             return OK
         answer: tuple[Any, ...] = checked(*arguments)
         if answer is OK:
-            if len(accepted) >= _LIMIT:
-                accepted.clear()
-            accepted[key] = thread.contexts[-1]
+            remember(driver, key)
         return answer
 
     return call
+
+
+def remember(driver: DriverState, key: tuple[Any, ...]) -> None:
+    """Note that a call was accepted in this thread's current context."""
+    if len(driver.accepted) >= _LIMIT:
+        driver.accepted.clear()
+    driver.accepted[key] = driver.thread.contexts[-1]

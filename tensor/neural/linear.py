@@ -113,7 +113,7 @@ def _rows_on_device(
     into = blas.factor((1, count, outputs), (count * outputs, outputs, 1))
     if rows is None or matrix is None or into is None:
         return None
-    problem = (1, count, outputs, inputs)
+    multiply = blas.product(place, kind, (1, count, outputs, inputs), rows, matrix, into)
     spread = None
     if b is not None:
         strides = ((outputs, 1), kind), ((0, b.strides[0]), kind)
@@ -124,16 +124,7 @@ def _rows_on_device(
         address = made._address
         if spread is not None and b is not None:
             spread(local.stream.handle, address, b._address)
-        blas.multiply(
-            place,
-            kind,
-            problem,
-            (x._address, rows),
-            (w._address, matrix),
-            (address, into),
-            1,
-            0 if spread is None else 1,
-        )
+        multiply(address, x._address, w._address, 1, 0 if spread is None else 1)
         return made
 
     return run
@@ -162,17 +153,11 @@ class _OuterSum:
         right = blas.Factor(False, inputs, count * inputs)
         into = blas.Factor(False, inputs, outputs * inputs)
         cuda: Any = place
+        multiply = blas.product(cuda, kind, (1, outputs, inputs, count), left, right, into)
 
         def on_device(grad: Tensor, x: Tensor) -> Tensor:
             made = empty(out)
-            blas.multiply(
-                cuda,
-                kind,
-                (1, outputs, inputs, count),
-                (grad._address, left),
-                (x._address, right),
-                (made._address, into),
-            )
+            multiply(made._address, grad._address, x._address)
             return made
 
         return on_device
