@@ -1,0 +1,105 @@
+"""Signals, images and volumes at other sizes: see ``cuda/interpolation.cuh``."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from .convolution import THREADS, grid_of
+from .plans import includes, launcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drv import Device
+
+    from .dtypes import dtype
+
+#: Rows with at most so many weights are held in registers.
+_FEW = 4
+#: Planes that a thread goes over with the weights that it has read, where there are planes enough.
+_PLANES = 8
+#: Threads of a multiprocessor that keep the memory busy.
+_BUSY = 2048
+#: So many elements and more are numbered with 64 bits.
+_MANY = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How one dimension changes.
+
+    Attributes
+    ----------
+    given, made : int
+        Sizes before and after.
+    taps : int
+        Most elements that one of the result depends on; 0 where the dimension stays as it is.
+    """
+
+    given: int
+    made: int
+    taps: int
+
+    @property
+    def row(self) -> str:
+        """Type of a row of the matrix in CUDA C++."""
+        if not self.taps:
+            return "Same"
+        return f"Few<{self.taps}, Sum>" if self.taps <= _FEW else "Many<Sum>"
+
+
+def weight_type(kind: dtype) -> str:
+    """Type in CUDA C++ of weights for elements of type ``kind``."""
+    return "double" if kind.name == "float64" else "float"
+
+
+def plan(device: Device, axes: Sequence[Axis], planes: int, kind: dtype) -> Callable[..., None]:
+    """What multiplies each of three dimensions with a band matrix.
+
+    Parameters
+    ----------
+    planes
+        Images that lie one after the other.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, out_address, in_address, rows_address, weights_address)``. For each dimension that
+        changes, ``rows`` (int32) has where each row of its matrix begins: first the column of its first weight, then,
+        for one row more, the place of that weight among the weights of all dimensions.
+    """
+    starts, at = [], 0
+    for axis in axes:
+        starts.append(at)
+        at += 2 * axis.made + 1 if axis.taps else 0
+    positions, area = prod(axis.made for axis in axes), prod(axis.given for axis in axes)
+    wide = max(planes * positions, planes * area) >= _MANY
+    index, total = ("long long", "q") if wide else ("int", "i")
+    each = max(1, min(_PLANES, planes * positions // (_BUSY * device.attribute("MULTIPROCESSOR_COUNT"))))
+    groups = -(-planes // each)
+    packed = struct.pack("=9i", *(n for pair in zip(axes, starts, strict=True) for n in _numbers(*pair)))
+
+    name = "_".join(
+        ["interpolate", kind.name, *("same" if not a.taps else f"{min(a.taps, 5)}" for a in axes)]
+    )
+    name += "_wide" if wide else ""
+    source = (
+        f"{includes('interpolation.cuh', kind)}typedef {weight_type(kind)} Sum;\n\n"
+        f'extern "C" __global__ void {name}(Axes axes, {index} planes, {index} groups, const int* rows, '
+        f"const Sum* weights, const {kind.cuda}* in, {kind.cuda}* out) {{\n"
+        f"    interpolate<{', '.join(axis.row for axis in axes)}>(axes, planes, groups, rows, weights, in, out);\n}}\n"
+    )
+    launch = launcher(device, "interpolation.cu", source, name, (len(packed), total, total, *"PPPP"))
+    grid = grid_of(groups * positions)
+
+    def run(stream: Any, out: int, given: int, rows: int, weights: int) -> None:
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, groups, rows, weights, given, out)
+
+    return run
+
+
+def _numbers(axis: Axis, start: int) -> tuple[int, int, int]:
+    return axis.given, axis.made, start

@@ -1,0 +1,212 @@
+"""What each element of a resized dimension is made of: band matrices, and products with them on the host."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+#: Larger matrices are not written out to multiply with them on the host.
+_LARGEST_MATRIX = 1 << 24
+#: Bands of at most so many weights are multiplied with weight by weight on the host.
+_FEW = 4
+
+
+class Band:
+    """A matrix of ``made`` rows and ``given`` columns with neighbouring weights in each row.
+
+    Row ``i`` has ``weights[begin[i]:begin[i + 1]]``, from column ``first[i]`` on.
+    """
+
+    def __init__(self, given: int, first: NDArray[Any], counts: NDArray[Any], weights: NDArray[Any]) -> None:
+        self.given = given
+        self.made = len(first)
+        self.first = first.astype(np.int32)
+        self.begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        self.weights = weights
+
+    @property
+    def counts(self) -> NDArray[Any]:
+        """How many weights rows have."""
+        return np.diff(self.begin)
+
+    @cached_property
+    def taps(self) -> int:
+        """Most weights of a row; 0 for the identity."""
+        if self.selects and self.given == self.made and np.array_equal(self.first, np.arange(self.made)):
+            return 0
+        return max(int(self.counts.max()), 1)
+
+    def _entries(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Row and column of each weight."""
+        rows = np.repeat(np.arange(self.made), self.counts)
+        return rows, np.arange(len(rows)) - self.begin[rows] + self.first[rows]
+
+    @cached_property
+    def selects(self) -> bool:
+        """Whether every element of a product is one of what is multiplied."""
+        return bool((self.counts == 1).all() and (self.weights == 1).all())
+
+    @cached_property
+    def transposed(self) -> Band:
+        """With rows and columns exchanged. First and last columns do not decrease from row to row, so it is a band too."""
+        rows, columns = self._entries()
+        order = np.argsort(columns, kind="stable")
+        counts = np.bincount(columns, minlength=self.given)
+        begin = np.cumsum(counts) - counts
+        rows = np.append(rows[order], 0)
+        return Band(self.made, np.where(counts > 0, rows[begin], 0), counts, self.weights[order])
+
+    def times(self, x: NDArray[Any], axis: int) -> NDArray[Any]:
+        """Product with every line of ``x`` along ``axis``."""
+        if not self.taps:
+            return x
+        if self.selects:
+            return x.take(self.first, axis)
+        shape = [1] * x.ndim
+        shape[axis] = self.made
+        if self.taps > _FEW and self.given * self.made <= _LARGEST_MATRIX:
+            matrix = np.zeros((self.made, self.given), x.dtype)
+            matrix[self._entries()] = self.weights
+            return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.T, -1, axis)
+        made: Any = 0
+        for tap in range(self.taps):
+            inside = tap < self.counts
+            at = np.where(inside, self.first + tap, 0)
+            weights = np.append(self.weights, 0)[np.where(inside, self.begin[:-1] + tap, -1)]
+            part = x.take(at, axis)
+            # What no weight belongs to counts as 0, whatever it is.
+            part *= weights.reshape(shape)
+            if not inside.all():
+                np.copyto(part, 0, where=~inside.reshape(shape))
+            made = part if tap == 0 else np.add(made, part, out=made)
+        return made  # type: ignore[no-any-return]
+
+
+def _merged(given: int, columns: NDArray[Any], weights: NDArray[Any]) -> Band:
+    """Band of the weights ``(rows, taps)`` at columns that do not decrease along rows."""
+    first, counts = columns[:, 0], columns[:, -1] - columns[:, 0] + 1
+    begin = np.cumsum(counts) - counts
+    merged = np.zeros(int(counts.sum()), weights.dtype)
+    np.add.at(merged, begin[:, None] + columns - first[:, None], weights)
+    return Band(given, first, counts, merged)
+
+
+def _scale(given: int, made: int, align_corners: bool, factor: float | None, real: Any) -> Any:
+    """Step in the input from one element of the result to the next, rounded as PyTorch rounds it."""
+    if align_corners:
+        return real(given - 1) / real(made - 1) if made > 1 else real(0)
+    return real(1 / factor) if factor is not None and factor > 0 else real(given) / real(made)
+
+
+def _nearest(given: int, made: int, factor: float | None, offset: float, real: Any) -> Band:
+    at = (np.arange(made).astype(real) + real(offset)) * _scale(given, made, False, factor, real)
+    # As PyTorch does whatever the elements are.
+    at = np.floor(at.astype(np.float32))
+    columns = np.minimum(at.astype(np.int64), given - 1)
+    return Band(given, columns, np.ones(made, np.int64), np.ones(made, real))
+
+
+def _places(given: int, made: int, align_corners: bool, factor: float | None, real: Any) -> NDArray[Any]:
+    """Where in the input the elements of the result lie."""
+    scale = _scale(given, made, align_corners, factor, real)
+    i = np.arange(made).astype(real)
+    places: NDArray[Any] = scale * i if align_corners else scale * (i + real(0.5)) - real(0.5)
+    return places
+
+
+def _linear(given: int, made: int, align_corners: bool, factor: float | None, real: Any) -> Band:
+    if given == made:
+        return Band(given, np.arange(made), np.ones(made, np.int64), np.ones(made, real))
+    at = np.maximum(_places(given, made, align_corners, factor, real), real(0))
+    first = np.minimum(np.floor(at).astype(np.int64), given - 1)
+    part = np.clip(at - first.astype(real), real(0), real(1))
+    columns = np.stack([first, np.minimum(first + 1, given - 1)], 1)
+    return _merged(given, columns, np.stack([1 - part, part], 1))
+
+
+def _near(x: Any, a: float) -> Any:
+    """Cubic kernel (R. Keys, 1981) at distances up to 1, with the slope ``a`` at 1."""
+    return ((a + 2) * x - (a + 3)) * x * x + 1
+
+
+def _far(x: Any, a: float) -> Any:
+    """Cubic kernel at distances from 1 to 2."""
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+
+def cubic_weights(part: Any, a: float = -0.75) -> list[Any]:
+    """Weights of the four neighbours of a point that lies ``part`` behind the second."""
+    return [_far(part + 1, a), _near(part, a), _near(1 - part, a), _far(2 - part, a)]
+
+
+def _cubic(given: int, made: int, align_corners: bool, factor: float | None, real: Any) -> Band:
+    at = _places(given, made, align_corners, factor, real)
+    first = np.minimum(np.floor(at).astype(np.int64), given - 1)
+    part = np.clip(at - first.astype(real), real(0), real(1))
+    columns = (first[:, None] + np.arange(-1, 3)).clip(0, given - 1)
+    return _merged(given, columns, np.stack(cubic_weights(part), 1).astype(real))
+
+
+def _triangle(x: NDArray[Any]) -> Any:
+    return np.maximum(1 - np.abs(x), 0)
+
+
+def _keys(x: NDArray[Any]) -> Any:
+    """Cubic kernel with the slope that image libraries use."""
+    x = np.abs(x)
+    return np.where(x < 1, _near(x, -0.5), np.where(x < 2, _far(x, -0.5), 0))
+
+
+def _smoothed(
+    shape: Callable[[Any], Any], reach: float, given: int, made: int, align_corners: bool,
+    factor: float | None, real: Any,
+) -> Band:  # fmt: skip
+    """Weights by distance, where a smaller result averages over all that it stands for."""
+    scale = _scale(given, made, align_corners, factor, real)
+    widening = max(scale, real(1))
+    support = real(reach) * widening
+    centers = scale * (np.arange(made).astype(real) + real(0.5))
+    first = np.maximum((centers - support + real(0.5)).astype(np.int64), 0)
+    end = np.minimum((centers + support + real(0.5)).astype(np.int64), given)
+    # Rounding must leave something.
+    first = np.minimum(first, given - 1)
+    counts = np.maximum(end - first, 1)
+    rows = np.repeat(np.arange(made), counts)
+    begin = np.cumsum(counts) - counts
+    columns = np.arange(len(rows)) - begin[rows] + first[rows]
+    weights = shape((columns.astype(real) - centers[rows] + real(0.5)) / widening)
+    totals = np.add.reduceat(weights, begin)
+    return Band(given, first, counts, (weights / np.where(totals == 0, 1, totals)[rows]).astype(real))
+
+
+@lru_cache(maxsize=512)
+def band(kind: str, given: int, made: int, align_corners: bool, factor: float | None, double: bool) -> Band:
+    """Weights of a dimension.
+
+    Parameters
+    ----------
+    kind : {"nearest", "nearest-exact", "linear", "cubic", "smooth linear", "smooth cubic"}
+        The last two average where the result is smaller.
+    given, made
+        Sizes before and after.
+    factor
+        How much larger the result is meant to be, which rounding to ``made`` may hide; ``None`` for the ratio of sizes.
+    double
+        Whether weights are float64.
+    """
+    real: Any = np.float64 if double else np.float32
+    if kind.startswith("nearest"):
+        return _nearest(given, made, factor, 0.5 if kind == "nearest-exact" else 0.0, real)
+    if kind == "linear":
+        return _linear(given, made, align_corners, factor, real)
+    if kind == "cubic":
+        return _cubic(given, made, align_corners, factor, real)
+    shape, reach = (_triangle, 1.0) if kind == "smooth linear" else (_keys, 2.0)
+    return _smoothed(shape, reach, given, made, align_corners, factor, real)
