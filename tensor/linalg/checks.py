@@ -1,0 +1,67 @@
+"""What matrices a function takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels.dtypes import Category
+
+from ..base import TensorBase
+
+if TYPE_CHECKING:
+    from ..tensors import Tensor
+
+
+def check_tensor(name: str, x: Any, argument: str = "A") -> None:
+    """Raise TypeError unless ``x`` is a tensor."""
+    if not isinstance(x, TensorBase):
+        raise TypeError(f"{name}(): argument '{argument}' must be Tensor, not {type(x).__name__}")
+
+
+def check_floating(name: str, x: Tensor, *, half: bool = False) -> None:
+    """Raise RuntimeError unless elements are real or complex numbers, by default of single or double precision."""
+    kind = x._layout.dtype
+    if kind.category < Category.FLOATING:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {kind!r}")
+    if not half and kind.itemsize // (2 if kind.is_complex else 1) < 4:
+        raise RuntimeError(
+            f"{name}: Low precision dtypes not supported. Got {kind!r}: convert with .to(tensor.float32)"
+        )
+
+
+def check_matrices(name: str, x: Any, argument: str = "A", *, half: bool = False) -> None:
+    """Raise unless ``x`` is a tensor of matrices of floating point or complex numbers."""
+    check_tensor(name, x, argument)
+    if len(x._layout.shape) < 2:
+        raise RuntimeError(f"{name}: The input tensor {argument} must have at least 2 dimensions.")
+    check_floating(name, x, half=half)
+
+
+def check_square(name: str, x: Any, argument: str = "A", *, half: bool = False) -> None:
+    """Raise unless ``x`` is a tensor of square matrices of floating point or complex numbers."""
+    check_matrices(name, x, argument, half=half)
+    check_square_shape(name, x, argument)
+
+
+def check_square_shape(name: str, x: Tensor, argument: str = "A") -> None:
+    """Raise RuntimeError unless the last two dimensions are equal."""
+    rows, columns = x._layout.shape[-2:]
+    if rows != columns:
+        raise RuntimeError(
+            f"{name}: {argument} must be batches of square matrices, but they are {rows} by {columns} matrices"
+        )
+
+
+def check_alike(name: str, a: Tensor, b: Any, first: str = "A", second: str = "B") -> None:
+    """Raise unless ``b`` is a tensor of the dtype and on the device of ``a``."""
+    check_tensor(name, b, second)
+    if a._layout.place is not b._layout.place:
+        raise RuntimeError(
+            f"{name}: Expected all tensors to be on the same device, but found at least two devices, "
+            f"{a._layout.device} and {b._layout.device}!"
+        )
+    if a._layout.dtype is not b._layout.dtype:
+        raise RuntimeError(
+            f"{name}: Expected {first} and {second} to have the same dtype, but found {first} of type "
+            f"{a._layout.dtype!r} and {second} of type {b._layout.dtype!r} instead"
+        )

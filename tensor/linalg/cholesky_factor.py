@@ -1,0 +1,129 @@
+"""Cholesky factors of positive definite matrices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import parts
+from ..contractions import matmul
+from ..neural.node import record
+from ..operations.reduction import given
+from .checks import check_square
+from .errors import check_info
+from .host import on_host, one_by_one
+from .results import CholeskyWithInfo, delivered
+from .triangular import substituted, triangle
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..tensors import Tensor
+
+    Array = NDArray[Any]
+
+
+def _factors(array: Array, upper: bool) -> tuple[Array, Array]:
+    """Factors, and the order of the first minor that is not positive definite."""
+    info = np.zeros(array.shape[:-2], np.int32)
+    finite = np.isfinite(array).all()
+    if finite:
+        try:
+            return np.linalg.cholesky(array, upper=upper), info
+        except np.linalg.LinAlgError:
+            pass
+    found, wrong = one_by_one(lambda matrix: _factor(matrix, upper), array.shape[-2:], array)
+    matrices = array.reshape(-1, *array.shape[-2:])
+    for number in wrong:
+        info.reshape(-1)[number] = _indefinite_minor(matrices[number], upper)
+    return found, info
+
+
+def _factor(matrix: Array, upper: bool) -> Array:
+    found: Array = np.linalg.cholesky(matrix, upper=upper)
+    if not np.isfinite(found).all():
+        raise np.linalg.LinAlgError
+    return found
+
+
+def _indefinite_minor(matrix: Array, upper: bool) -> int:
+    """Order of the smallest leading minor without a factor: all larger ones have none either."""
+    below, above = 0, len(matrix)
+    while above - below > 1:
+        middle = (below + above) // 2
+        try:
+            _factor(matrix[:middle, :middle], upper)
+            below = middle
+        except np.linalg.LinAlgError:
+            above = middle
+    return above
+
+
+def _half_triangle(x: Tensor) -> Tensor:
+    """The lower triangle, with half the diagonal."""
+    lower = triangle(x, upper=False)
+    return lower - 0.5 * parts.diagonal(x, 0, -2, -1).diag_embed()
+
+
+def _gradient(wanted: Any, grads: Any, factor: Tensor, upper: bool) -> Any:
+    # With the lower factor L, L^H gL has to be symmetric inside of L^-H (...) L^-1.
+    lower, towards = (factor.mH, grads.mH) if upper else (factor, grads)
+    inner = _half_triangle(matmul(lower.mH, towards))
+    inner = 0.5 * (inner + inner.mH)
+    found = substituted(lower, inner, upper=False, left=False)
+    return (substituted(lower.mH, found, upper=True),)
+
+
+def _cholesky(name: str, a: Tensor, upper: bool, check: bool = True) -> tuple[Tensor, Tensor]:
+    check_square(name, a)
+
+    def work(array: Array) -> tuple[Array, Array]:
+        found, info = _factors(array, upper)
+        if check:
+            check_info(name, "cholesky", info)
+        return found, info
+
+    result, info = on_host(work, a)
+    record((result,), (a,), "LinalgCholeskyExBackward0", _gradient, (result,), (upper,))
+    return result, info
+
+
+def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
+    """The lower triangular ``L`` with ``A = L @ L.mH``, or the upper one with ``A = L.mH @ L``.
+
+    Of ``A`` (``(*, n, n)``) only that triangle is looked at. CUDA tensors go through the host, which waits for
+    them.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix is not positive definite; it says which, and where.
+    RuntimeError
+        If the matrices are not square, or of another type than single or double precision.
+    """
+    return given(_cholesky("linalg.cholesky", A, bool(upper))[0], out, "linalg.cholesky")
+
+
+def cholesky_ex(
+    A: Tensor,  # noqa: N803
+    *,
+    upper: bool = False,
+    check_errors: bool = False,
+    out: Any = None,
+) -> CholeskyWithInfo:
+    """:func:`cholesky` that tells of matrices without a factor, for which it gives NaN, instead of raising an error.
+
+    Parameters
+    ----------
+    check_errors
+        Whether to raise LinAlgError all the same.
+    """
+    found = CholeskyWithInfo(*_cholesky("linalg.cholesky_ex", A, bool(upper), check_errors))
+    result: CholeskyWithInfo = delivered(found, out, "linalg.cholesky_ex")
+    return result
+
+
+def old_cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """:func:`tensor.linalg.cholesky`, under its former name."""
+    return given(_cholesky("cholesky", input, bool(upper))[0], out, "cholesky")

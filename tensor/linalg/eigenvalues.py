@@ -1,0 +1,194 @@
+"""Eigenvalues and eigenvectors; see :mod:`.spectral` for what has derivatives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import views
+from ..contractions import matmul
+from ..neural.node import record
+from ..operations.reduction import given
+from ..recording.modes import modes
+from .checks import check_square
+from .errors import check_finite, which
+from .host import on_host
+from .results import Eigenpairs, delivered
+from .solving import solve
+from .spectral import check_convergence, check_phase, diagonal, differences
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..tensors import Tensor
+
+    Array = NDArray[Any]
+
+
+# Hermitian matrices
+
+
+def _check_triangle(name: str, a: Tensor, triangle: Any) -> str:
+    check_square(name, a)
+    found = triangle.upper() if isinstance(triangle, str) else triangle
+    if found not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {triangle}")
+    return str(found)
+
+
+def _eigh_gradient(wanted: Any, grads: Any, values: Tensor, vectors: Tensor) -> Any:
+    towards_values, towards_vectors = grads
+    if towards_vectors is None:
+        return (matmul(vectors * views.unsqueeze(towards_values, -2), vectors.mH),)
+    inner = matmul(vectors.mH, towards_vectors)
+    if vectors._layout.dtype.is_complex:
+        check_phase("eigh", inner, None)
+    # Vectors turn in the space of skew-Hermitian matrices only.
+    inner = 0.5 * (inner - inner.mH) / differences(values)
+    if towards_values is not None:
+        inner = inner + towards_values.to(vectors._layout.dtype).diag_embed()
+    return (matmul(vectors, matmul(inner, vectors.mH)),)
+
+
+def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigenpairs:  # noqa: N803
+    """Real eigenvalues in ascending order, and orthonormal eigenvectors, of Hermitian matrices ``(*, n, n)``.
+
+    CUDA tensors go through the host, which waits for them.
+
+    Parameters
+    ----------
+    UPLO
+        Which triangle is looked at: ``"L"`` (lower) or ``"U"``. The gradient is that of a Hermitian matrix.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix has an infinity or NaN; it says which.
+    RuntimeError
+        If the matrices are not square, or of another type than single or double precision.
+    """
+    which_triangle = _check_triangle("linalg.eigh", A, UPLO)
+    found: Eigenpairs = delivered(Eigenpairs(*_eigh("linalg.eigh", A, which_triangle)), out, "linalg.eigh")
+    return found
+
+
+def _eigh(name: str, a: Tensor, triangle: Any) -> tuple[Tensor, ...]:
+    def work(array: Array) -> Any:
+        check_finite(name, array)
+        try:
+            return np.linalg.eigh(array, triangle)
+        except np.linalg.LinAlgError:
+            check_convergence(name, array, lambda each: np.linalg.eigh(each, triangle), "eigen")
+            raise
+
+    results = on_host(work, a)
+    record(results, (a,), "LinalgEighBackward0", _eigh_gradient, results)
+    return results
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:  # noqa: N803
+    """Eigenvalues of Hermitian matrices in ascending order; see :func:`eigh`. Their derivative always exists."""
+    which_triangle = _check_triangle("linalg.eigvalsh", A, UPLO)
+    return given(hermitian_eigenvalues("linalg.eigh", A, which_triangle), out, "linalg.eigvalsh")
+
+
+def hermitian_eigenvalues(name: str, a: Tensor, triangle: Any = "L") -> Tensor:
+    """Eigenvalues of checked matrices; vectors are computed only where a derivative needs them."""
+    if modes.recording and a.requires_grad:
+        return _eigh(name, a, triangle)[0]
+
+    def work(array: Array) -> tuple[Array]:
+        check_finite(name, array)
+        try:
+            return (np.linalg.eigvalsh(array, triangle),)
+        except np.linalg.LinAlgError:
+            check_convergence(name, array, lambda each: np.linalg.eigvalsh(each, triangle), "eigen")
+            raise
+
+    return on_host(work, a)[0]
+
+
+# Any square matrices
+
+
+def _eig_gradient(wanted: Any, grads: Any, values: Tensor, vectors: Tensor, real: bool) -> Any:
+    towards_values, towards_vectors = grads
+    adjoint = vectors.mH
+    if towards_vectors is None:
+        found = solve(adjoint, views.unsqueeze(towards_values, -1) * adjoint)
+        return (found.real if real else found,)
+    inner = matmul(adjoint, towards_vectors)
+    check_phase("eig", inner, None)
+    # LAPACK's vectors have length one: they do not change along themselves.
+    along = diagonal(inner).real.to(values._layout.dtype)
+    inner = inner - matmul(adjoint, vectors * views.unsqueeze(along, -2))
+    inner = inner / differences(values).conj()
+    if towards_values is not None:
+        inner = inner + (towards_values - diagonal(inner)).diag_embed()
+    else:
+        inner = inner - diagonal(inner).diag_embed()
+    found = solve(adjoint, matmul(inner, adjoint))
+    return (found.real if real else found,)
+
+
+def _check_eig(name: str, array: Array) -> None:
+    finite = np.isfinite(array).all((-2, -1))
+    if not finite.all():
+        number = int(np.flatnonzero(~finite)[0])
+        raise RuntimeError(f"{name}: {which(finite, number)}input tensor should not contain infs or NaNs.")
+
+
+def _complex_of(array: Array) -> Any:
+    """The complex type of an array's precision."""
+    return np.result_type(array.dtype, np.complex64)
+
+
+def _eig(name: str, a: Tensor) -> tuple[Tensor, ...]:
+    def work(array: Array) -> tuple[Array, Array]:
+        _check_eig(name, array)
+        try:
+            found = np.linalg.eig(array)
+        except np.linalg.LinAlgError:
+            check_convergence(name, array, np.linalg.eig, "eigen")
+            raise
+        # NumPy gives real numbers where all happen to be.
+        return found.eigenvalues.astype(_complex_of(array)), found.eigenvectors.astype(_complex_of(array))
+
+    results = on_host(work, a)
+    real = not a._layout.dtype.is_complex
+    record(results, (a,), "LinalgEigBackward0", _eig_gradient, results, (real,))
+    return results
+
+
+def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
+    """Complex eigenvalues and eigenvectors of length one of square matrices ``(*, n, n)``, in no order.
+
+    CUDA tensors go through the host, which waits for them.
+
+    Raises
+    ------
+    RuntimeError
+        If a matrix has an infinity or NaN; the matrices are not square, or of another type than single or double
+        precision.
+    """
+    check_square("linalg.eig", A)
+    found: Eigenpairs = delivered(Eigenpairs(*_eig("linalg.eig", A)), out, "linalg.eig")
+    return found
+
+
+def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
+    """Complex eigenvalues of square matrices, in no order; see :func:`eig`."""
+    check_square("linalg.eigvals", A)
+    if modes.recording and A.requires_grad:
+        return given(_eig("linalg.eig", A)[0], out, "linalg.eigvals")
+
+    def work(array: Array) -> tuple[Array]:
+        _check_eig("linalg.eig", array)
+        try:
+            return (np.linalg.eigvals(array).astype(_complex_of(array)),)
+        except np.linalg.LinAlgError:
+            check_convergence("linalg.eig", array, np.linalg.eigvals, "eigen")
+            raise
+
+    return given(on_host(work, A)[0], out, "linalg.eigvals")

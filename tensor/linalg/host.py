@@ -1,0 +1,89 @@
+"""The way over the host: factorisations are NumPy's, also of CUDA tensors.
+
+There the current stream copies the matrices to pinned memory, **the host waits for it**, LAPACK works, and the
+stream copies the results from pinned memory to the device. The host does not wait for that: later work on the
+stream finds the results, and work on other streams is ordered with them as with those of any operation. So a call
+costs one wait, in which errors are found too, and cannot be captured in a graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import from_numpy
+
+from .. import layout as layouts
+from ..base import empty, wrap
+from ..copy_plans import COPY, copied
+from ..places import cpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ..tensors import Tensor
+
+    Array = NDArray[Any]
+
+
+def on_host(function: Callable[..., Sequence[Array]], *tensors: Tensor) -> tuple[Tensor, ...]:
+    """What ``function`` makes of the tensors' elements as NumPy arrays, as tensors on their device.
+
+    Not recorded. ``function`` may neither change its arguments nor return memory of theirs.
+    """
+    place: Any = tensors[0]._layout.place
+    if not place.is_cuda:
+        return tuple([wrap(np.asarray(each, order="C")) for each in function(*[x._host for x in tensors])])
+    arrays = [each._host for each in _brought(place, tensors)]
+    return tuple([_sent(place, np.asarray(each)) for each in function(*arrays)])
+
+
+def _brought(place: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Copies in pinned memory, which have arrived."""
+    found = []
+    for x in tensors:
+        layout = x._layout.as_contiguous().on(cpu)
+        staged = empty(layout, pin_memory=True)
+        place.plans[COPY, layout, x._layout](staged, x, True)
+        found.append(staged)
+    place.local.stream.synchronize()
+    return found
+
+
+def _sent(place: Any, array: Array) -> Tensor:
+    """A tensor on a device with the elements of ``array`` once the current stream has copied them."""
+    layout = layouts.contiguous[array.shape, from_numpy(array.dtype), cpu]
+    staged = empty(layout, pin_memory=True)
+    staged._writable[...] = array
+    return copied(staged, layout.on(place), non_blocking=True)
+
+
+def read(*tensors: Tensor) -> list[Array]:
+    """Elements of tensors on the host, which waits for their devices."""
+    place: Any = tensors[0]._layout.place
+    return [x._host for x in (_brought(place, tensors) if place.is_cuda else tensors)]
+
+
+def one_by_one(
+    function: Callable[[Array], Array], shape: tuple[int, ...], array: Array
+) -> tuple[Array, list[int]]:
+    """``function`` of every matrix of a batch, and the numbers of those of which there is none.
+
+    Parameters
+    ----------
+    shape
+        Of the result for a matrix, which is NaN where ``function`` raises NumPy's LinAlgError.
+    """
+    batch = array.shape[:-2]
+    flat = array.reshape(-1, *array.shape[-2:])
+    found = np.full((len(flat), *shape), np.nan, array.dtype)
+    wrong = []
+    for number, matrix in enumerate(flat):
+        try:
+            found[number] = function(matrix)
+        except np.linalg.LinAlgError:
+            wrong.append(number)
+    return found.reshape(*batch, *shape), wrong

@@ -1,0 +1,227 @@
+"""QR factorisation, and what its Householder reflectors make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import parts, views
+from ..contractions import matmul
+from ..joining import cat
+from ..neural.node import record
+from ..operations.reduction import given
+from ..ranges import eye
+from .checks import check_alike, check_floating, check_matrices
+from .host import on_host
+from .results import OrthogonalTriangular, Reflectors, delivered
+from .triangular import substituted, triangle
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..tensors import Tensor
+
+    Array = NDArray[Any]
+
+_MODES = ("reduced", "complete", "r")
+
+
+def _gradient(wanted: Any, grads: Any, q: Tensor, r: Tensor, mode: str) -> Any:
+    if mode == "r":
+        raise RuntimeError(
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
+            "linalg.qr(A, mode='reduced') if you are going to require gradients"
+        )
+    rows, rank = q._layout.shape[-2], q._layout.shape[-1]
+    columns = r._layout.shape[-1]
+    if mode == "complete" and rows > columns:
+        raise RuntimeError(
+            "The QR decomposition is not differentiable when mode='complete' and nrows > ncols: the further columns of "
+            "Q are not determined. Please use linalg.qr(A, mode='reduced')"
+        )
+    towards_q, towards_r = grads
+    if columns <= rank:
+        return (_tall_gradient(q, r, towards_q, towards_r),)
+    # A = Q [R1 R2], where Q and R1 come of the first columns, and R2 = Q^H A2.
+    first = parts.narrow(r, -1, 0, rank)
+    if towards_r is None:
+        return (cat((_tall_gradient(q, first, towards_q, None), q.new_zeros(_wider(q, columns - rank))), -1),)
+    second = parts.narrow(r, -1, rank, columns - rank)
+    towards_second = parts.narrow(towards_r, -1, rank, columns - rank)
+    through = matmul(matmul(q, second), towards_second.mH)
+    towards_q = through if towards_q is None else towards_q + through
+    found = _tall_gradient(q, first, towards_q, parts.narrow(towards_r, -1, 0, rank))
+    return (cat((found, matmul(q, towards_second)), -1),)
+
+
+def _wider(x: Tensor, columns: int) -> tuple[int, ...]:
+    return (*x._layout.shape[:-1], columns)
+
+
+def _tall_gradient(q: Tensor, r: Tensor, towards_q: Tensor | None, towards_r: Tensor | None) -> Any:
+    """Of matrices with at least as many rows as columns: ``(gQ + Q sym(triu(gR R^H - Q^H gQ))) R^-H``."""
+    inner: Any = 0
+    if towards_r is not None:
+        inner = matmul(towards_r, r.mH)
+    if towards_q is not None:
+        inner = inner - matmul(q.mH, towards_q)
+    upper = triangle(inner, upper=True)
+    # Its Hermitian part, with the real diagonal once.
+    whole = upper + upper.mH - _real_diagonal(upper)
+    found = matmul(q, whole)
+    if towards_q is not None:
+        found = found + towards_q
+    return substituted(r.mH, found, upper=False, left=False)
+
+
+def _real_diagonal(x: Tensor) -> Tensor:
+    diagonal = parts.diagonal(x, 0, -2, -1)
+    return (diagonal.real.to(x._layout.dtype) if x._layout.dtype.is_complex else diagonal).diag_embed()
+
+
+def _qr(name: str, a: Tensor, mode: str) -> OrthogonalTriangular:
+    check_matrices(name, a)
+    if mode not in _MODES:
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+
+    def work(array: Array) -> tuple[Array, Array]:
+        if mode == "r":
+            return np.empty(0, array.dtype), np.linalg.qr(array, "r")
+        found = np.linalg.qr(array, mode)  # type: ignore[call-overload]
+        return found.Q, found.R
+
+    results = on_host(work, a)
+    record(results, (a,), "LinalgQrBackward0", _gradient, results, (mode,))
+    return OrthogonalTriangular(*results)
+
+
+def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> OrthogonalTriangular:  # noqa: N803 - PyTorch's name
+    """Orthonormal ``Q`` and upper triangular ``R`` with ``A = Q @ R``, of matrices ``(*, m, n)``.
+
+    CUDA tensors go through the host, which waits for them.
+
+    Parameters
+    ----------
+    mode
+        ``"reduced"``: ``Q`` has ``min(m, n)`` columns; ``"complete"``: it is square; ``"r"``: it is empty. Only the
+        first can always be differentiated.
+
+    Raises
+    ------
+    RuntimeError
+        For another mode, fewer than two dimensions, or another type than single or double precision.
+    """
+    found: OrthogonalTriangular = delivered(_qr("linalg.qr", A, mode), out, "linalg.qr")
+    return found
+
+
+def old_qr(input: Tensor, some: bool = True, *, out: Any = None) -> OrthogonalTriangular:
+    """:func:`tensor.linalg.qr`, reduced or (``some=False``) complete, under its former name."""
+    found: OrthogonalTriangular = delivered(_qr("qr", input, "reduced" if some else "complete"), out, "qr")
+    return found
+
+
+def geqrf(input: Tensor, *, out: Any = None) -> Reflectors:
+    """Householder reflectors of a QR factorisation, and R in one matrix; see :func:`tensor.linalg.householder_product`.
+
+    No derivative goes through it.
+    """
+    check_matrices("geqrf", input, "input")
+
+    def work(array: Array) -> tuple[Array, Array]:
+        found, scales = np.linalg.qr(array, "raw")
+        # NumPy's is LAPACK's memory, which is transposed.
+        return np.swapaxes(found, -1, -2).astype(array.dtype), scales.astype(array.dtype)
+
+    found: Reflectors = delivered(Reflectors(*on_host(work, input)), out, "geqrf")
+    return found
+
+
+def householder_product(
+    A: Tensor,  # noqa: N803
+    tau: Tensor,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The first ``n`` columns of the product of reflectors ``I - tau[i] * v @ v.mH``, on the tensors' device.
+
+    Parameters
+    ----------
+    A
+        Matrices ``(*, m, n)`` with ``m >= n``: a reflector's ``v`` is what stands below the diagonal, after a 1.
+    tau
+        ``(*, k)``, ``k <= n``.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes, dtypes or devices do not fit.
+    """
+    name = "linalg.householder_product"
+    _check_reflectors(name, A, tau)
+    rows, columns = A._layout.shape[-2:]
+    if rows < columns:
+        raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
+    start = eye(rows, columns, dtype=A._layout.dtype, device=A.device)
+    batch = A._layout.shape[:-2]
+    found = _reflected(
+        A, tau, views.expand(start, (*batch, rows, columns)), range(tau._layout.shape[-1] - 1, -1, -1)
+    )
+    return given(found, out, name)
+
+
+def _check_reflectors(name: str, a: Tensor, tau: Tensor) -> None:
+    check_matrices(name, a)
+    check_alike(name, a, tau, "input", "tau")
+    check_floating(name, tau)
+    if not tau._layout.shape or tau._layout.shape[-1] > a._layout.shape[-1]:
+        raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+    if tau._layout.shape[:-1] != a._layout.shape[:-2]:
+        raise RuntimeError(
+            f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got "
+            f"{list(tau._layout.shape[:-1])} and {list(a._layout.shape[:-2])}"
+        )
+
+
+def _reflected(a: Tensor, tau: Tensor, x: Tensor, order: Any, *, adjoint: bool = False) -> Tensor:
+    """``x`` after reflectors have been applied from the left, one after the other."""
+    rows = a._layout.shape[-2]
+    below = triangle(a, upper=False, without_diagonal=True)
+    heads = eye(rows, a._layout.shape[-1], dtype=a._layout.dtype, device=a.device)
+    vectors = below + heads
+    for k in order:
+        v = parts.narrow(vectors, -1, k, 1)
+        scale = parts.narrow(tau, -1, k, 1)
+        scale = views.unsqueeze(scale.conj() if adjoint else scale, -1)
+        x = x - scale * matmul(v, matmul(v.mH, x))
+    return x
+
+
+def ormqr(
+    input: Tensor,
+    tau: Tensor,
+    other: Tensor,
+    left: bool = True,
+    transpose: bool = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``Q @ other`` (``other @ Q``), where ``Q`` is the square product of reflectors; with ``transpose`` of ``Q.mH``."""
+    _check_reflectors("ormqr", input, tau)
+    check_alike("ormqr", input, other, "input", "other")
+    size = other._layout.shape[-2 if left else -1]
+    if size != input._layout.shape[-2]:
+        raise RuntimeError(
+            f"ormqr: other.shape[{-2 if left else -1}] must be equal to input.shape[-2], but got {size} and "
+            f"{input._layout.shape[-2]}"
+        )
+    x = other if left else other.mH
+    # From the right it is the adjoint from the left of the adjoint.
+    adjoint = bool(transpose) is bool(left)
+    count = tau._layout.shape[-1]
+    order = range(count) if adjoint else range(count - 1, -1, -1)
+    found = _reflected(input, tau, x, order, adjoint=adjoint)
+    return given(found if left else found.mH, out, "ormqr")

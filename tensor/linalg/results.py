@@ -1,0 +1,121 @@
+"""What functions with several results return, under PyTorch's names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..operations.reduction import given
+
+if TYPE_CHECKING:
+    from ..tensors import Tensor
+
+
+class InverseWithInfo(NamedTuple):
+    """Inverses, and which pivot of a matrix is zero (0 where none is)."""
+
+    inverse: Tensor
+    info: Tensor
+
+
+class SolutionWithInfo(NamedTuple):
+    """Solutions, and which pivot of a matrix is zero (0 where none is)."""
+
+    result: Tensor
+    info: Tensor
+
+
+class SignAndLogarithm(NamedTuple):
+    """A determinant as its sign and the logarithm of its magnitude."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class CholeskyWithInfo(NamedTuple):
+    """Factors, and the order of the first minor of a matrix that is not positive definite (0 where all are)."""
+
+    L: Tensor
+    info: Tensor
+
+
+class OrthogonalTriangular(NamedTuple):
+    """Orthonormal columns and a triangular matrix, whose product the matrix is."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class Reflectors(NamedTuple):
+    """Householder reflectors below the diagonal of R, and their scales."""
+
+    a: Tensor
+    tau: Tensor
+
+
+class SingularValues(NamedTuple):
+    """Left singular vectors in columns, singular values from the largest on, right singular vectors in rows."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+class SingularValuesAndColumns(NamedTuple):
+    """Singular values from the largest on, and the singular vectors in columns."""
+
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+class Eigenpairs(NamedTuple):
+    """Eigenvalues, and eigenvectors in columns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class LuFactor(NamedTuple):
+    """L and U in one matrix, and with which row (from 1) each one was exchanged."""
+
+    LU: Tensor
+    pivots: Tensor
+
+
+class LuFactorWithInfo(NamedTuple):
+    """:class:`LuFactor`, and which diagonal element of U is zero (0 where none is)."""
+
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class PermutedTriangles(NamedTuple):
+    """A permutation, a lower and an upper triangle, whose product the matrix is."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+class LeastSquares(NamedTuple):
+    """Solutions, squared distances, ranks and singular values; the last three are empty where not computed."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+class TriangularSolution(NamedTuple):
+    """Solutions, and a copy of the coefficients."""
+
+    solution: Tensor
+    cloned_coefficient: Tensor
+
+
+def delivered(found: Any, out: Any, name: str) -> Any:
+    """A tuple of results, or those that the caller gave with their elements."""
+    if out is None:
+        return found
+    return type(found)(*(given(x, to, name) for x, to in zip(found, out, strict=True)))

@@ -1,0 +1,204 @@
+"""Singular values and vectors; see :mod:`.spectral` for what has derivatives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import parts, views
+from ..complex_numbers import conjugate
+from ..contractions import matmul
+from ..neural.node import record
+from ..operations.reduction import given
+from ..recording.modes import modes
+from .checks import check_matrices
+from .errors import check_finite
+from .host import on_host
+from .results import SingularValues, SingularValuesAndColumns, delivered
+from .spectral import check_convergence, check_phase, diagonal, differences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from ..tensors import Tensor
+
+    Array = NDArray[Any]
+
+
+def _svd_work(name: str, full: bool) -> Callable[[Array], Any]:
+    def work(array: Array) -> Any:
+        check_finite(name, array)
+        try:
+            return np.linalg.svd(array, full_matrices=full)
+        except np.linalg.LinAlgError:
+            check_convergence(name, array, np.linalg.svd, "singular")
+            raise
+
+    return work
+
+
+def _svd_gradient(wanted: Any, grads: Any, u: Tensor, s: Tensor, vh: Tensor, full: bool) -> Any:
+    towards_u, towards_s, towards_vh = grads
+    rank = s._layout.shape[-1]
+    if full:
+        towards_u, u = _thin("U", towards_u, rank), parts.narrow(u, -1, 0, rank)
+        towards_vh = _thin("Vh", None if towards_vh is None else towards_vh.mH, rank)
+        towards_vh = None if towards_vh is None else towards_vh.mH
+        vh = parts.narrow(vh, -2, 0, rank)
+    return (svd_gradient(u, s, vh, towards_u, towards_s, towards_vh),)
+
+
+def _thin(what: str, towards: Tensor | None, rank: int) -> Tensor | None:
+    """The gradient of the columns that are determined; the others may not have one."""
+    if towards is None or towards._layout.shape[-1] == rank:
+        return towards
+    rest = parts.narrow(towards, -1, rank, towards._layout.shape[-1] - rank)
+    if bool((rest.detach() != 0).any()):
+        raise RuntimeError(
+            f"linalg.svd: the loss depends on vectors of {what} that belong to no singular value and are not determined "
+            "by the matrix, so that it has no derivative. Use full_matrices=False."
+        )
+    return parts.narrow(towards, -1, 0, rank)
+
+
+def svd_gradient(
+    u: Tensor,
+    s: Tensor,
+    vh: Tensor,
+    towards_u: Tensor | None,
+    towards_s: Tensor | None,
+    towards_vh: Tensor | None,
+) -> Tensor:
+    """Gradient of a matrix from those of its thin factors.
+
+    ``U [(skew(U^H gU) / E) S + S (skew(V^H gV) / E) + diag(gS)] V^H`` with ``E[i, j] = s[j]**2 - s[i]**2``, and what
+    turns vectors out of the spaces that the factors span.
+    """
+    if towards_u is None and towards_vh is None:
+        assert towards_s is not None
+        return matmul(u * views.unsqueeze(towards_s, -2), vh)
+    kind = u._layout.dtype
+    v = vh.mH
+    left = None if towards_u is None else matmul(u.mH, towards_u)
+    right = None if towards_vh is None else matmul(vh, towards_vh.mH)
+    if kind.is_complex:
+        check_phase("svd", left, right)
+    apart = differences(s * s)
+    columns, rows = views.unsqueeze(s, -2), views.unsqueeze(s, -1)
+    inner: Any = 0
+    if left is not None:
+        inner = inner + (left - left.mH) / apart * columns
+    if right is not None:
+        inner = inner + rows * ((right - right.mH) / apart)
+    if towards_s is not None:
+        inner = inner + towards_s.to(kind).diag_embed()
+    if kind.is_complex and left is not None:
+        # The phase that both vectors of a pair share.
+        turn = (diagonal(left) - conjugate(diagonal(left))) / (2 * s)
+        inner = inner + turn.diag_embed()
+    found = matmul(u, matmul(inner, vh))
+    if left is not None and u._layout.shape[-2] > s._layout.shape[-1]:
+        outside = towards_u / columns
+        outside = outside - matmul(u, matmul(u.mH, outside))
+        found = found + matmul(outside, vh)
+    if right is not None and vh._layout.shape[-1] > s._layout.shape[-1]:
+        outside = towards_vh / rows
+        outside = outside - matmul(matmul(outside, v), vh)
+        found = found + matmul(u, outside)
+    return found
+
+
+def _svd(name: str, a: Tensor, full: bool) -> tuple[Tensor, ...]:
+    results = on_host(_svd_work(name, full), a)
+    record(results, (a,), "LinalgSvdBackward0", _svd_gradient, results, (full,))
+    return results
+
+
+_DRIVERS = ("gesvd", "gesvdj", "gesvda")
+
+
+def _check_svd(name: str, a: Tensor, driver: str | None) -> None:
+    check_matrices(name, a)
+    if driver is None:
+        return
+    if not a._layout.place.is_cuda:
+        raise RuntimeError(f"{name}: keyword argument `driver=` is only supported on CUDA inputs.")
+    if driver not in _DRIVERS:
+        raise RuntimeError(f"{name}: unknown svd driver {driver} in svd_cusolver computation.")
+
+
+def svd(
+    A: Tensor,  # noqa: N803 - PyTorch's name
+    full_matrices: bool = True,
+    *,
+    driver: str | None = None,
+    out: Any = None,
+) -> SingularValues:
+    """Singular values and vectors: ``A = U @ diag(S) @ Vh``, of matrices ``(*, m, n)``.
+
+    CUDA tensors go through the host, which waits for them.
+
+    Parameters
+    ----------
+    full_matrices
+        Whether ``U`` and ``Vh`` are square. The vectors beyond ``min(m, n)`` have no derivative.
+    driver
+        One of cuSOLVER's, for CUDA tensors; LAPACK's divide and conquer is used in any case.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix has an infinity or NaN; it says which.
+    RuntimeError
+        For fewer than two dimensions, or another type than single or double precision.
+    """
+    _check_svd("linalg.svd", A, driver)
+    found: SingularValues = delivered(
+        SingularValues(*_svd("linalg.svd", A, bool(full_matrices))), out, "linalg.svd"
+    )
+    return found
+
+
+def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:  # noqa: N803
+    """Singular values, from the largest on: ``(*, min(m, n))``; see :func:`svd`. Their derivative always exists."""
+    _check_svd("linalg.svdvals", A, driver)
+    return given(singular_values("linalg.svd", A), out, "linalg.svdvals")
+
+
+def singular_values(name: str, a: Tensor) -> Tensor:
+    """Singular values of checked matrices; vectors are computed only where a derivative needs them."""
+    if modes.recording and a.requires_grad:
+        return _svd(name, a, False)[1]
+
+    def work(array: Array) -> tuple[Array]:
+        check_finite(name, array)
+        try:
+            return (np.linalg.svd(array, compute_uv=False),)
+        except np.linalg.LinAlgError:
+            check_convergence(name, array, np.linalg.svd, "singular")
+            raise
+
+    return on_host(work, a)[0]
+
+
+def old_svd(
+    input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None
+) -> SingularValuesAndColumns:
+    """:func:`tensor.linalg.svd`, thin by default and with ``V`` instead of its adjoint, under its former name."""
+    check_matrices("linalg.svd", input)
+    if compute_uv:
+        u, s, vh = _svd("linalg.svd", input, not some)
+        found = SingularValuesAndColumns(u, s, vh.mH)
+    else:
+        rows, columns = input._layout.shape[-2:]
+        batch = input._layout.shape[:-2]
+        found = SingularValuesAndColumns(
+            input.new_zeros((*batch, rows, rows)),
+            singular_values("linalg.svd", input),
+            input.new_zeros((*batch, columns, columns)),
+        )
+    result: SingularValuesAndColumns = delivered(found, out, "svd")
+    return result

@@ -1,0 +1,288 @@
+"""Inverses and systems of linear equations of square matrices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import layouts
+
+from .. import views
+from ..contractions import matmul
+from ..neural.node import record
+from ..operations.reduction import given
+from .checks import check_alike, check_matrices, check_square
+from .errors import check_info
+from .host import on_host, one_by_one
+from .lu_on_host import zero_pivot
+from .results import InverseWithInfo, SolutionWithInfo, delivered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ..tensors import Tensor
+
+    Array = NDArray[Any]
+
+
+def _inverses(array: Array) -> tuple[Array, Array]:
+    """Inverses, and which pivot of a matrix is zero."""
+    batch, n = array.shape[:-2], array.shape[-1]
+    info = np.zeros(batch, np.int32)
+    try:
+        return np.linalg.inv(array), info
+    except np.linalg.LinAlgError:
+        found, singular = one_by_one(np.linalg.inv, (n, n), array)
+    _note_pivots(info, array, singular)
+    return found, info
+
+
+def _note_pivots(info: Array, array: Array, singular: Sequence[int]) -> None:
+    matrices = array.reshape(-1, *array.shape[-2:])
+    for number in singular:
+        info.reshape(-1)[number] = zero_pivot(matrices[number])
+
+
+def _inverse_gradient(wanted: Any, grads: Any, inverse: Tensor) -> Any:
+    turned = inverse.mH
+    return (-matmul(turned, matmul(grads, turned)),)
+
+
+def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
+    """Inverses of square matrices ``(*, n, n)``. CUDA tensors go through the host, which waits for them.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix is singular; it says which.
+    RuntimeError
+        If the matrices are not square, or of another type than single or double precision.
+    """
+    return _inv("linalg.inv", A, out)
+
+
+def _inv(name: str, a: Tensor, out: Tensor | None) -> Tensor:
+    check_square(name, a)
+
+    def work(array: Array) -> tuple[Array]:
+        found, info = _inverses(array)
+        check_info(name, "inverse", info)
+        return (found,)
+
+    (result,) = on_host(work, a)
+    record((result,), (a,), "LinalgInvExBackward0", _inverse_gradient, (result,))
+    return given(result, out, name)
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> InverseWithInfo:  # noqa: N803
+    """:func:`inv` that tells of singular matrices, whose inverses are NaN, instead of raising an error.
+
+    Parameters
+    ----------
+    check_errors
+        Whether to raise LinAlgError all the same.
+    """
+    check_square("linalg.inv_ex", A)
+
+    def work(array: Array) -> tuple[Array, Array]:
+        found, info = _inverses(array)
+        if check_errors:
+            check_info("linalg.inv_ex", "inverse", info)
+        return found, info
+
+    result, info = on_host(work, A)
+    record((result,), (A,), "LinalgInvExBackward0", _inverse_gradient, (result,))
+    found: InverseWithInfo = delivered(InverseWithInfo(result, info), out, "linalg.inv_ex")
+    return found
+
+
+def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """:func:`tensor.linalg.inv`."""
+    return _inv("linalg.inv", input, out)
+
+
+def is_vector_of(a: Tensor, b: Tensor) -> bool:
+    """Whether the right sides ``b`` of systems with matrices ``a`` are vectors, one for each matrix."""
+    rows, right = a._layout.shape, b._layout.shape
+    return len(right) == 1 or (len(rows) - 1 == len(right) and rows[:-1] == right)
+
+
+def _solutions(a: Array, b: Array) -> tuple[Array, Array]:
+    info = np.zeros(a.shape[:-2], np.int32)
+    try:
+        return np.linalg.solve(a, b), info
+    except np.linalg.LinAlgError:
+        pass
+    # Singular matrices become NaN, so that their solutions do.
+    _, singular = one_by_one(np.linalg.inv, a.shape[-2:], a)
+    _note_pivots(info, a, singular)
+    regular = np.where((info == 0)[..., None, None], a, np.eye(a.shape[-1], dtype=a.dtype))
+    return np.where((info == 0)[..., None, None], np.linalg.solve(regular, b), np.nan).astype(a.dtype), info
+
+
+def _solve_gradient(wanted: Any, grads: Any, a: Tensor, x: Tensor, left: bool, vector: bool) -> Any:
+    right = _solve("linalg.solve", a.mH, grads, left, vector)[0]
+    if not wanted[0]:
+        return None, right
+    if vector:
+        return -(views.unsqueeze(right, -1) * views.unsqueeze(x.conj(), -2)), right
+    return -(matmul(right, x.mH) if left else matmul(x.mH, right)), right
+
+
+def _solve(
+    name: str, a: Tensor, b: Tensor, left: bool, vector: bool, check: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Solutions and numbers of zero pivots; recorded."""
+
+    def work(a: Array, b: Array) -> tuple[Array, Array]:
+        if vector:
+            b = b[..., None]
+        elif not left:
+            a, b = np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)
+        found, info = _solutions(a, b)
+        if check:
+            check_info(name, "solution", info)
+        return found[..., 0] if vector else found if left else np.swapaxes(found, -1, -2), info
+
+    result, info = on_host(work, a, b)
+    record((result,), (a, b), "LinalgSolveExBackward0", _solve_gradient, (a, result), (left, vector))
+    return result, info
+
+
+def _check_system(name: str, a: Tensor, b: Tensor, left: bool) -> bool:
+    """Raise unless matrices and right sides fit; returns whether those are vectors."""
+    check_square(name, a)
+    check_alike(name, a, b)
+    if not b._layout.shape:
+        raise RuntimeError(f"{name}: The input tensor B must have at least 1 dimension.")
+    vector = is_vector_of(a, b)
+    if vector and not left:
+        raise RuntimeError(
+            f"{name}: Vector broadcasting of the left hand side is not supported for left=False. In this case "
+            "linalg.solve is equivalent to B / A.squeeze(-1)"
+        )
+    check_right_sides(name, a, b, left=left, vector=vector)
+    return vector
+
+
+def check_right_sides(name: str, a: Tensor, b: Tensor, *, left: bool, vector: bool) -> None:
+    """Raise RuntimeError unless right sides have as many rows (on the left: columns) as the matrices."""
+    n, right = a._layout.shape[-1], b._layout.shape
+    if vector:
+        if right[-1] != n:
+            raise RuntimeError(
+                f"{name}: Incompatible shapes of A and B for the equation AX = B ({n}x{n} and {right[-1]}x1)"
+            )
+        layouts.broadcast_shapes(a._layout.shape[:-2], right[:-1])
+        return
+    if right[-2 if left else -1] != n:
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} ({n}x{n} and "
+            f"{right[-2]}x{right[-1]})"
+        )
+    layouts.broadcast_shapes(a._layout.shape[:-2], right[:-2])
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:  # noqa: N803
+    """The ``X`` of ``A @ X = B``, or of ``X @ A = B`` with ``left=False``.
+
+    Parameters
+    ----------
+    A
+        Square matrices ``(*, n, n)``.
+    B
+        Matrices ``(*, n, k)`` (``(*, k, n)``), whose batch dimensions broadcast with those of ``A``; or vectors:
+        one ``(n,)``, or one for each matrix.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix is singular; it says which.
+    RuntimeError
+        If shapes, dtypes or devices do not fit.
+    """
+    vector = _check_system("linalg.solve", A, B, left)
+    return given(_solve("linalg.solve", A, B, bool(left), vector)[0], out, "linalg.solve")
+
+
+def solve_ex(
+    A: Tensor,  # noqa: N803
+    B: Tensor,  # noqa: N803
+    *,
+    left: bool = True,
+    check_errors: bool = False,
+    out: Any = None,
+) -> SolutionWithInfo:
+    """:func:`solve` that tells of singular matrices, whose solutions are NaN, instead of raising an error."""
+    vector = _check_system("linalg.solve_ex", A, B, left)
+    found = SolutionWithInfo(*_solve("linalg.solve_ex", A, B, bool(left), vector, check_errors))
+    result: SolutionWithInfo = delivered(found, out, "linalg.solve_ex")
+    return result
+
+
+def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
+    """The inverse of the linear map from the dimensions from ``ind`` on to those before, as a tensor.
+
+    Raises
+    ------
+    RuntimeError
+        If their sizes have different products, or ``ind`` is not positive.
+    """
+    if ind <= 0:
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    shape = A._layout.shape
+    rows, columns = _size(shape[:ind]), _size(shape[ind:])
+    if rows != columns:
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got "
+            f"{columns} != {rows}"
+        )
+    found = _inv("linalg.tensorinv", A.reshape(rows, columns), None).reshape(*shape[ind:], *shape[:ind])
+    return given(found, out, "linalg.tensorinv")
+
+
+def tensorsolve(
+    A: Tensor,  # noqa: N803
+    B: Tensor,  # noqa: N803
+    dims: Sequence[int] | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The ``X`` of ``tensordot(A, X, X.ndim) = B``.
+
+    Parameters
+    ----------
+    dims
+        Dimensions of ``A`` that are moved to its end first.
+
+    Raises
+    ------
+    RuntimeError
+        If the dimensions of ``A`` beside those of ``B`` have another product than those of ``B``.
+    """
+    check_alike("linalg.tensorsolve", A, B)
+    moved = A
+    if dims is not None:
+        rank = len(A._layout.shape)
+        moved = views.movedim(A, tuple(dims), tuple(range(rank - len(tuple(dims)), rank)))
+    shape, count = moved._layout.shape, len(B._layout.shape)
+    rows, columns = _size(shape[:count]), _size(shape[count:])
+    if rows != columns:
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), "
+            f"but got {columns} != {rows}"
+        )
+    square = moved.reshape(rows, columns)
+    check_matrices("linalg.tensorsolve", square)
+    found = _solve("linalg.tensorsolve", square, B.reshape(-1), True, True)[0]
+    return given(found.reshape(shape[count:]), out, "linalg.tensorsolve")
+
+
+def _size(shape: Sequence[int]) -> int:
+    found = 1
+    for size in shape:
+        found *= size
+    return found

@@ -1,0 +1,64 @@
+"""What derivatives of eigenvectors and singular vectors have in common.
+
+The vectors are determined but for their phases (signs, where they are real). Derivatives are right for whatever
+does not depend on these; what visibly does, is an error. With repeated values derivatives of vectors are infinite.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import parts, views
+from .errors import LinAlgError, check_info
+from .host import one_by_one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from ..tensors import Tensor
+
+    Array = NDArray[Any]
+
+#: How much of a gradient may point along phases before it is more than rounding; PyTorch's bound.
+_PHASE_BOUND = 1e-2
+
+
+def diagonal(x: Tensor) -> Tensor:
+    """Diagonals of matrices."""
+    return parts.diagonal(x, 0, -2, -1)
+
+
+def differences(values: Tensor) -> Tensor:
+    """``values[j] - values[i]``, with ones instead of the zeros on the diagonal."""
+    found = views.unsqueeze(values, -2) - views.unsqueeze(values, -1)
+    return found + values.new_ones(values._layout.shape[-1:]).diag_embed()
+
+
+def check_phase(name: str, left: Tensor | None, right: Tensor | None) -> None:
+    """Raise RuntimeError if a loss changes with the phases of complex vectors."""
+    given = [diagonal(each.detach()).imag for each in (left, right) if each is not None]
+    total = given[0] if len(given) == 1 else given[0] + given[1]
+    if total._layout.numel and not bool((total.abs() <= _PHASE_BOUND).all()):
+        vectors = "eigenvectors" if name.startswith("eig") else "singular vectors"
+        backward = "linalg_eig_backward" if name.startswith("eig") else "svd_backward"
+        raise RuntimeError(
+            f"{backward}: The {vectors} in the complex case are specified up to multiplication by e^{{i phi}}. The "
+            "specified loss function depends on this quantity, so it is ill-defined."
+        )
+
+
+def check_convergence(name: str, array: Array, function: Callable[[Array], Any], what: str) -> None:
+    """Raise for the first matrix of which LAPACK finds no values."""
+    info = np.zeros(array.shape[:-2], np.int32)
+
+    def first(matrix: Array) -> Array:
+        function(matrix)
+        return matrix
+
+    _, wrong = one_by_one(first, array.shape[-2:], array)
+    info.reshape(-1)[wrong] = 1
+    check_info(name, "convergence", info, LinAlgError, what)

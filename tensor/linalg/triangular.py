@@ -1,0 +1,185 @@
+"""Triangular systems, and those of a Cholesky factorisation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import triangles, views
+from ..contractions import matmul
+from ..neural.node import record
+from ..operations.reduction import given
+from . import triangular_on_host
+from .checks import check_alike, check_matrices, check_square
+from .host import on_host
+from .results import TriangularSolution, delivered
+from .solving import check_right_sides
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..tensors import Tensor
+
+    Array = NDArray[Any]
+
+
+def triangle(x: Tensor, *, upper: bool, without_diagonal: bool = False) -> Tensor:
+    """``x`` with zeros outside of a triangle."""
+    if upper:
+        return triangles.triu(x, 1 if without_diagonal else 0)
+    return triangles.tril(x, -1 if without_diagonal else 0)
+
+
+def _gradient(wanted: Any, grads: Any, a: Tensor, x: Tensor, upper: bool, left: bool, unit: bool) -> Any:
+    right = substituted(a.mH, grads, upper=not upper, left=left, unit=unit)
+    if not wanted[0]:
+        return None, right
+    towards = -(matmul(right, x.mH) if left else matmul(x.mH, right))
+    return triangle(towards, upper=upper, without_diagonal=unit), right
+
+
+def substituted(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unit: bool = False) -> Tensor:
+    """The solution of a checked triangular system, recorded."""
+
+    def work(a: Array, b: Array) -> tuple[Array]:
+        if left:
+            return (triangular_on_host.solve(a, b, upper=upper, unit=unit),)
+        a, b = np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)
+        return (np.swapaxes(triangular_on_host.solve(a, b, upper=not upper, unit=unit), -1, -2),)
+
+    (result,) = on_host(work, a, b)
+    record((result,), (a, b), "LinalgSolveTriangularBackward0", _gradient, (a, result), (upper, left, unit))
+    return result
+
+
+def solve_triangular(
+    A: Tensor,  # noqa: N803 - PyTorch's name
+    B: Tensor,  # noqa: N803
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The ``X`` of ``A @ X = B`` (``X @ A = B`` with ``left=False``) for a triangle of ``A``.
+
+    A zero on the diagonal gives infinities and NaN. CUDA tensors go through the host, which waits for them.
+
+    Parameters
+    ----------
+    A
+        Square matrices ``(*, n, n)``; the other triangle is not looked at.
+    B
+        Matrices ``(*, n, k)`` (``(*, k, n)``), whose batch dimensions broadcast with those of ``A``.
+    upper
+        Which triangle.
+    unitriangular
+        Whether the diagonal counts as ones.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes, dtypes or devices do not fit.
+    """
+    name = "linalg.solve_triangular"
+    check_square(name, A)
+    check_matrices(name, B, "B")
+    check_alike(name, A, B)
+    check_right_sides(name, A, B, left=left, vector=False)
+    found = substituted(A, B, upper=bool(upper), left=bool(left), unit=bool(unitriangular))
+    return given(found, out, name)
+
+
+def triangular_solve(
+    input: Tensor,
+    A: Tensor,  # noqa: N803
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+    *,
+    out: Any = None,
+) -> TriangularSolution:
+    """The ``X`` of ``A @ X = input``; see :func:`tensor.linalg.solve_triangular`, which has replaced it."""
+    name = "triangular_solve"
+    check_square(name, A)
+    check_matrices(name, input, "b")
+    check_alike(name, A, input, "A", "b")
+    check_right_sides(name, A, input, left=True, vector=False)
+    turned = views.transpose(A, -2, -1) if transpose else A
+    solution = substituted(turned, input, upper=upper is not transpose, unit=unitriangular)
+    found: TriangularSolution = delivered(TriangularSolution(solution, A.clone()), out, name)
+    return found
+
+
+def _from_cholesky(factor: Array, b: Array, upper: bool) -> tuple[Array]:
+    lower = np.conj(np.swapaxes(factor, -1, -2)) if upper else factor
+    first = triangular_on_host.solve(lower, b, upper=False)
+    return (triangular_on_host.solve(np.conj(np.swapaxes(lower, -1, -2)), first, upper=True),)
+
+
+def _cholesky_gradient(wanted: Any, grads: Any, factor: Tensor, x: Tensor, upper: bool) -> Any:
+    right = _solved(factor, grads, upper)
+    if not wanted[0]:
+        return None, right
+    towards = matmul(right, x.mH)
+    towards = -(towards + towards.mH)
+    ours = triangle(factor, upper=upper)
+    return triangle(matmul(ours, towards) if upper else matmul(towards, ours), upper=upper), right
+
+
+def _solved(factor: Tensor, b: Tensor, upper: bool) -> Tensor:
+    (result,) = on_host(lambda factor, b: _from_cholesky(factor, b, upper), factor, b)
+    record((result,), (factor, b), "CholeskySolveBackward0", _cholesky_gradient, (factor, result), (upper,))
+    return result
+
+
+def cholesky_solve(
+    input: Tensor,
+    L: Tensor,  # noqa: N803
+    upper: bool = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The ``X`` of ``A @ X = input``, where ``A`` is ``L @ L.mH``, or ``L.mH @ L`` for an upper factor.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes, dtypes or devices do not fit.
+    """
+    check_square("cholesky_solve", L)
+    check_matrices("cholesky_solve", input, "b")
+    check_alike("cholesky_solve", L, input, "A", "b")
+    check_right_sides("cholesky_solve", L, input, left=True, vector=False)
+    return given(_solved(L, input, bool(upper)), out, "cholesky_solve")
+
+
+def cholesky_inverse(
+    L: Tensor,  # noqa: N803
+    upper: bool = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The inverse of ``L @ L.mH``, or of ``L.mH @ L`` for an upper factor.
+
+    Raises
+    ------
+    RuntimeError
+        If ``L`` is not square, or of another type than single or double precision.
+    """
+    check_square("cholesky_inverse", L)
+    upper = bool(upper)
+
+    def work(factor: Array) -> tuple[Array]:
+        return _from_cholesky(factor, np.eye(factor.shape[-1], dtype=factor.dtype), upper)
+
+    (result,) = on_host(work, L)
+    record((result,), (L,), "CholeskyInverseBackward0", _inverse_gradient, (L, result), (upper,))
+    return given(result, out, "cholesky_inverse")
+
+
+def _inverse_gradient(wanted: Any, grads: Any, factor: Tensor, found: Tensor, upper: bool) -> Any:
+    towards = -matmul(found, matmul(grads + grads.mH, found))
+    ours = triangle(factor, upper=upper)
+    return (triangle(matmul(ours, towards) if upper else matmul(towards, ours), upper=upper),)
