@@ -27,6 +27,7 @@ from .activations import (
     THRESHOLD,
 )
 from .arithmetic import ABS, ADD, DIV, MUL, SUB
+from .autocasting import autocasted
 from .operations.pointwise import IN_PLACE, Pointwise
 from .special_functions import SIGMOID
 from .trigonometry import TANH
@@ -89,6 +90,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _apply(CELU, input, inplace, alpha, 1.0, 1.0 / alpha)
 
 
+@autocasted
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """``input`` where it is positive, else ``weight * input``.
 
@@ -118,6 +120,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return PRELU(input, weight)
 
 
+@autocasted
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * input)) / beta``; ``input`` where ``beta * input`` is above ``threshold``."""
     return SOFTPLUS(input, beta, threshold)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.dtypes import Category
 
 from . import views
+from .autocasting import autocasted
 from .base import empty
 from .complex_numbers import conjugate as conjugated
 from .copy_plans import check_no_overlap, copied
@@ -166,6 +167,7 @@ def _check_target(form: str, input: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
+@autocasted
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -187,6 +189,7 @@ def addmm(
     return _add_product("addmm", input, mat1, mat2, (left[0], right[1]), (beta, alpha), out)
 
 
+@autocasted
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -217,6 +220,7 @@ def _batches(form: str, batch1: Tensor, batch2: Tensor) -> tuple[int, int, int]:
     return left[0], left[1], right[2]
 
 
+@autocasted
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -231,6 +235,7 @@ def addbmm(
     return _add_product("addbmm", input, batch1, batch2, (rows, columns), (beta, alpha), out)
 
 
+@autocasted
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -248,6 +253,7 @@ def addmv(
     return _add_product("addmv", input, mat, vec, (left[0],), (beta, alpha), out)
 
 
+@autocasted
 def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:

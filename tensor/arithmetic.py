@@ -8,6 +8,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 
+from .autocasting import autocasted
 from .base import TensorBase
 from .complex_numbers import conjugate, sgn_gradient
 from .creation_arguments import check_tensor
@@ -325,6 +326,7 @@ def fmod(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> 
     return FMOD.out(out, input, other)
 
 
+@autocasted
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by each element."""
     return RECIPROCAL.unary(input) if out is None else RECIPROCAL.out(out, input)

@@ -9,6 +9,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category, float32, float64
 
+from .autocasting import autocasted
 from .creation_arguments import check_tensor
 from .creation_like import zeros_like
 from .operations import rules
@@ -156,6 +157,7 @@ def _polar_gradient(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return (CONJ.unary(grad) * POLAR(ones_like(a), b)).real
 
 
+@autocasted
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of given length and angle in radians.
 

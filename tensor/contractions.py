@@ -14,6 +14,7 @@ from nvrtc_kernels import layouts
 
 from . import parts, views
 from .arguments import dimension, dimensions
+from .autocasting import autocasted
 from .base import TensorBase
 from .products import _delivered, bmm, check_layouts, check_operands, dot, layouts_of, mm, mv
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .tensors import Tensor
 
 
+@autocasted
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Matrix product over the last two dimensions; dimensions before them broadcast.
 
@@ -101,6 +103,7 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _delivered(views.unsqueeze(input, 1) * vec2, out)
 
 
+@autocasted
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
     """Sums of products over pairs of dimensions.
 
@@ -174,6 +177,7 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _delivered((a * b).reshape(shape), out)
 
 
+@autocasted
 def einsum(equation: Any = None, *operands: Any) -> Tensor:
     """Sums of products of elements, as Einstein wrote them: ``einsum("bij,bjk->bik", a, b)``.
 
@@ -342,6 +346,7 @@ def _contract(a: Tensor, la: Labels, b: Tensor, lb: Labels, later: set[str]) -> 
     return found.reshape([sizes[label] for label in labels]), labels
 
 
+@autocasted
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix.
 
@@ -355,6 +360,7 @@ def trace(input: Tensor) -> Tensor:
     return parts.diagonal(input).sum()
 
 
+@autocasted
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Cross products of vectors of three elements along a dimension, by default the first of size 3.
 

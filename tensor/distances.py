@@ -10,6 +10,7 @@ from nvrtc_kernels import layouts
 
 from . import views
 from .arithmetic import MUL, REAL
+from .autocasting import autocasted
 from .base import TensorBase
 from .comparisons import GT
 from .contractions import matmul
@@ -35,6 +36,7 @@ DISTANCE = Pointwise(
 )
 
 
+@autocasted
 def cdist(
     x1: Tensor,
     x2: Tensor,
@@ -102,6 +104,7 @@ def _squares(x1: Tensor, x2: Tensor) -> Tensor:
     return matmul(left, views.transpose(right, -2, -1))
 
 
+@autocasted
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """Norm of ``input - other``, which broadcast."""
     return vector_norm(input - other, p)

@@ -14,6 +14,7 @@ import numpy as np
 from nvrtc_kernels import dtypes
 
 from . import parts, views
+from .autocasting import autocasted
 from .base import TensorBase
 from .choices import Choice
 from .choosing import add, add_, read, write, write_
@@ -306,6 +307,7 @@ def iterate(input: Tensor) -> Iterable[Tensor]:
 # As functions
 
 
+@autocasted
 def index_put(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:

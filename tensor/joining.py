@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import parts, views
 from .arguments import dimension, integers
+from .autocasting import autocasted
 from .base import TensorBase, empty
 from .copy_plans import copied
 from .layout import contiguous
@@ -95,6 +96,7 @@ class RepeatNode(Node):
         return (folded.sum(times) if times else folded).reshape(self.shape)
 
 
+@autocasted
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors joined along a dimension; all other sizes are the same.
 
@@ -186,6 +188,7 @@ def _finish(made: Tensor, cls: type[Any], dim: int, inputs: Sequence[Tensor], re
     return node
 
 
+@autocasted
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape joined along a new dimension.
 

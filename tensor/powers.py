@@ -11,6 +11,7 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category, complex128, float64
 
 from .arithmetic import ADD, DIV, MUL, NUMERIC, SUB
+from .autocasting import autocasted
 from .base import TensorBase
 from .comparisons import EQ, GE
 from .complex_numbers import conjugate
@@ -195,6 +196,7 @@ def _exponent_gradient(grad: Tensor, a: Any, b: Tensor, out: Tensor) -> Tensor:
     return MUL.binary(grad, DROP.binary(slope, nothing))
 
 
+@autocasted
 def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
     """``input ** exponent``.
 
@@ -242,6 +244,7 @@ def float_power(input: Tensor | complex, exponent: Tensor | complex, *, out: Ten
     return pow(base, power, out=out)
 
 
+@autocasted
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """E to the power of each element."""
     return EXP.unary(input) if out is None else EXP.out(out, input)
@@ -252,26 +255,31 @@ def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return EXP2.unary(input) if out is None else EXP2.out(out, input)
 
 
+@autocasted
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``exp(input) - 1``, exact also near 0."""
     return EXPM1.unary(input) if out is None else EXPM1.out(out, input)
 
 
+@autocasted
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Natural logarithm."""
     return LOG.unary(input) if out is None else LOG.out(out, input)
 
 
+@autocasted
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm to the base 2."""
     return LOG2.unary(input) if out is None else LOG2.out(out, input)
 
 
+@autocasted
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm to the base 10."""
     return LOG10.unary(input) if out is None else LOG10.out(out, input)
 
 
+@autocasted
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``log(1 + input)``, exact also near 0."""
     return LOG1P.unary(input) if out is None else LOG1P.out(out, input)
@@ -282,6 +290,7 @@ def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return SQRT.unary(input) if out is None else SQRT.out(out, input)
 
 
+@autocasted
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by the square root."""
     return RSQRT.unary(input) if out is None else RSQRT.out(out, input)

@@ -15,6 +15,7 @@ from nvrtc_kernels import products as kernels
 from nvrtc_kernels.dtypes import Category
 
 from . import blas, views
+from .autocasting import autocasted
 from .base import TensorBase, empty, maker
 from .complex_numbers import conjugate as conjugated
 from .copy_plans import copied, host_conversion
@@ -275,6 +276,7 @@ def _record(result: Tensor, a: Tensor, b: Tensor, title: str) -> None:
         attach(node, (a, b), (result,))
 
 
+@autocasted
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices: ``(b, n, m)`` and ``(b, m, p)`` give ``(b, n, p)``.
 
@@ -290,6 +292,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else _delivered(result, out)
 
 
+@autocasted
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of two matrices: ``(n, m)`` and ``(m, p)`` give ``(n, p)``.
 
@@ -323,6 +326,7 @@ def _delivered(result: Tensor, out: Tensor | None) -> Tensor:
     return out.copy_(result)
 
 
+@autocasted
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of a matrix ``(n, m)`` and a vector ``(m,)``.
 
@@ -392,6 +396,7 @@ def _recorded_vectors(result: Tensor, a: Tensor, b: Tensor, title: str) -> Tenso
     return result
 
 
+@autocasted
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sum of the products of the elements of two vectors.
 
@@ -416,6 +421,7 @@ def _check_vectors(name: str, input: Tensor, tensor: Tensor) -> None:
         )
 
 
+@autocasted
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`dot` with the first vector conjugated."""
     _check_vectors("vdot", input, other)

@@ -13,6 +13,7 @@ from nvrtc_kernels.dtypes import Category, dtype
 from . import layout as layouts
 from . import views
 from .arguments import dimension
+from .autocasting import autocasted
 from .base import empty, wrap
 from .comparisons import eq
 from .complex_numbers import conjugate
@@ -147,6 +148,7 @@ def _reversed_sum(x: Tensor, dim: int) -> Tensor:
     return sum(x, dim, keepdim=True) - cumsum(x, dim) + x
 
 
+@autocasted
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Sums of all elements up to each along a dimension.
 
@@ -166,6 +168,7 @@ def _cumprod_gradient(grad: Tensor, a: Tensor, dim: int) -> Tensor:
     return running_before(cumprod(factors, dim), dim) * recurrence(next_elements(factors, dim), grad, dim)
 
 
+@autocasted
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Products of all elements up to each along a dimension; see :func:`cumsum`."""
     input = converted(input, dtype)

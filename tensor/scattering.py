@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import parts
 from .arguments import dimension
+from .autocasting import autocasted
 from .base import TensorBase
 from .choices import REDUCE, Choice
 from .choosing import add, add_, change_, check_indices, fitted, write, write_
@@ -136,6 +137,7 @@ def scatter_(
     return input
 
 
+@autocasted
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with the elements of ``src`` added where ``index`` says along ``dim``."""
     choice, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
@@ -193,6 +195,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha:
     return add_(input, choice, values if alpha == 1 else values * alpha)
 
 
+@autocasted
 def index_copy(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None
 ) -> Tensor:

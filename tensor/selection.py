@@ -10,6 +10,7 @@ from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category, bfloat16, dtype, float16
 
 from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SIGN, SUB, check_factor, no_change, undefined
+from .autocasting import autocasted
 from .base import TensorBase
 from .comparisons import EQ, GE, GT, ISFINITE, ISNAN, LE, LT
 from .complex_numbers import conjugate
@@ -491,6 +492,7 @@ ADDCDIV = Pointwise(
 )
 
 
+@autocasted
 def addcmul(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -498,6 +500,7 @@ def addcmul(
     return ADDCMUL.out(out, input, tensor1, tensor2, value)
 
 
+@autocasted
 def addcdiv(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
 ) -> Tensor:

@@ -11,6 +11,7 @@ from nvrtc_kernels import softmax as kernels
 
 from . import layout as layouts
 from .arguments import dimension
+from .autocasting import autocasted
 from .base import empty, wrap
 from .copy_plans import host_conversion
 from .creation import delivered
@@ -169,6 +170,7 @@ def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, o
     return delivered(out, made, row.name)
 
 
+@autocasted
 def softmax(
     input: Tensor, dim: int | None = None, dtype: dtype | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -189,6 +191,7 @@ def softmax(
     return _apply(SOFTMAX, input, dim, dtype, out)
 
 
+@autocasted
 def log_softmax(
     input: Tensor, dim: int | None = None, dtype: dtype | None = None, *, out: Tensor | None = None
 ) -> Tensor:

@@ -18,6 +18,7 @@ from nvrtc_kernels import sort as sort_kernels
 from . import layout as layouts
 from . import parts, views
 from .arguments import dimension
+from .autocasting import autocasted
 from .base import TensorBase, empty, wrap
 from .comparisons import isnan
 from .operations import planned, rules
@@ -293,6 +294,7 @@ def _middle(input: Tensor, dim: int | None, keepdim: bool, out: Any, name: str, 
     return _into(_picked(MEDIAN, title, input, dim, keepdim, skip_nan), out, name)
 
 
+@autocasted
 def quantile(
     input: Tensor,
     q: float | Tensor,
@@ -321,6 +323,7 @@ def quantile(
     return given(_quantile(input, q, dim, keepdim, interpolation, "quantile"), out, "quantile")
 
 
+@autocasted
 def nanquantile(
     input: Tensor,
     q: float | Tensor,

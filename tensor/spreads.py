@@ -12,6 +12,7 @@ import numpy as np
 from nvrtc_kernels import reducers
 from nvrtc_kernels.dtypes import Category, dtype
 
+from .autocasting import autocasted
 from .comparisons import eq
 from .operations.reduction import Reduction, axes_of, given, kept, record, stretched
 from .selection import where
@@ -258,6 +259,7 @@ def _norm_gradient(
     return a * size.pow(order - 2) * scale
 
 
+@autocasted
 def vector_norm(
     x: Tensor,
     ord: float = 2,
@@ -293,6 +295,7 @@ def any_empty(input: Tensor, axes: Sequence[int]) -> bool:
     return 0 in [input._layout.shape[axis] for axis in axes]
 
 
+@autocasted
 def norm(
     input: Tensor,
     p: Any = "fro",

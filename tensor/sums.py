@@ -13,6 +13,7 @@ from nvrtc_kernels.dtypes import Category, dtype
 
 from . import views
 from .arguments import integers
+from .autocasting import autocasted
 from .base import TensorBase
 from .comparisons import eq, isnan
 from .complex_numbers import conjugate
@@ -135,6 +136,7 @@ def _sum_gradient(grad: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
     return stretched(grad, shape, axes, keepdim)
 
 
+@autocasted
 def sum(
     input: Tensor,
     dim: Any = None,
@@ -289,6 +291,7 @@ def _products_of_others(a: Tensor, axes: tuple[int, ...]) -> Tensor:
     return views.permute(others.reshape(moved._layout.shape), back)
 
 
+@autocasted
 def prod(
     input: Tensor,
     dim: int | None = None,
@@ -312,6 +315,7 @@ def prod(
     return given(results[0], out, "prod")
 
 
+@autocasted
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the sum of exponentials over the dimensions ``dim``, without overflow."""
     if input._layout.dtype.category < Category.FLOATING:

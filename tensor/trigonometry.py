@@ -10,6 +10,7 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category
 
 from .arithmetic import ADD, DIV, MUL, NEG, SUB
+from .autocasting import autocasted
 from .comparisons import EQ
 from .complex_numbers import conjugate
 from .operations import rules
@@ -193,16 +194,19 @@ def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return COS.unary(input) if out is None else COS.out(out, input)
 
 
+@autocasted
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Tangent of angles in radians."""
     return TAN.unary(input) if out is None else TAN.out(out, input)
 
 
+@autocasted
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Angle in [-pi/2, pi/2] that has this sine; NaN outside of [-1, 1]."""
     return ASIN.unary(input) if out is None else ASIN.out(out, input)
 
 
+@autocasted
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Angle in [0, pi] that has this cosine; NaN outside of [-1, 1]."""
     return ACOS.unary(input) if out is None else ACOS.out(out, input)
@@ -213,6 +217,7 @@ def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return ATAN.unary(input) if out is None else ATAN.out(out, input)
 
 
+@autocasted
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Angle in [-pi, pi] of the point with ordinate ``input`` and abscissa ``other``."""
     return ATAN2.out(out, input, other)
@@ -223,11 +228,13 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return HYPOT.out(out, input, other)
 
 
+@autocasted
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic sine."""
     return SINH.unary(input) if out is None else SINH.out(out, input)
 
 
+@autocasted
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic cosine."""
     return COSH.unary(input) if out is None else COSH.out(out, input)

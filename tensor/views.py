@@ -14,6 +14,7 @@ from nvrtc_kernels import layouts
 
 from . import parts
 from .arguments import dimension, dimensions, integers
+from .autocasting import autocasted
 from .base import view_of
 from .layout import Layout, Memo
 from .viewing import View, show
@@ -379,6 +380,7 @@ def _view_as_real(layout: Layout) -> Layout:
     return layout.with_dtype(layout.dtype.to_real()).with_strides((*layout.shape, 2), (*steps, 1))
 
 
+@autocasted
 def view_as_complex(input: Tensor) -> Tensor:
     """View of a float tensor whose last dimension has size 2 and stride 1 as complex tensor.
 

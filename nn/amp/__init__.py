@@ -1,5 +1,5 @@
-"""Mixed precision: gradients of losses that were scaled, so that half precision holds them."""
+"""Mixed precision: see :mod:`tensor.amp`, whose names these are."""
 
-from .grad_scaler import GradScaler
+from tensor.amp import GradScaler, autocast, custom_bwd, custom_fwd, is_autocast_available
 
-__all__ = ["GradScaler"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

@@ -39,14 +39,15 @@ def run_nested(pass_: Pass, create_graph: bool) -> None:
 
 
 def _run(pass_: Pass, create_graph: bool) -> None:
-    recording, outer = modes.recording, current.pass_
-    modes.recording, current.pass_ = create_graph, pass_
+    recording, autocast, outer = modes.recording, modes.autocast, current.pass_
+    # Derivatives compute in the types of the forward pass.
+    modes.recording, modes.autocast, current.pass_ = create_graph, None, pass_
     current.depth += 1
     try:
         pass_.run()
     finally:
         current.depth -= 1
-        modes.recording, current.pass_ = recording, outer
+        modes.recording, modes.autocast, current.pass_ = recording, autocast, outer
 
 
 def _in_new_thread(function: Callable[[], None]) -> None:

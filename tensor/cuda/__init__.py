@@ -5,7 +5,7 @@ Importing this loads no driver; the first use of a device does, see :mod:`drv`.
 
 from ..events import Event
 from ..streams import ExternalStream, Stream
-from . import memory
+from . import amp, memory
 from .device_state import (
     can_device_access_peer,
     current_device,
@@ -95,6 +95,7 @@ __all__ = [
     "ShortTensor",
     "Stream",
     "StreamContext",
+    "amp",
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "can_device_access_peer",

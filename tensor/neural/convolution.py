@@ -14,6 +14,7 @@ from nvrtc_kernels import convolution as kernels
 
 from .. import parts, reshaping, views
 from ..arguments import two_devices
+from ..autocasting import autocasted
 from ..base import TensorBase, empty
 from ..layout import contiguous
 from ..products import CONVOLUTION_PRODUCT
@@ -489,6 +490,7 @@ def transposed_convolution(
     return _finished(_recorded("input", x, w, geometry), bias, rank, batched)
 
 
+@autocasted
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -524,6 +526,7 @@ def conv1d(
     return convolution("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
+@autocasted
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -537,6 +540,7 @@ def conv2d(
     return convolution("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@autocasted
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -550,6 +554,7 @@ def conv3d(
     return convolution("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
+@autocasted
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -574,6 +579,7 @@ def conv_transpose1d(
     )
 
 
+@autocasted
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -590,6 +596,7 @@ def conv_transpose2d(
     )
 
 
+@autocasted
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,

@@ -7,6 +7,7 @@ from math import log as log_of
 from math import pi
 from typing import TYPE_CHECKING, Any
 
+from ..autocasting import autocasted
 from ..base import TensorBase
 from ..powers import exp, log
 from ..selection import where
@@ -55,6 +56,7 @@ def _compared(
     return reduced(losses, reduction)
 
 
+@autocasted
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -75,6 +77,7 @@ def mse_loss(
     return _compared(MSE, input, target, weight, reduction_of(reduction, size_average, reduce))
 
 
+@autocasted
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -92,6 +95,7 @@ def l1_loss(
     return _compared(L1, input, target, weight, reduction)
 
 
+@autocasted
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -115,6 +119,7 @@ def smooth_l1_loss(
     return _compared(SMOOTH_L1, input, target, None, reduction, float(beta))
 
 
+@autocasted
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -134,6 +139,7 @@ def huber_loss(
     return _compared(HUBER, input, target, weight, reduction, float(delta))
 
 
+@autocasted
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -172,6 +178,7 @@ def binary_cross_entropy(
     return reduced(BCE(input, target, reduction="none") * weight, reduction)
 
 
+@autocasted
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -216,6 +223,7 @@ def binary_cross_entropy_with_logits(
     return reduced(losses, reduction)
 
 
+@autocasted
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -247,6 +255,7 @@ def kl_div(
     return _compared(loss, input, target, None, reduction, batchmean=True)
 
 
+@autocasted
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -323,6 +332,7 @@ def gaussian_nll_loss(
     return reduced(losses, reduction)
 
 
+@autocasted
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -341,6 +351,7 @@ def _softplus(x: Tensor) -> Tensor:
     return BCE_WITH_LOGITS(x, x.new_zeros(()), reduction="none")
 
 
+@autocasted
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -357,6 +368,7 @@ def hinge_embedding_loss(
     return reduced(apart + where(target != -1, input, zero), reduction)
 
 
+@autocasted
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -393,6 +405,7 @@ def multilabel_soft_margin_loss(
     return reduced(losses.sum(-1) / input.size(-1), reduction)
 
 
+@autocasted
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -445,6 +458,7 @@ def multi_margin_loss(
     return reduced(losses.sum(-1) / classes, reduction)
 
 
+@autocasted
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,

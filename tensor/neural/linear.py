@@ -16,6 +16,7 @@ from nvrtc_kernels import pointwise
 
 from .. import blas
 from ..added_products import addmm
+from ..autocasting import autocasted
 from ..base import TensorBase, empty, wrap
 from ..contractions import matmul
 from ..copy_plans import host_conversion
@@ -198,6 +199,7 @@ _TITLES = (
 )
 
 
+@autocasted
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input @ weight.T + bias``.
 

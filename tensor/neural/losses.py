@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.dtypes import int64, uint8
 from nvrtc_kernels.losses import Classes
 
+from ..autocasting import autocasted
 from ..softmaxes import log_softmax
 from .class_losses import loss_of_classes
 
@@ -110,6 +111,7 @@ def _of_classes(
     return loss_of_classes(input, target.to(int64), weight, sizes, reduction, smoothing)
 
 
+@autocasted
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -145,6 +147,7 @@ def nll_loss(
     return _of_classes("nll_loss", input, target, weight, ignore_index, reduction, None)
 
 
+@autocasted
 def cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.normalization import Rows, statistics_type
 
 from ..arguments import integers
+from ..autocasting import autocasted
 from ..numeric_limits import finfo
 from ..recording.modes import modes
 from .batch_normalization import normalize_channels, update_running
@@ -65,6 +66,7 @@ def _rows_of(
     return Rows(prod(shape[: len(shape) - len(wanted)]), n, center=center)
 
 
+@autocasted
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -96,6 +98,7 @@ def layer_norm(
     return normalize(input, weight, bias, eps, rows, "NativeLayerNormBackward0")
 
 
+@autocasted
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -177,6 +180,7 @@ def batch_norm(
     return normalize_channels(input, weight, bias, running_mean, running_var, bool(training), momentum, eps)
 
 
+@autocasted
 def group_norm(
     input: Tensor,
     num_groups: int,

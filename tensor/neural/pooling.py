@@ -12,6 +12,7 @@ from nvrtc_kernels.convolution import Windows
 from nvrtc_kernels.dtypes import int64
 
 from .. import views
+from ..autocasting import autocasted
 from ..base import TensorBase, empty, wrap
 from ..copy_plans import host_conversion
 from ..layout import contiguous
@@ -385,6 +386,7 @@ def max_pool2d(
     return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@autocasted
 def max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -429,6 +431,7 @@ def avg_pool2d(
     return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+@autocasted
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -454,6 +457,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     return (values, places) if return_indices else values
 
 
+@autocasted
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """As many maxima of volumes as wanted; ``None`` keeps a dimension."""
     values, places = _adaptive("max", 3, input, output_size)
@@ -470,6 +474,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive("avg", 2, input, output_size)[0]
 
 
+@autocasted
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """As many means of volumes as wanted; ``None`` keeps a dimension."""
     return _adaptive("avg", 3, input, output_size)[0]

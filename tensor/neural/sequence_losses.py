@@ -11,6 +11,7 @@ from nvrtc_kernels.ctc import Sizes
 from nvrtc_kernels.dtypes import float32, float64, int32, int64
 
 from .. import layout as layouts
+from ..autocasting import autocasted
 from ..base import TensorBase, empty, wrap
 from ..conversions import to
 from ..recording.modes import modes
@@ -240,6 +241,7 @@ def _numbers(given: Any, name: str, count: int, most: int, what: str) -> list[in
     return found
 
 
+@autocasted
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

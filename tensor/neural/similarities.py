@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import dimension
+from ..autocasting import autocasted
 from ..selection import minimum, where
 from .losses import reduced, reduction_of
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ..tensors import Tensor
 
 
+@autocasted
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Cosine of the angle between vectors along ``dim``: their product divided by their lengths.
 
@@ -49,6 +51,7 @@ def pairwise_distance(
     return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)  # type: ignore[no-any-return]
 
 
+@autocasted
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -86,6 +89,7 @@ def cosine_embedding_loss(
     return reduced(together + apart, reduction)
 
 
+@autocasted
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from .autocast import Casts
+
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
 class _Modes(threading.local):
     """Of one thread.
 
-    ``recording`` is what operations ask; ``inference`` says that it cannot be turned on.
+    ``recording`` is what operations ask; ``inference`` says that it cannot be turned on. ``autocast`` says what
+    operands are cast to, see :mod:`.autocast`.
     """
 
     recording = True
     inference = False
+    autocast: Casts | None = None
 
 
 modes = _Modes()
@@ -29,8 +33,8 @@ modes = _Modes()
 INFERENCE = -(1 << 62)
 
 
-class _Blocks:
-    """How many blocks are in inference mode, in all threads. New storages ask for the mode only if there are any."""
+class Blocks:
+    """How many blocks of some kind are entered, in all threads: what asks for the mode can do so only if there are any."""
 
     __slots__ = ("count", "lock")
 
@@ -43,7 +47,8 @@ class _Blocks:
             self.count += number
 
 
-inference_blocks = _Blocks()
+#: Blocks in inference mode. New storages ask for the mode only if there are any.
+inference_blocks = Blocks()
 
 
 def first_version() -> int:

@@ -1,7 +1,7 @@
 """What a function depends on besides its arguments, noted so that it can run again as it did.
 
-Random numbers, current streams and the current device are known here. What else has state for each thread
-registers a function that notes it::
+Random numbers, current streams, the current device and autocast are known here. What else has state for each
+thread registers a function that notes it::
 
     def note():
         enabled = is_enabled()
@@ -20,6 +20,7 @@ import drv
 from ..current_device import restore
 from ..places import cuda_place
 from ..random.generator import default_generator
+from ..recording import autocast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,3 +108,6 @@ def _generators() -> Again:
 def _default_generators() -> list[Any]:
     ordinals = range(drv.device_count()) if drv.is_initialized() else ()
     return [default_generator(), *map(default_generator, ordinals)]
+
+
+register("autocast", autocast.note)

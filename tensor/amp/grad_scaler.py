@@ -6,14 +6,16 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
-import tensor
-from tensor import Tensor
-from tensor.neural.optimizer_steps import unscale
+import drv
+from nvrtc_kernels.dtypes import float16, float32
+
+from ..creation import full
+from ..neural.optimizer_steps import unscale
+from ..numeric_limits import finfo
+from ..tensors import Tensor
 
 if TYPE_CHECKING:
-    from tensor import device as Device
-
-    from ..optim import Optimizer
+    from ..devices import device as Device
 
 _READY, _UNSCALED, _STEPPED = "ready", "unscaled", "stepped"
 
@@ -55,7 +57,7 @@ class GradScaler:
         enabled: bool = True,
     ) -> None:
         self._device = device
-        if enabled and device == "cuda" and not tensor.cuda.is_available():
+        if enabled and device == "cuda" and not drv.is_available():
             warnings.warn("GradScaler is enabled, but CUDA is not available. Disabling.", stacklevel=2)
             enabled = False
         if enabled and growth_factor <= 1.0:
@@ -97,7 +99,7 @@ class GradScaler:
             factor = self._tensors.get(outputs.device)
             if factor is None:
                 # One of float32, so that a loss in half precision does not overflow.
-                factor = tensor.full((), self._scale, dtype=tensor.float32, device=outputs.device)
+                factor = full((), self._scale, dtype=float32, device=outputs.device)
                 self._tensors[outputs.device] = factor
             return outputs * factor
         if not isinstance(outputs, Iterable):
@@ -107,7 +109,7 @@ class GradScaler:
         scaled = map(self.scale, outputs)
         return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
 
-    def unscale_(self, optimizer: Optimizer) -> None:
+    def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of an optimizer's parameters by the scale, to clip them for example.
 
         Raises
@@ -130,12 +132,12 @@ class GradScaler:
             each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None
         ]
         for grad in grads:
-            if grad.dtype is tensor.float16:
+            if grad.dtype is float16:
                 raise ValueError("Attempting to unscale FP16 gradients.")
         self._flags[id(optimizer)] = unscale(grads, 1.0 / self._scale)
         self._stages[id(optimizer)] = _UNSCALED
 
-    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Let ``optimizer`` step with unscaled gradients if all of them are finite.
 
         Returns
@@ -200,7 +202,7 @@ class GradScaler:
                 if self._growth_tracker >= self._growth_interval:
                     grown = self._scale * self._growth_factor
                     # float32 holds the scale, so it grows no further than that.
-                    self._scale = grown if grown <= tensor.finfo(tensor.float32).max else self._scale
+                    self._scale = grown if grown <= finfo(float32).max else self._scale
                     self._growth_tracker = 0
         self._forget()
 

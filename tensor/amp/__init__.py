@@ -1,0 +1,17 @@
+"""Mixed precision: blocks in which operations choose their precision, and scaled losses for half precision.
+
+Example
+-------
+A step of a training::
+
+    with tensor.autocast("cuda"):
+        loss = criterion(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
+from .grad_scaler import GradScaler
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

@@ -1,0 +1,197 @@
+"""``autocast``: blocks in which operations choose their precision, and what functions of one's own do in them."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+
+import drv
+from nvrtc_kernels.dtypes import bfloat16, dtype, float16
+
+from ..autocasting import eligible
+from ..base import TensorBase
+from ..recording.autocast import DEVICE_TYPES, enabled, enter, leave, settings, update
+from .autocast_state import check_device_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether there is autocast for a type of device."""
+    return device_type in DEVICE_TYPES
+
+
+class autocast:  # noqa: N801 - PyTorch's name
+    """Inside ``with``, and in functions that this decorates, operations on a type of device choose their precision.
+
+    Products of matrices and convolutions compute in ``dtype``; sums, exponentials, norms and losses in float32; some
+    operations of several operands in the widest type among them; others as always. The lists are in
+    :mod:`tensor.autocasting`. Parameters that are cast are cast once in the outermost block. It holds for one
+    thread, and not for backward passes, which compute in the types of the forward pass.
+
+    Parameters
+    ----------
+    device_type : str
+        ``"cuda"`` or ``"cpu"``.
+    dtype : dtype, optional
+        float16 or bfloat16; float16 by default on CUDA devices, bfloat16 on the CPU.
+    enabled : bool
+        Whether anything is done; a block with False inside of another turns it off.
+    cache_enabled : bool, optional
+        Whether the casts of parameters are kept until the outermost block ends.
+
+    Raises
+    ------
+    ValueError
+        If ``device_type`` is no str.
+    RuntimeError
+        If there is no such type of device.
+
+    Warns
+    -----
+    UserWarning
+        If there is no such device, or the CPU does not compute in ``dtype``; nothing is cast then.
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        dtype: dtype | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        check_device_type(device_type)
+        self.device = device_type
+        self.fast_dtype = settings.dtypes[device_type] if dtype is None else _checked(dtype)
+        self._cache_enabled = settings.keeps if cache_enabled is None else bool(cache_enabled)
+        self._enabled = bool(enabled) and self._can_be_enabled()
+        #: What held before each block that this object is entered for.
+        self._before: list[tuple[bool, Any, bool]] = []
+
+    def _can_be_enabled(self) -> bool:
+        if self.device == "cuda":
+            if not drv.is_available():
+                warnings.warn("CUDA is not available. Disabling autocast.", stacklevel=3)
+                return False
+            supported = self.fast_dtype.is_floating_point
+        else:
+            supported = self.fast_dtype in (bfloat16, float16)
+        if not supported:
+            name = self.device.upper()
+            warnings.warn(
+                f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n"
+                f"{name} Autocast only supports dtypes of {bfloat16!r}, {float16!r} currently, got {self.fast_dtype!r}.",
+                stacklevel=3,
+            )
+        return supported
+
+    def __enter__(self) -> Self:
+        self._before.append((enabled(self.device), settings.dtypes[self.device], settings.keeps))
+        enter()
+        update(self.device, self._enabled, self.fast_dtype, self._cache_enabled)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        leave()
+        update(self.device, *self._before.pop())
+
+    def __call__(self, func: _F) -> _F:
+        """``func`` inside of such a block."""
+        if not callable(func):
+            raise TypeError(
+                f"autocast()(func) requires a callable, but got {type(func).__name__}. Did you mean to use autocast as "
+                "a context manager? For example:\n    with tensor.autocast(device_type=...):\n"
+                "        output = model(input)"
+            )
+
+        @functools.wraps(func)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            # A block of its own, so that calls in several threads do not mix what held before.
+            with self._again():
+                return func(*args, **kwargs)
+
+        return inside  # type: ignore[return-value]
+
+    def _again(self) -> autocast:
+        made: autocast = object.__new__(autocast)
+        made.device, made.fast_dtype = self.device, self.fast_dtype
+        made._enabled, made._cache_enabled, made._before = self._enabled, self._cache_enabled, []
+        return made
+
+
+def _checked(kind: Any) -> dtype:
+    if not isinstance(kind, dtype):
+        raise TypeError(f"autocast(): argument 'dtype' must be a dtype, not {type(kind).__name__}")
+    return kind
+
+
+def _cast(value: Any, cuda: bool, kind: dtype) -> Any:
+    """Tensors in ``value``, and in what it contains, in another type."""
+    if isinstance(value, TensorBase):
+        return value.to(kind) if eligible(value, cuda=cuda) else value  # type: ignore[attr-defined]
+    if isinstance(value, (str, bytes, np.ndarray)):
+        return value
+    if isinstance(value, Mapping):
+        return {_cast(key, cuda, kind): _cast(each, cuda, kind) for key, each in value.items()}
+    if isinstance(value, Iterable):
+        found = (_cast(each, cuda, kind) for each in value)
+        return type(value)(found) if isinstance(value, (list, tuple)) else found  # type: ignore[call-arg]
+    return value
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: dtype | None = None
+) -> Callable[..., Any]:
+    """Decorator of the ``forward`` of an :class:`tensor.autograd.Function` that is called inside of blocks.
+
+    Parameters
+    ----------
+    device_type : str
+        The type of device that it works on.
+    cast_inputs : dtype, optional
+        What tensors of floating point among the arguments are cast to inside of a block, where ``forward`` runs
+        with autocast off then. Without, it runs in the block as it is.
+
+    Raises
+    ------
+    ValueError
+        If ``device_type`` is no str.
+    RuntimeError
+        If there is no such type of device.
+    """
+    check_device_type(device_type)
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+    cuda = device_type == "cuda"
+
+    @functools.wraps(fwd)
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        ctx._dtype = settings.dtypes[device_type]
+        ctx._fwd_used_autocast = enabled(device_type) and cast_inputs is None
+        if cast_inputs is None or not enabled(device_type):
+            return fwd(ctx, *args, **kwargs)
+        with autocast(device_type, enabled=False):
+            return fwd(ctx, *_cast(args, cuda, cast_inputs), **_cast(kwargs, cuda, cast_inputs))
+
+    return forward
+
+
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
+    """Decorator of a ``backward`` that runs with autocast as its ``forward`` did, see :func:`custom_fwd`."""
+    check_device_type(device_type)
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def backward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        with autocast(device_type, enabled=ctx._fwd_used_autocast, dtype=ctx._dtype):
+            return bwd(ctx, *args, **kwargs)
+
+    return backward

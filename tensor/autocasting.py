@@ -1,0 +1,322 @@
+"""Autocast: which operations compute in which precision, and the casts that this takes.
+
+:data:`CUDA` and :data:`CPU` are the lists, by what is done to the operands, as PyTorch has them for each type of
+device. A function that stands in one of them is decorated where it is defined::
+
+    @autocasted
+    def mm(input, mat2, *, out=None): ...
+
+and that is all: called inside of a block it gets operands in the precision that its name stands for, and what it
+calls itself is cast no further. Decorate a function with PyTorch's name, under which the lists know it (a fused
+attention as ``scaled_dot_product_attention``, for example). Functions with ``out=`` given, and in-place ones, are
+left alone. Where no thread is in a block, a decorated function costs one more call.
+
+The casts are recorded as any conversion. Those of parameters are kept until the outermost block ends.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from nvrtc_kernels.dtypes import float32, float64
+
+from .base import TensorBase
+from .recording.autocast import autocast_blocks, settings
+from .recording.modes import modes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from nvrtc_kernels.dtypes import dtype
+
+    from .recording.autocast import Casts
+    from .tensors import Tensor
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+#: Operands are cast to the block's dtype.
+LOWER = "lower"
+#: Operands are cast to float32.
+SINGLE = "single"
+#: The result is asked for in float32, unless the call names a dtype.
+SINGLE_RESULT = "single result"
+#: Operands are cast to the widest type among them: float32, if one of them is.
+WIDEST = "widest"
+#: As outside of a block, also for the functions that it consists of here and does not in PyTorch.
+AS_GIVEN = "as given"
+#: An error.
+REFUSED = "refused"
+
+CUDA: dict[str, str] = {
+    LOWER: """
+        conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+        addbmm addmm addmv addr baddbmm bmm chain_matmul einsum linear matmul mm multi_dot mv prelu vecdot
+        gru_cell lstm_cell rnn_relu_cell rnn_tanh_cell scaled_dot_product_attention
+    """,
+    SINGLE: """
+        acos asin cosh erfinv exp expm1 log log10 log1p log2 logsumexp pow reciprocal rsqrt sinh softplus tan
+        cdist cosine_similarity dist pdist renorm
+        group_norm layer_norm rms_norm
+        binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss huber_loss kl_div
+        l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss poisson_nll_loss
+        smooth_l1_loss soft_margin_loss triplet_margin_loss
+        interpolate
+    """,
+    SINGLE_RESULT: "cumprod cumsum log_softmax matrix_norm norm prod softmax sum vector_norm",
+    WIDEST: "addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot",
+    REFUSED: "binary_cross_entropy",
+}
+
+CPU: dict[str, str] = {
+    LOWER: """
+        conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+        addbmm addmm baddbmm bmm linear matmul mm prelu vecdot
+        scaled_dot_product_attention
+    """,
+    SINGLE: """
+        binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss
+        hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss
+        multilabel_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss triplet_margin_loss
+        adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d max_pool3d max_unpool2d max_unpool3d
+        fractional_max_pool2d fractional_max_pool3d grid_sample reflection_pad replication_pad
+        cdist nanquantile polar prod quantile stft trace view_as_complex
+        fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn
+        cholesky cholesky_ex cholesky_inverse cholesky_solve cond eig eigh eigvals eigvalsh geqrf
+        householder_product inv inv_ex inverse lstsq lu_solve matrix_rank orgqr ormqr pinverse qr solve svd svdvals
+        tensorinv tensorsolve triangular_solve
+    """,
+    WIDEST: "cat index_copy stack",
+}
+
+
+class Rules(NamedTuple):
+    """What is done to the operands of a function, for each type of device; ``None`` where it is in no list."""
+
+    cuda: str | None
+    cpu: str | None
+    #: Where the function takes the ``dtype`` of its result.
+    dtype_at: int | str | None = None
+
+
+def _by_name(lists: Mapping[str, str]) -> dict[str, str]:
+    return {name: rule for rule, names in lists.items() for name in names.split()}
+
+
+_CUDA, _CPU = _by_name(CUDA), _by_name(CPU)
+
+
+def eligible(x: Any, *, cuda: bool) -> bool:
+    """Whether ``x`` is a tensor that is cast: of a type of device, of floating point, and not float64."""
+    if not isinstance(x, TensorBase):
+        return False
+    kind = x._layout.dtype
+    return x._layout.place.is_cuda is cuda and kind.is_floating_point and kind is not float64
+
+
+def cast(x: Tensor, kind: dtype, *, keeps: bool) -> Tensor:
+    """``x`` in another type; that of a float32 parameter is kept in the block where ``keeps`` is true."""
+    layout = x._layout
+    if layout.dtype is kind:
+        return x
+    state = x._autograd
+    if (
+        not keeps
+        or layout.dtype is not float32
+        or state is None
+        or not state.requires_grad
+        or state.edge is not None
+        or x._base is not None
+        or not settings.depth
+    ):
+        return x.to(kind)
+    # Each stream has its own: nothing orders one stream behind the cast of another.
+    stream = layout.place.local.stream if layout.place.is_cuda else None  # type: ignore[attr-defined]
+    key = id(x), kind, id(stream)
+    entry = settings.kept.get(key)
+    if entry is not None and entry.shows(x, recorded=modes.recording):
+        return entry.result
+    entry = settings.kept[key] = _Kept(x, stream, x.to(kind))
+    return entry.result
+
+
+class _Kept:
+    """The cast of a parameter, with what must not change or be freed while it is used."""
+
+    __slots__ = ("input", "result", "storage", "stream", "version")
+
+    def __init__(self, input: Tensor, stream: Any, result: Tensor) -> None:
+        self.input = input
+        self.stream = stream
+        self.result = result
+        self.storage = input._storage
+        self.version = input._storage.version
+
+    def shows(self, input: Tensor, *, recorded: bool) -> bool:
+        """Whether the cast has the elements of ``input`` now, and a history if that is wanted."""
+        storage = input._storage
+        if storage is not self.storage or storage.version != self.version:
+            return False
+        return self.result._autograd is not None or not recorded
+
+
+def lowered(*operands: Any) -> Any:
+    """Operands in the precision of the block that this thread is in, for what is no function of its own.
+
+    Tensors that a block does not cast, and what is no tensor, come back as they are: all of them outside of one.
+    """
+    casts = modes.autocast
+    if casts is None:
+        return operands
+    for cuda, lower in ((True, casts.cuda), (False, casts.cpu)):
+        if lower is not None:
+            operands = tuple([_cast_all(x, lower, cuda, casts.keeps) for x in operands])
+    return operands
+
+
+def _cast_all(x: Any, kind: dtype, cuda: bool, keeps: bool) -> Any:
+    if type(x) in (list, tuple):
+        return type(x)([_cast_all(each, kind, cuda, keeps) for each in x])
+    return cast(x, kind, keeps=keeps) if eligible(x, cuda=cuda) else x
+
+
+def _tensors(values: Sequence[Any]) -> Iterator[TensorBase]:
+    for x in values:
+        if isinstance(x, TensorBase):
+            yield x
+        elif type(x) in (list, tuple):
+            yield from _tensors(x)
+
+
+def _widest(values: Sequence[Any], lower: dtype, cuda: bool) -> dtype:
+    kinds = {x._layout.dtype for x in _tensors(values) if eligible(x, cuda=cuda)}
+    return kinds.pop() if len(kinds) == 1 else float32 if kinds else lower
+
+
+def run(function: Callable[..., Any], rules: Rules, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """Call ``function`` as the block that this thread is in wants it."""
+    casts = modes.autocast
+    if casts is None:
+        return function(*args, **named)
+    places = {x._layout.place.is_cuda for x in _tensors((*args, *named.values()))}
+    if True in places and casts.cuda is not None and rules.cuda is not None:
+        args, named = _cast_arguments(function, rules.cuda, rules, args, named, casts.cuda, casts, cuda=True)
+    elif False in places and casts.cpu is not None and rules.cpu is not None:
+        args, named = _cast_arguments(function, rules.cpu, rules, args, named, casts.cpu, casts, cuda=False)
+    else:
+        return function(*args, **named)
+    modes.autocast = None
+    try:
+        return function(*args, **named)
+    finally:
+        modes.autocast = casts
+
+
+def _cast_arguments(
+    function: Callable[..., Any],
+    rule: str,
+    rules: Rules,
+    args: tuple[Any, ...],
+    named: dict[str, Any],
+    lower: dtype,
+    casts: Casts,
+    *,
+    cuda: bool,
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if rule is AS_GIVEN:
+        return args, named
+    if rule is REFUSED:
+        raise RuntimeError(_REFUSALS[function.__name__])
+    if rule is SINGLE_RESULT:
+        at = rules.dtype_at
+        if eligible(args[0], cuda=cuda):
+            if isinstance(at, int):
+                if args[at] is None:
+                    args = (*args[:at], float32, *args[at + 1 :])
+            elif at is not None and named[at] is None:
+                named[at] = float32
+        return args, named
+    if rule is LOWER:
+        kind = lower
+    elif rule is SINGLE:
+        kind = float32
+    else:
+        kind = _widest((*args, *named.values()), lower, cuda)
+    return (
+        tuple([_cast_all(x, kind, cuda, casts.keeps) for x in args]),
+        {name: _cast_all(x, kind, cuda, casts.keeps) for name, x in named.items()},
+    )
+
+
+_REFUSALS = {
+    "binary_cross_entropy": (
+        "nn.functional.binary_cross_entropy and nn.BCELoss are unsafe to autocast.\n"
+        "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
+        "In this case, combine the two layers using nn.functional.binary_cross_entropy_with_logits\n"
+        "or nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\n"
+        "safe to autocast."
+    )
+}
+
+_CALL = """
+def {name}({heads}):
+    if _blocks.count{unless}:
+        return _run(_function, _rules, ({args}), {{{named}}})
+    return _function({passed})
+"""
+
+
+def autocasted(function: _F) -> _F:
+    """Let ``function`` follow the lists, under its name.
+
+    The function that asks whether a thread is in a block is written out with all parameters: that is the fastest
+    way to pass them on.
+    """
+    name = function.__name__
+    if name not in _CUDA and name not in _CPU:
+        raise ValueError(
+            f"{name} is in no list of tensor.autocasting: add it there, or leave the decorator out"
+        )
+    parameters = inspect.signature(function).parameters.values()
+    heads, args, named, at = [], [], [], None
+    made: dict[str, Any] = {"__name__": function.__module__}
+    starred = False
+    for each in parameters:
+        default = ""
+        if each.default is not each.empty:
+            default = f"=_default_{each.name}"
+            made[f"_default_{each.name}"] = each.default
+        if each.kind is each.VAR_POSITIONAL:
+            heads.append(f"*{each.name}")
+            args.append(f"*{each.name}")
+            starred = True
+            continue
+        if each.kind is each.KEYWORD_ONLY:
+            if not starred:
+                heads.append("*")
+                starred = True
+            named.append(each.name)
+            at = each.name if each.name == "dtype" else at
+        else:
+            at = len(args) if each.name == "dtype" else at
+            args.append(each.name)
+        heads.append(f"{each.name}{default}")
+    rules = Rules(_CUDA.get(name), _CPU.get(name), at)
+    made |= {"_blocks": autocast_blocks, "_run": run, "_function": function, "_rules": rules}
+    exec(
+        _CALL.format(
+            name=name,
+            heads=", ".join(heads),
+            unless=" and out is None" if "out" in named or "out" in args else "",
+            args="".join(f"{each}, " for each in args),
+            named=", ".join(f"{each!r}: {each}" for each in named),
+            passed=", ".join([*args, *(f"{each}={each}" for each in named)]),
+        ),
+        made,
+    )
+    call: Any = update_wrapper(made[name], function)
+    # It is no shell that may be taken off again.
+    del call.__wrapped__
+    call.autocasts = rules
+    return call  # type: ignore[no-any-return]

@@ -1,0 +1,48 @@
+"""Mixed precision under the names of old scripts, for CUDA devices: see :mod:`tensor.amp`."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels.dtypes import float16
+
+from .. import amp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvrtc_kernels.dtypes import dtype
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+
+class autocast(amp.autocast):  # noqa: N801 - PyTorch's name
+    """:class:`tensor.amp.autocast` for ``"cuda"``."""
+
+    def __init__(self, enabled: bool = True, dtype: dtype = float16, cache_enabled: bool = True) -> None:
+        super().__init__("cuda", dtype, enabled, cache_enabled)
+
+
+class GradScaler(amp.GradScaler):
+    """:class:`tensor.amp.GradScaler` for ``"cuda"``."""
+
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, cast_inputs: dtype | None = None
+) -> Callable[..., Any]:
+    """:func:`tensor.amp.custom_fwd` for ``"cuda"``."""
+    return amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
+
+
+custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
