@@ -47,7 +47,7 @@ class PointwiseMethods:
     __lshift__, __rlshift__, __ilshift__ = forms(bitwise.LEFT_SHIFT)
     __rshift__, __rrshift__, __irshift__ = forms(bitwise.RIGHT_SHIFT)
     __pow__ = binary(powers.pow)
-    __rpow__ = binary(lambda self, other: powers.POW(other, self))
+    __rpow__ = binary(lambda self, other: powers.pow(other, self))
     __ipow__ = binary(in_place(powers.pow))
     __eq__ = binary(comparisons.EQ.binary)  # type: ignore[assignment]
     __ne__ = binary(comparisons.NE.binary)  # type: ignore[assignment]
