@@ -236,6 +236,10 @@ NO_OPERATIONS = frozenset(
     set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision set_grad_enabled
     set_printoptions set_rng_state tensor tril_indices triu_indices typename use_deterministic_algorithms
     zeros zeros_like set_num_threads get_num_threads
+    autocast_decrement_nesting
+    autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype
+    is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled set_autocast_cache_enabled
+    set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype
     dropout embedding embedding_bag layer_norm batch_norm group_norm instance_norm rms_norm
     alpha_dropout feature_alpha_dropout feature_dropout binary_cross_entropy_with_logits cosine_embedding_loss
     cosine_similarity ctc_loss hinge_embedding_loss kl_div margin_ranking_loss pairwise_distance
