@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from copy import copy
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ..copy_plans import host_conversion
 from ..recording.inplace import attach_in_place, check_in_place
 from ..recording.modes import modes
 from ..recording.node import Node, attach
-from ..recording.saved import freed, restore, save, save_output
+from ..recording.saved import freed, restore, save_operands, save_output
 from ..scalars import packed_number, wrapped
 from . import rules
 from .results import check_partial_overlap, check_target, result_layout
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 #: ``out=IN_PLACE`` writes the result to the first operand, and records that.
 IN_PLACE: Any = object()
 _LETTERS = "abcdefgh"
-_Steps: TypeAlias = (
-    "tuple[tuple[int | None, ...], tuple[tuple[Callable[..., Any], tuple[int, ...]] | None, ...]]"
-)
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -122,9 +119,8 @@ class Pointwise:
             () if function is None else tuple(signature(function).parameters)[1:]
             for function in self.derivatives
         )
-        #: By which operands want gradients: what is kept (see :meth:`kept`), and for each operand its derivative
-        #: with the indices of what it needs among that.
-        self._by_mask: dict[tuple[bool, ...], _Steps] = {}
+        #: By which operands want gradients.
+        self._by_mask: dict[tuple[bool, ...], _Form] = {}
 
     def __repr__(self) -> str:
         return f"<Pointwise {self.name}>"
@@ -309,30 +305,19 @@ class Pointwise:
 
     def node(self, result: Tensor | None, operands: tuple[Any, ...], mask: tuple[bool, ...]) -> OperationNode:
         """A node with what the wanted derivatives need; ``result`` may follow later."""
-        made = OperationNode.__new__(OperationNode)
-        made.operation = self
-        made.mask = mask
+        made: OperationNode = _new(OperationNode)
+        made.form = form = self._by_mask.get(mask) or self._form(mask)
         shown = self.node_name
         made.shown = shown if type(shown) is str else shown(*operands)  # type: ignore[operator]
-        kept, made.steps = self._by_mask.get(mask) or self._steps(mask)
-        made.saved = tuple(
-            [
-                save(operands[position])
-                if position is not None
-                else None
-                if result is None
-                else save_output(result)
-                for position in kept
-            ]
-        )
+        made.saved = save_operands(form.kept, operands, result)
         return made
 
     def kept(self, mask: tuple[bool, ...]) -> tuple[int | None, ...]:
         """What the derivatives of the operands in ``mask`` need: operands by position, ``None`` for the result."""
-        return (self._by_mask.get(mask) or self._steps(mask))[0]
+        return (self._by_mask.get(mask) or self._form(mask)).kept
 
-    def _steps(self, mask: tuple[bool, ...]) -> _Steps:
-        """See :attr:`_by_mask`; kept for the next time."""
+    def _form(self, mask: tuple[bool, ...]) -> _Form:
+        """What nodes have in common that want the gradients in ``mask``; remembered for the next time."""
         needed = {name for needs, wanted in zip(self._needs, mask, strict=False) if wanted for name in needs}
         names = sorted(needed)
         kept = tuple(None if name == "out" else _LETTERS.index(name) for name in names)
@@ -343,7 +328,7 @@ class Pointwise:
             for wanted, function, needs in zip(mask, self.derivatives, self._needs, strict=False)
         ]
         steps += [None] * (len(mask) - len(steps))
-        found = self._by_mask[mask] = kept, tuple(steps)
+        found = self._by_mask[mask] = _Form(self, kept, tuple(steps))
         return found
 
     def gradients(self, node: OperationNode, grad: Tensor) -> tuple[Any, ...]:
@@ -352,7 +337,7 @@ class Pointwise:
             raise freed(node)
         values = [restore(entry, node) for entry in node.saved]
         results: list[Any] = []
-        for step in node.steps:
+        for step in node.form.steps:
             if step is None:
                 results.append(None)
                 continue
@@ -509,14 +494,33 @@ class Pointwise:
         return run
 
 
+class _Form(NamedTuple):
+    """What the nodes of an operation have in common that want gradients of the same operands.
+
+    Attributes
+    ----------
+    operation
+        The operation.
+    kept
+        What is saved: operands by position, ``None`` for the result.
+    steps
+        For each operand its derivative, with the indices of what it needs in ``kept``; ``None`` if not wanted.
+    """
+
+    operation: Pointwise
+    kept: tuple[int | None, ...]
+    steps: tuple[tuple[Callable[..., Any], tuple[int, ...]] | None, ...]
+
+
+_new: Any = object.__new__
+
+
 class OperationNode(Node):
     """A recorded pointwise operation."""
 
-    __slots__ = ("mask", "operation", "shown", "steps")
+    __slots__ = ("form", "shown")
 
-    operation: Pointwise
-    mask: tuple[bool, ...]
-    steps: tuple[Any, ...]
+    form: _Form
     shown: str
 
     def name(self) -> str:
@@ -525,18 +529,17 @@ class OperationNode(Node):
 
     def keep_output(self, result: Tensor) -> None:
         """Keep ``result`` where the derivatives need it."""
-        kept = self.operation.kept(self.mask)
-        if None in kept and self.saved is not None:
+        if None in self.form.kept and self.saved is not None:
             self.saved = tuple(
                 [
                     save_output(result) if position is None else entry
-                    for position, entry in zip(kept, self.saved, strict=True)
+                    for position, entry in zip(self.form.kept, self.saved, strict=True)
                 ]
             )
 
     def backward(self, *grads: Any) -> Any:
         """Gradients of the operands."""
-        return self.operation.gradients(self, grads[0])
+        return self.form.operation.gradients(self, grads[0])
 
 
 def _node_name(name: str) -> str:

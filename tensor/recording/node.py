@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..base import TensorBase
 from . import anomaly
 from .node_hooks import NodeHooks, RemovableHandle, run_hooks
-from .state import AutogradState
+from .state import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..layout import Layout
     from ..streams import Stream
     from ..tensors import Tensor
+    from .state import AutogradState
 
 #: A node, and which of its outputs.
 Edge = "tuple[Node, int]"
@@ -180,9 +181,16 @@ def place_in_graph(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor])
 
     Inputs that are no tensors have no edge.
     """
-    node.next = tuple(
-        [edge_of(x) if isinstance(x, TensorBase) and x._autograd is not None else None for x in inputs]
-    )
+    edges: list[Any] = []
+    for x in inputs:
+        state = x._autograd if isinstance(x, TensorBase) else None
+        if state is None or not state.requires_grad:
+            edges.append(None)
+        elif state.edge is not None and x._base is None:
+            edges.append(state.edge)
+        else:
+            edges.append(edge_of(x))
+    node.next = tuple(edges)
     layout = outputs[0]._layout
     node.layouts = (layout,) if len(outputs) == 1 else tuple([output._layout for output in outputs])
     node.sequence = next(_sequence)
@@ -205,7 +213,7 @@ def attach(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None
     """Put ``node`` into the graph: the operation that made ``outputs`` of ``inputs``."""
     place_in_graph(node, inputs, outputs)
     if len(outputs) == 1:
-        outputs[0]._autograd = AutogradState(True, (node, 0))
+        outputs[0]._autograd = recorded(node, 0)
         return
     for number, output in enumerate(outputs):
-        output._autograd = AutogradState(True, (node, number))
+        output._autograd = recorded(node, number)

@@ -11,7 +11,7 @@ from .node import edge_of
 from .state import AutogradState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..tensors import Tensor
     from .node import Node
@@ -59,6 +59,24 @@ def save(value: Any) -> Any:
         # A leaf's state stays the one that its gradients go to; a history is that of now.
         return _pack(value, state if state.edge is None else edge_of(value))
     return value, version
+
+
+def save_operands(
+    kept: Sequence[int | None], operands: Sequence[Any], result: Tensor | None
+) -> tuple[Any, ...]:
+    """What ``kept`` names, as a node keeps it: operands by position; ``None`` is the result, where there is one yet."""
+    packing = hooks.stack
+    entries: list[Any] = []
+    for position in kept:
+        if position is None:
+            entries.append(None if result is None else save_output(result))
+            continue
+        x = operands[position]
+        if packing or not isinstance(x, TensorBase) or x._storage.version < 0:
+            entries.append(save(x))
+        else:
+            entries.append((x, x._storage.version))
+    return tuple(entries)
 
 
 def save_output(value: Tensor, number: int = 0) -> Any:

@@ -10,7 +10,19 @@ if TYPE_CHECKING:
     from .node_hooks import HookTable
 
 
-class AutogradState:
+class _Rare:
+    """What few tensors have: leaves, and those whose gradient somebody looks at."""
+
+    __slots__ = ()
+
+    grad: Tensor | None = None
+    accumulator: Any = None
+    hooks: HookTable | None = None
+    post_hooks: HookTable | None = None
+    retains = False
+
+
+class AutogradState(_Rare):
     """Of one tensor; most have none.
 
     Attributes
@@ -35,34 +47,31 @@ class AutogradState:
         were when ``edge`` was found.
     """
 
-    __slots__ = (
-        "accumulator",
-        "edge",
-        "grad",
-        "history",
-        "hooks",
-        "origin",
-        "post_hooks",
-        "requires_grad",
-        "retains",
-    )
+    __slots__ = ("__dict__", "edge", "history", "origin", "requires_grad")
 
     edge: Edge | None
-    hooks: HookTable | None
-    post_hooks: HookTable | None
+    origin: str | None
 
     def __init__(self, requires_grad: bool = False, edge: Edge | None = None) -> None:
         self.requires_grad = requires_grad
         self.edge = edge
-        self.grad: Tensor | None = None
-        self.accumulator: Any = None
-        self.hooks = None
-        self.post_hooks = None
         self.history = 0
-        self.retains = False
-        self.origin: str | None = None
+        self.origin = None
 
     @property
     def grad_fn(self) -> Any:
         """The node that made the tensor; ``None`` for a leaf."""
         return None if self.edge is None else self.edge[0]
+
+
+_new = object.__new__
+
+
+def recorded(node: Any, number: int) -> AutogradState:
+    """The state of output ``number`` of ``node``."""
+    self = _new(AutogradState)
+    self.requires_grad = True
+    self.edge = node, number
+    self.history = 0
+    self.origin = None
+    return self
