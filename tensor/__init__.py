@@ -19,7 +19,7 @@ from nvrtc_kernels.dtypes import (
 from nvrtc_kernels.dtypes import bool_ as bool
 
 from .tensors import Tensor  # isort: skip - the class comes first, the families need it
-from . import amp, autograd, backends, cuda, fft, utils
+from . import amp, autograd, backends, cuda, fft, signal, utils
 from .activation_functions import celu, hardshrink, prelu, relu, selu, threshold
 from .added_products import addbmm, addmm, addmv, addr, baddbmm
 from .amp.autocast_mode import autocast
@@ -145,6 +145,7 @@ from .extremes import (
     max,
     min,
 )
+from .fft.short_time import istft, stft
 from .fills import fill, fill_, zero_
 from .flat_indices import unravel_index
 from .formats import (
@@ -410,6 +411,7 @@ from .views import (
     view_as_complex,
     view_as_real,
 )
+from .window_functions import bartlett_window, blackman_window, hamming_window, hann_window, kaiser_window
 
 half, double, cfloat, cdouble = float16, float64, complex64, complex128
 short, long = int16, int64
@@ -505,6 +507,7 @@ __all__ = [
     "autograd",
     "backends",
     "baddbmm",
+    "bartlett_window",
     "batch_norm",
     "bernoulli",
     "bfloat16",
@@ -516,6 +519,7 @@ __all__ = [
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "blackman_window",
     "block_diag",
     "bmm",
     "bool",
@@ -670,6 +674,8 @@ __all__ = [
     "group_norm",
     "gt",
     "half",
+    "hamming_window",
+    "hann_window",
     "hardshrink",
     "heaviside",
     "hinge_embedding_loss",
@@ -719,6 +725,8 @@ __all__ = [
     "isneginf",
     "isposinf",
     "isreal",
+    "istft",
+    "kaiser_window",
     "kl_div",
     "kron",
     "kthvalue",
@@ -870,6 +878,7 @@ __all__ = [
     "sigmoid",
     "sigmoid_",
     "sign",
+    "signal",
     "signbit",
     "sin",
     "sin_",
@@ -890,6 +899,7 @@ __all__ = [
     "stack",
     "std",
     "std_mean",
+    "stft",
     "strided",
     "sub",
     "subtract",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .arguments import dimension, integers
 from .layout import Layout, Memo
 from .strided_gradients import strided_gradient
-from .viewing import View, show, spread
+from .viewing import View, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -332,16 +332,17 @@ def as_strided(
 
 
 def _unfolded_back(grad: Tensor, layout: Layout, dim: int, size: int, step: int) -> Tensor:
-    """Sum of the gradients of all windows, which may overlap: place by place within a window."""
+    """Sum of the gradients of all windows, which may overlap."""
+    from .overlapping import overlap_add
+    from .views import movedim
+
     if not layout.shape:
         return grad.reshape(())
     at = dimension(dim, len(layout.shape))
-    windows = (layout.shape[at] - size) // step + 1
-    total = None
-    for place in range(size):
-        part = spread(select(grad, -1, place), layout, _SLICE, (at, place, windows, step))
-        total = part if total is None else total + part
-    return grad.new_zeros(layout.shape) if total is None else total
+    if not size:
+        return grad.new_zeros(layout.shape)
+    found: Any = overlap_add(movedim(grad, at, -2), step, layout.shape[at])
+    return movedim(found, -1, at)
 
 
 _SELECT = View("select", select)

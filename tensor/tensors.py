@@ -47,6 +47,7 @@ from .autograd.differentiation import backward
 from .base import TensorBase, register, view_of
 from .call_forms import complete_methods
 from .description import Description
+from .fft import short_time
 from .pointwise_methods import PointwiseMethods
 from .random import fills as random_fills
 from .random import sampling
@@ -411,6 +412,11 @@ class Tensor(
     def as_strided_(self, size: Any, stride: Any, storage_offset: builtins.int | None = None) -> Tensor:
         """:meth:`as_strided` in place."""
         return self._in_place(parts.as_strided(self, size, stride, storage_offset))
+
+    # Spectra
+
+    stft = short_time.stft
+    istft = short_time.istft
 
     # Reductions, scans, order
 

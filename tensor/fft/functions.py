@@ -39,7 +39,7 @@ def _scale(norm: str, count: int, *, inverse: bool) -> float:
     return 1 / count if (norm == "backward") == inverse else 1.0
 
 
-def _floating(name: str, input: Any, *, complex: bool | None) -> Tensor:
+def single_or_double(name: str, input: Any, *, complex: bool | None) -> Tensor:
     """``input`` as single or double precision: complex, real, or (``None``) either."""
     if not isinstance(input, TensorBase):
         raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
@@ -122,7 +122,7 @@ def _complex(
     name: str, input: Tensor, s: Any, dim: Any, norm: str | None, out: Tensor | None, *, inverse: bool
 ) -> Tensor:
     mode = _norm(name, norm)
-    x = _floating(name, input, complex=True)
+    x = single_or_double(name, input, complex=True)
     dims, sizes = _shape(name, x, s, dim)
     if not dims:
         return delivered(out, x.clone(), name)
@@ -135,7 +135,7 @@ def _from_real(
 ) -> Tensor:
     """Half the transform of real data, conjugate for the inverse one."""
     mode = _norm(name, norm)
-    x = _floating(name, input, complex=False)
+    x = single_or_double(name, input, complex=False)
     dims, sizes = _shape(name, x, s, dim)
     if not dims:
         raise RuntimeError(f"{name} must transform at least one axis")
@@ -153,7 +153,7 @@ def _to_real(
 ) -> Tensor:
     """Real data from half a Hermitian spectrum, by the inverse transform or the forward one."""
     mode = _norm(name, norm)
-    x = _floating(name, input, complex=True)
+    x = single_or_double(name, input, complex=True)
     dims, sizes = _shape(name, x, s, dim, last_half=True)
     scale = _scale(mode, prod(sizes), inverse=inverse)
     x = _resized(x, dims, [*sizes[:-1], sizes[-1] // 2 + 1])

@@ -199,6 +199,12 @@ SAMPLES: dict[str, list[str]] = {
     "kron": ["m.kron(x, v)"],
     "cross": ["m.cross(x, y, 0)", "m.cross(x, y, 1)"],
     "trace": ["m.trace(s)", "m.trace(v)"],
+    # Spectra
+    "stft": [
+        "m.stft(z.flatten(), 6, window=y.flatten()[:6], return_complex=True)", "m.stft(c.flatten(), 4, 2, window=v)",
+        "m.stft(x.flatten(), 4, window=v)", "m.stft(x, 9, return_complex=True)",
+    ],
+    "istft": ["m.istft(c, 4, window=m.ones_like(v), onesided=True)", "m.istft(c, 4, 3, window=v * 0)", "m.istft(x, 4, window=v)"],
     # More
     "fill": ["m.fill(x, 2.0)", "m.fill(i, o)", "m.fill(x, v)"],
     "fill_": ["m.fill_(x.clone(), 2.0)"],
@@ -244,6 +250,7 @@ NO_OPERATIONS = frozenset(
     alpha_dropout feature_alpha_dropout feature_dropout binary_cross_entropy_with_logits cosine_embedding_loss
     cosine_similarity ctc_loss hinge_embedding_loss kl_div margin_ranking_loss pairwise_distance
     poisson_nll_loss triplet_margin_loss dropout_ feature_dropout_ alpha_dropout_ feature_alpha_dropout_
+    bartlett_window blackman_window hamming_window hann_window kaiser_window
     """.split()  # noqa: SIM905
 )
 

@@ -1,0 +1,258 @@
+"""Window functions, symmetric unless ``sym=False`` asks for one period of them.
+
+All take the number of elements, ``M``, and the keywords ``sym``, ``dtype`` (float32 or float64), ``layout``,
+``device`` and ``requires_grad``; they raise a ValueError for a negative ``M`` or another dtype. The largest value
+is 1 where an element lies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels.dtypes import float32, float64
+
+from ..creation import get_default_dtype
+from ..formats import strided
+from . import shapes
+
+if TYPE_CHECKING:
+    from nvrtc_kernels.dtypes import dtype
+
+    from ..tensors import Tensor
+
+__all__ = [
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
+    "nuttall",
+]
+
+
+def _checked(name: str, M: int, dtype: dtype | None, layout: Any) -> dtype:  # noqa: N803 - PyTorch's name
+    if isinstance(M, bool) or not hasattr(M, "__index__"):
+        raise TypeError(f"{name}(): argument 'M' must be int, not {type(M).__name__}")
+    if M < 0:
+        raise ValueError(f"{name} requires non-negative window length, got M={M}")
+    if layout is not strided:
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
+    kind = get_default_dtype() if dtype is None else dtype
+    if kind not in (float32, float64):
+        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {kind!r}")
+    return kind
+
+
+def _step(M: int, sym: bool) -> float:  # noqa: N803 - PyTorch's name
+    """2 divided by the period."""
+    return 2 / (M - 1 if sym else M) if M > 1 else 0.0
+
+
+def _center(M: int, sym: bool) -> float:  # noqa: N803 - PyTorch's name
+    return (M if not sym and M > 1 else M - 1) / 2
+
+
+def bartlett(
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    sym: bool = True,
+    dtype: dtype | None = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Triangle: ``1 - |2 n / (M - 1) - 1|``."""
+    kind = _checked("bartlett", M, dtype, layout)
+    shape = shapes.TRIANGLE if M > 1 else None
+    return shapes.window("bartlett", shape, M, (_step(M, sym),), kind, layout, device, requires_grad)
+
+
+def cosine(
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    sym: bool = True,
+    dtype: dtype | None = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Half a sine wave: ``sin(pi (n + 0.5) / M)``."""
+    kind = _checked("cosine", M, dtype, layout)
+    numbers = (1 / max(M + 1 if not sym and M > 1 else M, 1),)
+    return shapes.window("cosine", shapes.SINE, M, numbers, kind, layout, device, requires_grad)
+
+
+def exponential(
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    center: float | None = None,
+    tau: float = 1.0,
+    sym: bool = True,
+    dtype: dtype | None = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``exp(-|n - center| / tau)``.
+
+    Parameters
+    ----------
+    center
+        By default ``(M - 1) / 2``, or ``M / 2`` if not ``sym``; only the latter may have another.
+    tau
+        Elements in which it falls to ``1 / e``.
+
+    Raises
+    ------
+    ValueError
+        If ``tau`` is not positive, or a symmetric window is to have its center elsewhere.
+    """
+    kind = _checked("exponential", M, dtype, layout)
+    if tau <= 0:
+        raise ValueError(f"Tau must be positive, got: {tau} instead.")
+    if sym and center is not None:
+        raise ValueError("Center must be None for symmetric windows")
+    numbers = (_center(M, sym) if center is None else float(center), float(tau))
+    return shapes.window("exponential", shapes.EXPONENTIAL, M, numbers, kind, layout, device, requires_grad)
+
+
+def gaussian(
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    std: float = 1.0,
+    sym: bool = True,
+    dtype: dtype | None = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``exp(-(n / std) ** 2 / 2)``, with ``n`` counted from the middle.
+
+    Raises
+    ------
+    ValueError
+        If ``std``, in elements, is not positive.
+    """
+    kind = _checked("gaussian", M, dtype, layout)
+    if std <= 0:
+        raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
+    numbers = (_center(M, sym), float(std))
+    return shapes.window("gaussian", shapes.GAUSSIAN, M, numbers, kind, layout, device, requires_grad)
+
+
+def kaiser(
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    beta: float = 12.0,
+    sym: bool = True,
+    dtype: dtype | None = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``I0(beta sqrt(1 - (2 n / (M - 1) - 1) ** 2)) / I0(beta)``, of the modified Bessel function of order 0.
+
+    Raises
+    ------
+    ValueError
+        If ``beta`` is negative.
+    """
+    kind = _checked("kaiser", M, dtype, layout)
+    if beta < 0:
+        raise ValueError(f"beta must be non-negative, got: {beta} instead.")
+    shape = shapes.KAISER if M > 1 else None
+    numbers = (_step(M, sym), float(beta))
+    return shapes.window("kaiser", shape, M, numbers, kind, layout, device, requires_grad)
+
+
+def general_cosine(
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    a: Iterable[float],
+    sym: bool = True,
+    dtype: dtype | None = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``a[0] - a[1] cos(z) + a[2] cos(2 z) - ...`` with ``z = 2 pi n / (M - 1)``.
+
+    Raises
+    ------
+    TypeError
+        If ``a`` is no sequence of numbers.
+    ValueError
+        If it is empty.
+    """
+    kind = _checked("general_cosine", M, dtype, layout)
+    if not isinstance(a, Iterable):
+        raise TypeError(f"Coefficients must be a list/tuple, got {type(a).__name__}")
+    weights = tuple([float(each) for each in a])
+    if not weights:
+        raise ValueError("Coefficients cannot be empty")
+    shape = shapes.cosines(len(weights)) if M > 1 else None
+    numbers = (_step(M, sym), *weights)
+    return shapes.window("general_cosine", shape, M, numbers, kind, layout, device, requires_grad)
+
+
+def general_hamming(
+    M: int,  # noqa: N803 - PyTorch's name
+    *,
+    alpha: float = 0.54,
+    sym: bool = True,
+    dtype: dtype | None = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``alpha - (1 - alpha) cos(2 pi n / (M - 1))``."""
+    return general_cosine(
+        M,
+        a=[alpha, 1 - alpha],
+        sym=sym,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
+    )
+
+
+def _cosines(name: str, weights: tuple[float, ...], formula: str) -> Any:
+    """A window that differs from others in its weights alone."""
+
+    def made(
+        M: int,  # noqa: N803 - PyTorch's name
+        *,
+        sym: bool = True,
+        dtype: dtype | None = None,
+        layout: Any = strided,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        return general_cosine(
+            M,
+            a=weights,
+            sym=sym,
+            dtype=dtype,
+            layout=layout,
+            device=device,
+            requires_grad=requires_grad,
+        )
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"{formula}, with ``z = 2 pi n / (M - 1)``; see :func:`general_cosine`."
+    return made
+
+
+blackman = _cosines("blackman", (0.42, 0.5, 0.08), "``0.42 - 0.5 cos(z) + 0.08 cos(2 z)``")
+hamming = _cosines("hamming", (0.54, 0.46), "``0.54 - 0.46 cos(z)``")
+hann = _cosines("hann", (0.5, 0.5), "``0.5 - 0.5 cos(z)``")
+nuttall = _cosines(
+    "nuttall", (0.3635819, 0.4891775, 0.1365995, 0.0106411), "The four terms of Nuttall's window of 1981"
+)
