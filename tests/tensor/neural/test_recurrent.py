@@ -1,0 +1,258 @@
+"""One direction of a recurrent layer: against formulas, PyTorch and differences, and what it does on a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import drv
+import tensor
+from tensor.neural.recurrent import recur
+from tensor.neural.recurrent_cells import Cell
+from tests.tensor.neural.comparison import on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Name, gates, and size of the projected state.
+CELLS: dict[str, tuple[str, int, int]] = {
+    "rnn_tanh": ("rnn_tanh", 1, 0),
+    "rnn_relu": ("rnn_relu", 1, 0),
+    "lstm": ("lstm", 4, 0),
+    "lstm projected": ("lstm", 4, 2),
+    "gru": ("gru", 3, 0),
+}
+EVEN = [(0, 3), (3, 3), (6, 3)]
+#: Sequences of lengths 3, 2 and 1, which end one after another, or begin one after another.
+SHRINKING = [(0, 3), (3, 2), (5, 1)]
+SPANS = {"even": EVEN, "shrinking": SHRINKING, "growing": SHRINKING[::-1]}
+INPUTS, HIDDEN, BATCH = 4, 3, 3
+
+
+@pytest.fixture
+def full_precision() -> Iterator[None]:
+    """Products without the rounding of TF32."""
+    before = tensor.get_float32_matmul_precision()
+    tensor.set_float32_matmul_precision("highest")
+    yield
+    tensor.set_float32_matmul_precision(before)
+
+
+def _arrays(which: str, rows: int, hidden: int = HIDDEN, batch: int = BATCH, seed: int = 0) -> list[Any]:
+    """Data, states, and weights; ``None`` for what the cell does not have."""
+    name, gates, projected = CELLS[which]
+    rng = np.random.default_rng(seed)
+    size = projected or hidden
+    shapes: list[Any] = [
+        (rows, INPUTS),
+        (batch, size),
+        (batch, hidden) if name == "lstm" else None,
+        (gates * hidden, INPUTS),
+        (gates * hidden, size),
+        (gates * hidden,),
+        (gates * hidden,),
+        (projected, hidden) if projected else None,
+    ]
+    return [None if shape is None else rng.standard_normal(shape) for shape in shapes]
+
+
+def _run(which: str, operands: Any, spans: Any, hidden: int = HIDDEN, batch: int = BATCH) -> Any:
+    name, _, projected = CELLS[which]
+    data, state, cell_state, *weights = operands
+    return recur(Cell(name, hidden, projected), data, (state, cell_state), weights, spans, batch)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _formula(which: str, arrays: Any, spans: Any) -> list[Any]:
+    """The same row by row, from the definitions."""
+    name, _, projected = CELLS[which]
+    data, state, cell_state, of_input, of_hidden, bias, other, projection = arrays
+    h, c = state.copy(), None if cell_state is None else cell_state.copy()
+    out = np.empty((len(data), h.shape[1]))
+    for first, count in spans:
+        for row in range(count):
+            x, y = of_input @ data[first + row] + bias, of_hidden @ h[row] + other
+            if name == "gru":
+                (xr, xz, xn), (yr, yz, yn) = np.split(x, 3), np.split(y, 3)
+                reset, stay = _sigmoid(xr + yr), _sigmoid(xz + yz)
+                made = (1 - stay) * np.tanh(xn + reset * yn) + stay * h[row]
+            elif name == "lstm":
+                i, f, g, o = np.split(x + y, 4)
+                c[row] = _sigmoid(f) * c[row] + _sigmoid(i) * np.tanh(g)
+                made = _sigmoid(o) * np.tanh(c[row])
+            else:
+                made = np.tanh(x + y) if name == "rnn_tanh" else np.maximum(x + y, 0)
+            h[row] = out[first + row] = projection @ made if projected else made
+    return [out, h] if c is None else [out, h, c]
+
+
+@pytest.mark.parametrize("order", SPANS)
+@pytest.mark.parametrize("which", CELLS)
+def test_formula(which: str, order: str, place_name: str) -> None:
+    spans = SPANS[order]
+    arrays = _arrays(which, sum(count for _, count in spans))
+    operands = [None if each is None else on(place_name, each) for each in arrays]
+    expected = _formula(which, arrays, spans)
+    for grad in (False, True):
+        # What is kept for gradients changes nothing.
+        operands[3].requires_grad_(grad)
+        found = _run(which, operands, spans)
+        assert len(found) == len(expected)
+        for left, right in zip(found, expected, strict=True):
+            assert left.requires_grad is grad
+            np.testing.assert_allclose(left.detach().cpu().numpy(), right, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("which", CELLS)
+def test_first_states_are_zeros_and_biases_may_be_missing(which: str, place_name: str) -> None:
+    arrays = _arrays(which, 9)
+    zero = [None if each is None else np.zeros_like(each) for each in arrays]
+    operands = [None if each is None else on(place_name, each) for each in arrays]
+    arrays[1:3], arrays[5:7] = zero[1:3], zero[5:7]
+    operands[1] = operands[2] = operands[5] = operands[6] = None
+    found = _run(which, operands, EVEN)
+    for left, right in zip(found, _formula(which, arrays, EVEN), strict=True):
+        np.testing.assert_allclose(left.cpu().numpy(), right, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("order", SPANS)
+@pytest.mark.parametrize("which", CELLS)
+def test_derivatives(which: str, order: str, place_name: str) -> None:
+    spans = SPANS[order]
+    arrays = _arrays(which, sum(count for _, count in spans))
+    there = [number for number, each in enumerate(arrays) if each is not None]
+    operands = tuple(on(place_name, arrays[number], grad=True) for number in there)
+
+    def call(*given: Any) -> Any:
+        every: list[Any] = [None] * len(arrays)
+        for number, each in zip(there, given, strict=True):
+            every[number] = each
+        return _run(which, every, spans)
+
+    assert tensor.autograd.gradcheck(call, operands, fast_mode=True)
+    if place_name == "cpu" and order != "even":
+        assert tensor.autograd.gradgradcheck(call, operands, fast_mode=True)
+
+
+def test_gradients_of_what_is_given_twice(place_name: str) -> None:
+    # One tensor is both weights, and the state is made of the data.
+    data, weight = (
+        on(place_name, np.random.default_rng(n).standard_normal((3, 3)), grad=True) for n in (0, 1)
+    )
+
+    def call(data: Any, weight: Any) -> Any:
+        states = data * 2, None
+        return recur(Cell("rnn_tanh", 3), data, states, (weight, weight, None, None, None), [(0, 3)], 3)
+
+    assert tensor.autograd.gradcheck(call, (data, weight))
+    assert tensor.autograd.gradgradcheck(call, (data, weight))
+
+
+@pytest.mark.parametrize("used", range(3))
+def test_gradients_of_one_result(used: int, place_name: str) -> None:
+    for which in ("lstm", "lstm projected"):
+        arrays = _arrays(which, 9)
+        operands = [None if each is None else on(place_name, each, grad=True) for each in arrays]
+
+        def call(*given: Any, which: str = which) -> Any:
+            return _run(which, [*given, *[None] * (8 - len(given))], EVEN)[used]
+
+        assert tensor.autograd.gradcheck(
+            call, [each for each in operands if each is not None], fast_mode=True
+        )
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("which", CELLS)
+def test_types(which: str, kind: str, place_name: str, full_precision: None) -> None:
+    arrays = _arrays(which, 9)
+    exact, rounded = [], []
+    for each in arrays:
+        low = None if each is None else on(place_name, each).to(getattr(tensor, kind))
+        rounded.append(None if low is None else low.requires_grad_())
+        exact.append(None if low is None else low.detach().double().requires_grad_())
+    tolerance = {"float16": 1e-2, "bfloat16": 8e-2, "float32": 1e-5}[kind]
+    found, expected = _run(which, rounded, EVEN), _run(which, exact, EVEN)
+    for left, right in zip(found, expected, strict=True):
+        assert left.dtype is getattr(tensor, kind)
+        np.testing.assert_allclose(
+            left.detach().double().cpu().numpy(), right.detach().cpu().numpy(), rtol=tolerance, atol=tolerance
+        )
+    sum(each.sum() for each in found).backward()
+    sum(each.sum() for each in expected).backward()
+    for left, right in zip(rounded, exact, strict=True):
+        if left is not None:
+            wanted = right.grad.cpu().numpy()
+            scale = max(np.abs(wanted).max(), 1)
+            np.testing.assert_allclose(left.grad.double().cpu().numpy(), wanted, atol=4 * tolerance * scale)
+
+
+@pytest.mark.parametrize("which", CELLS)
+def test_wide_loads(which: str, place_name: str, full_precision: None) -> None:
+    """Many rows, of which threads take several units at once, and then few."""
+    batch, hidden = 4100, 8
+    spans = [(0, batch), (batch, 5)]
+    results: list[list[Any]] = []
+    for place, kind in (("cpu", np.float64), (place_name, np.float32)):
+        arrays = [
+            None if each is None else each.astype(kind) for each in _arrays(which, batch + 5, hidden, batch)
+        ]
+        operands = [None if each is None else on(place, each, grad=True) for each in arrays]
+        found = _run(which, operands, spans, hidden, batch)
+        rng = np.random.default_rng(1)
+        backs = [on(place, rng.standard_normal(tuple(each.shape)).astype(kind)) for each in found]
+        tensor.autograd.backward(list(found), backs)
+        results.append([*[each.detach() for each in found], *[x.grad for x in operands if x is not None]])
+    for left, right in zip(*results, strict=True):
+        np.testing.assert_allclose(right.cpu().numpy(), left.numpy(), rtol=1e-3, atol=2e-3)
+
+
+def test_unaligned_gradients(place_name: str) -> None:
+    operands = [None if each is None else on(place_name, each, grad=True) for each in _arrays("gru", 9)]
+    out = _run("gru", operands, EVEN)[0]
+    back = tensor.ones(out.numel() + 1, dtype=out.dtype, device=place_name)[1:].view(out.shape)
+    out.backward(back)
+    again = [None if each is None else on(place_name, each, grad=True) for each in _arrays("gru", 9)]
+    _run("gru", again, EVEN)[0].sum().backward()
+    for left, right in zip(operands, again, strict=True):
+        if left is not None:
+            np.testing.assert_array_equal(left.grad.cpu().numpy(), right.grad.cpu().numpy())
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
+def test_any_schedule_on_a_side_stream(schedule: str) -> None:
+    def step(place: str) -> list[Any]:
+        found = []
+        for which in CELLS:
+            operands = [None if each is None else on(place, each, grad=True) for each in _arrays(which, 6)]
+            results = _run(which, operands, SHRINKING)
+            sum((each * each).sum() for each in results).backward()
+            found += [*[each.detach() for each in results], *[x.grad for x in operands if x is not None]]
+        return found
+
+    expected = [each.numpy() for each in step("cpu")]
+    drv.simulator.install(check="full", schedule=schedule)
+    with tensor.cuda.stream(tensor.cuda.Stream()):
+        found = [each.cpu().numpy() for each in step("cuda")]
+    for left, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-12)
+    assert not drv.simulator.findings()
+
+
+def test_errors(place_name: str) -> None:
+    operands = [None if each is None else on(place_name, each) for each in _arrays("lstm", 9)]
+    with pytest.raises(RuntimeError, match="same dtype"):
+        _run("lstm", [operands[0].float(), *operands[1:]], EVEN)
+    with pytest.raises(NotImplementedError, match="int64"):
+        _run("lstm", [None if each is None else each.long() for each in operands], EVEN)
+    operands[3].requires_grad_()
+    out = _run("lstm", operands, EVEN)[0].sum()
+    out.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        out.backward()
