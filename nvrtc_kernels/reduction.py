@@ -7,9 +7,10 @@ only launched; :mod:`.reduction_work` chooses among the layouts of work that ``c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from drv import prepare
+from drv import bind
 
 from .kernel_cache import KernelCache
 from .pointwise import INCLUDE
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from .reducers import Reducer
 
     Types = tuple[tuple[dtype, ...], tuple[dtype, ...]]
+    #: ``(grid, block, *first arguments)`` gives what launches the kernel with the others.
+    _Bind = Callable[..., Callable[..., None]]
 
 #: Bytes of a state, at most; ``cuda/reduction.cuh`` checks it.
 _STATE = 32
@@ -160,29 +163,27 @@ def _planned(device: Device, reducer: Reducer, rows: Rows, types: Types, work: W
     lines = rows.count // work.width if work.columns else rows.count
     grid = min(-(-lines // work.across) * work.chunks, _MAX_GRID)
     threads = work.along * work.across
+    launch = reduce((grid, 1, 1), (threads, 1, 1), layout)
     if combine is None:
-
-        def run(stream: Any, *arguments: Any, scratch: int = 0) -> None:
-            reduce(grid, 1, 1, threads, 1, 1, 0, stream, layout, *arguments, scratch)
-
-        return Plan(run)
+        return Plan(lambda stream, *arguments, scratch=0: launch(stream, *arguments, scratch))
     fold_grid = min(-(-rows.count * fold // THREADS), _MAX_GRID)
+    launch_fold = combine((fold_grid, 1, 1), (THREADS, 1, 1), layout)
 
     def run_chunks(stream: Any, *arguments: Any, scratch: int) -> None:
-        reduce(grid, 1, 1, threads, 1, 1, 0, stream, layout, *arguments, scratch)
-        combine(fold_grid, 1, 1, THREADS, 1, 1, 0, stream, layout, *arguments, scratch)
+        launch(stream, *arguments, scratch)
+        launch_fold(stream, *arguments, scratch)
 
     return Plan(run_chunks, _scratch_bytes(rows, work))
 
 
 def _launchers(
     device: Device, reducer: Reducer, types: Types, layout: tuple[str, int], work: Work, fold: int
-) -> tuple[Callable[..., None], Callable[..., None] | None]:
-    """What launches the kernel that reduces, and the one that combines chunks where there are any."""
+) -> tuple[_Bind, _Bind | None]:
+    """What binds the kernel that reduces to a grid, and the one that combines chunks where there are any."""
     layout_type, layout_bytes = layout
     variant = "columns" if work.columns else "rows"
 
-    def make() -> tuple[Callable[..., None], Callable[..., None] | None]:
+    def make() -> tuple[_Bind, _Bind | None]:
         source = kernel_source(reducer, *types, layout_type, variant, work.call, fold)
         program = Program(
             source, name=f"{reducer.name}.cu", options=("-default-device",), include_dirs=(INCLUDE,)
@@ -190,11 +191,11 @@ def _launchers(
         operands = len(types[0]) + len(types[1])
         codes = (layout_bytes, *"P" * operands, *(code for _, code in reducer.scalars), "P")
 
-        def launcher(name: str) -> Callable[..., None]:
+        def binder(name: str) -> _Bind:
             function = KernelCache.of(device.runtime).function(program, f"{reducer.name}_{name}", device)
-            return prepare(function, codes)
+            return partial(bind, function, codes)
 
-        return launcher(variant), launcher("fold") if fold else None
+        return binder(variant), binder("fold") if fold else None
 
     key = ("reduction", device.ordinal, reducer, types, layout_type, work.call, fold)
     return device.runtime.cache(key, make)

@@ -18,7 +18,7 @@ from nvrtc_kernels.reducers import Reducer
 from .. import layout as layouts
 from .. import views
 from ..arguments import dimensions
-from ..base import empty, wrap
+from ..base import empty, maker, wrap
 from ..copy_plans import host_conversion
 from ..creation import deliver
 from ..recording.modes import modes
@@ -128,7 +128,17 @@ class Reduction:
             [(strides, out.dtype) for out in outs],
             [(layout.strides, layout.dtype)],
         )
-        local, scratch_bytes = place.local, launch.scratch_bytes
+        local, scratch_bytes, queue = place.local, launch.scratch_bytes, launch.run
+        if len(outs) == 1 and not scratch_bytes:
+            make = maker(outs[0])
+
+            def run_one(input: Tensor, *numbers: float) -> tuple[Tensor]:
+                made = make()
+                arguments = made._storage.address, input._address, *(scalars if fixed else numbers)
+                queue(local.stream.handle, *arguments)
+                return (made,)
+
+            return run_one
 
         def run(input: Tensor, *numbers: float) -> tuple[Tensor, ...]:
             made = [empty(out) for out in outs]
@@ -136,7 +146,7 @@ class Reduction:
             # Freed when this returns: only work behind the kernel on the stream can get the memory.
             block = place.allocate(scratch_bytes, stream.cuda_stream) if scratch_bytes else None
             try:
-                launch.run(
+                queue(
                     stream.handle,
                     *[out._storage.address for out in made],
                     input._address,
