@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor, empty, preserve_format
+from tensor.serialization import keep_class
 
 if TYPE_CHECKING:
     from typing import Self
 
 
+@keep_class
 class Parameter(Tensor):
     """A tensor that becomes a parameter of the :class:`~nn.Module` it is assigned to.
 
@@ -53,6 +55,7 @@ class Parameter(Tensor):
     __str__ = __repr__
 
 
+@keep_class
 class Buffer(Tensor):
     """A tensor that becomes a buffer of the :class:`~nn.Module` it is assigned to.
 

@@ -320,6 +320,7 @@ from .selection import (
     nextafter,
     where,
 )
+from .serialization import load, save
 from .size import Size
 from .softmaxes import log_softmax, softmax
 from .sorting import (
@@ -737,6 +738,7 @@ __all__ = [
     "less_equal",
     "lgamma",
     "linspace",
+    "load",
     "log",
     "log1p",
     "log1p_",
@@ -851,6 +853,7 @@ __all__ = [
     "rsqrt",
     "rsqrt_",
     "rsub",
+    "save",
     "scalar_tensor",
     "scatter",
     "scatter_add",

@@ -1,0 +1,278 @@
+"""``load``: a checkpoint from a file, and its tensors to where they are wanted."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.layouts import contiguous_strides, extent, is_dense
+
+from .. import layout as layouts
+from ..base import view_of, wrap
+from ..copies import copy_into_new
+from ..devices import device
+from ..places import cpu, place_of
+from ..storage import Storage
+from .classes import class_named
+from .header import Entry, Header, parse_json, read_header, sizes
+from .saving import AS_PAIRS, KEY, VERSION, VERSION_KEY, checksum
+from .sources import Mapped, Stream
+from .structure import Decoder, UnreadableError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..places import Place
+    from ..tensors import Tensor
+
+_NAMED = {each.name: each for each in dtypes.ALL}
+_VIEW = frozenset(("shape", "strides", "offset", "dtype"))
+_KEYS = _VIEW | {"tensor", "class", "requires_grad", "attributes"}
+
+
+def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None) -> Any:
+    """Read a checkpoint that :func:`save` wrote, or the dict of tensors of any other safetensors file.
+
+    Nothing in the file is run, whatever it is.
+
+    Parameters
+    ----------
+    f : str, os.PathLike or file object
+        The file. Of a file object, as many bytes are read as belong to the checkpoint.
+    map_location : str, device, dict or callable, optional
+        Where tensors go, if not to the devices they were on: a device for all; names of devices by names of devices
+        (``{"cuda:1": "cuda:0"}``); or a function of a storage on the CPU and the name of its device, which gives
+        a storage, or ``None`` for no other device.
+    weights_only : bool
+        As in PyTorch; it makes no difference, for there is nothing else.
+    mmap : bool, optional
+        Whether tensors on the CPU show the file's own pages, which are read when they are used, and changed only in
+        memory; what they hold is not checked then.
+
+    Raises
+    ------
+    RuntimeError
+        If the file is damaged, or no safetensors file, or a device is not here.
+    OSError
+        If it cannot be read.
+    """
+    locations = Locations(map_location)
+    if hasattr(f, "read"):
+        if mmap:
+            raise RuntimeError("load(): mmap=True takes the path of a file, not a file object")
+        return _read(f, getattr(f, "name", type(f).__name__), locations, whole=False)
+    if not isinstance(f, (str, os.PathLike)):
+        raise TypeError(
+            f"load(): argument 'f' must be a path or a file opened for reading, not {type(f).__name__}"
+        )
+    path = Path(os.fsdecode(f))
+    with path.open("rb", buffering=0) as file:
+        return _read(file, path, locations, whole=True, mapped=bool(mmap))
+
+
+def _read(file: Any, name: Any, locations: Locations, *, whole: bool, mapped: bool = False) -> Any:
+    source = Mapped(file) if mapped else Stream(file)
+    try:
+        return _Checkpoint(source, locations, check=not mapped).read(whole=whole)
+    except UnreadableError as error:
+        raise RuntimeError(f"cannot load {str(name)!r}: {error}") from None
+
+
+class _Checkpoint:
+    """A checkpoint as it is read: its blocks, then the structure that shows them.
+
+    Parameters
+    ----------
+    source
+        Where the bytes come from.
+    locations
+        Where the blocks go.
+    check
+        Whether to check the bytes of blocks.
+    """
+
+    def __init__(self, source: Stream, locations: Locations, *, check: bool) -> None:
+        self._source = source
+        self._locations = locations
+        self._check = check
+        self._blocks: dict[str, Tensor] = {}
+        self._shown: set[str] = set()
+
+    def read(self, *, whole: bool) -> Any:
+        """All of it. ``whole`` says that the file ends with it.
+
+        Raises
+        ------
+        UnreadableError
+            If it is none.
+        """
+        header = read_header(self._source.read, self._source.size, whole=whole)
+        document = _document(header)
+        described = {} if document is None else document["blocks"]
+        for entry in header.entries:
+            said = described.get(entry.name, {} if document is None else None)
+            if type(said) is not dict:
+                raise UnreadableError(f"its structure does not know tensor {entry.name!r}")
+            self._blocks[entry.name] = self._block(entry, said)
+        if document is None:
+            return self._blocks
+        made = Decoder(self._tensor).decode(document["content"])
+        unused = self._blocks.keys() - self._shown
+        if unused:
+            raise UnreadableError(f"its structure does not know tensor {min(unused)!r}")
+        return made
+
+    def _block(self, entry: Entry, said: dict[str, Any]) -> Tensor:
+        array = self._source.array(entry)
+        if self._check:
+            data = array.reshape(-1).view(np.uint8)
+            if said and said.get("crc32") != zlib.crc32(data):
+                raise UnreadableError(f"the bytes of tensor {entry.name!r} are not those that were written")
+            if entry.dtype is dtypes.bool_ and data.size and data.max() > 1:
+                raise UnreadableError(
+                    f"tensor {entry.name!r} has type BOOL and bytes that are neither 0 nor 1"
+                )
+        if "dtype" in said:
+            array = _from_pairs(array, entry, said["dtype"])
+        strides = contiguous_strides(array.shape)
+        if "strides" in said:
+            strides = sizes(said["strides"], f"strides of tensor {entry.name!r}")
+            if len(strides) != array.ndim or not is_dense(array.shape, strides):
+                raise UnreadableError(
+                    f"strides {list(strides)} of tensor {entry.name!r} are no order of its shape {list(array.shape)}"
+                )
+        location = said.get("device", "cpu")
+        if type(location) is not str:
+            raise UnreadableError(f"tensor {entry.name!r} was on {location!r}, which is no device")
+        return self._locations.placed(array, strides, location)
+
+    def _tensor(self, node: dict[str, Any]) -> Tensor:
+        name = node["tensor"]
+        if type(name) is not str or not _KEYS.issuperset(node):
+            raise UnreadableError(f"its structure describes a tensor by {repr(node)[:80]}")
+        block = self._blocks.get(name)
+        if block is None:
+            raise UnreadableError(f"it lacks tensor {name!r}")
+        self._shown.add(name)
+        made = self._view(name, block, node) if _VIEW.intersection(node) else block.detach()
+        cls = class_named(node["class"]) if type(node.get("class")) is str else None
+        if cls is not None:
+            made = made.as_subclass(cls)
+        if node.get("requires_grad") is True:
+            if not (made._layout.dtype.is_floating_point or made._layout.dtype.is_complex):
+                raise UnreadableError(
+                    f"tensor {name!r} of type {made._layout.dtype.name} cannot require a gradient"
+                )
+            made.requires_grad_(True)
+        return made
+
+    def _view(self, name: str, block: Tensor, node: dict[str, Any]) -> Tensor:
+        kind = _NAMED.get(str(node.get("dtype", block._layout.dtype.name)))
+        shape = sizes(node.get("shape"), f"the shape of a view of {name!r}")
+        strides = contiguous_strides(shape)
+        if "strides" in node:
+            strides = sizes(node["strides"], f"strides of a view of {name!r}")
+        (offset,) = sizes([node.get("offset", 0)], f"the offset of a view of {name!r}")
+        if (
+            kind is None
+            or len(strides) != len(shape)
+            or prod(shape) >= 1 << 63
+            or offset % kind.itemsize
+            or offset + extent(shape, strides)[1] * kind.itemsize > block._storage.size
+        ):
+            raise UnreadableError(
+                f"a view of shape {list(shape)}, strides {list(strides)} and type {node.get('dtype', 'the same')} at byte "
+                f"{offset} does not lie in tensor {name!r} of {block._storage.size} bytes"
+            )
+        return view_of(block._storage, layouts.strided[shape, strides, kind, block._layout.place], offset)
+
+
+def _document(header: Header) -> dict[str, Any] | None:
+    """What our metadata say; ``None`` in a file of another program."""
+    if KEY not in header.metadata:
+        if any(f'"{VERSION_KEY}"' in text for text in header.metadata.values()):
+            raise UnreadableError("its header is not the one that was written")
+        return None
+    given, _, text = header.metadata[KEY].partition(" ")
+    if given != checksum(text, header.described()):
+        raise UnreadableError("its header is not the one that was written")
+    found = parse_json(text)
+    if type(found) is not dict or type(found.get("blocks")) is not dict or "content" not in found:
+        raise UnreadableError("its structure is none of ours")
+    if found.get(VERSION_KEY) != VERSION:
+        raise UnreadableError(
+            f"it is of version {found.get(VERSION_KEY)!r}, and this program reads version {VERSION}: update graphroot"
+        )
+    return found
+
+
+def _from_pairs(array: NDArray[Any], entry: Entry, name: Any) -> NDArray[Any]:
+    kind = _NAMED.get(name) if type(name) is str else None
+    pair = None if kind is None else AS_PAIRS.get(kind)
+    if kind is None or pair is not entry.dtype or array.shape[-1:] != (2,):
+        raise UnreadableError(f"tensor {entry.name!r} of shape {list(array.shape)} does not hold {name!r}")
+    whole: NDArray[Any] = array.reshape(-1).view(kind.numpy)
+    return whole.reshape(array.shape[:-1])
+
+
+class Locations:
+    """Where blocks go.
+
+    Raises
+    ------
+    TypeError
+        For a ``map_location`` that is none.
+    """
+
+    def __init__(self, map_location: Any) -> None:
+        if map_location is not None and not callable(map_location):
+            if isinstance(map_location, Mapping):
+                map_location = {str(key): str(value) for key, value in map_location.items()}
+            elif not isinstance(map_location, (str, int, device)):
+                raise TypeError(
+                    "load(): argument 'map_location' must be a device, a dict of devices, or a function, not "
+                    f"{type(map_location).__name__}"
+                )
+        self._wanted = map_location
+
+    def placed(self, array: NDArray[Any], strides: tuple[int, ...], location: str) -> Tensor:
+        """A tensor of the elements of ``array`` on the device that tensors of ``location`` go to."""
+        shown = wrap(array)
+        wanted = self._wanted
+        if callable(wanted):
+            whole = _copied(shown, strides, cpu)
+            storage = wanted(whole._storage, location)
+            if storage is None:
+                return _copied(whole, strides, _place(location))
+            if not isinstance(storage, Storage) or storage.size != whole._storage.size:
+                raise TypeError(
+                    "load(): map_location(storage, location) must return a storage of the same size, or None, not "
+                    f"{storage!r}"
+                )
+            return view_of(storage, whole._layout.on(storage.place), 0)
+        if isinstance(wanted, dict):
+            wanted = wanted.get(location)
+        return _copied(shown, strides, _place(location if wanted is None else wanted))
+
+
+def _copied(input: Tensor, strides: tuple[int, ...], place: Place) -> Tensor:
+    """``input`` itself where it lies as wanted, else a copy."""
+    layout = layouts.strided[input._layout.shape, strides, input._layout.dtype, place]
+    return input if input._layout is layout else copy_into_new(input, layout)
+
+
+def _place(name: Any) -> Place:
+    try:
+        return place_of(name)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"tensors of the checkpoint belong on {name}, which is not here: {error}. To read them elsewhere, say where: "
+            "load(f, map_location='cpu')"
+        ) from error

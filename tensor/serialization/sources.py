@@ -1,0 +1,86 @@
+"""Where the bytes of a checkpoint come from: a file that is read in order, or one whose pages are shown."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .structure import UnreadableError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .header import Entry
+
+
+class Stream:
+    """Reads arrays one after the other, each into memory of its own."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.size = self._size()
+
+    def _size(self) -> int | None:
+        """Bytes from here to the end, where that can be known beforehand."""
+        try:
+            here: int = self._file.tell()
+            end: int = self._file.seek(0, os.SEEK_END)
+            self._file.seek(here)
+        except (AttributeError, OSError):
+            return None
+        return end - here
+
+    def read(self, count: int) -> bytes:
+        """``count`` bytes, fewer at the end."""
+        parts = []
+        while count:
+            part = self._file.read(count)
+            if not part:
+                break
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def array(self, entry: Entry) -> NDArray[Any]:
+        """The next tensor in the file."""
+        try:
+            made = np.empty(entry.shape, entry.dtype.numpy)
+        except (MemoryError, ValueError):
+            raise UnreadableError(
+                f"there is no memory for tensor {entry.name!r} of shape {list(entry.shape)} and type {entry.dtype.name}"
+            ) from None
+        rest = memoryview(made.reshape(-1).view(np.uint8))
+        while rest:
+            rest = rest[self._fill(rest, entry) :]
+        return made
+
+    def _fill(self, rest: memoryview, entry: Entry) -> int:
+        if hasattr(self._file, "readinto"):
+            count = self._file.readinto(rest)
+        else:
+            part = self._file.read(len(rest))
+            count = len(part)
+            rest[:count] = part
+        if not count:
+            raise UnreadableError(f"it was cut off: it ends within tensor {entry.name!r}")
+        return int(count)
+
+
+class Mapped(Stream):
+    """Shows arrays in the pages of a file."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__(file)
+        self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if self.size else b""
+
+    def array(self, entry: Entry) -> NDArray[Any]:
+        """The tensor, where it is."""
+        start = self._file.tell() + entry.start
+        count = (entry.stop - entry.start) // entry.dtype.itemsize
+        if not count:
+            return np.empty(entry.shape, entry.dtype.numpy)
+        found: NDArray[Any] = np.frombuffer(self._pages, entry.dtype.numpy, count, start).reshape(entry.shape)
+        return found if found.flags.aligned else found.copy()
