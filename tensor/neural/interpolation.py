@@ -10,6 +10,7 @@ import numpy as np
 
 from nvrtc_kernels import interpolation as kernels
 
+from ..autocasting import autocasted
 from ..base import TensorBase, empty, wrap
 from ..copy_plans import host_conversion
 from ..kept import kept
@@ -161,6 +162,7 @@ _KINDS = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicu
 _AVERAGES = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
 
 
+@autocasted
 def interpolate(
     input: Tensor,
     size: Any = None,
