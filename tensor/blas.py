@@ -184,6 +184,7 @@ def product(
     b: Factor,
     c: Factor,
     tf32: str = "matmul_tf32",
+    output: dtype | None = None,
 ) -> Callable[..., None]:
     """``run(c, a, b, alpha=1, beta=0)``: ``C = alpha * A @ B + beta * C``, for addresses of batches of matrices.
 
@@ -197,10 +198,14 @@ def product(
         How each is read; C is row-major.
     tf32
         The setting that says whether float32 is rounded to TF32.
+    output
+        Type of C, where it is another one: float32 for half precision factors.
     """
     count, m, n, k = sizes
     data = int(_TYPES[kind.name])
-    setting = _setting(kind, tf32)
+    made = data if output is None else int(_TYPES[output.name])
+    # Half precision sums would not go into a wider result.
+    setting = _setting(kind, tf32) if made == data else None
     plain = _PLAIN[kind.name]
     fast = _FAST.get(kind.name, plain)
     reduction = _REDUCTIONS.get(kind.name)
@@ -239,7 +244,7 @@ def product(
                 leading_a,
                 two,
                 c_address,
-                data,
+                made,
                 leading_c,
                 compute,
                 _ALGORITHM,
@@ -259,7 +264,7 @@ def product(
             a.batch,
             two,
             c_address,
-            data,
+            made,
             leading_c,
             c.batch,
             count,

@@ -34,6 +34,7 @@ from .activations import (
     threshold,
     threshold_,
 )
+from .attention import scaled_dot_product_attention
 from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .embedding import embedding, embedding_bag, one_hot
 from .linear_maps import bilinear, linear
@@ -188,6 +189,7 @@ __all__ = [
     "rms_norm",
     "rrelu",
     "rrelu_",
+    "scaled_dot_product_attention",
     "selu",
     "selu_",
     "sigmoid",

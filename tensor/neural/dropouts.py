@@ -35,7 +35,7 @@ _ALPHA = -1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
 
 
 @dataclass(frozen=True, slots=True)
-class _Drop:
+class Drop:
     """Of a call: kept elements become ``x * scale + shift``, others ``otherwise``."""
 
     seed: int
@@ -46,7 +46,7 @@ class _Drop:
     otherwise: float = 0.0
 
     @property
-    def slope(self) -> _Drop:
+    def slope(self) -> Drop:
         """The derivative, which is of the same form."""
         return replace(self, shift=0.0, otherwise=0.0)
 
@@ -54,13 +54,13 @@ class _Drop:
 class _Operation:
     """``place.plans[operation, layout, inner](drop, input, out)``, both of the same contiguous layout."""
 
-    def plan(self, layout: Layout, inner: int) -> Callable[[_Drop, Tensor, Tensor], None]:
+    def plan(self, layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tensor], None]:
         """What drops elements of tensors of ``layout``."""
         place: Any = layout.place
         count = layout.numel
         if not place.is_cuda:
 
-            def on_host(drop: _Drop, input: Tensor, out: Tensor) -> None:
+            def on_host(drop: Drop, input: Tensor, out: Tensor) -> None:
                 array = wide_array(input)
                 drawn = words(drop.seed, drop.call, -(-count // inner)) < np.uint64(drop.below)
                 kept = drawn.reshape(-1, 1) & np.ones(inner, bool) if inner > 1 else drawn
@@ -76,7 +76,7 @@ class _Operation:
         run = kernels.plan(place.native, count, inner, layout.dtype)
         local = place.local
 
-        def on_device(drop: _Drop, input: Tensor, out: Tensor) -> None:
+        def on_device(drop: Drop, input: Tensor, out: Tensor) -> None:
             run(
                 local.stream.handle, drop.seed, drop.call, drop.below, drop.scale, drop.shift, drop.otherwise,
                 input._address, out._address,
@@ -88,18 +88,18 @@ class _Operation:
 DROPOUT = _Operation()
 
 
-def _node(drop: _Drop, inner: int) -> NeuralNode:
+def _node(drop: Drop, inner: int) -> NeuralNode:
     node = NeuralNode.__new__(NeuralNode)
     node.title, node.derivative, node.context = "NativeDropoutBackward0", _gradient, (drop.slope, inner)
     node.saved = ()
     return node
 
 
-def _gradient(_: tuple[bool, ...], grad: Tensor, drop: _Drop, inner: int) -> tuple[Tensor]:
+def _gradient(_: tuple[bool, ...], grad: Tensor, drop: Drop, inner: int) -> tuple[Tensor]:
     return (_applied(grad, drop, inner),)
 
 
-def _applied(input: Tensor, drop: _Drop, inner: int) -> Tensor:
+def _applied(input: Tensor, drop: Drop, inner: int) -> Tensor:
     plain = input.contiguous()
     made = empty(plain._layout)
     plain._layout.place.plans[DROPOUT, plain._layout, inner](drop, plain, made)
@@ -108,7 +108,7 @@ def _applied(input: Tensor, drop: _Drop, inner: int) -> Tensor:
     return made
 
 
-def _applied_in_place(input: Tensor, drop: _Drop, inner: int) -> Tensor:
+def _applied_in_place(input: Tensor, drop: Drop, inner: int) -> Tensor:
     check_in_place(input)
     recorded = modes.recording and input.requires_grad
     node = _node(drop, inner) if recorded else None
@@ -173,7 +173,7 @@ def drop(
         shift = -scale * _ALPHA * p
         otherwise = scale * _ALPHA + shift
     seed, call = source(None, layout.place, "dropout").next_call()
-    chosen = _Drop(seed, call, round((1 - p) * _WORDS), scale, shift, otherwise)
+    chosen = Drop(seed, call, round((1 - p) * _WORDS), scale, shift, otherwise)
     return (_applied_in_place if inplace else _applied)(input, chosen, inner)
 
 
