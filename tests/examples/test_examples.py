@@ -50,6 +50,18 @@ def test_two_devices(schedule: str) -> None:
     assert "cuda:1: " in said
 
 
+@pytest.mark.parametrize("where", [("--size", "96"), ("--simulate", "--size", "64", "--steps", "25")])
+def test_denoise(where: tuple[str, ...], tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    drawn = tmp_path / "denoised.png"
+    said = run("examples/denoise.py", *where, "--output", str(drawn))
+    assert ("on cuda:0" if "--simulate" in where else "on cpu") in said
+    before, after = map(float, re.findall(r"PSNR before: ([\d.]+) dB, after: ([\d.]+) dB", said)[0])
+    assert after > before + 3
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+
+
 def test_code_of_the_readme() -> None:
     first, second = re.findall(
         r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
