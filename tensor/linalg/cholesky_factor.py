@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import parts
+from ..autocasting import autocasted
 from ..contractions import matmul
 from ..neural.node import record
 from ..operations.reduction import given
@@ -63,7 +64,8 @@ def _indefinite_minor(matrix: Array, upper: bool) -> int:
 def _half_triangle(x: Tensor) -> Tensor:
     """The lower triangle, with half the diagonal."""
     lower = triangle(x, upper=False)
-    return lower - 0.5 * parts.diagonal(x, 0, -2, -1).diag_embed()
+    found: Tensor = lower - 0.5 * parts.diagonal(x, 0, -2, -1).diag_embed()
+    return found
 
 
 def _gradient(wanted: Any, grads: Any, factor: Tensor, upper: bool) -> Any:
@@ -75,7 +77,8 @@ def _gradient(wanted: Any, grads: Any, factor: Tensor, upper: bool) -> Any:
     return (substituted(lower.mH, found, upper=True),)
 
 
-def _cholesky(name: str, a: Tensor, upper: bool, check: bool = True) -> tuple[Tensor, Tensor]:
+def factored(name: str, a: Tensor, upper: bool, check: bool = True) -> tuple[Tensor, Tensor]:
+    """Factors, and orders of minors that are not positive definite; ``name`` is what the user called."""
     check_square(name, a)
 
     def work(array: Array) -> tuple[Array, Array]:
@@ -89,6 +92,7 @@ def _cholesky(name: str, a: Tensor, upper: bool, check: bool = True) -> tuple[Te
     return result, info
 
 
+@autocasted
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
     """The lower triangular ``L`` with ``A = L @ L.mH``, or the upper one with ``A = L.mH @ L``.
 
@@ -102,9 +106,10 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     RuntimeError
         If the matrices are not square, or of another type than single or double precision.
     """
-    return given(_cholesky("linalg.cholesky", A, bool(upper))[0], out, "linalg.cholesky")
+    return given(factored("linalg.cholesky", A, bool(upper))[0], out, "linalg.cholesky")
 
 
+@autocasted
 def cholesky_ex(
     A: Tensor,  # noqa: N803
     *,
@@ -119,11 +124,6 @@ def cholesky_ex(
     check_errors
         Whether to raise LinAlgError all the same.
     """
-    found = CholeskyWithInfo(*_cholesky("linalg.cholesky_ex", A, bool(upper), check_errors))
+    found = CholeskyWithInfo(*factored("linalg.cholesky_ex", A, bool(upper), check_errors))
     result: CholeskyWithInfo = delivered(found, out, "linalg.cholesky_ex")
     return result
-
-
-def old_cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """:func:`tensor.linalg.cholesky`, under its former name."""
-    return given(_cholesky("cholesky", input, bool(upper))[0], out, "cholesky")

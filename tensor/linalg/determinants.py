@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import views
+from .. import parts, views
+from ..contractions import matmul
 from ..neural.node import record
 from ..operations.reduction import given
+from ..ranges import eye
 from ..recording.modes import modes
 from ..selection import where
 from .checks import check_square
@@ -29,21 +31,44 @@ def _as_matrices(x: Tensor) -> Tensor:
 
 
 def _cofactors(array: Array) -> tuple[Array]:
-    """``det(A) * inv(A)^T`` of regular and singular matrices: from ``A = U S V`` that is
-    ``conj(det(U) det(V)) * U cofactors(S) V`` up to conjugation.
+    """Derivatives of determinants, also of singular matrices, as tensors have their gradients.
+
+    Of ``U @ diag(s) @ Vh`` that is ``U @ diag(product of the other s) @ Vh`` times the phase of the determinant.
     """
     u, s, vh = np.linalg.svd(array)
     n = s.shape[-1]
     others = np.where(np.eye(n, dtype=bool), 1, s[..., None, :]).prod(-1)
-    phase = np.linalg.det(u) * np.linalg.det(vh)
-    return ((np.conj(u * others[..., None, :] @ vh) * phase[..., None, None]).astype(array.dtype),)
+    phase = np.conj(np.linalg.det(u) * np.linalg.det(vh))
+    return (((u * others[..., None, :] @ vh) * phase[..., None, None]).astype(array.dtype),)
+
+
+def _recorded_cofactors(a: Tensor, found: Tensor) -> Tensor:
+    """The same in operations that have derivatives."""
+    singular = _as_matrices(found == 0)
+    identity = eye(a._layout.shape[-1], dtype=a._layout.dtype, device=a.device)
+    regular = where(singular, identity, a)
+    result: Tensor = _as_matrices(found.conj()) * inv(regular).mH
+    if not bool(singular.any()):
+        return result
+    instead = _adjugate(where(singular, a, identity), identity).mH
+    both: Tensor = where(singular, instead, result)
+    return both
+
+
+def _adjugate(a: Tensor, identity: Tensor) -> Tensor:
+    """``det(A) * inv(A)`` by Faddeev and LeVerrier's recurrence, which divides by nothing of ``A``."""
+    n = a._layout.shape[-1]
+    found = views.expand(identity, a._layout.shape)
+    for k in range(1, n):
+        product = matmul(a, found)
+        trace = parts.diagonal(product, 0, -2, -1).sum(-1)
+        found = product - _as_matrices(trace / k) * identity
+    return found if n % 2 else -found
 
 
 def _determinant_gradient(wanted: Any, grads: Any, a: Tensor, found: Tensor) -> Any:
-    if modes.recording:
-        # The inverse is differentiated on. Of singular matrices there is a first derivative only.
-        return (_as_matrices(grads * found.conj()) * inv(a).mH,)
-    return (_as_matrices(grads) * on_host(_cofactors, a)[0].conj(),)
+    cofactors = _recorded_cofactors(a, found) if modes.recording else on_host(_cofactors, a)[0]
+    return (_as_matrices(grads) * cofactors,)
 
 
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
@@ -69,13 +94,14 @@ def _logarithm_gradient(wanted: Any, grads: Any, a: Tensor, sign: Tensor) -> Any
     if not a._layout.dtype.is_complex:
         # The sign of a real determinant is constant.
         return (None if towards_logarithm is None else _as_matrices(towards_logarithm) * inv(a).mH,)
-    total = 0 if towards_logarithm is None else towards_logarithm
+    total: Any = 0 if towards_logarithm is None else towards_logarithm
     if towards_sign is not None:
         total = total - 1j * (towards_sign.conj() * sign).imag
     return (_as_matrices(total) * inv(a).mH,)
 
 
-def _sign_and_logarithm(name: str, a: Tensor) -> SignAndLogarithm:
+def sign_and_logarithm(name: str, a: Tensor) -> SignAndLogarithm:
+    """Signs and logarithms, recorded; ``name`` is what the user called."""
     check_square(name, a)
     sign, logarithm = results = on_host(np.linalg.slogdet, a)
     record(results, (a,), "LinalgSlogdetBackward0", _logarithm_gradient, (a, sign))
@@ -92,13 +118,5 @@ def slogdet(A: Tensor, *, out: Any = None) -> SignAndLogarithm:  # noqa: N803
     RuntimeError
         If the matrices are not square, or of another type than single or double precision.
     """
-    found: SignAndLogarithm = delivered(_sign_and_logarithm("linalg.slogdet", A), out, "linalg.slogdet")
+    found: SignAndLogarithm = delivered(sign_and_logarithm("linalg.slogdet", A), out, "linalg.slogdet")
     return found
-
-
-def logdet(input: Tensor) -> Tensor:
-    """Logarithms of determinants: NaN for negative ones, -inf for singular matrices."""
-    sign, logarithm = _sign_and_logarithm("logdet", input)
-    if input._layout.dtype.is_complex:
-        return sign.log() + logarithm
-    return where(sign < 0, float("nan"), logarithm)

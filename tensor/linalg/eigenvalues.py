@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import views
+from ..autocasting import autocasted
 from ..contractions import matmul
 from ..neural.node import record
 from ..operations.reduction import given
@@ -51,6 +52,7 @@ def _eigh_gradient(wanted: Any, grads: Any, values: Tensor, vectors: Tensor) -> 
     return (matmul(vectors, matmul(inner, vectors.mH)),)
 
 
+@autocasted
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigenpairs:  # noqa: N803
     """Real eigenvalues in ascending order, and orthonormal eigenvectors, of Hermitian matrices ``(*, n, n)``.
 
@@ -87,6 +89,7 @@ def _eigh(name: str, a: Tensor, triangle: Any) -> tuple[Tensor, ...]:
     return results
 
 
+@autocasted
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """Eigenvalues of Hermitian matrices in ascending order; see :func:`eigh`. Their derivative always exists."""
     which_triangle = _check_triangle("linalg.eigvalsh", A, UPLO)
@@ -161,6 +164,7 @@ def _eig(name: str, a: Tensor) -> tuple[Tensor, ...]:
     return results
 
 
+@autocasted
 def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
     """Complex eigenvalues and eigenvectors of length one of square matrices ``(*, n, n)``, in no order.
 
@@ -177,6 +181,7 @@ def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
     return found
 
 
+@autocasted
 def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """Complex eigenvalues of square matrices, in no order; see :func:`eig`."""
     check_square("linalg.eigvals", A)

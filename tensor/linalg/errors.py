@@ -40,7 +40,7 @@ _SAID = {
 }
 
 
-def which(info: NDArray[Any], number: int) -> str:
+def which(info: Any, number: int) -> str:
     """``"(Batch element 3): "`` for a matrix of a batch, counted over all batch dimensions; nothing for one alone."""
     return f"(Batch element {number}): " if info.ndim else ""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import parts, views
+from ..autocasting import autocasted
 from ..contractions import matmul
 from ..joining import cat
 from ..neural.node import record
@@ -14,7 +15,7 @@ from ..operations.reduction import given
 from ..ranges import eye
 from .checks import check_alike, check_floating, check_matrices
 from .host import on_host
-from .results import OrthogonalTriangular, Reflectors, delivered
+from .results import OrthogonalTriangular, delivered
 from .triangular import substituted, triangle
 
 if TYPE_CHECKING:
@@ -80,14 +81,15 @@ def _real_diagonal(x: Tensor) -> Tensor:
     return (diagonal.real.to(x._layout.dtype) if x._layout.dtype.is_complex else diagonal).diag_embed()
 
 
-def _qr(name: str, a: Tensor, mode: str) -> OrthogonalTriangular:
+def factored(name: str, a: Tensor, mode: str) -> OrthogonalTriangular:
+    """``Q`` and ``R``, recorded; ``name`` is what the user called."""
     check_matrices(name, a)
     if mode not in _MODES:
         raise RuntimeError(
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
         )
 
-    def work(array: Array) -> tuple[Array, Array]:
+    def work(array: Array) -> tuple[Any, Any]:
         if mode == "r":
             return np.empty(0, array.dtype), np.linalg.qr(array, "r")
         found = np.linalg.qr(array, mode)  # type: ignore[call-overload]
@@ -98,6 +100,7 @@ def _qr(name: str, a: Tensor, mode: str) -> OrthogonalTriangular:
     return OrthogonalTriangular(*results)
 
 
+@autocasted
 def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> OrthogonalTriangular:  # noqa: N803 - PyTorch's name
     """Orthonormal ``Q`` and upper triangular ``R`` with ``A = Q @ R``, of matrices ``(*, m, n)``.
 
@@ -114,32 +117,11 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> OrthogonalTriang
     RuntimeError
         For another mode, fewer than two dimensions, or another type than single or double precision.
     """
-    found: OrthogonalTriangular = delivered(_qr("linalg.qr", A, mode), out, "linalg.qr")
+    found: OrthogonalTriangular = delivered(factored("linalg.qr", A, mode), out, "linalg.qr")
     return found
 
 
-def old_qr(input: Tensor, some: bool = True, *, out: Any = None) -> OrthogonalTriangular:
-    """:func:`tensor.linalg.qr`, reduced or (``some=False``) complete, under its former name."""
-    found: OrthogonalTriangular = delivered(_qr("qr", input, "reduced" if some else "complete"), out, "qr")
-    return found
-
-
-def geqrf(input: Tensor, *, out: Any = None) -> Reflectors:
-    """Householder reflectors of a QR factorisation, and R in one matrix; see :func:`tensor.linalg.householder_product`.
-
-    No derivative goes through it.
-    """
-    check_matrices("geqrf", input, "input")
-
-    def work(array: Array) -> tuple[Array, Array]:
-        found, scales = np.linalg.qr(array, "raw")
-        # NumPy's is LAPACK's memory, which is transposed.
-        return np.swapaxes(found, -1, -2).astype(array.dtype), scales.astype(array.dtype)
-
-    found: Reflectors = delivered(Reflectors(*on_host(work, input)), out, "geqrf")
-    return found
-
-
+@autocasted
 def householder_product(
     A: Tensor,  # noqa: N803
     tau: Tensor,
@@ -161,19 +143,20 @@ def householder_product(
         If shapes, dtypes or devices do not fit.
     """
     name = "linalg.householder_product"
-    _check_reflectors(name, A, tau)
+    check_reflectors(name, A, tau)
     rows, columns = A._layout.shape[-2:]
     if rows < columns:
         raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
     start = eye(rows, columns, dtype=A._layout.dtype, device=A.device)
     batch = A._layout.shape[:-2]
-    found = _reflected(
+    found = reflected(
         A, tau, views.expand(start, (*batch, rows, columns)), range(tau._layout.shape[-1] - 1, -1, -1)
     )
     return given(found, out, name)
 
 
-def _check_reflectors(name: str, a: Tensor, tau: Tensor) -> None:
+def check_reflectors(name: str, a: Tensor, tau: Tensor) -> None:
+    """Raise RuntimeError unless matrices hold reflectors for the scales ``tau``."""
     check_matrices(name, a)
     check_alike(name, a, tau, "input", "tau")
     check_floating(name, tau)
@@ -186,7 +169,7 @@ def _check_reflectors(name: str, a: Tensor, tau: Tensor) -> None:
         )
 
 
-def _reflected(a: Tensor, tau: Tensor, x: Tensor, order: Any, *, adjoint: bool = False) -> Tensor:
+def reflected(a: Tensor, tau: Tensor, x: Tensor, order: Any, *, adjoint: bool = False) -> Tensor:
     """``x`` after reflectors have been applied from the left, one after the other."""
     rows = a._layout.shape[-2]
     below = triangle(a, upper=False, without_diagonal=True)
@@ -198,30 +181,3 @@ def _reflected(a: Tensor, tau: Tensor, x: Tensor, order: Any, *, adjoint: bool =
         scale = views.unsqueeze(scale.conj() if adjoint else scale, -1)
         x = x - scale * matmul(v, matmul(v.mH, x))
     return x
-
-
-def ormqr(
-    input: Tensor,
-    tau: Tensor,
-    other: Tensor,
-    left: bool = True,
-    transpose: bool = False,
-    *,
-    out: Tensor | None = None,
-) -> Tensor:
-    """``Q @ other`` (``other @ Q``), where ``Q`` is the square product of reflectors; with ``transpose`` of ``Q.mH``."""
-    _check_reflectors("ormqr", input, tau)
-    check_alike("ormqr", input, other, "input", "other")
-    size = other._layout.shape[-2 if left else -1]
-    if size != input._layout.shape[-2]:
-        raise RuntimeError(
-            f"ormqr: other.shape[{-2 if left else -1}] must be equal to input.shape[-2], but got {size} and "
-            f"{input._layout.shape[-2]}"
-        )
-    x = other if left else other.mH
-    # From the right it is the adjoint from the left of the adjoint.
-    adjoint = bool(transpose) is bool(left)
-    count = tau._layout.shape[-1]
-    order = range(count) if adjoint else range(count - 1, -1, -1)
-    found = _reflected(input, tau, x, order, adjoint=adjoint)
-    return given(found if left else found.mH, out, "ormqr")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import parts, views
+from ..autocasting import autocasted
 from ..complex_numbers import conjugate
 from ..contractions import matmul
 from ..neural.node import record
@@ -15,7 +16,7 @@ from ..recording.modes import modes
 from .checks import check_matrices
 from .errors import check_finite
 from .host import on_host
-from .results import SingularValues, SingularValuesAndColumns, delivered
+from .results import SingularValues, delivered
 from .spectral import check_convergence, check_phase, diagonal, differences
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def svd_gradient(
     return found
 
 
-def _svd(name: str, a: Tensor, full: bool) -> tuple[Tensor, ...]:
+def factored(name: str, a: Tensor, full: bool) -> tuple[Tensor, ...]:
+    """``U``, ``S`` and ``Vh`` of checked matrices, recorded."""
     results = on_host(_svd_work(name, full), a)
     record(results, (a,), "LinalgSvdBackward0", _svd_gradient, results, (full,))
     return results
@@ -130,6 +132,7 @@ def _check_svd(name: str, a: Tensor, driver: str | None) -> None:
         raise RuntimeError(f"{name}: unknown svd driver {driver} in svd_cusolver computation.")
 
 
+@autocasted
 def svd(
     A: Tensor,  # noqa: N803 - PyTorch's name
     full_matrices: bool = True,
@@ -157,11 +160,12 @@ def svd(
     """
     _check_svd("linalg.svd", A, driver)
     found: SingularValues = delivered(
-        SingularValues(*_svd("linalg.svd", A, bool(full_matrices))), out, "linalg.svd"
+        SingularValues(*factored("linalg.svd", A, bool(full_matrices))), out, "linalg.svd"
     )
     return found
 
 
+@autocasted
 def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """Singular values, from the largest on: ``(*, min(m, n))``; see :func:`svd`. Their derivative always exists."""
     _check_svd("linalg.svdvals", A, driver)
@@ -171,7 +175,7 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) 
 def singular_values(name: str, a: Tensor) -> Tensor:
     """Singular values of checked matrices; vectors are computed only where a derivative needs them."""
     if modes.recording and a.requires_grad:
-        return _svd(name, a, False)[1]
+        return factored(name, a, False)[1]
 
     def work(array: Array) -> tuple[Array]:
         check_finite(name, array)
@@ -182,23 +186,3 @@ def singular_values(name: str, a: Tensor) -> Tensor:
             raise
 
     return on_host(work, a)[0]
-
-
-def old_svd(
-    input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None
-) -> SingularValuesAndColumns:
-    """:func:`tensor.linalg.svd`, thin by default and with ``V`` instead of its adjoint, under its former name."""
-    check_matrices("linalg.svd", input)
-    if compute_uv:
-        u, s, vh = _svd("linalg.svd", input, not some)
-        found = SingularValuesAndColumns(u, s, vh.mH)
-    else:
-        rows, columns = input._layout.shape[-2:]
-        batch = input._layout.shape[:-2]
-        found = SingularValuesAndColumns(
-            input.new_zeros((*batch, rows, rows)),
-            singular_values("linalg.svd", input),
-            input.new_zeros((*batch, columns, columns)),
-        )
-    result: SingularValuesAndColumns = delivered(found, out, "svd")
-    return result

@@ -9,6 +9,7 @@ import numpy as np
 from nvrtc_kernels import layouts
 
 from .. import views
+from ..autocasting import autocasted
 from ..contractions import matmul
 from ..neural.node import record
 from ..operations.reduction import given
@@ -51,6 +52,7 @@ def _inverse_gradient(wanted: Any, grads: Any, inverse: Tensor) -> Any:
     return (-matmul(turned, matmul(grads, turned)),)
 
 
+@autocasted
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
     """Inverses of square matrices ``(*, n, n)``. CUDA tensors go through the host, which waits for them.
 
@@ -61,10 +63,11 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTo
     RuntimeError
         If the matrices are not square, or of another type than single or double precision.
     """
-    return _inv("linalg.inv", A, out)
+    return inverted("linalg.inv", A, out)
 
 
-def _inv(name: str, a: Tensor, out: Tensor | None) -> Tensor:
+def inverted(name: str, a: Tensor, out: Tensor | None) -> Tensor:
+    """Inverses; ``name`` is what the user called."""
     check_square(name, a)
 
     def work(array: Array) -> tuple[Array]:
@@ -77,6 +80,7 @@ def _inv(name: str, a: Tensor, out: Tensor | None) -> Tensor:
     return given(result, out, name)
 
 
+@autocasted
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> InverseWithInfo:  # noqa: N803
     """:func:`inv` that tells of singular matrices, whose inverses are NaN, instead of raising an error.
 
@@ -97,11 +101,6 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Inverse
     record((result,), (A,), "LinalgInvExBackward0", _inverse_gradient, (result,))
     found: InverseWithInfo = delivered(InverseWithInfo(result, info), out, "linalg.inv_ex")
     return found
-
-
-def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """:func:`tensor.linalg.inv`."""
-    return _inv("linalg.inv", input, out)
 
 
 def is_vector_of(a: Tensor, b: Tensor) -> bool:
@@ -186,6 +185,7 @@ def check_right_sides(name: str, a: Tensor, b: Tensor, *, left: bool, vector: bo
     layouts.broadcast_shapes(a._layout.shape[:-2], right[:-2])
 
 
+@autocasted
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """The ``X`` of ``A @ X = B``, or of ``X @ A = B`` with ``left=False``.
 
@@ -223,6 +223,7 @@ def solve_ex(
     return result
 
 
+@autocasted
 def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """The inverse of the linear map from the dimensions from ``ind`` on to those before, as a tensor.
 
@@ -240,10 +241,11 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor: 
             "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got "
             f"{columns} != {rows}"
         )
-    found = _inv("linalg.tensorinv", A.reshape(rows, columns), None).reshape(*shape[ind:], *shape[:ind])
+    found = inverted("linalg.tensorinv", A.reshape(rows, columns), None).reshape(*shape[ind:], *shape[:ind])
     return given(found, out, "linalg.tensorinv")
 
 
+@autocasted
 def tensorsolve(
     A: Tensor,  # noqa: N803
     B: Tensor,  # noqa: N803

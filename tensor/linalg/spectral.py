@@ -35,7 +35,8 @@ def diagonal(x: Tensor) -> Tensor:
 def differences(values: Tensor) -> Tensor:
     """``values[j] - values[i]``, with ones instead of the zeros on the diagonal."""
     found = views.unsqueeze(values, -2) - views.unsqueeze(values, -1)
-    return found + values.new_ones(values._layout.shape[-1:]).diag_embed()
+    result: Tensor = found + values.new_ones(values._layout.shape[-1:]).diag_embed()
+    return result
 
 
 def check_phase(name: str, left: Tensor | None, right: Tensor | None) -> None:

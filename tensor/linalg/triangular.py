@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import triangles, views
+from .. import triangles
+from ..autocasting import autocasted
 from ..contractions import matmul
 from ..neural.node import record
 from ..operations.reduction import given
 from . import triangular_on_host
 from .checks import check_alike, check_matrices, check_square
 from .host import on_host
-from .results import TriangularSolution, delivered
 from .solving import check_right_sides
 
 if TYPE_CHECKING:
@@ -91,27 +91,6 @@ def solve_triangular(
     return given(found, out, name)
 
 
-def triangular_solve(
-    input: Tensor,
-    A: Tensor,  # noqa: N803
-    upper: bool = True,
-    transpose: bool = False,
-    unitriangular: bool = False,
-    *,
-    out: Any = None,
-) -> TriangularSolution:
-    """The ``X`` of ``A @ X = input``; see :func:`tensor.linalg.solve_triangular`, which has replaced it."""
-    name = "triangular_solve"
-    check_square(name, A)
-    check_matrices(name, input, "b")
-    check_alike(name, A, input, "A", "b")
-    check_right_sides(name, A, input, left=True, vector=False)
-    turned = views.transpose(A, -2, -1) if transpose else A
-    solution = substituted(turned, input, upper=upper is not transpose, unit=unitriangular)
-    found: TriangularSolution = delivered(TriangularSolution(solution, A.clone()), out, name)
-    return found
-
-
 def _from_cholesky(factor: Array, b: Array, upper: bool) -> tuple[Array]:
     lower = np.conj(np.swapaxes(factor, -1, -2)) if upper else factor
     first = triangular_on_host.solve(lower, b, upper=False)
@@ -134,6 +113,7 @@ def _solved(factor: Tensor, b: Tensor, upper: bool) -> Tensor:
     return result
 
 
+@autocasted
 def cholesky_solve(
     input: Tensor,
     L: Tensor,  # noqa: N803
@@ -155,6 +135,7 @@ def cholesky_solve(
     return given(_solved(L, input, bool(upper)), out, "cholesky_solve")
 
 
+@autocasted
 def cholesky_inverse(
     L: Tensor,  # noqa: N803
     upper: bool = False,

@@ -1,0 +1,320 @@
+"""Pseudoinverses, ranks, condition numbers and least squares, from singular values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import layouts
+
+from .. import views
+from ..autocasting import autocasted
+from ..base import TensorBase
+from ..contractions import matmul
+from ..neural.node import record
+from ..operations.reduction import given
+from ..selection import where
+from .checks import check_alike, check_floating, check_matrices, check_square_shape, check_tensor
+from .errors import LinAlgError, check_finite, check_info
+from .host import on_host, read
+from .norms import matrix_norm
+from .results import LeastSquares
+from .singular_values import singular_values
+from .solving import inv_ex, is_vector_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..tensors import Tensor
+
+    Array = NDArray[Any]
+
+
+class _Tolerance:
+    """Below which size a singular value counts as zero.
+
+    Parameters
+    ----------
+    atol
+        A number, or a tensor of the batch's shape; ``None`` is 0.
+    rtol
+        Relative to the largest singular value. ``None`` is the larger dimension times the precision, or 0 where
+        ``atol`` is given and positive.
+    """
+
+    def __init__(self, name: str, atol: Any, rtol: Any) -> None:
+        self.atol, self.rtol = (self._value(name, what, x) for what, x in (("atol", atol), ("rtol", rtol)))
+
+    @staticmethod
+    def _value(name: str, what: str, x: Any) -> Any:
+        if not isinstance(x, TensorBase):
+            return x
+        if x._layout.dtype.is_complex:
+            raise RuntimeError(f"{name}: {what} tensor of complex type is not supported.")
+        return read(x)[0]  # type: ignore[arg-type]
+
+    def of(self, largest: Array, shape: tuple[int, ...]) -> Array:
+        """The bounds for matrices of ``shape`` whose largest singular values are known."""
+        atol, rtol = self.atol, self.rtol
+        usual = max(shape[-2:]) * np.finfo(largest.dtype).eps
+        atol = 0.0 if atol is None else atol
+        if rtol is None:
+            rtol = np.where(np.asarray(atol) > 0, 0.0, usual)
+        bounds: Array = np.maximum(atol, rtol * largest).astype(largest.dtype)
+        return bounds
+
+
+def _largest(values: Array) -> Array:
+    found: Array = values.max(-1, initial=0)
+    return found
+
+
+def _pseudoinverse(name: str, array: Array, tolerance: _Tolerance, hermitian: bool) -> tuple[Array]:
+    check_finite(name, array)
+    if hermitian:
+        values, vectors = np.linalg.eigh(array)
+        size, left, right = np.abs(values), vectors, np.conj(np.swapaxes(vectors, -1, -2))
+    else:
+        left, values, right = np.linalg.svd(array, full_matrices=False)
+        size = values
+    bound = tolerance.of(_largest(size), array.shape)[..., None]
+    keep = size > bound
+    inverse = np.where(keep, 1 / np.where(keep, values, 1), 0)
+    left, right = (np.conj(np.swapaxes(x, -1, -2)) for x in (left, right))
+    return ((right * inverse[..., None, :]) @ left,)
+
+
+def _pinv_gradient(wanted: Any, grads: Any, a: Tensor, found: Tensor) -> Any:
+    return (_toward_matrix(grads, a, found),)
+
+
+def _toward_matrix(grad: Tensor, a: Tensor, found: Tensor) -> Tensor:
+    """The gradient of ``a`` from that of its pseudoinverse ``found`` (Golub and Pereyra, 1973)."""
+    back, towards = found.mH, grad.mH
+    total: Tensor = -matmul(back, matmul(grad, back))
+    # Outside of the spaces that the matrix spans.
+    outer = matmul(towards, matmul(found, back))
+    total = total + outer - matmul(a, matmul(found, outer))
+    inner = matmul(back, matmul(found, towards))
+    total = total + inner
+    rest: Tensor = matmul(matmul(inner, found), a)
+    return total - rest
+
+
+def pinv(
+    A: Tensor,  # noqa: N803 - PyTorch's name
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Pseudoinverses (Moore and Penrose) of matrices ``(*, m, n)``. CUDA tensors go through the host, which waits for them.
+
+    Parameters
+    ----------
+    rcond
+        Another name of ``rtol``.
+    hermitian
+        Whether the matrices are Hermitian; the lower triangle is looked at then.
+    atol, rtol
+        Singular values below ``max(atol, rtol * largest)`` count as zero: numbers, or tensors of the batch's
+        shape. By default ``rtol`` is the larger dimension times the precision, unless ``atol`` is given.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix has an infinity or NaN; it says which.
+    RuntimeError
+        For fewer than two dimensions, or another type than single or double precision.
+    """
+    return given(
+        pseudoinverse("linalg.pinv", A, rcond if rtol is None else rtol, atol, hermitian), out, "linalg.pinv"
+    )
+
+
+def pseudoinverse(name: str, a: Tensor, rtol: Any, atol: Any, hermitian: bool) -> Tensor:
+    """Pseudoinverses, recorded; ``name`` is what the user called."""
+    check_matrices(name, a)
+    if hermitian:
+        check_square_shape(name, a)
+    tolerance = _Tolerance(name, atol, rtol)
+    (result,) = on_host(lambda array: _pseudoinverse(name, array, tolerance, hermitian), a)
+    record((result,), (a,), "LinalgPinvBackward0", _pinv_gradient, (a, result))
+    return result
+
+
+@autocasted
+def matrix_rank(
+    A: Tensor,  # noqa: N803
+    tol: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """How many singular values of each matrix do not count as zero, as int64; see :func:`pinv`.
+
+    Parameters
+    ----------
+    tol
+        Another name of ``atol``.
+    """
+    name = "linalg.matrix_rank"
+    check_matrices(name, A)
+    if hermitian:
+        check_square_shape(name, A)
+    tolerance = _Tolerance(
+        name, tol if atol is None else atol, 0.0 if tol is not None and rtol is None else rtol
+    )
+
+    def work(array: Array) -> tuple[Array]:
+        check_finite(name, array)
+        values = np.abs(np.linalg.eigvalsh(array)) if hermitian else np.linalg.svd(array, compute_uv=False)
+        bound = tolerance.of(_largest(values), array.shape)
+        return ((values > bound[..., None]).sum(-1, dtype=np.int64),)
+
+    return given(on_host(work, A.detach())[0], out, name)
+
+
+@autocasted
+def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
+    """Condition numbers: ``norm(A) * norm(inv(A))``, infinite for singular matrices.
+
+    Parameters
+    ----------
+    p
+        The norm: ``2`` (which ``None`` means too) and ``-2``, for which matrices need not be square; ``1``, ``-1``,
+        ``inf``, ``-inf``, ``"fro"``, ``"nuc"``; see :func:`matrix_norm`.
+
+    Raises
+    ------
+    RuntimeError
+        For another norm, or matrices that are not square where they must be.
+    """
+    check_matrices("linalg.cond", A)
+    if not isinstance(p, str) and (p is None or abs(p) == 2):
+        values = singular_values("linalg.svd", A)
+        if not values._layout.shape[-1]:
+            return given(values.new_zeros(values._layout.shape[:-1]), out, "linalg.cond")
+        large, small = values.select(-1, 0), values.select(-1, -1)
+        return given(small / large if p == -2 else large / small, out, "linalg.cond")
+    if p not in ("fro", "nuc", 1, -1, float("inf"), float("-inf")):
+        raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
+    check_square_shape(f"linalg.cond(ord={p})", A)
+    if not A._layout.shape[-1]:
+        return given(A.abs().sum((-2, -1)), out, "linalg.cond")
+    inverse, info = inv_ex(A)
+    regular = info == 0
+    # A singular matrix' inverse must not make NaN of a sum or a derivative.
+    inverse = where(views.unsqueeze(views.unsqueeze(regular, -1), -1), inverse, 1)
+    found = matrix_norm(A, p) * matrix_norm(inverse, p)
+    return given(where(regular, found, float("inf")), out, "linalg.cond")
+
+
+_DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+def _lstsq_gradient(wanted: Any, grads: Any, a: Tensor, b: Tensor, rtol: Any, vector: bool) -> Any:
+    inverse = pseudoinverse("linalg.lstsq", a, rtol, None, False)
+    if vector:
+        grads, b = views.unsqueeze(grads, -1), views.unsqueeze(b, -1)
+    right = matmul(inverse.mH, grads)
+    towards = _toward_matrix(matmul(grads, b.mH), a, inverse) if wanted[0] else None
+    return towards, views.squeeze(right, -1) if vector else right
+
+
+@autocasted
+def lstsq(
+    A: Tensor,  # noqa: N803
+    B: Tensor,  # noqa: N803
+    rcond: Any = None,
+    *,
+    driver: str | None = None,
+) -> LeastSquares:
+    """The ``X`` for which ``norm(A @ X - B)`` is smallest, and of these the smallest one.
+
+    CUDA tensors go through the host, which waits for them; all drivers are there for them too.
+
+    Parameters
+    ----------
+    A
+        Matrices ``(*, m, n)``.
+    B
+        Matrices ``(*, m, k)``; or vectors: one ``(m,)``, or one for each matrix.
+    rcond
+        Singular values below this share of the largest one count as zero; by default the larger dimension times
+        the precision.
+    driver
+        Which results there are. ``"gelsy"``, the default: the rank. ``"gelsd"`` and ``"gelss"``: also the singular
+        values. ``"gels"``, for matrices of full rank only: neither. All but ``"gelsy"`` give the squared distances
+        ``residuals`` where the matrices have full rank and more rows than columns.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix has an infinity or NaN, or, with ``"gels"``, not full rank; it says which.
+    RuntimeError
+        If shapes, dtypes or devices do not fit.
+    """
+    name = "linalg.lstsq"
+    check_tensor(name, A)
+    check_tensor(name, B, "B")
+    rank, right_rank = len(A._layout.shape), len(B._layout.shape)
+    if rank < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if right_rank < 1:
+        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
+    if not 0 <= rank - right_rank <= 1:
+        raise RuntimeError(
+            f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
+        )
+    check_alike(name, A, B, "input", "other")
+    check_floating(name, A)
+    vector = rank - right_rank == 1
+    rows, columns = A._layout.shape[-2:]
+    if (vector and not is_vector_of(A, B)) or B._layout.shape[-1 if vector else -2] != rows:
+        dim = -1 if vector else -2
+        raise RuntimeError(
+            f"{name}: input.size(-2) should match other.size({dim}), but they are {rows} and {B._layout.shape[dim]}"
+        )
+    layouts.broadcast_shapes(A._layout.shape[:-2], B._layout.shape[: -1 if vector else -2])
+    if driver is not None and driver not in _DRIVERS:
+        raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    driver = driver or "gelsy"
+    tolerance = _Tolerance(name, None, rcond)
+
+    def work(a: Array, b: Array) -> tuple[Array, ...]:
+        check_finite(name, a)
+        right = b[..., None] if vector else b
+        left, values, back = np.linalg.svd(a, full_matrices=False)
+        keep = values > tolerance.of(_largest(values), a.shape)[..., None]
+        ranks = keep.sum(-1, dtype=np.int64)
+        if driver == "gels":
+            missing = ranks < values.shape[-1]
+            check_info(name, "rank", np.where(missing, ranks + 1, 0), LinAlgError)
+        inverse = np.where(keep, 1 / np.where(keep, values, 1), 0)
+        left, back = (np.conj(np.swapaxes(x, -1, -2)) for x in (left, back))
+        found = back @ (inverse[..., None] * (left @ right))
+        return found[..., 0] if vector else found, ranks, values
+
+    solution, ranks, values = on_host(work, A, B)
+    record((solution,), (A, B), "LinalgLstsqBackward0", _lstsq_gradient, (A, B), (rcond, vector))
+    residuals = values.new_empty(0)
+    if driver != "gelsy" and rows > columns and _full_rank(ranks, columns):
+        x, right = (views.unsqueeze(each, -1) if vector else each for each in (solution, B))
+        difference = matmul(A, x) - right
+        residuals = (difference * difference.conj()).real.sum(-2)
+    return LeastSquares(
+        solution,
+        residuals,
+        ranks.new_empty(0) if driver == "gels" else ranks,
+        values if driver in ("gelsd", "gelss") else values.new_empty(0),
+    )
+
+
+def _full_rank(ranks: Tensor, columns: int) -> bool:
+    return bool((read(ranks)[0] == columns).all())
