@@ -19,7 +19,7 @@ from nvrtc_kernels.dtypes import (
 from nvrtc_kernels.dtypes import bool_ as bool
 
 from .tensors import Tensor  # isort: skip - the class comes first, the families need it
-from . import amp, autograd, backends, cuda, fft, signal, utils
+from . import amp, autograd, backends, cuda, fft, signal, special, utils
 from .activation_functions import celu, hardshrink, prelu, relu, selu, threshold
 from .added_products import addbmm, addmm, addmv, addr, baddbmm
 from .amp.autocast_mode import autocast
@@ -65,6 +65,8 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
+from .bessel_functions import i0
+from .binary_exponents import frexp, ldexp
 from .bitwise import (
     bitwise_and,
     bitwise_left_shift,
@@ -135,6 +137,7 @@ from .devices import device
 from .diagonals import diag, diag_embed, diagflat, diagonal_scatter, select_scatter, slice_scatter
 from .differences import cumulative_trapezoid, diff, trapezoid, trapz
 from .distances import cdist, dist
+from .divisors import gcd, lcm
 from .equality import allclose, equal
 from .extremes import (
     amax,
@@ -156,6 +159,7 @@ from .formats import (
     preserve_format,
     strided,
 )
+from .gamma_functions import igamma, igammac, mvlgamma
 from .gathering import argwhere, gather, index_select, nonzero, take, take_along_dim
 from .in_place_functions import (
     abs_,
@@ -188,6 +192,10 @@ from .in_place_functions import (
     fix_,
     floor_,
     frac_,
+    gcd_,
+    i0_,
+    lcm_,
+    ldexp_,
     log1p_,
     log2_,
     log10_,
@@ -654,12 +662,15 @@ __all__ = [
     "fmod",
     "frac",
     "frac_",
+    "frexp",
     "from_dlpack",
     "from_numpy",
     "frombuffer",
     "full",
     "full_like",
     "gather",
+    "gcd",
+    "gcd_",
     "ge",
     "ger",
     "get_autocast_cpu_dtype",
@@ -684,6 +695,10 @@ __all__ = [
     "hsplit",
     "hstack",
     "hypot",
+    "i0",
+    "i0_",
+    "igamma",
+    "igammac",
     "iinfo",
     "imag",
     "index_add",
@@ -732,6 +747,10 @@ __all__ = [
     "kron",
     "kthvalue",
     "layer_norm",
+    "lcm",
+    "lcm_",
+    "ldexp",
+    "ldexp_",
     "le",
     "lerp",
     "less",
@@ -784,6 +803,7 @@ __all__ = [
     "multinomial",
     "multiply",
     "mv",
+    "mvlgamma",
     "nan",
     "nan_to_num",
     "nan_to_num_",
@@ -892,6 +912,7 @@ __all__ = [
     "slice_scatter",
     "softmax",
     "sort",
+    "special",
     "split",
     "split_with_sizes",
     "sqrt",

@@ -9,9 +9,13 @@ from nvrtc_kernels.dtypes import Category
 from . import (
     activation_functions,
     arithmetic,
+    bessel_functions,
+    binary_exponents,
     bitwise,
     comparisons,
     complex_numbers,
+    divisors,
+    gamma_functions,
     logic,
     powers,
     rounding,
@@ -38,7 +42,8 @@ class PointwiseMethods:
     __add__, __radd__, __iadd__ = forms(arithmetic.ADD)
     __sub__, __rsub__, __isub__ = forms(arithmetic.SUB)
     __mul__, __rmul__, __imul__ = forms(arithmetic.MUL)
-    __truediv__, __rtruediv__, __itruediv__ = forms(arithmetic.DIV)
+    __truediv__, _, __itruediv__ = forms(arithmetic.DIV)
+    __rtruediv__ = binary(arithmetic.rtruediv)
     __floordiv__, __rfloordiv__, __ifloordiv__ = forms(arithmetic.FLOOR_DIVIDE)
     __mod__, __rmod__, __imod__ = forms(arithmetic.REMAINDER)
     __and__, __rand__, __iand__ = forms(bitwise.AND)
@@ -83,6 +88,10 @@ class PointwiseMethods:
     floor_divide_ = in_place(arithmetic.floor_divide)
     fmod = arithmetic.fmod
     fmod_ = in_place(arithmetic.fmod)
+    gcd = divisors.gcd
+    gcd_ = in_place(divisors.gcd)
+    lcm = divisors.lcm
+    lcm_ = in_place(divisors.lcm)
     mul = multiply = arithmetic.mul
     mul_ = multiply_ = in_place(arithmetic.mul)
     neg = negative = arithmetic.neg
@@ -165,6 +174,9 @@ class PointwiseMethods:
     expm1_ = in_place(powers.expm1)
     float_power = powers.float_power
     float_power_ = in_place(powers.float_power)
+    frexp = binary_exponents.frexp
+    ldexp = binary_exponents.ldexp
+    ldexp_ = in_place(binary_exponents.ldexp)
     log = powers.log
     log_ = in_place(powers.log)
     log10 = powers.log10
@@ -240,12 +252,20 @@ class PointwiseMethods:
     erfc_ = in_place(special_functions.erfc)
     erfinv = special_functions.erfinv
     erfinv_ = in_place(special_functions.erfinv)
+    i0 = bessel_functions.i0
+    i0_ = in_place(bessel_functions.i0)
+    igamma = gamma_functions.igamma
+    igamma_ = in_place(gamma_functions.igamma)
+    igammac = gamma_functions.igammac
+    igammac_ = in_place(gamma_functions.igammac)
     lgamma = special_functions.lgamma
     lgamma_ = in_place(special_functions.lgamma)
     logaddexp = special_functions.logaddexp
     logaddexp2 = special_functions.logaddexp2
     logit = special_functions.logit
     logit_ = in_place(special_functions.logit)
+    mvlgamma = gamma_functions.mvlgamma
+    mvlgamma_ = in_place(gamma_functions.mvlgamma)
     polygamma = special_functions.polygamma_of
     polygamma_ = in_place(special_functions.polygamma_of)
     sigmoid = special_functions.sigmoid

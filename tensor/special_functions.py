@@ -9,8 +9,9 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 
-from . import special_numpy
+from . import gamma_numpy, special_numpy
 from .arithmetic import ADD, DIV, MUL, NEG, SUB
+from .autocasting import autocasted
 from .base import TensorBase
 from .comparisons import EQ, LE
 from .complex_numbers import conjugate
@@ -70,7 +71,7 @@ BELL = Pointwise(
 LGAMMA = Pointwise(
     "lgamma",
     "lgamma(a)",
-    special_numpy.lgamma,
+    gamma_numpy.lgamma,
     rule=rules.floating,
     categories=_REAL,
     derivatives=(lambda grad, a: MUL.binary(grad, DIGAMMA.unary(a)),),
@@ -78,7 +79,7 @@ LGAMMA = Pointwise(
 DIGAMMA = Pointwise(
     "digamma",
     "digamma(a)",
-    special_numpy.digamma,
+    gamma_numpy.digamma,
     rule=rules.floating,
     categories=_REAL,
     include="special_functions.cuh",
@@ -88,7 +89,7 @@ DIGAMMA = Pointwise(
 POLYGAMMA = Pointwise(
     "polygamma",
     "polygamma(a, b)",
-    special_numpy.polygamma,
+    gamma_numpy.polygamma,
     rule=rules.floating,
     typed=1,
     categories=_REAL,
@@ -238,6 +239,7 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return ERFC.out(out, input)
 
 
+@autocasted
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of the error function; NaN outside of [-1, 1]."""
     return ERFINV.out(out, input)

@@ -75,3 +75,34 @@ __device__ inline T smaller(T a, T b) { return a != a || a < b ? a : b; }
 // Where the fraction w of the way from a to b is, exact at both ends.
 template <class T>
 __device__ inline T between(T a, T b, T w) { return fabs(w) < T(0.5) ? a + w * (b - a) : b - (b - a) * (T(1) - w); }
+
+// The greatest common divisor by Euclid's algorithm, and the least common multiple. Of the most negative number
+// the size does not fit, and wraps.
+template <class T>
+__device__ inline T greatest_divisor(T a, T b) {
+    while (b != 0) {
+        const T left = Division<false>::rest(a, b);
+        a = b;
+        b = left;
+    }
+    return a < 0 ? T(0 - a) : a;
+}
+template <class T>
+__device__ inline T least_multiple(T a, T b) {
+    if (a == 0 || b == 0) return 0;
+    const T found = T(Division<false>::truncated(a, greatest_divisor(a, b)) * b);
+    return found < 0 ? T(0 - found) : found;
+}
+
+// The parts of a number: fraction(a) in [1/2, 1) times 2^exponent(a), whose exponent is 0 where a is not finite.
+template <class T>
+__device__ inline T fraction(T a) {
+    int exponent;
+    return isfinite(a) ? frexp(a, &exponent) : a;
+}
+template <class T>
+__device__ inline int exponent(T a) {
+    int exponent = 0;
+    if (isfinite(a)) frexp(a, &exponent);
+    return exponent;
+}

@@ -1,4 +1,4 @@
-// digamma and polygamma, which CUDA's library lacks; lgamma, erf and erfinv it has.
+// digamma, polygamma, zeta and the multivariate lgamma, which CUDA's library lacks; lgamma, erf and erfinv it has.
 //
 // They are computed in double precision, also for float: near their zeros single precision would be lost.
 // Steps of 1 lead to where the asymptotic series (of Bernoulli numbers) is exact; negative numbers are
@@ -29,10 +29,14 @@ __device__ inline double digamma(double x) {
     return result + log(z) - 0.5 / z - series * inverse;
 }
 
-// The sum of (x + k)^-s over all k >= 0, for a whole s > 1, by Euler and Maclaurin's formula.
+// The sum of (x + k)^-s over all k >= 0, for s > 1, by Euler and Maclaurin's formula.
 __device__ inline double hurwitz_zeta(double s, double x) {
     double total = 0, z = x;
-    for (; z < 10 + s; z += 1) total += pow(z, -s);
+    for (; z < 10 + s; z += 1) {
+        const double term = pow(z, -s);
+        total += term;
+        if (z > 0 && term <= 1e-18 * fabs(total)) return total;  // large powers vanish long before
+    }
     const double power = pow(z, -s);
     total += power * z / (s - 1) + power / 2;
     double factor = s, term = power / z, factorial = 2;
@@ -42,6 +46,21 @@ __device__ inline double hurwitz_zeta(double s, double x) {
         factorial *= (2 * k + 1) * (2 * k + 2);
         term /= z * z;
     }
+    return total;
+}
+
+__device__ inline double zeta(double s, double x) {
+    if (s == 1) return infinity();
+    if (!(s > 1) || isnan(x)) return nan("");
+    if (x <= 0 && x == floor(x)) return infinity();
+    if (isinf(s) || (x < 0 && s != floor(s))) return nan("");
+    return isinf(x) ? 0 : hurwitz_zeta(s, x);
+}
+
+// The logarithm of the multivariate gamma function of dimension p.
+__device__ inline double multivariate_lgamma(double x, double p) {
+    double total = p * (p - 1) / 4 * log(3.14159265358979323846);
+    for (double j = 0; j < p; j += 1) total += lgamma(x - j / 2);
     return total;
 }
 

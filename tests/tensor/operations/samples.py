@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 
 import tensor
-from tensor import activation_functions, special_functions
+from tensor import activation_functions, special, special_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ class Sample:
     @property
     def function(self) -> Callable[..., Any]:
         """The function of this project."""
-        for place in (tensor, activation_functions, special_functions):
+        for place in (tensor, activation_functions, special_functions, special):
             found = getattr(place, self.name, None)
             if found is not None:
                 return found
@@ -148,6 +148,8 @@ SAMPLES: list[Sample] = [
     _S("abs", np.abs, kinds=NUMERIC, kinks=(0,)),
     _S("sign", np.sign, kinds="if", kinks=(0,)),
     _S("sgn", _sgn, kinds=NUMERIC, kinks=(0,)),
+    _S("gcd", np.gcd, 2, INTEGER, differentiable=False),
+    _S("lcm", np.lcm, 2, INTEGER, differentiable=False),
     # Comparisons
     *_COMPARISONS,
     _S("isnan", np.isnan, kinds=ALL, differentiable=False, out=False, in_place=False),
@@ -195,6 +197,7 @@ SAMPLES: list[Sample] = [
     _S("pow", lambda a: a**-2.0, 1, "fc", low=0.5, arguments={"exponent": -2}, label="pow-inverse", ulps=8),
     _S("pow", lambda a: a**1.7, 1, "fc", low=0.5, arguments={"exponent": 1.7}, label="pow-number", ulps=32),
     _S("float_power", np.float_power, 2, NUMERIC, low=0.5, ulps=32, out=False, in_place=False),
+    _S("ldexp", lambda a, b: a * np.exp2(b), 2, ALL),
     # Angles and hyperbolas
     _S("sin", np.sin, kinds=ALL),
     _S("cos", np.cos, kinds=ALL),
@@ -257,6 +260,60 @@ SAMPLES: list[Sample] = [
     _S("logaddexp2", np.logaddexp2, 2, "f", least=1.0, in_place=False),
     _S("xlogy", scipy.special.xlogy, 2, REAL, low=0.2),
     _S("sinc", np.sinc, kinds=ALL, low=0.3, high=2.6, least=1.0),
+    _S("igamma", scipy.special.gammainc, 2, "f", low=0.2, ulps=24, differentiable=False),
+    _S("igammac", scipy.special.gammaincc, 2, "f", low=0.2, ulps=48, differentiable=False),
+    _S(
+        "mvlgamma",
+        lambda a: scipy.special.multigammaln(a, 2),
+        kinds="if",
+        low=1.2,
+        high=6,
+        arguments={"p": 2},
+        least=1.0,
+    ),
+    _S("zeta", scipy.special.zeta, 2, REAL, low=1.2, high=5, ulps=16, differentiable=False, in_place=False),
+    *[
+        _S(name, function, low=low, high=high, ulps=ulps, least=least, in_place=False)
+        for name, function, low, high, ulps, least in (
+            ("erfcx", scipy.special.erfcx, -2.0, 5.0, 8, 0.0),
+            ("ndtr", scipy.special.ndtr, -4.0, 3.0, 16, 0.0),
+            ("log_ndtr", scipy.special.log_ndtr, -5.0, 3.0, 16, 0.0),
+            ("ndtri", scipy.special.ndtri, 0.05, 0.95, 16, 1.0),
+            ("entr", scipy.special.entr, 0.2, 3.0, 4, 1.0),
+            ("i0e", scipy.special.i0e, 0.2, 12.0, 8, 0.0),
+            ("i1", scipy.special.i1, -4.0, 4.0, 8, 0.0),
+            ("i1e", scipy.special.i1e, 0.2, 12.0, 8, 0.0),
+        )
+    ],
+    _S("i0", scipy.special.i0, low=-4, high=4, ulps=8),
+    _S("xlog1py", scipy.special.xlog1py, 2, REAL, low=0.2, in_place=False),
+    *[
+        _S(name, function, low=0.2, high=12, ulps=8, least=1.0, differentiable=False, in_place=False)
+        for name, function in (
+            ("bessel_j0", scipy.special.j0),
+            ("bessel_j1", scipy.special.j1),
+            ("bessel_y0", scipy.special.y0),
+            ("bessel_y1", scipy.special.y1),
+            ("modified_bessel_k0", scipy.special.k0),
+            ("modified_bessel_k1", scipy.special.k1),
+            ("scaled_modified_bessel_k0", scipy.special.k0e),
+            ("scaled_modified_bessel_k1", scipy.special.k1e),
+            ("spherical_bessel_j0", lambda a: scipy.special.spherical_jn(0, a)),
+        )
+    ],
+    *[
+        _S(name, function, arguments={"n": 4}, least=1e-2, ulps=64, differentiable=False, in_place=False)
+        for name, function in (
+            ("chebyshev_polynomial_t", lambda a: scipy.special.eval_chebyt(4, a)),
+            ("chebyshev_polynomial_u", lambda a: scipy.special.eval_chebyu(4, a)),
+            ("hermite_polynomial_h", lambda a: scipy.special.eval_hermite(4, a)),
+            ("hermite_polynomial_he", lambda a: scipy.special.eval_hermitenorm(4, a)),
+            ("laguerre_polynomial_l", lambda a: scipy.special.eval_laguerre(4, a)),
+            ("legendre_polynomial_p", lambda a: scipy.special.eval_legendre(4, a)),
+            ("shifted_chebyshev_polynomial_t", lambda a: scipy.special.eval_sh_chebyt(4, a)),
+            ("shifted_chebyshev_polynomial_u", lambda a: scipy.special.eval_sh_chebyu(4, a)),
+        )
+    ],
     # Complex numbers
     _S("conj", np.conj, kinds=NUMERIC, out=False, in_place=False),
     _S("conj_physical", np.conj, kinds="c"),
@@ -344,4 +401,4 @@ SAMPLES: list[Sample] = [
     _S("tanhshrink", lambda a: a - np.tanh(a), 1, "f", low=0.5, least=1.0, half_ulps=4, in_place=False),
 ]
 #: Functions with arguments of their own kind, tested apart.
-APART = {"polar", "polygamma", "prelu", "resolve_conj", "resolve_neg"}
+APART = {"frexp", "polar", "polygamma", "prelu", "resolve_conj", "resolve_neg"}

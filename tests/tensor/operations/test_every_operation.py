@@ -212,6 +212,7 @@ SAMPLES: dict[str, list[str]] = {
     "real": ["m.real(c)", "m.real(x)"],
     "imag": ["m.imag(c)", "m.imag(x)"],
     "prelu": ["m.prelu(x, v)", "m.prelu(x, o)", "m.prelu(x, w)"],
+    "frexp": ["m.frexp(x)", "m.frexp(e)", "m.frexp(i)"],
     "polygamma": ["m.polygamma(1, x.abs())", "m.polygamma(0, x.abs())"],
     "softmax": ["m.softmax(x, 1)", "m.softmax(z, 1)", "m.softmax(i, 0)"],
     "log_softmax": ["m.log_softmax(x, 1)", "m.log_softmax(x, 2)"],

@@ -23,10 +23,15 @@ from .samples import APART, SAMPLES, Sample
 _FAMILIES = (
     "activation_functions",
     "arithmetic",
+    "bessel_functions",
+    "binary_exponents",
     "bitwise",
     "comparisons",
     "complex_numbers",
+    "divisors",
+    "gamma_functions",
     "logic",
+    "normal_functions",
     "powers",
     "rounding",
     "selection",
@@ -76,6 +81,7 @@ def test_every_operation_is_reached_by_a_sample(monkeypatch: pytest.MonkeyPatch)
     _differentiate_twice(tensor.prelu(x, tensor.tensor([0.1, 0.2], requires_grad=True)), [x])
     _differentiate_twice(tensor.polar(x, x), [x])
     tensor.polygamma(2, x)
+    tensor.frexp(x)
     tensor.conj_physical(x.detach(), out=tensor.empty(1, 2))
     tensor.nextafter(x.half().detach(), x.half().detach())
     tensor.isclose(x, x, equal_nan=True)
