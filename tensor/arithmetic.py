@@ -367,6 +367,12 @@ SGN = Pointwise(
 )
 
 
+@autocasted
+def rtruediv(input: Tensor, other: complex) -> Tensor:
+    """``other / input``."""
+    return DIV(other, input)
+
+
 def _unit(a: Any) -> Any:
     """Complex numbers on the unit circle, or zero."""
     length = np.abs(a)

@@ -53,12 +53,13 @@ CUDA: dict[str, str] = {
     LOWER: """
         conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
         addbmm addmm addmv addr baddbmm bmm chain_matmul einsum linear matmul mm multi_dot mv prelu vecdot
-        gru_cell lstm_cell rnn_relu_cell rnn_tanh_cell scaled_dot_product_attention
+        recur scaled_dot_product_attention
     """,
     SINGLE: """
-        acos asin cosh erfinv exp expm1 log log10 log1p log2 logsumexp pow reciprocal rsqrt sinh softplus tan
+        acos asin cosh erfinv exp expm1 log log10 log1p log2 logsumexp pow reciprocal rsqrt rtruediv sinh
+        softplus tan
         cdist cosine_similarity dist pdist renorm
-        group_norm layer_norm rms_norm
+        group_norm layer_norm local_response_norm rms_norm
         binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss huber_loss kl_div
         l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss poisson_nll_loss
         smooth_l1_loss soft_margin_loss triplet_margin_loss
@@ -66,6 +67,7 @@ CUDA: dict[str, str] = {
     """,
     SINGLE_RESULT: "cumprod cumsum log_softmax matrix_norm norm prod softmax sum vector_norm",
     WIDEST: "addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot",
+    AS_GIVEN: "vander",
     REFUSED: "binary_cross_entropy",
 }
 
@@ -73,14 +75,15 @@ CPU: dict[str, str] = {
     LOWER: """
         conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
         addbmm addmm baddbmm bmm linear matmul mm prelu vecdot
-        scaled_dot_product_attention
+        recur scaled_dot_product_attention
     """,
     SINGLE: """
         binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss
         hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss
         multilabel_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss triplet_margin_loss
         adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d max_pool3d max_unpool2d max_unpool3d
-        fractional_max_pool2d fractional_max_pool3d grid_sample reflection_pad replication_pad
+        fractional_max_pool2d fractional_max_pool3d grid_sample local_response_norm reflection_pad
+        replication_pad
         cdist nanquantile polar prod quantile stft trace view_as_complex
         fft fft2 fftn hfft ifft ifft2 ifftn ihfft irfft irfft2 irfftn rfft rfft2 rfftn
         cholesky cholesky_ex cholesky_inverse cholesky_solve cond eig eigh eigvals eigvalsh geqrf
@@ -88,6 +91,7 @@ CPU: dict[str, str] = {
         tensorinv tensorsolve triangular_solve
     """,
     WIDEST: "cat index_copy stack",
+    AS_GIVEN: "bilinear",
 }
 
 

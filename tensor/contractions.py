@@ -14,7 +14,7 @@ from nvrtc_kernels import layouts
 
 from . import parts, views
 from .arguments import dimension, dimensions
-from .autocasting import autocasted
+from .autocasting import autocasted, lowered
 from .base import TensorBase
 from .products import _delivered, bmm, check_layouts, check_operands, dot, layouts_of, mm, mv
 
@@ -84,7 +84,8 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         raise RuntimeError(
             f"inner() the last dimension must match on both input tensors but got shapes {list(left)} and {list(right)}"
         )
-    return _delivered(tensordot(input, other, ([-1], [-1])), out)
+    found = dot(input, other) if len(left) == len(right) == 1 else tensordot(input, other, ([-1], [-1]))
+    return _delivered(found, out)
 
 
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -209,6 +210,9 @@ def einsum(equation: Any = None, *operands: Any) -> Tensor:
     )
     if not tensors:
         raise RuntimeError("einsum(): must provide at least one operand")
+    if len(tensors) > 1:
+        # Products of matrices, whatever the equation says.
+        tensors = list(lowered(*tensors))
     check_operands("einsum", *tensors)
     names, result = _parse(equation, tensors)
     arranged = [_arranged(x, labels) for x, labels in zip(tensors, names, strict=True)]

@@ -229,6 +229,7 @@ def cummin(input: Tensor, dim: int) -> Running:
     return _running(CUMMIN, input, dim)
 
 
+@autocasted
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803 - PyTorch's name
     """Powers of each element of a vector: ``N`` columns (by default as many as elements), the highest first.
 

@@ -6,12 +6,14 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tensor import bmm
+from tensor.autocasting import autocasted
 from tensor.neural.linear import linear as linear
 
 if TYPE_CHECKING:
     from tensor import Tensor
 
 
+@autocasted
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input1 @ weight[k] @ input2`` for every output ``k``, plus ``bias``.
 

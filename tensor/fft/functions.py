@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.dtypes import float32, float64
 
 from .. import parts
+from ..autocasting import autocasted
 from ..base import TensorBase
 from ..creation import delivered, get_default_dtype
 from ..ranges import arange
@@ -170,6 +171,7 @@ def _one(name: str, input: Any, n: int | None, dim: int) -> tuple[Any, Any]:
     return (None if n is None else (n,)), (dim,)
 
 
+@autocasted
 def fft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -199,6 +201,7 @@ def fft(
     return _complex("fft", input, *_one("fft", input, n, dim), norm, out, inverse=False)
 
 
+@autocasted
 def ifft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -206,6 +209,7 @@ def ifft(
     return _complex("ifft", input, *_one("ifft", input, n, dim), norm, out, inverse=True)
 
 
+@autocasted
 def rfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -213,6 +217,7 @@ def rfft(
     return _from_real("rfft", input, *_one("rfft", input, n, dim), norm, out, inverse=False)
 
 
+@autocasted
 def irfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -220,6 +225,7 @@ def irfft(
     return _to_real("irfft", input, *_one("irfft", input, n, dim), norm, out, inverse=True)
 
 
+@autocasted
 def hfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -227,6 +233,7 @@ def hfft(
     return _to_real("hfft", input, *_one("hfft", input, n, dim), norm, out, inverse=False)
 
 
+@autocasted
 def ihfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -234,6 +241,7 @@ def ihfft(
     return _from_real("ihfft", input, *_one("ihfft", input, n, dim), norm, out, inverse=True)
 
 
+@autocasted
 def fft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -241,6 +249,7 @@ def fft2(
     return _complex("fft2", input, s, dim, norm, out, inverse=False)
 
 
+@autocasted
 def ifft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -248,6 +257,7 @@ def ifft2(
     return _complex("ifft2", input, s, dim, norm, out, inverse=True)
 
 
+@autocasted
 def rfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -255,6 +265,7 @@ def rfft2(
     return _from_real("rfft2", input, s, dim, norm, out, inverse=False)
 
 
+@autocasted
 def irfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -276,6 +287,7 @@ def ihfft2(
     return _from_real("ihfft2", input, s, dim, norm, out, inverse=True)
 
 
+@autocasted
 def fftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -283,6 +295,7 @@ def fftn(
     return _complex("fftn", input, s, dim, norm, out, inverse=False)
 
 
+@autocasted
 def ifftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -290,6 +303,7 @@ def ifftn(
     return _complex("ifftn", input, s, dim, norm, out, inverse=True)
 
 
+@autocasted
 def rfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -297,6 +311,7 @@ def rfftn(
     return _from_real("rfftn", input, s, dim, norm, out, inverse=False)
 
 
+@autocasted
 def irfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:

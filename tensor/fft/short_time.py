@@ -7,6 +7,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from .. import parts, views
+from ..autocasting import autocasted
 from ..base import TensorBase
 from ..neural.padding import constant_pad, pad
 from ..overlapping import overlap_add
@@ -74,6 +75,7 @@ def _complex(x: Tensor | None) -> bool:
     return x is not None and x._layout.dtype.is_complex
 
 
+@autocasted
 def stft(
     input: Tensor,
     n_fft: int,

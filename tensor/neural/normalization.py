@@ -265,6 +265,7 @@ def instance_norm(
     return normalize(input, weight, bias, eps, rows, "NativeBatchNormBackward0")
 
 
+@autocasted
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import parts, views
+from ..autocasting import autocasted
 from ..base import TensorBase
 from ..kept import kept
 from ..recording.modes import modes
@@ -151,7 +152,28 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
                 f"Padding size should be {'less than' if mode == 'reflect' else 'at most'} the corresponding input "
                 f"dimension, but got: padding ({left}, {right}) at dimension {axis} of input {list(shape)}"
             )
-    x: Any = input
+    if mode == "replicate":
+        return replication_pad(input, ends)
+    # As in PyTorch, autocast knows the reflections of signals and images only.
+    if mode == "reflect" and len(pairs) < 3:
+        return reflection_pad(input, ends)
+    return _extended(input, ends, mode)
+
+
+@autocasted
+def reflection_pad(input: Tensor, ends: Ends) -> Tensor:
+    """``input`` with elements reflected at the end ones."""
+    return _extended(input, ends, "reflect")
+
+
+@autocasted
+def replication_pad(input: Tensor, ends: Ends) -> Tensor:
+    """``input`` with the end elements again."""
+    return _extended(input, ends, "replicate")
+
+
+def _extended(input: Tensor, ends: Ends, mode: str) -> Tensor:
+    x = input
     for axis, (left, right) in enumerate(ends):
         x = _along(x, axis, mode, left, right)
     return x if x is not input else views.alias(input)

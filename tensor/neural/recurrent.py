@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..autocasting import autocasted
 from ..copy_plans import copied
 from ..creation import filled
 from ..layout import contiguous
@@ -33,6 +34,7 @@ _TITLES = {
 }
 
 
+@autocasted
 def recur(
     cell: Cell,
     data: Tensor,
