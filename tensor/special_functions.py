@@ -11,6 +11,7 @@ from nvrtc_kernels.dtypes import Category
 
 from . import gamma_numpy, special_numpy
 from .arithmetic import ADD, DIV, MUL, NEG, SUB
+from .autocasting import autocasted
 from .base import TensorBase
 from .comparisons import EQ, LE
 from .complex_numbers import conjugate
@@ -238,6 +239,7 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return ERFC.out(out, input)
 
 
+@autocasted
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of the error function; NaN outside of [-1, 1]."""
     return ERFINV.out(out, input)
