@@ -322,5 +322,10 @@ def autocasted(function: _F) -> _F:
     call: Any = update_wrapper(made[name], function)
     # It is no shell that may be taken off again.
     del call.__wrapped__
-    call.autocasts = rules
+    call.autocasts, call.bare = rules, function
     return call  # type: ignore[no-any-return]
+
+
+def bare(function: _F) -> _F:
+    """A decorated function without the question, for those that ask it and have nothing left to cast."""
+    return function.bare  # type: ignore[attr-defined, no-any-return]

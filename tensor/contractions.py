@@ -14,7 +14,7 @@ from nvrtc_kernels import layouts
 
 from . import parts, views
 from .arguments import dimension, dimensions
-from .autocasting import autocasted, lowered
+from .autocasting import autocasted, bare, lowered
 from .base import TensorBase
 from .products import _delivered, bmm, check_layouts, check_operands, dot, layouts_of, mm, mv
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .tensors import Tensor
+
+
+#: For ``matmul``, which has cast its operands.
+_MM = bare(mm)
 
 
 @autocasted
@@ -37,7 +41,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     """
     left, right = layouts_of("matmul", input, other)
     if len(left.shape) == 2 == len(right.shape):
-        return mm(input, other, out=out)
+        return _MM(input, other, out=out)
     check_layouts("matmul", left, right)
     return _delivered(_matmul(input, other), out)
 
