@@ -273,6 +273,8 @@ def vector_norm(
 
     ``ord`` infinity is the largest magnitude, minus infinity the smallest, 0 counts what is not 0.
     """
+    if isinstance(ord, str):
+        raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not str")
     input = converted(x, dtype)
     if input._layout.dtype.category < Category.FLOATING:
         raise RuntimeError(
@@ -306,13 +308,19 @@ def norm(
 ) -> Tensor:
     """Norm of all elements, or over ``dim``: ``p`` is a number, or ``"fro"`` for 2. See :func:`vector_norm`.
 
+    ``"nuc"`` is the sum of the singular values of matrices; see :func:`tensor.linalg.matrix_norm`.
+
     Raises
     ------
     RuntimeError
-        For integers, or another text; the nuclear norm is ``linalg.matrix_norm``'s.
+        For integers, or another text.
     """
     if isinstance(p, str):
+        if p == "nuc":
+            from .linalg.norms import matrix_norm
+
+            return matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
         if p != "fro":
-            raise RuntimeError(f"norm(): expected a number or 'fro' for p, got {p!r}: see linalg.matrix_norm")
+            raise RuntimeError(f"norm(): expected a number, 'fro' or 'nuc' for p, got {p!r}")
         p = 2
     return vector_norm(input, 2 if p is None else p, dim, keepdim, dtype=dtype, out=out)

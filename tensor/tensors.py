@@ -26,6 +26,7 @@ from . import (
     interop,
     joining,
     masking,
+    matrix_functions,
     occurrences,
     parts,
     pickling,
@@ -48,6 +49,7 @@ from .base import TensorBase, register, view_of
 from .call_forms import complete_methods
 from .description import Description
 from .fft import short_time
+from .linalg import triangular
 from .pointwise_methods import PointwiseMethods
 from .random import fills as random_fills
 from .random import sampling
@@ -518,6 +520,27 @@ class Tensor(
     trace = contractions.trace
     repeat = joining.repeat
     tile = joining.tile
+
+    # Matrices
+
+    cholesky = matrix_functions.cholesky
+    cholesky_inverse = triangular.cholesky_inverse
+    cholesky_solve = triangular.cholesky_solve
+    det = matrix_functions.det
+    geqrf = matrix_functions.geqrf
+    inverse = matrix_functions.inverse
+    logdet = matrix_functions.logdet
+    lu = matrix_functions.lu
+    lu_solve = matrix_functions.lu_solve
+    matrix_exp = matrix_functions.matrix_exp
+    matrix_power = matrix_functions.matrix_power
+    orgqr = matrix_functions.orgqr
+    ormqr = matrix_functions.ormqr
+    pinverse = matrix_functions.pinverse
+    qr = matrix_functions.qr
+    slogdet = matrix_functions.slogdet
+    svd = matrix_functions.svd
+    triangular_solve = matrix_functions.triangular_solve
 
     def __matmul__(self, other: Any) -> Tensor:
         return contractions.matmul(self, other) if isinstance(other, TensorBase) else NotImplemented

@@ -89,17 +89,15 @@ def _pinv_gradient(wanted: Any, grads: Any, a: Tensor, found: Tensor) -> Any:
     return (_toward_matrix(grads, a, found),)
 
 
-def _toward_matrix(grad: Tensor, a: Tensor, found: Tensor) -> Tensor:
+def _toward_matrix(grad: Tensor, a: Tensor, found: Tensor) -> Any:
     """The gradient of ``a`` from that of its pseudoinverse ``found`` (Golub and Pereyra, 1973)."""
     back, towards = found.mH, grad.mH
-    total: Tensor = -matmul(back, matmul(grad, back))
+    total = -matmul(back, matmul(grad, back))
     # Outside of the spaces that the matrix spans.
     outer = matmul(towards, matmul(found, back))
     total = total + outer - matmul(a, matmul(found, outer))
     inner = matmul(back, matmul(found, towards))
-    total = total + inner
-    rest: Tensor = matmul(matmul(inner, found), a)
-    return total - rest
+    return total + inner - matmul(matmul(inner, found), a)
 
 
 def pinv(
