@@ -49,6 +49,7 @@ from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, Fea
 from .embedding import Embedding, EmbeddingBag
 from .flattening import Flatten, Unflatten
 from .folding import Fold, Unfold
+from .fractional_pooling import FractionalMaxPool2d, FractionalMaxPool3d
 from .linear import Bilinear, Identity, Linear
 from .losses import (
     BCELoss,
@@ -111,6 +112,7 @@ from .pooling import (
     MaxPool2d,
     MaxPool3d,
 )
+from .power_pooling import LPPool1d, LPPool2d, LPPool3d
 from .probabilities import (
     ChannelShuffle,
     LogSoftmax,
@@ -120,6 +122,7 @@ from .probabilities import (
     Softmax2d,
     Softmin,
 )
+from .unpooling import MaxUnpool1d, MaxUnpool2d, MaxUnpool3d
 from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
@@ -173,6 +176,8 @@ __all__ = [
     "FeatureAlphaDropout",
     "Flatten",
     "Fold",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "GaussianNLLLoss",
     "GroupNorm",
     "Hardshrink",
@@ -187,6 +192,9 @@ __all__ = [
     "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
@@ -198,6 +206,9 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "Mish",
     "Module",
     "ModuleDict",

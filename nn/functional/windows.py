@@ -10,6 +10,7 @@ from tensor.neural.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from tensor.neural.fractional_pooling import fractional_max_pool2d, fractional_max_pool3d
 from tensor.neural.padding import pad
 from tensor.neural.pooling import (
     adaptive_avg_pool1d,
@@ -25,7 +26,9 @@ from tensor.neural.pooling import (
     max_pool2d,
     max_pool3d,
 )
+from tensor.neural.power_pooling import lp_pool1d, lp_pool2d, lp_pool3d
 from tensor.neural.unfolding import fold, unfold
+from tensor.neural.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -44,9 +47,17 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "pad",
     "unfold",
 ]

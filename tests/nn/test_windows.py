@@ -9,6 +9,7 @@ import pytest
 
 import nn
 import tensor
+from tests.nn.parity import assert_like_pytorch
 
 _RNG = np.random.default_rng(0)
 #: Name, arguments, options, shape of the input.
@@ -138,3 +139,50 @@ def test_second_derivatives_of_padding(mode: str) -> None:
 
     assert tensor.autograd.gradcheck(call, (x,))
     assert tensor.autograd.gradgradcheck(call, (x,))
+
+
+def test_norms_and_random_windows() -> None:
+    assert_like_pytorch(lambda _, layers: repr(layers.LPPool1d(2, 3)))
+    assert_like_pytorch(lambda _, layers: repr(layers.FractionalMaxPool2d(2, output_ratio=0.5)))
+    for options in ({}, {"output_size": 2, "output_ratio": 0.5}, {"output_ratio": 1.5}):
+        assert_like_pytorch(lambda _, layers, options=options: layers.FractionalMaxPool3d(2, **options))
+
+    def program(library: Any, layers: Any) -> Any:
+        x = library.arange(36.0).view(1, 1, 6, 6)
+        share = library.tensor([[[0.3, 0.6]]])
+        random = layers.FractionalMaxPool2d(2, (3, 4), return_indices=True, _random_samples=share)
+        return layers.LPPool2d(2, 2)(x).round(), random(x), list(random.state_dict())
+
+    assert_like_pytorch(program)
+
+
+def test_unpooling() -> None:
+    def program(library: Any, layers: Any) -> Any:
+        pool, unpool = layers.MaxPool2d(2, 2, return_indices=True), layers.MaxUnpool2d(2, stride=2)
+        x = library.arange(20.0).view(1, 1, 4, 5)
+        values, places = pool(x)
+        return repr(unpool), unpool(values, places), unpool(values, places, output_size=x.size())
+
+    assert_like_pytorch(program)
+    assert_like_pytorch(
+        lambda _, layers: [repr(layers.MaxUnpool1d(3)), repr(layers.MaxUnpool3d((2, 1, 1), 2, 1))]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("max_pool2d", (2,)),
+        ("max_pool1d", (3, 2, 1)),
+        ("adaptive_max_pool2d", (2,)),
+        ("adaptive_max_pool3d", ((1, 2, 2),)),
+    ],
+)
+def test_maxima_with_indices(name: str, arguments: tuple[Any, ...]) -> None:
+    def program(library: Any, layers: Any) -> Any:
+        x = library.arange(24.0).view(
+            (1, 4, 6) if "1d" in name else (1, 1, 4, 6) if "2d" in name else (1, 2, 3, 4)
+        )
+        return getattr(layers.functional, f"{name}_with_indices")(x, *arguments)
+
+    assert_like_pytorch(program)

@@ -1,0 +1,123 @@
+"""Maxima of windows together with where they stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import windows
+
+if TYPE_CHECKING:
+    from tensor import Tensor
+
+__all__ = [
+    "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d_with_indices",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d_with_indices",
+    "max_pool1d_with_indices",
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+]
+
+
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """:func:`max_pool1d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
+    found: tuple[Tensor, Tensor] = windows.max_pool1d(
+        input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
+    )
+    return found
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """:func:`max_pool2d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
+    found: tuple[Tensor, Tensor] = windows.max_pool2d(
+        input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
+    )
+    return found
+
+
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """:func:`max_pool3d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
+    found: tuple[Tensor, Tensor] = windows.max_pool3d(
+        input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
+    )
+    return found
+
+
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """:func:`adaptive_max_pool1d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
+    found: tuple[Tensor, Tensor] = windows.adaptive_max_pool1d(input, output_size, return_indices=True)
+    return found
+
+
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """:func:`adaptive_max_pool2d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
+    found: tuple[Tensor, Tensor] = windows.adaptive_max_pool2d(input, output_size, return_indices=True)
+    return found
+
+
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """:func:`adaptive_max_pool3d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
+    found: tuple[Tensor, Tensor] = windows.adaptive_max_pool3d(input, output_size, return_indices=True)
+    return found
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """:func:`fractional_max_pool2d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
+    found: tuple[Tensor, Tensor] = windows.fractional_max_pool2d(
+        input, kernel_size, output_size, output_ratio, return_indices=True, _random_samples=_random_samples
+    )
+    return found
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """:func:`fractional_max_pool3d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
+    found: tuple[Tensor, Tensor] = windows.fractional_max_pool3d(
+        input, kernel_size, output_size, output_ratio, return_indices=True, _random_samples=_random_samples
+    )
+    return found
