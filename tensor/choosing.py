@@ -15,7 +15,7 @@ from .determinism import determinism
 from .recording.inplace import attach_in_place, check_in_place
 from .recording.modes import modes
 from .recording.node import Node, attach
-from .recording.saved import freed, restore, save
+from .recording.saved import freed, restore_all, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class ChoiceNode(Node):
         """The choice, by index tensors that nobody has written since."""
         if self.saved is None:
             raise freed(self)
-        return self.choice.by([restore(entry, self) for entry in self.saved])
+        return self.choice.by(restore_all(self.saved, self))
 
 
 class ReadNode(ChoiceNode):

@@ -14,7 +14,7 @@ from .numeric_limits import iinfo
 from .recording.inplace import attach_in_place, check_in_place
 from .recording.modes import modes
 from .recording.node import Node, attach
-from .recording.saved import freed, restore, save, save_output
+from .recording.saved import freed, restore_all, save, save_output
 from .scattering import scattered
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ScatterReduceNode(Node):
         """Gradients of the tensor and of what was scattered."""
         if self.saved is None:
             raise freed(self)
-        index, *values = [restore(entry, self) for entry in self.saved]
+        index, *values = restore_all(self.saved, self)
         (grad,) = grads
         for_input, for_src = _DERIVATIVES[self.reduce](self, grad, index, *values)
         if not self.include_self and self.next[0] is not None:

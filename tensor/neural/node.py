@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..base import TensorBase
 from ..recording.modes import modes
 from ..recording.node import Node, attach
-from ..recording.saved import freed, restore, save, save_output
+from ..recording.saved import freed, restore_all, save, save_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class NeuralNode(Node):
         """Gradients of the inputs."""
         if self.saved is None:
             raise freed(self)
-        values = [restore(entry, self) for entry in self.saved]
+        values = restore_all(self.saved, self)
         wanted = tuple([edge is not None for edge in self.next])
         given = grads if len(self.layouts) > 1 else grads[0]
         return self.derivative(wanted, given, *values, *self.context)

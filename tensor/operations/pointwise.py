@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from copy import copy
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ..copy_plans import host_conversion
 from ..recording.inplace import attach_in_place, check_in_place
 from ..recording.modes import modes
 from ..recording.node import Node, attach
-from ..recording.saved import freed, restore, save_operands, save_output
+from ..recording.saved import freed, restore_all, save_operands, save_output
 from ..scalars import packed_number, wrapped
 from . import rules
 from .results import check_partial_overlap, check_target, result_layout
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 #: ``out=IN_PLACE`` writes the result to the first operand, and records that.
 IN_PLACE: Any = object()
 _LETTERS = "abcdefgh"
+#: Of which operands gradients are wanted; ``None`` for numbers.
+_Mask: TypeAlias = "tuple[bool | None, ...]"
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -79,8 +81,8 @@ class Pointwise:
     options : tuple of str
         Options of NVRTC for the operation's kernels.
     node : str or callable, optional
-        Name of the nodes, which is PyTorch's; or a function of the operands that gives it. By default it
-        follows from ``name``.
+        Name of the nodes, which is PyTorch's; or a function that gives it for operands, by which of them are
+        numbers. By default it follows from ``name``.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class Pointwise:
             for function in self.derivatives
         )
         #: By which operands want gradients.
-        self._by_mask: dict[tuple[bool, ...], _Form] = {}
+        self._by_mask: dict[_Mask, _Form] = {}
 
     def __repr__(self) -> str:
         return f"<Pointwise {self.name}>"
@@ -129,6 +131,7 @@ class Pointwise:
         """The same operation whose nodes have another name."""
         made = copy(self)
         made.node_name = node
+        made._by_mask = {}
         return made
 
     # Calling
@@ -154,8 +157,16 @@ class Pointwise:
         if run is None:
             return self(a, b)
         result: Tensor = run(a, b)
-        if a._autograd is not None or (isinstance(b, TensorBase) and b._autograd is not None):
-            self.record(result, (a, b))
+        state = a._autograd
+        if isinstance(b, TensorBase):
+            other = b._autograd
+            if (state is not None or other is not None) and modes.recording:
+                wanted_a = state is not None and state.requires_grad
+                wanted_b = other is not None and other.requires_grad
+                if wanted_a or wanted_b:
+                    self._attach(result, (a, b), (wanted_a, wanted_b))
+        elif state is not None and state.requires_grad and modes.recording:
+            self._attach(result, (a, b), (True, None))
         return result
 
     def __call__(self, *operands: Any) -> Tensor:
@@ -199,7 +210,7 @@ class Pointwise:
             self._write(out, operands)
             return out
         # A derivative that wants the former value gets a copy of it, with its history for second derivatives.
-        reads_former = 0 in self.kept(mask)
+        reads_former = 0 in (self._by_mask.get(mask) or self._form(mask, operands)).kept
         former = out.clone() if reads_former else out
         made = self.node(None, (former, *operands[1:]), mask)
         self._write(out, operands)
@@ -288,35 +299,33 @@ class Pointwise:
     def record(self, result: Tensor, operands: tuple[Any, ...]) -> None:
         """Put the operation into the graph where a gradient is wanted."""
         mask = self.wanted(operands)
-        if mask is not None and result._layout.dtype.category >= Category.FLOATING:
+        if mask is not None:
+            self._attach(result, operands, mask)
+
+    def _attach(self, result: Tensor, operands: tuple[Any, ...], mask: _Mask) -> None:
+        if self.derivatives and result._layout.dtype.category >= Category.FLOATING:
             attach(self.node(result, operands, mask), operands, (result,))
 
-    def wanted(self, operands: tuple[Any, ...]) -> tuple[bool, ...] | None:
+    def wanted(self, operands: tuple[Any, ...]) -> _Mask | None:
         """Of which operands gradients are wanted; ``None`` where nothing is to be recorded."""
         if not modes.recording or not self.derivatives:
             return None
         mask = tuple(
             [
-                isinstance(x, TensorBase) and x._autograd is not None and x._autograd.requires_grad
+                x._autograd is not None and x._autograd.requires_grad if isinstance(x, TensorBase) else None
                 for x in operands
             ]
         )
         return mask if True in mask else None
 
-    def node(self, result: Tensor | None, operands: tuple[Any, ...], mask: tuple[bool, ...]) -> OperationNode:
+    def node(self, result: Tensor | None, operands: tuple[Any, ...], mask: _Mask) -> OperationNode:
         """A node with what the wanted derivatives need; ``result`` may follow later."""
         made: OperationNode = _new(OperationNode)
-        made.form = form = self._by_mask.get(mask) or self._form(mask)
-        shown = self.node_name
-        made.shown = shown if type(shown) is str else shown(*operands)  # type: ignore[operator]
+        made.form = form = self._by_mask.get(mask) or self._form(mask, operands)
         made.saved = save_operands(form.kept, operands, result)
         return made
 
-    def kept(self, mask: tuple[bool, ...]) -> tuple[int | None, ...]:
-        """What the derivatives of the operands in ``mask`` need: operands by position, ``None`` for the result."""
-        return (self._by_mask.get(mask) or self._form(mask)).kept
-
-    def _form(self, mask: tuple[bool, ...]) -> _Form:
+    def _form(self, mask: _Mask, operands: tuple[Any, ...]) -> _Form:
         """What nodes have in common that want the gradients in ``mask``; remembered for the next time."""
         needed = {name for needs, wanted in zip(self._needs, mask, strict=False) if wanted for name in needs}
         names = sorted(needed)
@@ -328,25 +337,9 @@ class Pointwise:
             for wanted, function, needs in zip(mask, self.derivatives, self._needs, strict=False)
         ]
         steps += [None] * (len(mask) - len(steps))
-        found = self._by_mask[mask] = _Form(self, kept, tuple(steps))
+        shown = self.node_name if isinstance(self.node_name, str) else self.node_name(*operands)
+        found = self._by_mask[mask] = _Form(shown, kept, tuple(steps))
         return found
-
-    def gradients(self, node: OperationNode, grad: Tensor) -> tuple[Any, ...]:
-        """Gradients of the operands in the node's mask."""
-        if node.saved is None:
-            raise freed(node)
-        values = [restore(entry, node) for entry in node.saved]
-        results: list[Any] = []
-        for step in node.form.steps:
-            if step is None:
-                results.append(None)
-                continue
-            function, needs = step
-            found = function(grad, *[values[index] for index in needs])
-            if found._layout.dtype.is_complex:
-                found = _of_kind(found, node, len(results))
-            results.append(found)
-        return tuple(results)
 
     # Planning
 
@@ -499,15 +492,15 @@ class _Form(NamedTuple):
 
     Attributes
     ----------
-    operation
-        The operation.
+    shown
+        Name as PyTorch shows it.
     kept
         What is saved: operands by position, ``None`` for the result.
     steps
         For each operand its derivative, with the indices of what it needs in ``kept``; ``None`` if not wanted.
     """
 
-    operation: Pointwise
+    shown: str
     kept: tuple[int | None, ...]
     steps: tuple[tuple[Callable[..., Any], tuple[int, ...]] | None, ...]
 
@@ -518,14 +511,13 @@ _new: Any = object.__new__
 class OperationNode(Node):
     """A recorded pointwise operation."""
 
-    __slots__ = ("form", "shown")
+    __slots__ = ("form",)
 
     form: _Form
-    shown: str
 
     def name(self) -> str:
         """Name as PyTorch shows it."""
-        return self.shown
+        return self.form.shown
 
     def keep_output(self, result: Tensor) -> None:
         """Keep ``result`` where the derivatives need it."""
@@ -539,7 +531,20 @@ class OperationNode(Node):
 
     def backward(self, *grads: Any) -> Any:
         """Gradients of the operands."""
-        return self.form.operation.gradients(self, grads[0])
+        if self.saved is None:
+            raise freed(self)
+        values = restore_all(self.saved, self)
+        results: list[Any] = []
+        for step in self.form.steps:
+            if step is None:
+                results.append(None)
+                continue
+            function, needs = step
+            found = function(grads[0], *[values[index] for index in needs])
+            if found._layout.dtype.is_complex:
+                found = _of_kind(found, self, len(results))
+            results.append(found)
+        return tuple(results)
 
 
 def _node_name(name: str) -> str:

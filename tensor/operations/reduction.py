@@ -23,7 +23,7 @@ from ..copy_plans import host_conversion
 from ..creation import deliver
 from ..recording.modes import modes
 from ..recording.node import Node, attach
-from ..recording.saved import freed, restore, save, save_output
+from ..recording.saved import freed, restore_all, save, save_output
 from . import rules
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class ReductionNode(Node):
         """Gradient of the input."""
         if self.saved is None:
             raise freed(self)
-        values = [restore(entry, self) for entry in self.saved]
+        values = restore_all(self.saved, self)
         given = grads if len(self.layouts) > 1 else grads[:1]
         return (self.derivative(*given, *values, *self.context),)
 

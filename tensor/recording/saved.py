@@ -136,6 +136,17 @@ def restore(entry: Any, node: Node) -> Any:
     return entry
 
 
+def restore_all(entries: Sequence[Any], node: Node) -> list[Any]:
+    """:func:`restore` for each of ``entries``."""
+    values = []
+    for entry in entries:
+        if type(entry) is tuple and len(entry) == 2 and entry[0]._storage.version == entry[1]:
+            values.append(entry[0])
+        else:
+            values.append(restore(entry, node))
+    return values
+
+
 def _reattached(tensor: Tensor, node: Node, number: int) -> Tensor:
     found = view_of(tensor._storage, tensor._layout, tensor._offset)
     found._autograd = AutogradState(requires_grad=True, edge=(node, number))
