@@ -1,4 +1,4 @@
-"""Parametrizations of weights: by norm and direction, and by their largest singular value."""
+"""Parametrizations of weights: by norm and direction, by their largest singular value, and as orthogonal ones."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from tensor import Tensor, dot, mv, no_grad
 
 from ..module import Module
 from . import parametrize
+from .orthogonal import orthogonal
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def norm_except_dim(weight: Tensor, dim: int) -> Tensor:
