@@ -1,6 +1,6 @@
 """What PyTorch has under ``torch.nn.utils``."""
 
-from . import parametrizations, parametrize, stateless
+from . import parametrizations, parametrize, rnn, stateless
 from .gradient_clipping import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .spectral_norm import remove_spectral_norm, spectral_norm
 from .vectors import parameters_to_vector, vector_to_parameters
@@ -16,6 +16,7 @@ __all__ = [
     "parametrize",
     "remove_spectral_norm",
     "remove_weight_norm",
+    "rnn",
     "spectral_norm",
     "stateless",
     "vector_to_parameters",
