@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -49,6 +50,7 @@ __all__ = [
     "zeros_",
 ]
 
+_F = TypeVar("_F", bound="Callable[..., Tensor]")
 _LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 _MODES = ("fan_in", "fan_out")
 _EMPTY = "Initializing zero-element tensors is a no-op"
@@ -108,12 +110,33 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
     return _calculate_fan_in_and_fan_out(tensor)[_MODES.index(mode.lower())]
 
 
+class _Skipping(threading.local):
+    """Whether a thread leaves tensors as they are; :func:`nn.utils.skip_init` asks for it."""
+
+    active = False
+
+
+skipping = _Skipping()
+
+
+def _fills(function: _F) -> _F:
+    """``function``, which fills a tensor unless its thread skips that."""
+
+    @functools.wraps(function)
+    def called(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return tensor if skipping.active else function(tensor, *args, **kwargs)
+
+    return cast("_F", called)
+
+
+@_fills
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill with numbers from ``a`` to ``b``, all equally likely."""
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
+@_fills
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
@@ -122,6 +145,7 @@ def normal_(
         return tensor.normal_(mean, std, generator=generator)
 
 
+@_fills
 def trunc_normal_(
     tensor: Tensor,
     mean: float = 0.0,
@@ -137,7 +161,7 @@ def trunc_normal_(
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
-            stacklevel=2,
+            stacklevel=3,
         )
 
     def below(x: float) -> float:
@@ -149,6 +173,7 @@ def trunc_normal_(
         return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(a, b)
 
 
+@_fills
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with ``val``."""
     with no_grad():
@@ -165,6 +190,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 0.0)
 
 
+@_fills
 def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with ones on the diagonal, and zeros elsewhere.
 
@@ -180,6 +206,7 @@ def eye_(tensor: Tensor) -> Tensor:
     return tensor
 
 
+@_fills
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fill the weight of a convolution so that it passes on as many channels as it can.
 
@@ -212,6 +239,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return tensor
 
 
+@_fills
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill with numbers of a uniform distribution with deviation ``gain * sqrt(2 / (fan_in + fan_out))``.
 
@@ -221,6 +249,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | No
     return uniform_(tensor, -bound, bound, generator)
 
 
+@_fills
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill with numbers of the normal distribution with deviation ``gain * sqrt(2 / (fan_in + fan_out))``."""
     return normal_(tensor, 0.0, _xavier_deviation(tensor, gain), generator)
@@ -231,6 +260,7 @@ def _xavier_deviation(tensor: Tensor, gain: float) -> float:
     return gain * math.sqrt(2.0 / fans) if fans else 0.0
 
 
+@_fills
 def kaiming_uniform_(
     tensor: Tensor,
     a: float = 0,
@@ -252,12 +282,13 @@ def kaiming_uniform_(
         Name for :func:`calculate_gain`.
     """
     if 0 in tensor.shape:
-        warnings.warn(_EMPTY, stacklevel=2)
+        warnings.warn(_EMPTY, stacklevel=3)
         return tensor
     bound = math.sqrt(3.0) * _kaiming_deviation(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
 
+@_fills
 def kaiming_normal_(
     tensor: Tensor,
     a: float = 0,
@@ -270,7 +301,7 @@ def kaiming_normal_(
     The arguments are those of :func:`kaiming_uniform_`.
     """
     if 0 in tensor.shape:
-        warnings.warn(_EMPTY, stacklevel=2)
+        warnings.warn(_EMPTY, stacklevel=3)
         return tensor
     return normal_(tensor, 0.0, _kaiming_deviation(tensor, a, mode, nonlinearity), generator)
 
@@ -280,6 +311,7 @@ def _kaiming_deviation(tensor: Tensor, a: float, mode: str, nonlinearity: str) -
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
+@_fills
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
     """Fill with ``gain`` times rows, or columns if they are fewer, that are orthogonal and of length 1.
 
@@ -310,6 +342,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     return tensor
 
 
+@_fills
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
     """Fill a matrix with numbers of the normal distribution, and in each column the part ``sparsity`` with zeros.
 
