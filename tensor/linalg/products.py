@@ -46,7 +46,8 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:  # 
 def _power(a: Tensor, n: int) -> Tensor:
     if n == 0:
         identity = eye(a._layout.shape[-1], dtype=a._layout.dtype, device=a.device)
-        return views.expand(identity, a._layout.shape).clone()
+        # In the graph, as a constant.
+        return a.clone().copy_(identity)
     if n < 0:
         return _power(inv(a), -n)
     if n == 1:

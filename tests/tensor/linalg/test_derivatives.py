@@ -1,0 +1,121 @@
+"""First and second derivatives against differences, and those that there are not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tensor
+from tests.tensor.expressions import value
+
+from .cases import CASES, operands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+linalg = tensor.linalg
+#: Results that are constant.
+_CONSTANT = {"m.linalg.matrix_power(s, 0)", "m.slogdet(a).sign"}
+
+
+def _check(text: str, of_complex: bool) -> None:
+    arrays = operands(of_complex=of_complex)
+    names = [name for name in arrays if re.search(rf"\b{name}\b(?!\()", text)]
+    leaves = [tensor.from_numpy(arrays[name].copy()).requires_grad_() for name in names]
+
+    def call(*leaves: Any) -> Any:
+        return value(text, tensor, **dict(zip(names, leaves, strict=True)))
+
+    assert tensor.autograd.gradcheck(call, tuple(leaves)), text
+    assert tensor.autograd.gradgradcheck(call, tuple(leaves)), text
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_of_real_matrices(name: str) -> None:
+    for text in CASES[name]:
+        if text not in _CONSTANT:
+            _check(text, False)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name not in ("norm", "vector_norm", "matrix_norm")]
+)
+def test_of_complex_matrices(name: str) -> None:
+    # Of the forms of a call two are enough: they have one derivative.
+    for text in CASES[name][:2]:
+        _check(text, True)
+
+
+def _leaf(array: Any) -> Any:
+    return tensor.from_numpy(np.asarray(array, float)).requires_grad_()
+
+
+@pytest.mark.parametrize("rank", [2, 1, 0])
+def test_determinants_of_singular_matrices(rank: int) -> None:
+    rng = np.random.default_rng(rank)
+    matrices = rng.standard_normal((3, 3, 3))
+    matrices[1, rank:] = 0
+    # Differences of a determinant that is zero are those of a polynomial.
+    x = _leaf(matrices)
+    assert tensor.autograd.gradcheck(linalg.det, (x,))
+    assert tensor.autograd.gradgradcheck(linalg.det, (x,))
+
+
+@pytest.mark.parametrize("p", [1, -1, np.inf, -np.inf, "fro", "nuc"])
+def test_condition_numbers_of_batches(p: Any) -> None:
+    x = _leaf(operands(of_complex=False)["s"])
+    assert tensor.autograd.gradcheck(lambda x: linalg.cond(x, p), (x,))
+
+
+def _complex_hermitian() -> Any:
+    return tensor.from_numpy(operands(of_complex=True)["p"].copy()).requires_grad_()
+
+
+#: Losses that have no derivative, and what is said of them.
+WITHOUT: dict[str, tuple[Callable[[], Any], str]] = {
+    "qr r": (lambda: linalg.qr(_leaf(np.eye(3)), "r").R, "depends on Q, which is not computed when mode='r'"),
+    "qr complete": (
+        lambda: linalg.qr(_leaf(np.eye(4)[:, :2]), "complete").Q,
+        "mode='complete' and nrows > ncols",
+    ),
+    "svd full U": (lambda: linalg.svd(_leaf(np.arange(6.0).reshape(3, 2))).U, "no singular value"),
+    "svd full Vh": (lambda: linalg.svd(_leaf(np.arange(6.0).reshape(2, 3))).Vh, "no singular value"),
+    "svd phase": (
+        lambda: linalg.svd(_complex_hermitian()).U.imag,
+        r"svd_backward: The singular vectors.* ill-defined",
+    ),
+    "eigh phase": (lambda: linalg.eigh(_complex_hermitian())[1].imag, "The eigenvectors in the complex case"),
+    "eig phase": (lambda: linalg.eig(_complex_hermitian())[1].imag, "The eigenvectors in the complex case"),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_losses_without_a_derivative(name: str) -> None:
+    call, text = WITHOUT[name]
+    result = call()
+    weights = tensor.from_numpy(np.random.default_rng(0).standard_normal(tuple(result.shape)))
+    with pytest.raises(RuntimeError, match=text):
+        (result * weights).sum().backward()
+
+
+def test_vectors_of_full_matrices_that_belong_to_values() -> None:
+    x = _leaf(np.random.default_rng(0).standard_normal((2, 4, 3)))
+    for full in (True, False):
+        x.grad = None
+        found = linalg.svd(x, full_matrices=full)
+        (found.U[..., :3].abs() * found.S[:, None]).sum().backward()
+        if full:
+            expected = x.grad
+    np.testing.assert_allclose(x.grad.numpy(), expected.numpy(), atol=1e-12)
+
+
+def test_saved_results_that_were_written_are_an_error() -> None:
+    x = _leaf(np.diag([1.0, 2.0, 4.0]))
+    found = linalg.inv(x)
+    with tensor.no_grad():
+        found += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        found.sum().backward()
