@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Literal, cast
 
@@ -42,6 +43,24 @@ def launch_blocking() -> bool:
 def memory_caching() -> bool:
     """Whether allocators may cache: false with ``GRAPHROOT_NO_CUDA_MEMORY_CACHING=1`` or PyTorch's name."""
     return not (_flag("GRAPHROOT_NO_CUDA_MEMORY_CACHING") or _flag("PYTORCH_NO_CUDA_MEMORY_CACHING"))
+
+
+def cublas_workspace_bytes() -> int | None:
+    """``CUBLAS_WORKSPACE_CONFIG``: bytes of cuBLAS' workspaces, ``None`` where it says nothing.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is not made of ``:KIBIBYTES:COUNT``.
+    """
+    text = os.environ.get("CUBLAS_WORKSPACE_CONFIG", "").strip()
+    if not text:
+        return None
+    if not re.fullmatch(r"(:\d+:\d+)+", text):
+        raise InvalidValueError(
+            f"CUBLAS_WORKSPACE_CONFIG={text!r}: expected pairs of kibibytes and a count, such as :4096:8 or :16:8"
+        )
+    return sum(int(size) * int(count) << 10 for size, count in re.findall(r":(\d+):(\d+)", text))
 
 
 def allocator_options() -> dict[str, str]:

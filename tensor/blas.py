@@ -1,8 +1,8 @@
 """Matrix products through cuBLAS.
 
-Each thread has a handle for each device. A handle works on one stream at a time, with a workspace that belongs
-to handle and stream and comes from the caching allocator, so that the memory statistics count it and products
-on different streams never share one.
+Each thread has a handle for each device; that of a thread that has ended goes to the next one. A handle works on one
+stream at a time, with a workspace that belongs to handle and stream and comes from the caching allocator, so that the
+memory statistics count it and products on different streams never share one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from drv.cublas import HostScalar
 from drv.cublas import cublasComputeType_t as Compute
 from drv.cublas import cublasMath_t as Math
+from drv.environment import cublas_workspace_bytes
 from drv.library_types import cudaDataType as Type
 
 from .precision import settings
@@ -63,8 +64,7 @@ class Handle:
         place.native.use()
         self.handle = self.library.cublasCreate()
         self.stream: Stream | None = None
-        hopper = place.native.compute_capability >= (9, 0)
-        self.workspace_bytes = _WORKSPACE_HOPPER if hopper else _WORKSPACE
+        self.workspace_bytes = _workspace_bytes(place)
         self.workspaces: dict[Stream, DeviceStorage] = {}
         self.reduced_reduction = True
         self.scalars = {int(kind): (HostScalar(kind), HostScalar(kind)) for kind in _SCALARS}
@@ -82,10 +82,13 @@ class Handle:
             return
         self.library.cublasSetStream(self.handle, int(stream.handle))
         storage = self.workspaces.get(stream)
-        if storage is None:
+        if storage is None and self.workspace_bytes:
             block = self.place.allocate(self.workspace_bytes, stream.cuda_stream)
             storage = self.workspaces[stream] = DeviceStorage(self.place, self.workspace_bytes, block)
-        self.library.cublasSetWorkspace(self.handle, storage.address, storage.size)
+        if storage is None:
+            self.library.cublasSetWorkspace(self.handle, 0, 0)
+        else:
+            self.library.cublasSetWorkspace(self.handle, storage.address, storage.size)
         self.stream = stream
 
     def allow_reduced_reduction(self, allowed: bool) -> None:
@@ -98,22 +101,41 @@ class Handle:
             self.reduced_reduction = allowed
 
 
+class _Lease:
+    """A thread's hold on a handle: when the thread ends, the handle is free for another."""
+
+    __slots__ = ("free", "handle")
+
+    def __init__(self, handle: Handle, free: list[Handle]) -> None:
+        self.handle = handle
+        self.free = free
+
+    def __del__(self) -> None:
+        self.free.append(self.handle)
+
+
+def _workspace_bytes(place: CudaPlace) -> int:
+    """Bytes of a workspace: as the environment says, or as suits the device."""
+    given = cublas_workspace_bytes()
+    if given is not None:
+        return given
+    return _WORKSPACE_HOPPER if place.native.compute_capability >= (9, 0) else _WORKSPACE
+
+
 def handle_for(place: CudaPlace) -> Handle:
     """The handle of this thread, set to its current stream on the device."""
     local = place.local
     found: Handle | None = local.blas
     if found is None:
-        found = local.blas = Handle(place)
+        free = place.runtime.cache(("free cublas handles", place.ordinal), list[Handle])
+        try:
+            found = free.pop()
+        except IndexError:
+            found = Handle(place)
+        local.blas_lease = _Lease(found, free)
+        local.blas = found
     found.use(local.stream)
     return found
-
-
-def drop_workspaces(place: CudaPlace) -> None:
-    """Give the workspaces of all handles of a device back to the allocator."""
-    for handle in place.runtime.cache("cublas handles", list[Handle]):
-        if handle.place is place:
-            handle.workspaces.clear()
-            handle.stream = None
 
 
 class Factor:
@@ -169,7 +191,7 @@ _FAST = {
 }
 
 
-def _setting(kind: dtype, tf32: str) -> str | None:
+def _setting(kind: dtype, tf32: str | None) -> str | None:
     """The setting that makes products of a type faster and less precise."""
     if kind.name == "float16":
         return "fp16_accumulation"
@@ -183,7 +205,7 @@ def product(
     a: Factor,
     b: Factor,
     c: Factor,
-    tf32: str = "matmul_tf32",
+    tf32: str | None = "matmul_tf32",
     output: dtype | None = None,
 ) -> Callable[..., None]:
     """``run(c, a, b, alpha=1, beta=0)``: ``C = alpha * A @ B + beta * C``, for addresses of batches of matrices.
@@ -197,7 +219,7 @@ def product(
     a, b, c
         How each is read; C is row-major.
     tf32
-        The setting that says whether float32 is rounded to TF32.
+        The setting that says whether float32 is rounded to TF32; ``None``: never.
     output
         Type of C, where it is another one: float32 for half precision factors.
     """

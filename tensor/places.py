@@ -118,6 +118,8 @@ class _Local(threading.local):
         self.stream = default
         #: The handle of cuBLAS, once there is one.
         self.blas: Any = None
+        #: What lets go of it with the thread.
+        self.blas_lease: Any = None
 
 
 #: Every place of a device that is in use.

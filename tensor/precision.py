@@ -15,6 +15,8 @@ class Precision:
         Whether partial sums of half precision products may be kept in half precision.
     fp16_accumulation : bool
         Whether float16 products are accumulated in float16.
+    medium : bool
+        Whether TF32 was asked for as ``"medium"``, which is computed like ``"high"``.
     """
 
     __slots__ = (
@@ -23,6 +25,7 @@ class Precision:
         "fp16_accumulation",
         "fp16_reduced_reduction",
         "matmul_tf32",
+        "medium",
     )
 
     def __init__(self) -> None:
@@ -31,11 +34,18 @@ class Precision:
         self.fp16_reduced_reduction = True
         self.bf16_reduced_reduction = True
         self.fp16_accumulation = False
+        self.medium = False
+
+    def set_matmul_tf32(self, allowed: bool) -> None:
+        """Let products round float32 to TF32, or not."""
+        self.matmul_tf32, self.medium = allowed, False
 
 
 settings = Precision()
 
 _TF32 = {"highest": False, "high": True, "medium": True}
+#: What ``fp32_precision`` may be; ``"none"`` goes back to what it is at first.
+_FP32 = {"ieee": False, "tf32": True, "none": True}
 
 
 def set_float32_matmul_precision(precision: str) -> None:
@@ -48,9 +58,46 @@ def set_float32_matmul_precision(precision: str) -> None:
     """
     if precision not in _TF32:
         raise ValueError(f"expected one of {', '.join(map(repr, _TF32))}, got {precision!r}")
-    settings.matmul_tf32 = _TF32[precision]
+    settings.set_matmul_tf32(_TF32[precision])
+    settings.medium = precision == "medium"
 
 
 def get_float32_matmul_precision() -> str:
-    """``"highest"`` or ``"high"``; see :func:`set_float32_matmul_precision`."""
-    return "high" if settings.matmul_tf32 else "highest"
+    """``"highest"``, ``"high"`` or ``"medium"``; see :func:`set_float32_matmul_precision`."""
+    if not settings.matmul_tf32:
+        return "highest"
+    return "medium" if settings.medium else "high"
+
+
+def flag(name: str, value: object) -> bool:
+    """The value for a setting that is on or off.
+
+    Raises
+    ------
+    RuntimeError
+        For what is no bool.
+    """
+    if not isinstance(value, bool):
+        raise RuntimeError(f"{name} expects a bool, but got {type(value).__name__}")
+    return value
+
+
+def tf32_of(precision: object) -> bool:
+    """Whether a value of ``fp32_precision`` means TF32.
+
+    Raises
+    ------
+    RuntimeError
+        For another text than ``"ieee"``, ``"tf32"`` or ``"none"``.
+    """
+    found = _FP32.get(precision) if isinstance(precision, str) else None
+    if found is None:
+        raise RuntimeError(
+            f"Unknown precision: fp32_precision must be one of {', '.join(map(repr, _FP32))}, got {precision!r}"
+        )
+    return found
+
+
+def fp32_name(tf32: bool) -> str:
+    """The value of ``fp32_precision`` for a setting."""
+    return "tf32" if tf32 else "ieee"

@@ -40,10 +40,10 @@ class _Product:
     Parameters
     ----------
     tf32
-        The setting that says whether float32 is rounded to TF32.
+        The setting that says whether float32 is rounded to TF32; ``None``: never.
     """
 
-    def __init__(self, tf32: str) -> None:
+    def __init__(self, tf32: str | None) -> None:
         self.tf32 = tf32
 
     def plan(self, c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
@@ -58,6 +58,8 @@ class _Product:
 
 
 PRODUCT = _Product("matmul_tf32")
+#: Products of two vectors, which tensor cores would not make faster.
+VECTOR_PRODUCT = _Product(None)
 #: The products that convolutions are made of.
 CONVOLUTION_PRODUCT = _Product("convolution_tf32")
 
@@ -165,9 +167,10 @@ def _into_copy(product: _Product, c: Layout) -> Callable[..., None]:
 class _Pair:
     """``place.plans[operation, a, b]`` multiplies two matrices, or two batches of them: ``run(a, b)``, not recorded."""
 
-    def __init__(self, name: str, rank: int) -> None:
+    def __init__(self, name: str, rank: int, product: _Product = PRODUCT) -> None:
         self.name = name
         self.rank = rank
+        self.product = product
 
     def plan(self, a: Layout, b: Layout) -> Callable[[Tensor, Tensor], Tensor]:
         """How to multiply tensors of given layouts; raises if they do not fit."""
@@ -193,7 +196,7 @@ class _Pair:
                 )
         out = contiguous[(*left[:-1], right[-1]), a.dtype, a.place]
         make = maker(out)
-        multiply = a.place.plans[PRODUCT, out, a, b]
+        multiply = a.place.plans[self.product, out, a, b]
 
         def run(a: Tensor, b: Tensor) -> Tensor:
             made = make()
@@ -205,6 +208,7 @@ class _Pair:
 
 _MM = _Pair("mm", 2)
 _BMM = _Pair("bmm", 3)
+_DOT = _Pair("dot", 3, VECTOR_PRODUCT)
 
 
 def check_operands(name: str, *tensors: Any) -> None:
@@ -380,7 +384,8 @@ def _vector_product(matrix: Tensor, vector: Tensor) -> Tensor:
     a = matrix.detach()
     a = views.unsqueeze(a if shape else views.unsqueeze(a, 0), 0)
     column = views.unsqueeze(views.unsqueeze(vector.detach(), 1), 0)
-    result = views.view(a._layout.place.plans[_BMM, a._layout, column._layout](a, column), shape)
+    pair = _BMM if shape else _DOT
+    result = views.view(a._layout.place.plans[pair, a._layout, column._layout](a, column), shape)
     result._base = None
     return result
 

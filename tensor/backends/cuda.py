@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..fft.plan_cache import CufftPlanCache
-from ..precision import settings
+from ..precision import flag, fp32_name, settings, tf32_of
 
 #: cuFFT's plans of the current device; ``cufft_plan_cache[device]`` are another one's.
 cufft_plan_cache = CufftPlanCache()
@@ -21,16 +21,16 @@ class _Matmul:
 
     @allow_tf32.setter
     def allow_tf32(self, value: bool) -> None:
-        settings.matmul_tf32 = bool(value)
+        settings.set_matmul_tf32(flag("backends.cuda.matmul.allow_tf32", value))
 
     @property
     def fp32_precision(self) -> str:
-        """``"tf32"`` or ``"ieee"``: the same as :attr:`allow_tf32`."""
-        return "tf32" if settings.matmul_tf32 else "ieee"
+        """``"tf32"`` or ``"ieee"``: the same as :attr:`allow_tf32`; ``"none"`` may be assigned to go back."""
+        return fp32_name(settings.matmul_tf32)
 
     @fp32_precision.setter
     def fp32_precision(self, value: str) -> None:
-        settings.matmul_tf32 = _precision(value)
+        settings.set_matmul_tf32(tf32_of(value))
 
     @property
     def allow_fp16_reduced_precision_reduction(self) -> bool:
@@ -39,7 +39,7 @@ class _Matmul:
 
     @allow_fp16_reduced_precision_reduction.setter
     def allow_fp16_reduced_precision_reduction(self, value: bool) -> None:
-        settings.fp16_reduced_reduction = bool(value)
+        settings.fp16_reduced_reduction = flag("allow_fp16_reduced_precision_reduction", value)
 
     @property
     def allow_bf16_reduced_precision_reduction(self) -> bool:
@@ -48,7 +48,7 @@ class _Matmul:
 
     @allow_bf16_reduced_precision_reduction.setter
     def allow_bf16_reduced_precision_reduction(self, value: bool) -> None:
-        settings.bf16_reduced_reduction = bool(value)
+        settings.bf16_reduced_reduction = flag("allow_bf16_reduced_precision_reduction", value)
 
     @property
     def allow_fp16_accumulation(self) -> bool:
@@ -57,13 +57,7 @@ class _Matmul:
 
     @allow_fp16_accumulation.setter
     def allow_fp16_accumulation(self, value: bool) -> None:
-        settings.fp16_accumulation = bool(value)
-
-
-def _precision(value: str) -> bool:
-    if value not in ("tf32", "ieee"):
-        raise RuntimeError(f"fp32_precision must be 'tf32' or 'ieee', got {value!r}")
-    return value == "tf32"
+        settings.fp16_accumulation = flag("allow_fp16_accumulation", value)
 
 
 #: Settings of matrix products.

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from ..precision import settings
+from ..precision import flag, fp32_name, settings, tf32_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Taken for PyTorch's sake; nothing depends on them.
 enabled = True
@@ -23,6 +28,42 @@ def version() -> None:
     return
 
 
+class _Convolutions:
+    """The settings of convolutions alone, which are all that there are."""
+
+    __slots__ = ()
+
+    @property
+    def fp32_precision(self) -> str:
+        """``"tf32"`` or ``"ieee"``: the same as ``allow_tf32``; ``"none"`` may be assigned to go back."""
+        return fp32_name(settings.convolution_tf32)
+
+    @fp32_precision.setter
+    def fp32_precision(self, value: str) -> None:
+        settings.convolution_tf32 = tf32_of(value)
+
+
+#: ``conv.fp32_precision`` is the same as ``fp32_precision``.
+conv = _Convolutions()
+
+
+@contextmanager
+def flags(
+    enabled: bool = True, benchmark: bool = False, deterministic: bool = False, allow_tf32: bool = True
+) -> Iterator[None]:
+    """Settings for as long as the context lasts."""
+    here = sys.modules[__name__].__dict__
+    before = {name: here[name] for name in ("enabled", "benchmark", "deterministic")}
+    tf32 = settings.convolution_tf32
+    settings.convolution_tf32 = flag("backends.cudnn.allow_tf32", allow_tf32)
+    here.update(enabled=enabled, benchmark=benchmark, deterministic=deterministic)
+    try:
+        yield
+    finally:
+        here.update(before)
+        settings.convolution_tf32 = tf32
+
+
 class _Settings(ModuleType):
     @property
     def allow_tf32(self) -> bool:
@@ -31,18 +72,16 @@ class _Settings(ModuleType):
 
     @allow_tf32.setter
     def allow_tf32(self, value: bool) -> None:
-        settings.convolution_tf32 = bool(value)
+        settings.convolution_tf32 = flag("backends.cudnn.allow_tf32", value)
 
     @property
     def fp32_precision(self) -> str:
-        """``"tf32"`` or ``"ieee"``: the same as ``allow_tf32``."""
-        return "tf32" if settings.convolution_tf32 else "ieee"
+        """``"tf32"`` or ``"ieee"``: the same as ``allow_tf32``; ``"none"`` may be assigned to go back."""
+        return conv.fp32_precision
 
     @fp32_precision.setter
     def fp32_precision(self, value: str) -> None:
-        if value not in ("tf32", "ieee"):
-            raise RuntimeError(f"fp32_precision must be 'tf32' or 'ieee', got {value!r}")
-        settings.convolution_tf32 = value == "tf32"
+        conv.fp32_precision = value
 
 
 # Assigning to a module's attribute calls a setter only if the module's class has it.

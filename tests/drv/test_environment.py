@@ -61,6 +61,17 @@ def test_bad_allocator_options_are_quoted(monkeypatch: pytest.MonkeyPatch, text:
         environment.allocator_options()
 
 
+def test_workspaces_of_cublas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    assert environment.cublas_workspace_bytes() is None
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2:16:8")
+    assert environment.cublas_workspace_bytes() == (2 * 4096 + 8 * 16) * 1024
+    for text in ("4096:8", ":4096", ":a:b", ":16:8:"):
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", text)
+        with pytest.raises(drv.InvalidValueError, match="expected pairs of kibibytes"):
+            environment.cublas_workspace_bytes()
+
+
 def test_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHROOT_CACHE_DIR", "/some/where")
     assert environment.cache_directory() == Path("/some/where")

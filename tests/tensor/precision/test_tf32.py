@@ -1,0 +1,51 @@
+"""How large the errors of TF32 are, in the figures that users are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensor
+
+
+def _errors(size: int, *, exact_on: str) -> dict[str, float]:
+    """Largest errors relative to the mean magnitude, of a product of standard normal matrices."""
+    tensor.manual_seed(0)
+    a, b = (tensor.randn(size, size) for _ in range(2))
+    exact = a.to(exact_on).double() @ b.to(exact_on).double()
+    magnitude = exact.abs().mean()
+    found: dict[str, float] = {}
+    for name in ("tf32", "ieee"):
+        tensor.backends.cuda.matmul.fp32_precision = name
+        product = a.cuda() @ b.cuda()
+        found[name] = ((product.to(exact_on) - exact).abs().max() / magnitude).item()
+    return found
+
+
+def _check(errors: dict[str, Any]) -> None:
+    assert 1e-3 < errors["tf32"] < 4e-3
+    assert errors["ieee"] < 6e-5
+
+
+@pytest.mark.simulator_only
+def test_at_1024(device: Any) -> None:
+    _check(_errors(1024, exact_on="cpu"))
+
+
+def test_at_10240(request: pytest.FixtureRequest, device: Any) -> None:
+    if not request.config.getoption("--gpu"):
+        pytest.skip("10240 x 10240 in double precision is for a GPU: run with --gpu")
+    _check(_errors(10240, exact_on="cuda"))
+
+
+@pytest.mark.simulator_only
+def test_rounding_is_to_nearest_at_10_bits(device: Any) -> None:
+    numbers = np.array([1 + 2.0**-11, 1 + 2.0**-12, 1 + 3 * 2.0**-11, -(1 + 2.0**-11)], np.float32)
+    x = tensor.from_numpy(numbers).cuda()[:, None]
+    one = tensor.ones(1, 1, device="cuda")
+    assert (x @ one).flatten().tolist() == [1 + 2.0**-10, 1.0, 1 + 2.0**-9, -(1 + 2.0**-10)]
+    # Sums are kept in float32.
+    row = tensor.tensor([[1.0, 2.0**-20]], device="cuda")
+    assert (row @ tensor.ones(2, 1, device="cuda")).item() == 1 + 2.0**-20
