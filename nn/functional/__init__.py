@@ -34,7 +34,7 @@ from .activations import (
     threshold,
     threshold_,
 )
-from .attention import scaled_dot_product_attention
+from .attention import multi_head_attention_forward, scaled_dot_product_attention
 from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .embedding import embedding, embedding_bag, one_hot
 from .indexed_pooling import (
@@ -209,6 +209,7 @@ __all__ = [
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",

@@ -21,9 +21,14 @@ def parameters(function: Any) -> Any:
         given = inspect.signature(function).parameters.values()
     except ValueError:
         return None
-    found = [(each.name, each.kind, repr(each.default).replace("torch.", "")) for each in given]
-    kinds = {kind for _, kind, _ in found}
+    found = [(each.name, each.kind, _text(each.default)) for each in given]
+    kinds = {kind for name, kind, _ in found if name != "self"}
     return None if kinds == {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} else found
+
+
+def _text(default: Any) -> str:
+    """A default as text; functions by their name."""
+    return default.__name__ if inspect.isfunction(default) else repr(default).replace("torch.", "")
 
 
 def assert_same_parameters(mine: Any, theirs: Any) -> None:
