@@ -255,11 +255,9 @@ def _cast_arguments(
 
 _REFUSALS = {
     "binary_cross_entropy": (
-        "nn.functional.binary_cross_entropy and nn.BCELoss are unsafe to autocast.\n"
-        "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
-        "In this case, combine the two layers using nn.functional.binary_cross_entropy_with_logits\n"
-        "or nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\n"
-        "safe to autocast."
+        "binary_cross_entropy and nn.BCELoss are unsafe to autocast: in half precision chances are rounded to 0 and 1. "
+        "Leave out the sigmoid before it and use binary_cross_entropy_with_logits or nn.BCEWithLogitsLoss, which "
+        "compute in float32; or call it on float32 tensors inside of autocast(..., enabled=False)"
     )
 }
 

@@ -39,7 +39,7 @@ def _compared(
             f"Using a target size ({list(given)}) that is different to the input size ({list(mine)}). This will likely "
             "lead to incorrect results due to broadcasting. Please ensure they have the same size.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     check_place(loss.name, input, target=target, weight=weight)
     if weight is None:
@@ -249,7 +249,7 @@ def kl_div(
             "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' "
             "divides only by the batch size, and aligns with the KL div math definition.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     loss = KL_DIV_LOG if log_target else KL_DIV
     return _compared(loss, input, target, None, reduction, batchmean=True)

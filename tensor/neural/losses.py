@@ -36,7 +36,7 @@ def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool 
         warnings.warn(
             f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if reduction not in REDUCTIONS:
         raise ValueError(

@@ -1,0 +1,241 @@
+"""The lists of autocast: types of results as in the table, and the table as in PyTorch."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import drv
+import nn.functional
+import tensor
+from tensor import autocasting
+from tests.tensor.conftest import place_name
+
+from .expressions import ARRAYS, DIFFERENT, EXPECTED, FIRST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["place_name"]
+
+_LETTERS = {
+    "float32": "s", "float16": "h", "bfloat16": "h", "float64": "d", "complex64": "c", "complex32": "C", "int64": "i",
+}  # fmt: skip
+
+
+def _operands(library: Any, device: str, which: str, make: Callable[..., Any]) -> dict[str, Any]:
+    half = library.float16 if device == "cuda" else library.bfloat16
+    made = {}
+    for name, array in ARRAYS.items():
+        kind = {"f": library.float32, "i": library.int64, "b": library.bool}[array.dtype.kind]
+        if array.dtype.kind == "f" and (which == "half" or (which == "both" and name in FIRST)):
+            kind = half
+        made[name] = make(array, kind)
+    return made
+
+
+def _results(
+    call: str,
+    library: Any,
+    functions: Any,
+    operands: dict[str, dict[str, Any]],
+    run: Callable[..., Any],
+    known: str = "",
+) -> str:
+    """Letters of the types that a call gives, of operands of three kinds; those in ``known`` are not asked for."""
+    found = known
+    for which in ("single", "half", "both")[len(known) :]:
+        try:
+            result = run(call, {"m": library, "f": functions, **operands[which]})
+        except (RuntimeError, NotImplementedError, AssertionError):  # the last is PyTorch's without CUDA
+            found += "-"
+            continue
+        result = result[0] if isinstance(result, tuple) else result
+        found += _LETTERS[str(result.dtype).split(".")[1]]
+    return found
+
+
+def test_results(place_name: str) -> None:
+    operands = {
+        which: _operands(
+            tensor, place_name, which, lambda array, kind: tensor.from_numpy(array).to(place_name, kind)
+        )
+        for which in ("single", "half", "both")
+    }
+
+    def run(call: str, names: dict[str, Any]) -> Any:
+        with tensor.autocast(place_name):
+            return eval(call, names)
+
+    wrong = {}
+    for call, both in EXPECTED.items():
+        expected = both[place_name == "cpu"]
+        # What is float32 needs no cast to stay so, and the kernels of each type take time to make.
+        known = "s" if place_name == "cuda" and expected[0] == "s" else ""
+        found = _results(call, tensor, nn.functional, operands, run, known)
+        if found != expected:
+            wrong[call] = f"{found} instead of {expected}"
+    assert not wrong
+
+
+@pytest.fixture
+def fake_cuda() -> Iterator[Any]:
+    """PyTorch's tensors without elements, which count as being on a CUDA device; autocast is on."""
+    torch = pytest.importorskip("torch")
+    fake_tensor = pytest.importorskip("torch._subclasses.fake_tensor")
+    logging.disable(logging.CRITICAL)
+    with warnings.catch_warnings(), fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):
+        warnings.simplefilter("ignore")
+        yield torch
+    logging.disable(logging.NOTSET)
+
+
+def _assert_as_in_pytorch(torch: Any, device: str, make: Callable[..., Any], run: Callable[..., Any]) -> None:
+    operands = {which: _operands(torch, device, which, make) for which in ("single", "half", "both")}
+    wrong = {}
+    for call, expected in EXPECTED.items():
+        if (call, device) in DIFFERENT:
+            continue
+        found = _results(call, torch, torch.nn.functional, operands, run)
+        # Where PyTorch gives an error, there need not be one here.
+        if any(a not in ("-", b) for a, b in zip(found, expected[device == "cpu"], strict=True)):
+            wrong[call] = f"{found} in PyTorch, {expected[device == 'cpu']} in the table"
+    assert not wrong
+
+
+def test_table_of_cuda_is_pytorchs(fake_cuda: Any) -> None:
+    torch = fake_cuda
+
+    def run(call: str, names: dict[str, Any]) -> Any:
+        torch.set_autocast_enabled("cuda", True)
+        try:
+            return eval(call, names)
+        finally:
+            torch.set_autocast_enabled("cuda", False)
+
+    _assert_as_in_pytorch(
+        torch, "cuda", lambda array, kind: torch.empty(array.shape, dtype=kind, device="cuda"), run
+    )
+
+
+def test_table_of_the_cpu_is_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+
+    def run(call: str, names: dict[str, Any]) -> Any:
+        with warnings.catch_warnings(), torch.autocast("cpu"):
+            warnings.simplefilter("ignore")
+            return eval(call, names)
+
+    _assert_as_in_pytorch(torch, "cpu", lambda array, kind: torch.from_numpy(array).to(kind), run)
+
+
+def test_every_function_in_a_list_follows_it() -> None:
+    names = {
+        name
+        for lists in (autocasting.CUDA, autocasting.CPU)
+        for text in lists.values()
+        for name in text.split()
+    }
+    for namespace in (tensor, tensor.Tensor, nn.functional, tensor.fft, getattr(tensor, "linalg", None)):
+        for name in names & set(dir(namespace)):
+            function = getattr(namespace, name)
+            if not inspect.isfunction(function):
+                continue
+            assert _reaches(function), (
+                f"{namespace.__name__}.{name} is in a list: decorate it with @autocasted"
+            )
+
+
+def _reaches(function: Any) -> bool:
+    """Whether a function is decorated, or calls a decorated one by its name."""
+    while function is not None:
+        if hasattr(function, "autocasts"):
+            return True
+        called = {
+            *function.__code__.co_names,
+            *(function.__wrapped__.__code__.co_names if hasattr(function, "__wrapped__") else ()),
+        }
+        known = getattr(function, "__wrapped__", function).__globals__
+        for name in called:
+            each = known.get(name)
+            if hasattr(each, "autocasts") or (
+                inspect.ismodule(each) and hasattr(getattr(each, function.__name__, None), "autocasts")
+            ):
+                return True
+        function = getattr(function, "__wrapped__", None)
+    return False
+
+
+def test_names_that_are_in_no_list_are_refused() -> None:
+    with pytest.raises(ValueError, match="unheard_of is in no list"):
+
+        @autocasting.autocasted
+        def unheard_of(x: Any) -> Any:
+            return x
+
+
+def test_signatures_stay() -> None:
+    assert str(inspect.signature(nn.functional.linear)) == (
+        "(input: 'Tensor', weight: 'Tensor', bias: 'Tensor | None' = None) -> 'Tensor'"
+    )
+    assert nn.functional.linear.__doc__
+    with pytest.raises(TypeError, match="linear"):
+        nn.functional.linear()
+
+
+def test_rows_that_are_in_place_or_have_out_are_left_alone(place_name: str) -> None:
+    x = tensor.ones(3, device=place_name, dtype=tensor.float16)
+    single = tensor.ones(2, 2, device=place_name)
+    with tensor.autocast(place_name):
+        assert tensor.exp(x, out=tensor.empty_like(x)).dtype is tensor.float16
+        assert x.exp_().dtype is tensor.float16
+        assert tensor.mm(single, single, out=tensor.empty_like(single)).dtype is tensor.float32
+        assert single.addmm_(single, single).dtype is tensor.float32
+
+
+def test_binary_cross_entropy_is_an_error(place_name: str) -> None:
+    p = tensor.full((3,), 0.5, device=place_name)
+    with tensor.autocast(place_name):
+        if place_name == "cpu":
+            assert nn.functional.binary_cross_entropy(p, p).dtype is tensor.float32
+            return
+        with pytest.raises(RuntimeError, match="unsafe to autocast.*binary_cross_entropy_with_logits"):
+            nn.functional.binary_cross_entropy(p, p)
+        with pytest.raises(RuntimeError, match="unsafe to autocast"):
+            nn.BCELoss()(p, p)
+        with tensor.autocast("cuda", enabled=False):
+            nn.functional.binary_cross_entropy(p, p)
+
+
+def test_lowered_casts_for_what_is_no_function_of_its_own(place_name: str) -> None:
+    x, half = tensor.ones(2, device=place_name), tensor.ones(2, device=place_name, dtype=tensor.float16)
+    double, number = (
+        tensor.ones(2, device=place_name, dtype=tensor.float64),
+        tensor.arange(2, device=place_name),
+    )
+    operands = (x, [half, None], double, number, "text")
+    assert autocasting.lowered(*operands) is operands or autocasting.lowered(*operands) == operands
+    with tensor.autocast(place_name, dtype=tensor.bfloat16):
+        a, (b, nothing), c, d, text = autocasting.lowered(*operands)
+    assert a.dtype is b.dtype is tensor.bfloat16
+    assert c is double
+    assert d is number
+    assert (nothing, text) == (None, "text")
+
+
+def test_only_tensors_of_the_type_of_device_are_cast(device: drv.Device) -> None:
+    on_device, on_host = tensor.ones(2, 2, device="cuda"), tensor.ones(2, 2)
+    with tensor.autocast("cuda"):
+        assert (on_device @ on_device).dtype is tensor.float16
+        assert (on_host @ on_host).dtype is tensor.float32
+        with tensor.autocast("cpu"):
+            assert (on_host @ on_host).dtype is tensor.bfloat16
+            assert (on_device @ on_device).dtype is tensor.float16
+        scalar = tensor.tensor(2.0)
+        assert tensor.pow(on_device.half(), scalar).dtype is tensor.float32
+    with tensor.autocast("cpu"):
+        assert (on_device @ on_device).dtype is tensor.float32
