@@ -82,12 +82,13 @@ def _product(x: Tensor, bands: Bands, transposed: bool) -> Tensor:
         key = ("interpolation", bands, transposed, prod(outer), out.dtype)
         run = place.plans.get(key)
         if run is None:
-            run = place.plans[key] = _plan(place, _matrices(bands, transposed), prod(outer), out)
+            run = place.plans[key] = _plan(place, bands, transposed, prod(outer), out)
         run(made._address, x._address)
     return made
 
 
-def _plan(place: Any, matrices: Sequence[Band], planes: int, out: Layout) -> Callable[[int, int], None]:
+def _plan(place: Any, bands: Bands, transposed: bool, planes: int, out: Layout) -> Callable[[int, int], None]:
+    matrices = _matrices(bands, transposed)
     while len(matrices) < 3:
         matrices = [band("nearest", 1, 1, False, None, False), *matrices]
     axes = [kernels.Axis(each.given, each.made, each.taps) for each in matrices]
@@ -102,7 +103,7 @@ def _plan(place: Any, matrices: Sequence[Band], planes: int, out: Layout) -> Cal
     table = np.concatenate([weights.view(np.int32), *rows]).astype(np.int32, copy=False)
     if not len(table):
         return lambda made, given: run(place.local.stream.handle, made, given, 0, 0)
-    key = ("interpolation table", *(id(each) for each in matrices))
+    key = ("interpolation table", bands, transposed)
 
     def launch(made: int, given: int) -> None:
         at = kept(place, key, lambda: table)._address
@@ -119,8 +120,10 @@ def _on_host(x: Tensor, matrices: Sequence[Band], out: Layout) -> Tensor:
     if not exact:
         array = _converted(array, kind, wide)
     if out.numel:
-        # What makes it smaller comes first: less is left to do for the others.
-        order = sorted(range(len(matrices)), key=lambda axis: matrices[axis].made / matrices[axis].given)
+        # What makes it smaller comes first, then what is slower: less is left to do for the others.
+        order = sorted(
+            range(len(matrices)), key=lambda axis: (matrices[axis].made / matrices[axis].given, -axis)
+        )
         with np.errstate(all="ignore"):
             for axis in order:
                 array = matrices[axis].times(array, axis - len(matrices))

@@ -195,6 +195,19 @@ def test_strides_and_empty_batches(mode: str, place_name: str) -> None:
     assert tensor.autograd.grad(made.sum(), empty)[0].shape == (0, 3, 4, 5)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_what_is_infinite_stays_where_it_is(mode: str, antialias: bool, place_name: str) -> None:
+    x = tensor.ones(1, 1, 3, 40, device=place_name)
+    x[0, 0, 1, 2] = float("inf")
+    x[0, 0, 1, 30] = float("nan")
+    found = interpolate(x, (3, 20), mode=mode, antialias=antialias).cpu().numpy()[0, 0]
+    assert np.isfinite(found[:, 6:11]).all()
+    assert np.isnan(found[1, 15])
+    assert not np.isfinite(found[1, 1])
+    assert interpolate(x, (3, 20), mode=mode).shape == found[None, None].shape
+
+
 def test_the_result_is_no_view(place_name: str) -> None:
     x = tensor.ones(1, 1, 2, 2, device=place_name)
     for mode in ("nearest", "bilinear"):
