@@ -130,7 +130,9 @@ from .description import (
 )
 from .determinism import (
     are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
     is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
     use_deterministic_algorithms,
 )
 from .devices import device
@@ -705,6 +707,7 @@ __all__ = [
     "get_autocast_gpu_dtype",
     "get_default_device",
     "get_default_dtype",
+    "get_deterministic_debug_mode",
     "get_device",
     "get_float32_matmul_precision",
     "get_rng_state",
@@ -931,6 +934,7 @@ __all__ = [
     "set_default_device",
     "set_default_dtype",
     "set_default_tensor_type",
+    "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
     "set_grad_enabled",
     "set_printoptions",

@@ -23,6 +23,7 @@ from .creation_arguments import (
     shaped,
     sizes_of,
 )
+from .determinism import determinism, filling
 from .devices import choose_default
 from .devices import device as Device
 from .fills import FILL, FILLED
@@ -162,7 +163,7 @@ def empty(
     found = new_layout(shape, dtype, place, memory_format)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, place, "empty")
-    made = make(found, pin_memory=pin_memory) if out is None else shaped(out, found.shape)
+    made = undefined(found, pin_memory=pin_memory) if out is None else shaped(out, found.shape)
     return made.requires_grad_(True) if requires_grad else made
 
 
@@ -195,7 +196,7 @@ def empty_strided(
     check_memory(layout, pin_memory, place, "empty_strided")
     found = new_layout(shape, dtype, place, None, "empty_strided").with_strides(shape, steps)
     checked_sizes((found.span,))
-    return finish(make(found, pin_memory=pin_memory), requires_grad)
+    return finish(undefined(found, pin_memory=pin_memory), requires_grad)
 
 
 def empty_permuted(
@@ -231,6 +232,13 @@ def empty_permuted(
         requires_grad=requires_grad,
         pin_memory=pin_memory,
     )
+
+
+def undefined(layout: Layout, *, pin_memory: bool = False) -> Tensor:
+    """New tensor of ``layout`` for a user, whose contents are undefined unless results must be the same in every run."""
+    if determinism.fills:
+        return filled(layout, filling(layout.dtype), pin_memory=pin_memory)
+    return make(layout, pin_memory=pin_memory)
 
 
 def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .base import TensorBase
-from .base import empty as make
-from .creation import empty_strided, filled, new_layout, number_to_fill
+from .creation import empty_strided, filled, new_layout, number_to_fill, undefined
 from .creation_arguments import (
     check_memory,
     check_tensor,
@@ -61,7 +60,7 @@ def empty_like(
     found = layout_like(input, dtype, device, memory_format, "empty_like")
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, found.place, "empty_like")
-    made = make(found, pin_memory=pin_memory)
+    made = undefined(found, pin_memory=pin_memory)
     return made.requires_grad_(True) if requires_grad else made
 
 
@@ -141,7 +140,7 @@ def new_empty(
     found = _new(input, shape, "new_empty", dtype, device)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, found.place, "new_empty")
-    made = make(found, pin_memory=pin_memory)
+    made = undefined(found, pin_memory=pin_memory)
     return made.requires_grad_(True) if requires_grad else made
 
 

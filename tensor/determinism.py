@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from nvrtc_kernels.dtypes import dtype
+
 
 class _Determinism:
-    __slots__ = ("required", "warn_only")
+    """The settings; ``fills`` says whether new memory is filled, so that nobody depends on what lay there."""
+
+    __slots__ = ("fill_memory", "fills", "required", "warn_only")
 
     def __init__(self) -> None:
-        self.required = False
-        self.warn_only = False
+        self.required = self.warn_only = self.fills = False
+        self.fill_memory = True
+
+    def set(self, required: bool, warn_only: bool) -> None:
+        self.required, self.warn_only = required, required and warn_only
+        self.fills = required and self.fill_memory
 
 
 #: Of the whole process, as in PyTorch.
 determinism = _Determinism()
+
+_DEBUG_MODES = ("default", "warn", "error")
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -20,15 +35,18 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
     Without it the few operations that add floating-point numbers with atomics on CUDA
     (``scatter_add``, ``index_add``, ``scatter_reduce``, ``put_`` and the derivatives of reads by
-    indices) may round differently from run to run. Everything else is the same in every run anyway.
+    indices) may round differently from run to run. Everything else is the same in every run anyway: matrix products
+    too, each stream having a cuBLAS workspace of its own, whatever ``CUBLAS_WORKSPACE_CONFIG`` says.
+
+    New memory is filled with NaN, or the largest integer, by functions that leave it undefined otherwise; see
+    :mod:`tensor.utils.deterministic`.
 
     Parameters
     ----------
     warn_only
         Taken for PyTorch's sake: there is no operation without a deterministic form to warn of.
     """
-    determinism.required = bool(mode)
-    determinism.warn_only = bool(mode) and bool(warn_only)
+    determinism.set(bool(mode), bool(warn_only))
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -39,3 +57,44 @@ def are_deterministic_algorithms_enabled() -> bool:
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether it was switched on with ``warn_only``."""
     return determinism.warn_only
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """:func:`use_deterministic_algorithms` by another name.
+
+    Parameters
+    ----------
+    debug_mode
+        ``"default"`` or 0: off; ``"warn"`` or 1: on, with ``warn_only``; ``"error"`` or 2: on.
+
+    Raises
+    ------
+    TypeError
+        If it is neither an integer nor a text.
+    RuntimeError
+        For another number or text.
+    """
+    if isinstance(debug_mode, bool) or not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode).__name__}")
+    if isinstance(debug_mode, str):
+        if debug_mode not in _DEBUG_MODES:
+            raise RuntimeError(
+                "invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got "
+                f"{debug_mode}"
+            )
+        debug_mode = _DEBUG_MODES.index(debug_mode)
+    if not 0 <= debug_mode <= 2:
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    determinism.set(debug_mode > 0, debug_mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2; see :func:`set_deterministic_debug_mode`."""
+    return 0 if not determinism.required else 1 if determinism.warn_only else 2
+
+
+def filling(kind: dtype) -> Any:
+    """What new memory is filled with: NaN, the largest integer, True."""
+    if kind.is_floating_point or kind.is_complex:
+        return float("nan")
+    return True if kind.name == "bool" else int(np.iinfo(kind.numpy).max)

@@ -10,6 +10,8 @@ from . import parts
 from .arguments import integers
 from .base import TensorBase, empty, view_of
 from .copies import copy_
+from .determinism import determinism, filling
+from .fills import fill_
 from .formats import format_of, preserve_format
 from .layout import contiguous
 from .recording.inplace import check_in_place
@@ -121,6 +123,11 @@ def resize_(input: Tensor, *size: Any, memory_format: MemoryFormat | None = None
         grown = empty(contiguous[(end,), dtypes.uint8, layout.place])
         kept = contiguous[(storage.nbytes(),), dtypes.uint8, layout.place]
         copy_(view_of(grown._storage, kept, 0), view_of(storage, kept, 0))
+        if determinism.fills:
+            # From the first element that did not fit on.
+            start = -(-storage.nbytes() // layout.itemsize) * layout.itemsize
+            rest = contiguous[((end - start) // layout.itemsize,), layout.dtype, layout.place]
+            fill_(view_of(grown._storage, rest, start), filling(layout.dtype))
         grown._storage.version = storage.version
         _show(input, view_of(grown._storage, found, input._offset))
     else:

@@ -1,5 +1,5 @@
 """What PyTorch has under ``torch.utils``."""
 
-from . import checkpoint, data, dlpack, hooks
+from . import checkpoint, data, deterministic, dlpack, hooks
 
-__all__ = ["checkpoint", "data", "dlpack", "hooks"]
+__all__ = ["checkpoint", "data", "deterministic", "dlpack", "hooks"]
