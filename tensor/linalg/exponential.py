@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def _exponential(array: Array) -> tuple[Array]:
     """By scaling and squaring, in double precision."""
     kind = np.complex128 if array.dtype.kind == "c" else np.float64
     n = array.shape[-1]
-    a = array.reshape(-1, n, n).astype(kind)
+    a = array.reshape(prod(array.shape[:-2]), n, n).astype(kind)
     with np.errstate(all="ignore"):
         norms = np.abs(a).sum(-2).max(-1, initial=0)
         finite = np.isfinite(norms)
@@ -58,7 +59,8 @@ def _exponential(array: Array) -> tuple[Array]:
         odd = a6 @ (b[13] * a6 + b[11] * a4 + b[9] * a2) + b[7] * a6 + b[5] * a4 + b[3] * a2 + b[1] * one
         odd = a @ odd
         even = a6 @ (b[12] * a6 + b[10] * a4 + b[8] * a2) + b[6] * a6 + b[4] * a4 + b[2] * a2 + b[0] * one
-        found = np.linalg.solve(even - odd, even + odd)
+        # (even - odd)^-1 (even + odd), so that small matrices keep their digits.
+        found = one + 2 * np.linalg.solve(even - odd, odd)
         for step in range(int(halvings.max(initial=0))):
             left = halvings > step
             found[left] = found[left] @ found[left]

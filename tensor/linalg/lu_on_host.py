@@ -6,6 +6,7 @@ the matrices is updated by one product for each panel.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def factor(array: Array, *, pivot: bool = True) -> tuple[Array, Array, Array]:
     without one it is 0.
     """
     batch, (m, n) = array.shape[:-2], array.shape[-2:]
-    a = np.array(array.reshape(-1, m, n), order="C")
+    a = np.array(array.reshape(prod(batch), m, n), order="C")
     rank, count = min(m, n), len(a)
     pivots = np.broadcast_to(np.arange(1, rank + 1, dtype=np.int32), (count, rank)).copy()
     info = np.zeros(count, np.int32)
@@ -58,7 +59,7 @@ def _size(column: Array) -> Array:
 
 def order_of(pivots: Array, rows: int) -> Array:
     """Where each row of P^T A stood in A: ``(*, rows)``."""
-    flat = pivots.reshape(-1, pivots.shape[-1]).astype(np.int64) - 1
+    flat = pivots.reshape(prod(pivots.shape[:-1]), pivots.shape[-1]).astype(np.int64) - 1
     found = np.broadcast_to(np.arange(rows), (len(flat), rows)).copy()
     matrices = np.arange(len(flat))
     for j in range(flat.shape[1]):

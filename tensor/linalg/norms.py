@@ -122,6 +122,8 @@ def norm(
     check_tensor("linalg.norm", A)
     rank = len(A._layout.shape)
     dims = (dim,) if isinstance(dim, int) else dim
+    if dims is not None and len(dims) not in (1, 2):
+        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
     if isinstance(ord, str):
         return matrix_norm(A, ord, _two_dimensions(dims, rank), keepdim, dtype=dtype, out=out)
     if ord is None:
@@ -132,8 +134,6 @@ def norm(
                 f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {rank}D."
             )
         dims = tuple(range(rank))
-    if len(dims) not in (1, 2):
-        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
     if len(dims) == 1:
         return vector_norm(A, ord, dims, keepdim, dtype=dtype, out=out)
     return matrix_norm(A, ord, dims, keepdim, dtype=dtype, out=out)
