@@ -11,7 +11,7 @@ from tensor import Tensor, no_grad
 from tensor.utils.hooks import HookTable, RemovableHandle
 
 from .module_base import ModuleBase
-from .parameter import Parameter
+from .parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,7 +228,9 @@ class State(ModuleBase):
             if problem is not None:
                 error_msgs.append(problem)
                 continue
-            if own.dim() == 0 and given.dim() == 1:
+            if is_lazy(own) and is_lazy(given):
+                continue
+            if not is_lazy(own) and own.dim() == 0 and given.dim() == 1:
                 given = given[0]
             _do(_change(self, name, given, assign), later)
         extra = prefix + _EXTRA_STATE
@@ -317,6 +319,13 @@ def _problem(key: str, own: Tensor, given: Any) -> str | None:
             f'While copying the parameter named "{key}", expected tensor.Tensor or Tensor-like object from checkpoint '
             f"but received {type(given)}"
         )
+    if is_lazy(own):
+        return None
+    if is_lazy(given):
+        return (
+            f'While copying the parameter named "{key}", whose dimensions in the model are {own.shape}, the checkpoint has '
+            "one without a shape: it was saved before the lazy module was first called."
+        )
     if own.shape == given.shape or (own.dim() == 0 and tuple(given.shape) == (1,)):
         return None
     return (
@@ -331,6 +340,8 @@ def _change(module: ModuleBase, name: str, given: Tensor, assign: bool) -> Calla
     def copy() -> None:
         own: Any = module._parameters.get(name)
         own = module._buffers[name] if own is None else own
+        if is_lazy(own):
+            own.materialize(given.shape)
         with no_grad():
             own.copy_(given)
 
