@@ -31,6 +31,7 @@ ARRAYS = {
     "x1": _normal(2, 3, 8), "x2": _normal(2, 3, 6, 6), "x3": _normal(2, 3, 4, 4, 4),
     "w1": _normal(4, 3, 3), "w2": _normal(4, 3, 3, 3), "w3": _normal(4, 3, 2, 2, 2),
     "r1": _normal(3, 4, 3), "r2": _normal(3, 4, 3, 3), "r3": _normal(3, 4, 2, 2, 2),
+    "pos": 4 * np.eye(4) + 0.1, "wave": _normal(16), "grid": _RNG.uniform(-1, 1, (2, 3, 3, 2)),
     "c": _normal(4), "g": _normal(3), "h": _normal(3), "W": _normal(5, 4), "w": _normal(5), "T": _normal(2, 4, 4),
 }  # fmt: skip
 
@@ -249,6 +250,41 @@ c-- ccc m.fft.fftn(a)
 s-- sss m.fft.irfft2(a)
 c-c ccc m.view_as_complex(pairs)
 shh shh m.clamp(a, 0.0, 1.0)
+
+hhh hhh f.scaled_dot_product_attention(B, B, B)
+hhh hh- m.chain_matmul(a, k)
+hhh hh- m.linalg.multi_dot([a, k, W])
+hhh hhh m.linalg.vecdot(a, b)
+hhh hhh m.linalg.matmul(a, k)
+hhh hhh m.linalg.matrix_power(pos, 2)
+sss shh f.interpolate(x2, scale_factor=2)
+sss shh f.interpolate(x1, 5, mode="linear")
+sss shh f.interpolate(x2, scale_factor=2, mode="bilinear")
+sss shh f.interpolate(x2, scale_factor=2, mode="bicubic")
+sss shh f.interpolate(x3, scale_factor=2, mode="trilinear")
+sss shh f.interpolate(x2, 3, mode="area")
+shs sss f.grid_sample(x2, grid, align_corners=False)
+sss shh f.lp_pool2d(x2, 2, 2)
+shh sss f.fractional_max_pool2d(x2, 2, output_size=3)
+sss shh m.renorm(a, 2, 0, 1.0)
+sss shh m.linalg.norm(a)
+sss shh m.linalg.vector_norm(a)
+sss shh m.linalg.matrix_norm(a)
+s-s sss m.linalg.inv(pos)
+s-s sss m.inverse(pos)
+s-- sss m.linalg.solve(pos, v)
+s-s sss m.linalg.qr(pos)
+s-s sss m.linalg.svd(pos)
+s-s sss m.linalg.eigh(pos)
+c-c ccc m.linalg.eig(pos)
+s-s sss m.linalg.cholesky(pos)
+s-s sss m.linalg.cond(pos)
+s-s s-s m.linalg.det(pos)
+s-s s-s m.linalg.pinv(pos)
+c-c ccc m.stft(wave, 8, return_complex=True)
+sss shh m.special.softmax(a, 1)
+sss shh m.special.expm1(a)
+sss shh f.gumbel_softmax(a)
 """
 
 #: Calls, with their results on CUDA devices and on the CPU.
@@ -263,13 +299,7 @@ DIFFERENT = {
     ("m.cross(n, o)", "cpu"): "it refuses operands of two types",
     ("f.layer_norm(a, (4,), v, c)", "cpu"): "it refuses weights of two types",
     ("m.addr(a, z, v)", "cpu"): "it promotes, also outside of blocks",
-    ("m.index_copy(a, 0, j, b)", "cuda"): "tensors without elements are not checked",
     ("f.max_pool3d(x3, 2, return_indices=True)[0]", "cpu"): "with indices it is another operation there",
-    **{
-        (call, "cuda"): "complex numbers in half precision, which are not here"
-        for call in (
-            "m.polar(p, q)", "m.complex(p, q)", "m.fft.fft(v)", "m.fft.rfft(v)", "m.fft.fftn(a)", "m.fft.irfft2(a)",
-            "m.view_as_complex(pairs)",
-        )
-    },
+    ("f.interpolate(x2, 3, mode=\"area\")", "cuda"): "areas are no interpolation there",
+    ("m.linalg.pinv(pos)", "cpu"): "it consists of products there",
 }  # fmt: skip
