@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from math import prod
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nvrtc_kernels import grid_sampling as kernels
 from nvrtc_kernels.dtypes import float32
 from nvrtc_kernels.grid_sampling import Sampling
 
 from ..autocasting import autocasted
-from ..base import TensorBase, empty
+from ..base import TensorBase, empty, wrap
 from ..determinism import determinism
 from ..layout import contiguous
 from ..operations import rules
 from ..ranges import linspace
 from ..recording.modes import modes
+from . import sampling_on_host as on_host
 from .node import record
-from .sampling_formulas import gradients, sampled
+from .sampling_formulas import gradients, taps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,9 +44,10 @@ def _forward(image: Tensor, grid: Tensor, sampling: Sampling) -> Tensor:
         return empty(out)
     if not place.is_cuda:
         wide = rules.computes_in(layout.dtype)
-        found: Any = sampled(image.to(wide), grid.to(wide), sampling).to(layout.dtype)
-        found._base = None
-        return found  # type: ignore[no-any-return]
+        planes, taps = _arrays(image.to(wide), grid.to(wide), sampling)
+        with np.errstate(all="ignore"):
+            found = on_host.sampled(planes, taps, prod(sampling.out))
+        return wrap(found.reshape(out.shape)).to(layout.dtype)
     made, image, grid = empty(out), image.contiguous(), grid.contiguous()
     run = _planned(place, ("grid sample", sampling, layout.dtype), kernels.plan)
     run(place.local.stream.handle, made._address, image._address, grid._address)
@@ -58,9 +63,31 @@ def _backward(
     if place.is_cuda and not modes.recording and not ordered and grad._layout.numel:
         return _by_kernel(wanted, grad.contiguous(), image.contiguous(), grid.contiguous(), sampling)
     wide = rules.computes_in(kind)
-    found = gradients(wanted, grad.to(wide), image.to(wide), grid.to(wide), sampling)
+    grad, image, grid = grad.to(wide), image.to(wide), grid.to(wide)
+    if place.is_cuda or modes.recording or not grad._layout.numel:
+        found: tuple[Any, ...] = gradients(wanted, grad, image, grid, sampling)
+    else:
+        planes, taps = _arrays(image, grid, sampling)
+        given = grad._host.reshape(*planes.shape[:2], -1)
+        with np.errstate(all="ignore"):
+            arrays = on_host.gradients(wanted, given, planes, taps, len(sampling.size))
+        shapes = image._layout.shape, grid._layout.shape
+        found = tuple(
+            each if each is None else wrap(np.ascontiguousarray(each).reshape(shape))
+            for each, shape in zip(arrays, shapes, strict=True)
+        )
     to_image, to_grid = (each if each is None else each.to(kind) for each in found)
     return to_image, to_grid
+
+
+def _arrays(image: Any, grid: Any, sampling: Sampling) -> tuple[Any, Any]:
+    """Planes, and taps of the places, for the functions on NumPy arrays."""
+    planes = image._host.reshape(sampling.items, sampling.channels, prod(sampling.size))
+    taps = (
+        (index._host, inside._host, weight._host, [each._host for each in slopes])
+        for index, inside, weight, slopes in taps_of(grid, sampling)
+    )
+    return planes, taps
 
 
 def _by_kernel(

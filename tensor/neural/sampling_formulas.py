@@ -1,4 +1,4 @@
-"""Reading at the places of a grid, and its derivatives, in operations that have derivatives themselves."""
+"""What is read at the places of a grid, and the gradients, in operations that have derivatives themselves."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _inside(at: Tensor, size: int) -> tuple[Any, Any]:
     return where(inside, at, 0.0).long(), inside
 
 
-def _each(grid: Tensor, sampling: Sampling) -> Iterator[tuple[Any, Any, Any, list[Any]]]:
+def taps_of(grid: Tensor, sampling: Sampling) -> Iterator[tuple[Any, Any, Any, list[Any]]]:
     """Combinations of taps: index in the plane ``(N, 1, P)``, whether it is inside, weight, slopes as the grid has them."""
     flat = grid.reshape(sampling.items, prod(sampling.out), len(sampling.size))
     # The grid begins with the last dimension.
@@ -119,15 +119,6 @@ def _read(image: Any, index: Any, inside: Any) -> Any:
     return where(inside, values, 0.0)
 
 
-def sampled(image: Tensor, grid: Tensor, sampling: Sampling) -> Tensor:
-    """``image`` read at the places of ``grid``, both of a type to compute in."""
-    plane: Any = image.flatten(2)
-    made: Any = 0
-    for index, inside, weight, _ in _each(grid, sampling):
-        made = made + _read(plane, index, inside) * weight
-    return made.reshape(*image.shape[:2], *sampling.out)  # type: ignore[no-any-return]
-
-
 def gradients(
     wanted: tuple[bool, ...], grad: Tensor, image: Tensor, grid: Tensor, sampling: Sampling
 ) -> tuple[Any, Any]:
@@ -136,7 +127,7 @@ def gradients(
     given: Any = grad.flatten(2)
     indices, parts = [], []
     sums: list[Any] = [0] * len(sampling.size)
-    for index, inside, weight, slopes in _each(grid, sampling):
+    for index, inside, weight, slopes in taps_of(grid, sampling):
         if wanted[0]:
             indices.append(index)
             parts.append(where(inside, given * weight, 0.0))
