@@ -136,7 +136,15 @@ from .determinism import (
     use_deterministic_algorithms,
 )
 from .devices import device
-from .diagonals import diag, diag_embed, diagflat, diagonal_scatter, select_scatter, slice_scatter
+from .diagonals import (
+    as_strided_scatter,
+    diag,
+    diag_embed,
+    diagflat,
+    diagonal_scatter,
+    select_scatter,
+    slice_scatter,
+)
 from .differences import cumulative_trapezoid, diff, trapezoid, trapz
 from .distances import cdist, dist
 from .divisors import gcd, lcm
@@ -162,7 +170,7 @@ from .formats import (
     strided,
 )
 from .gamma_functions import igamma, igammac, mvlgamma
-from .gathering import argwhere, gather, index_select, nonzero, take, take_along_dim
+from .gathering import argwhere, gather, index_select, nonzero, nonzero_static, take, take_along_dim
 from .in_place_functions import (
     abs_,
     acos_,
@@ -295,6 +303,7 @@ from .neural.numbered_losses import (
     triplet_margin_loss,
 )
 from .neural.similarities import cosine_similarity, pairwise_distance
+from .numeric_gradients import gradient
 from .numeric_limits import finfo, iinfo
 from .occurrences import isin, mode
 from .parts import (
@@ -306,8 +315,12 @@ from .parts import (
     narrow,
     select,
     split,
+    split_with_sizes,
     tensor_split,
     unbind,
+    unsafe_chunk,
+    unsafe_split,
+    unsafe_split_with_sizes,
     vsplit,
 )
 from .powers import exp, exp2, expm1, float_power, log, log1p, log2, log10, pow, rsqrt, sqrt, square
@@ -315,12 +328,14 @@ from .precision import get_float32_matmul_precision, set_float32_matmul_precisio
 from .printing import set_printoptions
 from .products import bmm, dot, mm, mv, vdot
 from .promotion import can_cast, promote_types, result_type
+from .random.counts import binomial, poisson
 from .random.creation import rand, rand_like, randint, randint_like, randn, randn_like, randperm
 from .random.generator import Generator, initial_seed, manual_seed, seed
 from .random.sampling import bernoulli, multinomial, normal
 from .random.state import get_rng_state, set_rng_state
 from .ranges import arange, eye, linspace, logspace, meshgrid, range, tril_indices, triu_indices
-from .rearrangement import flip, fliplr, flipud, roll, rot90
+from .rearrangement import flip, fliplr, flipud, narrow_copy, roll, rot90
+from .renormalization import renorm
 from .reshaping import flatten, ravel, reshape
 from .rounding import ceil, floor, frac, round, trunc
 from .scans import (
@@ -331,7 +346,7 @@ from .scans import (
     logcumsumexp,
     vander,
 )
-from .scatter_reduction import scatter_reduce
+from .scatter_reduction import index_reduce, scatter_reduce
 from .scattering import index_add, index_copy, index_fill, put, scatter, scatter_add
 from .searching import bincount, bucketize, histc, searchsorted, unique, unique_consecutive
 from .selection import (
@@ -386,6 +401,7 @@ from .spreads import (
     var,
     var_mean,
 )
+from .statistics import corrcoef, cov, histogram, histogramdd
 from .sums import (
     all,
     any,
@@ -436,6 +452,7 @@ from .views import (
     permute,
     real,
     squeeze,
+    swapaxes,
     t,
     transpose,
     unflatten,
@@ -453,8 +470,7 @@ greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 clip = clamp
 arccos, arccosh, arcsin, arcsinh = acos, acosh, asin, asinh
 arctan, arctan2, arctanh, fix = atan, atan2, atanh, trunc
-moveaxis, swapaxes, swapdims = movedim, transpose, transpose
-split_with_sizes = split
+moveaxis, swapdims = movedim, transpose
 ger = outer
 adjoint, detach = Tensor.adjoint, Tensor.detach
 newaxis = None
@@ -519,6 +535,7 @@ __all__ = [
     "argsort",
     "argwhere",
     "as_strided",
+    "as_strided_scatter",
     "as_tensor",
     "asarray",
     "asin",
@@ -545,6 +562,7 @@ __all__ = [
     "bfloat16",
     "binary_cross_entropy_with_logits",
     "bincount",
+    "binomial",
     "bitwise_and",
     "bitwise_left_shift",
     "bitwise_not",
@@ -603,6 +621,7 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "copysign",
+    "corrcoef",
     "cos",
     "cos_",
     "cosh",
@@ -610,6 +629,7 @@ __all__ = [
     "cosine_embedding_loss",
     "cosine_similarity",
     "count_nonzero",
+    "cov",
     "cross",
     "ctc_loss",
     "cuda",
@@ -711,6 +731,7 @@ __all__ = [
     "get_device",
     "get_float32_matmul_precision",
     "get_rng_state",
+    "gradient",
     "greater",
     "greater_equal",
     "group_norm",
@@ -722,6 +743,8 @@ __all__ = [
     "heaviside",
     "hinge_embedding_loss",
     "histc",
+    "histogram",
+    "histogramdd",
     "hsplit",
     "hstack",
     "hypot",
@@ -736,6 +759,7 @@ __all__ = [
     "index_fill",
     "index_put",
     "index_put_",
+    "index_reduce",
     "index_select",
     "inf",
     "inference_mode",
@@ -850,6 +874,7 @@ __all__ = [
     "nanquantile",
     "nansum",
     "narrow",
+    "narrow_copy",
     "ne",
     "neg",
     "neg_",
@@ -859,6 +884,7 @@ __all__ = [
     "nextafter",
     "no_grad",
     "nonzero",
+    "nonzero_static",
     "norm",
     "normal",
     "not_equal",
@@ -872,6 +898,7 @@ __all__ = [
     "permute",
     "pi",
     "pinverse",
+    "poisson",
     "poisson_nll_loss",
     "polar",
     "polygamma",
@@ -901,6 +928,7 @@ __all__ = [
     "relu",
     "relu_",
     "remainder",
+    "renorm",
     "repeat_interleave",
     "reshape",
     "resolve_conj",
@@ -1008,6 +1036,9 @@ __all__ = [
     "unique",
     "unique_consecutive",
     "unravel_index",
+    "unsafe_chunk",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
     "unsqueeze",
     "use_deterministic_algorithms",
     "utils",

@@ -40,6 +40,7 @@ def to(
     non_blocking: bool = False,
     copy: bool = False,
     memory_format: MemoryFormat = preserve_format,
+    other: Tensor | None = None,
 ) -> Tensor:
     """The tensor with another dtype or device, or both: itself where nothing changes, else a copy.
 
@@ -59,6 +60,8 @@ def to(
     TypeError
         For other arguments.
     """
+    if other is not None:
+        args = (other, *args)
     if args:
         device, dtype, non_blocking, copy = _positional(args, device, dtype, non_blocking, copy)
     layout = input._layout

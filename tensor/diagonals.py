@@ -15,7 +15,7 @@ from .recording.modes import first_version, modes
 from .recording.node import Node, attach
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .tensors import Tensor
 
@@ -169,6 +169,26 @@ def slice_scatter(
     return _scattered(
         "SliceScatter", parts.step_through, input, src, at, chosen.start, len(chosen), chosen.step
     )
+
+
+def as_strided_scatter(
+    input: Tensor,
+    src: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor:
+    """A copy of ``input`` whose :func:`~tensor.as_strided` is ``src``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``src`` has not the shape ``size``, or elements would lie outside the storage.
+    """
+    contiguous = input.contiguous()
+    if contiguous.storage_offset():
+        contiguous = contiguous.clone()
+    return _scattered("AsStridedScatter", parts.as_strided, contiguous, src, size, stride, storage_offset)
 
 
 def _scattered(name: str, view: Callable[..., Tensor], input: Tensor, src: Tensor, *args: Any) -> Tensor:

@@ -120,7 +120,16 @@ def _share_of_all(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
     return hits * (grad / sum(hits))
 
 
+def _check_not_empty(name: str, input: Tensor, error: type[Exception] = RuntimeError) -> None:
+    if not input._layout.numel:
+        raise error(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+            "the 'dim' argument."
+        )
+
+
 def _extreme_of_all(row: Reduction, input: Tensor) -> Tensor:
+    _check_not_empty(row.name[1:], input)
     results = row(input, axes_of(row.name, input, ()), False)
     title = f"{row.name[1:].capitalize()}Backward1"
     record(results, input, title, _share_of_all, (), (input, results[0]))
@@ -128,6 +137,8 @@ def _extreme_of_all(row: Reduction, input: Tensor) -> Tensor:
 
 
 def _extreme_of(row: Reduction, input: Tensor, dim: Any, keepdim: bool, out: Tensor | None) -> Tensor:
+    if dim == ():
+        _check_not_empty(row.name, input)
     axes = axes_of(row.name, input, dim)
     results = row(input, axes, keepdim)
     context = (input._layout.shape, axes, keepdim)
@@ -150,6 +161,10 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | N
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Range:
     """Smallest and largest elements in one pass, over all elements or along a dimension."""
+    if dim is None and not input._layout.numel:
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        )
     axes = axes_of("aminmax", input, dim)
     results = AMINMAX(input, axes, keepdim)
     context = (input._layout.shape, axes, keepdim)
@@ -188,10 +203,17 @@ def _with_indices(row: Reduction, input: Tensor, dim: int, keepdim: bool) -> Ext
 
 
 def _largest(
-    input: Tensor, dim: Any, keepdim: Any, out: Any, row: Reduction, whole: Reduction, pairwise: Any
+    input: Tensor,
+    dim: Any,
+    keepdim: Any,
+    other: Any,
+    out: Any,
+    row: Reduction,
+    whole: Reduction,
+    pairwise: Any,
 ) -> Any:
-    if isinstance(dim, TensorBase):
-        return pairwise(input, dim, out=out)
+    if other is not None or isinstance(dim, TensorBase):
+        return pairwise(input, dim if other is None else other, out=out)
     if dim is None:
         found = _extreme_of_all(whole, input)
         return found if out is None else given(found, out, row.name)
@@ -201,7 +223,7 @@ def _largest(
     return Extreme(*(given(x, to, row.name) for x, to in zip(found, out, strict=True)))
 
 
-def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Any:
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
     """Largest element; with ``dim``, the largest along it and where they stand; with a tensor, of each pair.
 
     Of equal elements the first is taken; NaN is larger than everything.
@@ -211,15 +233,17 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
     Tensor or Extreme
         ``(values, indices)`` with ``dim``.
     """
-    return _largest(input, dim, keepdim, out, MAX, AMAX, maximum)
+    return _largest(input, dim, keepdim, other, out, MAX, AMAX, maximum)
 
 
-def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Any:
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
     """Smallest element; see :func:`max`."""
-    return _largest(input, dim, keepdim, out, MIN, AMIN, minimum)
+    return _largest(input, dim, keepdim, other, out, MIN, AMIN, minimum)
 
 
 def _argument(row: Reduction, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    if dim is None:
+        _check_not_empty(row.name, input, IndexError)
     axes = axes_of(row.name, input, dim)
     if not axes:
         return input.new_zeros(input._layout.shape, dtype=dtypes.int64)

@@ -188,3 +188,20 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
 def argwhere(input: Tensor) -> Tensor:
     """Indices of the elements that are not zero, one row each."""
     return nonzero(input)  # type: ignore[no-any-return]
+
+
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first ``size`` rows of :func:`nonzero`; where there are fewer, the others are ``fill_value``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``size`` is negative.
+    """
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    found: Any = nonzero(input)
+    found = found[:size]
+    made: Tensor = found.new_full((size, found.shape[1]), fill_value)
+    made[: found.shape[0]] = found
+    return made

@@ -10,6 +10,7 @@ from .arguments import dimension, integers
 from .autocasting import autocasted
 from .base import TensorBase, empty
 from .copy_plans import copied
+from .creation_arguments import sizes_of
 from .layout import contiguous
 from .operations.reduction import given as given_out
 from .operations.rules import promoted
@@ -289,7 +290,7 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
     return cat(given, 1, out=out)
 
 
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
+def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     """The tensor repeated so often along each dimension; leading dimensions may be new.
 
     Raises
@@ -297,7 +298,11 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     RuntimeError
         For fewer numbers than dimensions, or a negative one.
     """
-    counts = integers(repeats, "repeat", "repeats")
+    counts = (
+        integers(counts, "repeat", "repeats")
+        if repeats is None
+        else sizes_of(counts, repeats, "repeat", "repeats")
+    )
     shape = input._layout.shape
     if len(counts) < len(shape):
         raise RuntimeError(
@@ -325,9 +330,9 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     return result
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
     """As :func:`repeat`; missing leading numbers are 1."""
-    counts = integers(dims, "tile", "dims")
+    counts = integers(counts, "tile", "dims") if dims is None else sizes_of(counts, dims, "tile", "dims")
     lead = len(input._layout.shape) - len(counts)
     return repeat(input, (1,) * max(lead, 0) + tuple(counts))
 

@@ -79,6 +79,12 @@ def step_through(input: Tensor, dim: int, start: int, length: int, step: int) ->
     return show(input, found, start * stride, _SLICE, dim, start, length, step)
 
 
+def _part(input: Tensor, dim: int, start: int, length: int, view: View) -> Tensor:
+    """``length`` elements of a dimension from ``start`` on, recorded as a part of a division."""
+    found, stride = _stepped[input._layout, dim, length, 1]
+    return show(input, found, start * stride, view, dim, start, length, 1)
+
+
 def _step(layout: Layout, dim: int, length: int, step: int) -> tuple[Layout, int]:
     shape, strides = list(layout.shape), list(layout.strides)
     shape[dim] = length
@@ -121,9 +127,34 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
         lengths = [size] * (count - 1) + [total - size * (count - 1)]
     parts, start = [], 0
     for length in lengths:
-        parts.append(step_through(tensor, at, start, length, 1))
+        parts.append(_part(tensor, at, start, length, _SPLIT_SIZES if uneven else _SPLIT))
         start += length
     return tuple(parts)
+
+
+def split_parts(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """:func:`split` as a method."""
+    return split(input, split_size, dim)
+
+
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of parts of given sizes; see :func:`split`."""
+    return split(input, list(split_sizes), dim)
+
+
+def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """:func:`split`, whose parts the caller promises not to write and read through each other."""
+    return split(input, split_size, dim)
+
+
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """:func:`split_with_sizes` under the promise of :func:`unsafe_split`."""
+    return split(input, list(split_sizes), dim)
+
+
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """:func:`chunk` under the promise of :func:`unsafe_split`."""
+    return chunk(input, chunks, dim)
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -143,11 +174,15 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, size if size else [0] * chunks, dim)
 
 
-def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts of a dimension: a number of nearly equal ones, or those between given indices.
 
     Raises
     ------
+    TypeError
+        If neither is given, or both.
     RuntimeError
         For a 0-dim tensor, or a number of sections that is not positive.
     """
@@ -155,6 +190,7 @@ def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: i
         raise RuntimeError(
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
         )
+    indices_or_sections = _division("tensor_split", indices_or_sections, sections, indices)
     at = dimension(dim, len(input._layout.shape))
     total = input._layout.shape[at]
     if hasattr(indices_or_sections, "tolist"):
@@ -171,7 +207,19 @@ def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: i
     return tuple(step_through(input, at, start, max(end - start, 0), 1) for start, end in pairs)
 
 
-def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+def _division(name: str, given: Any, sections: Any, indices: Any) -> Any:
+    """How to divide a dimension, by whichever name it was given."""
+    found = [each for each in (given, sections, indices) if each is not None]
+    if len(found) != 1:
+        raise TypeError(
+            f"{name}() needs a number of sections or indices, by one name, but got {len(found)} of them"
+        )
+    return found[0]
+
+
+def hsplit(
+    input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts side by side: :func:`tensor_split` along the second dimension, or the only one.
 
     Raises
@@ -179,10 +227,13 @@ def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
     RuntimeError
         For a 0-dim tensor, or a number of sections that the size is no multiple of.
     """
-    return _split_evenly("hsplit", input, indices_or_sections, 0 if len(input._layout.shape) == 1 else 1, 1)
+    division = _division("hsplit", indices_or_sections, sections, indices)
+    return _split_evenly("hsplit", input, division, 0 if len(input._layout.shape) == 1 else 1, 1)
 
 
-def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+def vsplit(
+    input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts below each other: :func:`tensor_split` along the first of at least two dimensions.
 
     Raises
@@ -190,10 +241,13 @@ def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
     RuntimeError
         For fewer dimensions, or a number of sections that the size is no multiple of.
     """
-    return _split_evenly("vsplit", input, indices_or_sections, 0, 2)
+    division = _division("vsplit", indices_or_sections, sections, indices)
+    return _split_evenly("vsplit", input, division, 0, 2)
 
 
-def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+def dsplit(
+    input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts behind each other: :func:`tensor_split` along the third dimension.
 
     Raises
@@ -201,7 +255,8 @@ def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
     RuntimeError
         For fewer dimensions, or a number of sections that the size is no multiple of.
     """
-    return _split_evenly("dsplit", input, indices_or_sections, 2, 3)
+    division = _division("dsplit", indices_or_sections, sections, indices)
+    return _split_evenly("dsplit", input, division, 2, 3)
 
 
 def _split_evenly(name: str, input: Tensor, given: Any, dim: int, least: int) -> tuple[Tensor, ...]:
@@ -230,7 +285,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     dim = index(dim)
     layout, stride, size = _selected[input._layout, dim]
-    return tuple([show(input, layout, at * stride, _SELECT, dim, at) for at in range(size)])
+    return tuple([show(input, layout, at * stride, _UNBIND, dim, at) for at in range(size)])
 
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
@@ -347,6 +402,9 @@ def _unfolded_back(grad: Tensor, layout: Layout, dim: int, size: int, step: int)
 
 _SELECT = View("select", select)
 _SLICE = View("slice", step_through)
+_SPLIT = View("split", step_through)
+_SPLIT_SIZES = View("split_with_sizes", step_through)
+_UNBIND = View("unbind", select)
 _UNFOLD = View("unfold", unfold, _unfolded_back)
 _DIAGONAL = View("diagonal", diagonal)
 AS_STRIDED = View("as_strided", as_strided, strided_gradient)

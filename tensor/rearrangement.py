@@ -9,10 +9,11 @@ import numpy as np
 
 from nvrtc_kernels import rearrangement as kernels
 
-from . import views
+from . import parts, views
 from .arguments import dimension, dimensions, integers
 from .base import empty
 from .copies import clone
+from .creation_arguments import sizes_of
 from .formats import contiguous_format
 from .operations.reduction import record
 
@@ -78,8 +79,8 @@ FLIP = _Flip()
 ROLL = _Roll()
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
-    """A copy in which dimensions, given one by one or as a sequence, run backward.
+def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
+    """A copy in which dimensions, given one by one, as a sequence or by name, run backward.
 
     Raises
     ------
@@ -89,8 +90,9 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
         If one is named twice.
     """
     layout = input._layout
-    axes = dimensions(integers(dims, "flip", "dims"), len(layout.shape), "flip")
-    return _flipped(input, tuple(sorted(axes)) if layout.shape else ())
+    given = integers(axes, "flip", "dims") if dims is None else sizes_of(axes, dims, "flip", "dims")
+    found = dimensions(given, len(layout.shape), "flip")
+    return _flipped(input, tuple(sorted(found)) if layout.shape else ())
 
 
 def _flipped(input: Tensor, axes: Ints) -> Tensor:
@@ -200,3 +202,8 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     if turns == 2:
         return _flipped(input, tuple(sorted((first, second))))
     return views.transpose(_flipped(input, (second if turns == 1 else first,)), first, second)
+
+
+def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """A copy of what :func:`~tensor.narrow` shows."""
+    return clone(parts.narrow(input, dim, start, length))

@@ -20,6 +20,7 @@ class RearrangementMethods:
     diag_embed = diagonals.diag_embed
     diagflat = diagonals.diagflat
     fill_diagonal_ = diagonals.fill_diagonal_
+    as_strided_scatter = diagonals.as_strided_scatter
     diagonal_scatter = diagonals.diagonal_scatter
     select_scatter = diagonals.select_scatter
     slice_scatter = diagonals.slice_scatter
@@ -33,3 +34,4 @@ class RearrangementMethods:
     dsplit = parts.dsplit
     hsplit = parts.hsplit
     vsplit = parts.vsplit
+    narrow_copy = rearrangement.narrow_copy

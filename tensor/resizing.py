@@ -10,6 +10,7 @@ from . import parts
 from .arguments import integers
 from .base import TensorBase, empty, view_of
 from .copies import copy_
+from .creation_arguments import sizes_of
 from .determinism import determinism, filling
 from .fills import fill_
 from .formats import format_of, preserve_format
@@ -89,7 +90,9 @@ def _show(input: Tensor, shown: Tensor) -> Tensor:
     return input
 
 
-def resize_(input: Tensor, *size: Any, memory_format: MemoryFormat | None = None) -> Tensor:
+def resize_(
+    input: Tensor, *sizes: Any, size: Any = None, memory_format: MemoryFormat | None = None
+) -> Tensor:
     """Take another shape, without gaps, over the same memory.
 
     Where the memory is too small, new memory takes its contents; new elements are undefined, and views that were
@@ -102,9 +105,7 @@ def resize_(input: Tensor, *size: Any, memory_format: MemoryFormat | None = None
     RuntimeError
         For a negative size, or a tensor that requires grad.
     """
-    if not size:
-        raise TypeError('resize_() missing 1 required positional arguments: "size"')
-    shape = integers(size, "resize_")
+    shape = sizes_of(sizes, size, "resize_")
     layout = input._layout
     found = contiguous[shape, layout.dtype, layout.place]
     if memory_format is not None:

@@ -168,6 +168,17 @@ def _cumprod_gradient(grad: Tensor, a: Tensor, dim: int) -> Tensor:
     return running_before(cumprod(factors, dim), dim) * recurrence(next_elements(factors, dim), grad, dim)
 
 
+def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    """:func:`cumsum` in place."""
+    return input.copy_(cumsum(input, dim, dtype=dtype))
+
+
+def cumprod_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    """:func:`cumprod` in place."""
+    # What the derivative needs is kept in a copy.
+    return input.copy_(cumprod(input.clone() if input.requires_grad else input, dim, dtype=dtype))
+
+
 @autocasted
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Products of all elements up to each along a dimension; see :func:`cumsum`."""

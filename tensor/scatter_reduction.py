@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .arguments import dimension
 from .base import TensorBase
 from .choices import REDUCE, WRITE, Choice
 from .choosing import change_, fitted
@@ -32,9 +33,11 @@ class ScatterReduceNode(Node):
     include_self: bool
     reduce: str
 
+    title = "ScatterReduceBackward0"
+
     def name(self) -> str:
         """Name as PyTorch shows it."""
-        return "ScatterReduceBackward0"
+        return self.title
 
     def backward(self, *grads: Any) -> Any:
         """Gradients of the tensor and of what was scattered."""
@@ -46,6 +49,14 @@ class ScatterReduceNode(Node):
         if not self.include_self and self.next[0] is not None:
             for_input = for_input.scatter(self.dim, index, 0)
         return for_input if self.next[0] is not None else None, for_src if self.next[1] is not None else None
+
+
+class IndexReduceNode(ScatterReduceNode):
+    """A recorded index_reduce: a scatter_reduce whose index is the same for all other dimensions."""
+
+    __slots__ = ()
+
+    title = "IndexReduceBackward0"
 
 
 def _of_sum(node: ScatterReduceNode, grad: Tensor, index: Tensor) -> tuple[Any, Any]:
@@ -144,7 +155,14 @@ def _reduce(target: Tensor, choice: Choice, values: Tensor, reduce: str, include
 
 
 def _carried_out(
-    input: Tensor, target: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
+    input: Tensor,
+    target: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool,
+    kind: type[ScatterReduceNode] = ScatterReduceNode,
 ) -> None:
     choice, values = scattered("scatter_reduce", input, dim, index, src)
     values = fitted(input, choice, values)
@@ -161,7 +179,7 @@ def _carried_out(
         target._storage.version = 0
     if not recorded:
         return
-    node = ScatterReduceNode.__new__(ScatterReduceNode)
+    node = kind.__new__(kind)
     node.dim, node.reduce, node.include_self = choice.dim, reduce, include_self
     saved = [save(index)]
     if reduce == "mean":
@@ -214,4 +232,69 @@ def scatter_reduce_(
     check_in_place(input)
     check_no_overlap(input._layout)
     _carried_out(input, input, dim, index, src, reduce, include_self)
+    return input
+
+
+def _spread_index(input: Tensor, dim: int, index: Tensor, source: Any, reduce: str) -> tuple[int, Tensor]:
+    """The dimension, and an index for each element of ``source``."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+        )
+    _check(reduce, input, source)
+    at = dimension(dim, len(input._layout.shape))
+    if len(index._layout.shape) > 1:
+        raise IndexError(
+            f"index_reduce(): index is supposed to be a vector, but got {len(index._layout.shape)} dimensions"
+        )
+    if source._layout.dtype is not input._layout.dtype:
+        raise RuntimeError(
+            f"index_reduce(): self and source expected to have the same dtype, but got {input._layout.dtype!r} and "
+            f"{source._layout.dtype!r}"
+        )
+    shape, given = list(input._layout.shape), list(source._layout.shape)
+    if given:
+        shape[at] = index._layout.numel
+    if shape != given:
+        raise RuntimeError(
+            f"index_reduce(): source of shape {given} does not fit: expected {shape}, with a slice for each index"
+        )
+    if not given:
+        return at, index.reshape(())
+    steps = [-1 if axis == at else 1 for axis in range(len(given))]
+    return at, index.reshape(steps).expand(given)
+
+
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """A copy of ``input`` whose slices along ``dim`` are reduced with those of ``source`` that ``index`` names.
+
+    Parameters
+    ----------
+    index
+        For each slice of ``source``, which of ``input`` it goes to.
+    reduce : {"prod", "mean", "amax", "amin"}
+        How; see :func:`scatter_reduce`.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes, dtypes or devices do not fit, or an index is out of bounds (on CUDA at the next
+        synchronisation).
+    """
+    at, places = _spread_index(input, dim, index, source, reduce)
+    made: Tensor = input.detach().clone()
+    _carried_out(input, made, at, places, source, reduce, include_self, IndexReduceNode)
+    return made
+
+
+def index_reduce_(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """:func:`index_reduce` in place."""
+    at, places = _spread_index(input, dim, index, source, reduce)
+    check_in_place(input)
+    check_no_overlap(input._layout)
+    _carried_out(input, input, at, places, source, reduce, include_self, IndexReduceNode)
     return input

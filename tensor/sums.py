@@ -17,6 +17,7 @@ from .autocasting import autocasted
 from .base import TensorBase
 from .comparisons import eq, isnan
 from .complex_numbers import conjugate
+from .creation_arguments import sizes_of
 from .logic import logical_not
 from .operations.reduction import Reduction, axes_of, given, kept, record, stretched
 from .recording.modes import modes
@@ -170,7 +171,7 @@ def sum(
     return results[0] if out is None else given(results[0], out, "sum")
 
 
-def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Sum over the dimensions that broadcasting ``size`` to this shape stretches: a tensor of shape ``size``.
 
     Raises
@@ -178,7 +179,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     RuntimeError
         If ``size`` does not broadcast to this shape.
     """
-    wanted = integers(size, "sum_to_size")
+    wanted = integers(sizes, "sum_to_size") if size is None else sizes_of(sizes, size, "sum_to_size")
     shape = input._layout.shape
     lead = len(shape) - len(wanted)
     if lead < 0 or builtins.any(a not in (1, b) for a, b in zip(wanted, shape[lead:], strict=True)):

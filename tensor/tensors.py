@@ -32,6 +32,7 @@ from . import (
     pickling,
     printing,
     products,
+    renormalization,
     reshaping,
     resizing,
     scans,
@@ -41,6 +42,7 @@ from . import (
     softmaxes,
     sorting,
     spreads,
+    statistics,
     sums,
     views,
 )
@@ -50,6 +52,7 @@ from .call_forms import complete_methods
 from .description import Description
 from .fft import short_time
 from .linalg import triangular
+from .operators import in_place
 from .pointwise_methods import PointwiseMethods
 from .random import fills as random_fills
 from .random import sampling
@@ -322,15 +325,18 @@ class Tensor(
     narrow = parts.narrow
     permute = views.permute
     select = parts.select
-    split = parts.split
-    split_with_sizes = parts.split
+    split = parts.split_parts
+    split_with_sizes = parts.split_with_sizes
     squeeze = views.squeeze
-    swapaxes = views.transpose
+    swapaxes = views.swapaxes
     swapdims = views.transpose
     t = views.t
     tensor_split = parts.tensor_split
     transpose = views.transpose
     unbind = parts.unbind
+    unsafe_chunk = parts.unsafe_chunk
+    unsafe_split = parts.unsafe_split
+    unsafe_split_with_sizes = parts.unsafe_split_with_sizes
     unflatten = views.unflatten
     unfold = parts.unfold
     unsqueeze = views.unsqueeze
@@ -401,7 +407,11 @@ class Tensor(
         """:meth:`transpose` in place."""
         return self._in_place(views.transpose(self, dim0, dim1))
 
-    swapaxes_ = swapdims_ = transpose_
+    swapdims_ = transpose_
+
+    def swapaxes_(self, axis0: builtins.int, axis1: builtins.int) -> Tensor:
+        """:meth:`transpose` in place."""
+        return self._in_place(views.transpose(self, axis0, axis1))
 
     def squeeze_(self, dim: Any = None) -> Tensor:
         """:meth:`squeeze` in place."""
@@ -423,6 +433,11 @@ class Tensor(
     # Reductions, scans, order
 
     bincount = searching.bincount
+    corrcoef = statistics.corrcoef
+    cov = statistics.cov
+    histogram = statistics.histogram
+    renorm = renormalization.renorm
+    renorm_ = in_place(renormalization.renorm)
     histc = searching.histc
     unique = searching.unique
     unique_consecutive = searching.unique_consecutive
@@ -449,7 +464,9 @@ class Tensor(
     std = spreads.std
     norm = spreads.norm
     cumsum = scans.cumsum
+    cumsum_ = scans.cumsum_
     cumprod = scans.cumprod
+    cumprod_ = scans.cumprod_
     cummax = scans.cummax
     cummin = scans.cummin
     logcumsumexp = scans.logcumsumexp
@@ -488,6 +505,7 @@ class Tensor(
     masked_scatter_ = masking.masked_scatter_
     masked_select = masking.masked_select
     nonzero = gathering.nonzero
+    nonzero_static = gathering.nonzero_static
     put = scattering.put
     put_ = scattering.put_
     scatter = scattering.scatter
@@ -496,6 +514,8 @@ class Tensor(
     scatter_add_ = scattering.scatter_add_
     scatter_reduce = scatter_reduction.scatter_reduce
     scatter_reduce_ = scatter_reduction.scatter_reduce_
+    index_reduce = scatter_reduction.index_reduce
+    index_reduce_ = scatter_reduction.index_reduce_
     take = gathering.take
     take_along_dim = gathering.take_along_dim
 

@@ -16,6 +16,7 @@ from . import parts
 from .arguments import dimension, dimensions, integers
 from .autocasting import autocasted
 from .base import view_of
+from .creation_arguments import sizes_of
 from .layout import Layout, Memo
 from .viewing import View, show
 
@@ -73,16 +74,16 @@ def _matrix_transpose(layout: Layout) -> Layout:
     return _transpose(layout, 0, 1) if rank == 2 else layout
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
-    """View with the dimensions in the order ``dims``, given one by one or as a tuple.
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+    """View with the dimensions in another order, given one by one, as a sequence or by name.
 
     Raises
     ------
     RuntimeError
-        If ``dims`` is no permutation of the dimensions.
+        If it is no permutation of the dimensions.
     """
-    order = integers(dims, "permute", "dims")
-    return show(input, _permuted[input._layout, order], 0, _PERMUTE, order)
+    found = integers(order, "permute", "dims") if dims is None else sizes_of(order, dims, "permute", "dims")
+    return show(input, _permuted[input._layout, found], 0, _PERMUTE, found)
 
 
 def _permute(layout: Layout, dims: Ints) -> Layout:
@@ -194,7 +195,7 @@ def _unsqueeze(layout: Layout, dim: int) -> Layout:
     return layout.with_strides(tuple(shape), tuple(strides))
 
 
-def expand(input: Tensor, *size: Any) -> Tensor:
+def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """View in which dimensions of size 1 are stretched without a copy; -1 keeps a size.
 
     Raises
@@ -202,7 +203,7 @@ def expand(input: Tensor, *size: Any) -> Tensor:
     RuntimeError
         If a size other than 1 would change.
     """
-    shape = integers(size, "expand")
+    shape = integers(sizes, "expand") if size is None else sizes_of(sizes, size, "expand")
     return show(input, _expanded[input._layout, shape], 0, _EXPAND, shape)
 
 
@@ -243,18 +244,23 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     return show(input, _expanded[input._layout, shape], 0, _EXPAND, shape)
 
 
-def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
+def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """The same as :func:`expand`."""
-    return expand(input, size)
+    return expand(input, *sizes, size=size)
 
 
-def view(input: Tensor, *shape: Any) -> Tensor:
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """The same as :func:`transpose`."""
+    return transpose(input, axis0, axis1)
+
+
+def view(input: Tensor, *shape: Any, size: Any = None, dtype: dtype | None = None) -> Tensor:
     """View of the same elements, in row-major order, as another shape, or as another dtype.
 
     Parameters
     ----------
     shape
-        Sizes, one by one or as a tuple, one of which may be -1; or a dtype, for the same bytes as other
+        Sizes, one by one, as a sequence or by name, one of which may be -1; or a dtype, for the same bytes as other
         elements: the last dimension shrinks or grows with their size, and the view is not differentiable.
 
     Raises
@@ -264,7 +270,9 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     """
     if len(shape) == 1 and not isinstance(shape[0], (tuple, list, int)) and hasattr(shape[0], "itemsize"):
         return _as_type(input, shape[0])
-    sizes = integers(shape, "view")
+    if dtype is not None and not shape:
+        return _as_type(input, dtype)
+    sizes = integers(shape, "view") if size is None else sizes_of(shape, size, "view")
     return show(input, _viewed[input._layout, sizes], 0, _VIEW, sizes)
 
 

@@ -171,3 +171,56 @@ def test_methods_keep_their_names_and_signatures() -> None:
     assert pickle.loads(pickle.dumps(tensor.Tensor.sum)) is tensor.Tensor.sum
     assert "axis" not in inspect.signature(tensor.Tensor.sum).parameters
     assert inspect.signature(tensor.Tensor.sum).parameters["keepdim"].default is False
+
+
+#: Forms of PyTorch's operators that Python does not reach, or that are of no use here.
+_UNREACHED = {
+    ("copy_", "other"), ("cholesky_solve", "input2"), ("orgqr", "input2"), ("ormqr", "input2"), ("ormqr", "input3"),
+    ("record_stream", "s"), ("sort", "reverse"), ("split", "separator"), ("split", "max"), ("split", "split_sizes"),
+    ("tensor_split", "tensor_indices_or_sections"), ("to", "layout"), ("to", "pin_memory"), ("is_pinned", "device"),
+    ("pin_memory", "device"), ("addmm", "out_dtype"), ("baddbmm", "out_dtype"), ("bmm", "out_dtype"), ("mm", "out_dtype"),
+}  # fmt: skip
+
+
+def test_methods_take_pytorchs_names_of_arguments() -> None:
+    """Every argument of every overload of a method can be given by the name that PyTorch has for it."""
+    torch = pytest.importorskip("torch")
+    missing = set()
+    for name in dir(tensor.Tensor):
+        method = getattr(tensor.Tensor, name)
+        if name.startswith("_") or not hasattr(torch.Tensor, name) or not inspect.isfunction(method):
+            continue
+        parameters = inspect.signature(method).parameters
+        if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+            continue
+        known = {each.name for each in parameters.values() if each.kind is not each.VAR_POSITIONAL}
+        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}"):
+            given = schema.arguments
+            if (
+                not given
+                or given[0].name != "self"
+                or any(x.is_out or "Dimname" in str(x.type) for x in given)
+            ):
+                continue
+            missing |= {(name, x.name) for x in given[1:] if x.name not in known and x.name != "names"}
+    assert not missing - _UNREACHED
+
+
+def test_sequences_by_name() -> None:
+    x = tensor.arange(6).view(size=(2, 3))
+    assert x.permute(dims=(1, 0)).equal(x.t())
+    assert tensor.permute(x, dims=(1, 0)).equal(x.t())
+    assert x.repeat(repeats=(2, 1)).equal(x.repeat(2, 1))
+    assert x.tile(dims=(2,)).equal(x.tile(2))
+    assert x.flip(dims=(0,)).equal(x.flip(0))
+    assert x.expand(size=(4, 2, 3)).equal(x.broadcast_to(4, 2, 3))
+    assert x.sum_to_size(size=(1, 3)).equal(x.sum(0, True))
+    assert x.view(dtype=tensor.int32).shape == (2, 6)
+    assert x.clone().resize_(size=(3, 2)).shape == (3, 2)
+    assert x.max(other=x + 1).equal(x + 1)
+    assert x.tensor_split(sections=2)[1].equal(x[1:])
+    assert x.hsplit(indices=(1,))[0].equal(x[:, :1])
+    with pytest.raises(TypeError, match="sizes twice"):
+        x.permute(1, 0, dims=(1, 0))
+    with pytest.raises(TypeError, match="by one name"):
+        x.tensor_split(2, sections=2)

@@ -76,6 +76,30 @@ SAMPLES: dict[str, list[str]] = {
     "diff": ["m.diff(x)", "m.diff(x, 2, 0)", "m.diff(i)", "m.diff(o)"],
     "trapezoid": ["m.trapezoid(x)", "m.trapezoid(x, dx=0.5, dim=0)", "m.trapezoid(x, v)"],
     "trapz": ["m.trapz(x)", "m.trapz(x, v)"],
+    "gradient": [
+        "m.gradient(x)", "m.gradient(x, spacing=0.5, dim=1)", "m.gradient(x, spacing=[0.5, 2.0], edge_order=2)",
+        "m.gradient(x, spacing=(v.sort()[0],), dim=1)", "m.gradient(x, spacing=(v.sort()[0],), dim=1, edge_order=2)",
+        "m.gradient(i, dim=(0,))", "m.gradient(x, edge_order=3)", "m.gradient(o, dim=0)",
+    ],
+    "cov": [
+        "m.cov(x)", "m.cov(v)", "m.cov(i)", "m.cov(c)", "m.cov(x, correction=0)", "m.cov(z)", "m.cov(b)",
+        "m.cov(x, fweights=i[0] + 1, aweights=v.abs())", "m.cov(x, aweights=v.abs())", "m.cov(x, fweights=w)",
+        "m.cov(x, fweights=i[0] - 5)",
+    ],
+    "corrcoef": ["m.corrcoef(x)", "m.corrcoef(v)", "m.corrcoef(c)", "m.corrcoef(i)", "m.corrcoef(z)"],
+    "histogram": [
+        "m.histogram(x, 5)", "m.histogram(x, 4, range=(-1, 0.5), density=True)", "m.histogram(x, v.sort()[0], weight=y)",
+        "m.histogram(e, 3)", "m.histogram(o, 3)", "m.histogram(i, 3)", "m.histogram(x, 0)", "m.histogram(x, 3, range=(1, 0))",
+        "m.histogram(x, 3, weight=v)",
+    ],
+    "histogramdd": [
+        "m.histogramdd(x, [2, 3, 2, 1])", "m.histogramdd(s, 2, density=True)", "m.histogramdd(x, [v.sort()[0]] * 4, weight=w)",
+        "m.histogramdd(x[:, :1], [3], range=[-1.0, 1.0])", "m.histogramdd(v, 3)", "m.histogramdd(x, [2, 3])",
+    ],
+    "renorm": [
+        "m.renorm(x, 2, 0, 1.0)", "m.renorm(x, 1, 1, 0.5)", "m.renorm(z, 3, 1, 1.0)", "m.renorm(c, 2, 0, 1.0)",
+        "m.renorm(v, 2, 0, 1.0)", "m.renorm(x, 0, 0, 1.0)", "m.renorm(x, 2, 0, -1.0)", "m.renorm(i, 2, 0, 1.0)",
+    ],
     "cumulative_trapezoid": ["m.cumulative_trapezoid(x)", "m.cumulative_trapezoid(x, v)"],
     # Comparison and counting
     "allclose": ["m.allclose(x, x)", "m.allclose(x, y)"],
@@ -114,6 +138,10 @@ SAMPLES: dict[str, list[str]] = {
     "select": ["m.select(x, 0, 1)", "m.select(x, 0, 3)"],
     "chunk": ["m.chunk(x, 3, 1)", "m.chunk(x, 0)"],
     "split": ["m.split(x, 3, 1)", "m.split(x, [1, 3], 1)", "m.split(x, [1, 1], 1)"],
+    "unsafe_split": ["m.unsafe_split(x, 3, 1)"],
+    "unsafe_split_with_sizes": ["m.unsafe_split_with_sizes(x, [1, 3], 1)"],
+    "unsafe_chunk": ["m.unsafe_chunk(x, 3, 1)"],
+    "narrow_copy": ["m.narrow_copy(x, 1, 1, 2)", "m.narrow_copy(x, 1, 3, 2)"],
     "split_with_sizes": ["m.split_with_sizes(x, [1, 3], 1)"],
     "tensor_split": ["m.tensor_split(x, 3, 1)", "m.tensor_split(x, (1, 2), 1)"],
     "hsplit": ["m.hsplit(x, 2)", "m.hsplit(x, 3)"],
@@ -131,6 +159,10 @@ SAMPLES: dict[str, list[str]] = {
     "diag": ["m.diag(v)", "m.diag(x, 1)", "m.diag(z)"],
     "diag_embed": ["m.diag_embed(x)", "m.diag_embed(x, -1, 0, 2)"],
     "diagflat": ["m.diagflat(x)", "m.diagflat(v, -1)"],
+    "as_strided_scatter": [
+        "m.as_strided_scatter(x, v[:3], (3,), (2,))", "m.as_strided_scatter(x.t(), v, (2, 2), (1, 2), 1)",
+        "m.as_strided_scatter(x, s[:2, :2], (2, 2), (4, 1), 2)", "m.as_strided_scatter(x, s, (4, 4), (4, 1))",
+    ],
     "diagonal_scatter": ["m.diagonal_scatter(s, v)"],
     "select_scatter": ["m.select_scatter(x, v, 0, 1)"],
     "slice_scatter": ["m.slice_scatter(x, y[:2], 0, 1)"],
@@ -167,6 +199,7 @@ SAMPLES: dict[str, list[str]] = {
     "masked_fill": ["m.masked_fill(x, b, 1.5)"],
     "masked_scatter": ["m.masked_scatter(x, b, y)"],
     "nonzero": ["m.nonzero(i)", "m.nonzero(b, as_tuple=True)"],
+    "nonzero_static": ["m.nonzero_static(b, size=3)", "m.nonzero_static(b, size=20, fill_value=7)", "m.nonzero_static(o, size=2)"],
     "argwhere": ["m.argwhere(b)"],
     "where": ["m.where(b, x, y)", "m.where(b, x, 2.0)", "m.where(b)"],
     "index_add": ["m.index_add(x, 0, p, y)"],
@@ -178,6 +211,13 @@ SAMPLES: dict[str, list[str]] = {
     "scatter": ["m.scatter(x, 0, i[:1], y)", "m.scatter(x, 0, i[:1], 2.0)"],
     "scatter_add": ["m.scatter_add(x, 0, i, y)"],
     "scatter_reduce": ["m.scatter_reduce(x, 0, i, y, 'amax')", "m.scatter_reduce(x, 0, i, y, 'none')"],
+    "index_reduce": [
+        f"m.index_reduce({text})" for text in (
+            "x, 0, p, y, 'amax'", "x, 0, p.clamp(max=1), y, 'prod'", "x, 0, p.clamp(max=1), y, 'mean', include_self=False",
+            "x, 1, p[:2], y[:, :2], 'amin'", "i, 0, p * 0, i, 'mean'", "o, 0, p[1:2], o, 'prod'", "x, 0, p, y, 'sum'",
+            "x, 0, p, s, 'amax'", "x, 0, p, i, 'amax'",
+        )
+    ],
     "unravel_index": ["m.unravel_index(p, (2, 2))"],
     # Products
     "matmul": ["m.matmul(x, y.t())", "m.matmul(z, v)", "m.matmul(z, s)", "m.matmul(v, v)", "m.matmul(i, i.t())", "m.matmul(x, x)"],
@@ -254,7 +294,7 @@ SAMPLES: dict[str, list[str]] = {
 #: types, descriptions of tensors, and what carries data in and out.
 NO_OPERATIONS = frozenset(
     """
-    arange are_deterministic_algorithms_enabled as_tensor asarray bernoulli can_cast empty empty_like empty_permuted
+    poisson binomial arange are_deterministic_algorithms_enabled as_tensor asarray bernoulli can_cast empty empty_like empty_permuted
     empty_strided enable_grad eye from_dlpack from_numpy frombuffer full full_like get_default_device
     get_default_dtype get_device get_device_module get_float32_matmul_precision get_rng_state initial_seed
     is_complex is_conj is_deterministic_algorithms_warn_only_enabled is_floating_point is_grad_enabled

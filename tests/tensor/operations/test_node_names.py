@@ -14,28 +14,23 @@ TABLES = {
     name: getattr(cases, name)
     for name in ("REDUCTIONS", "ORDERED", "PRODUCTS", "JOINS", "VIEWS", "COMPLEX", "TYPES", "WRITES")
 }
-#: Made of other operations than in PyTorch, or of views that need no node of their own for several results.
+#: Made of other operations than in PyTorch.
 OTHERS = {
     "addbmm",
     "addmv",
     "block_diag",
     "cartesian_prod",
-    "chunk",
     "cross",
-    "iteration",
     "kron",
     "max 0-dim",
     "median",
     "nanmedian",
     "outer",
     "reshape",
-    "split",
-    "split sizes",
     "tensordot",
     "trace",
     "trapezoid",
     "trapezoid dx",
-    "unbind",
     "zero_",
     *(name for name in (*cases.ORDERED, *cases.PRODUCTS) if name.startswith(("quantile", "nanq"))),
     *(name for name in cases.PRODUCTS if name.startswith(("einsum", "matmul"))),

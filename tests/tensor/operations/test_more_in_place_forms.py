@@ -1,0 +1,56 @@
+"""In-place forms that write what the function gives, with its derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensor
+from tests.tensor.comparison import array_of
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x.cumsum_(1)",
+        "x.cumprod_(0)",
+        "x.renorm_(2, 0, 1.0)",
+        "x.index_reduce_(0, p, y, 'amax')",
+        "x.index_reduce_(1, p, y[:, :3], 'prod', include_self=False)",
+        "x.mvlgamma_(2)",
+        "x.ldexp_(p[:1])",
+        "x.i0_()",
+    ],
+)
+def test_in_place_forms_are_pytorchs(text: str) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.uniform(1, 2, (3, 4)), "y": rng.uniform(1, 2, (3, 4))}
+    outcomes: list[Any] = []
+    for library in (tensor, torch):
+        leaves = {name: library.from_numpy(array.copy()).requires_grad_() for name, array in arrays.items()}
+        target = leaves["x"] * 1
+        result = eval(text, {"x": target, "y": leaves["y"], "p": library.tensor([2, 0, 1])})
+        assert result is target
+        (result * result).sum().backward()
+        outcomes.append([result.detach(), leaves["x"].grad, leaves["y"].grad])
+    for found, expected in zip(*outcomes, strict=True):
+        assert (found is None) == (expected is None)
+        if found is not None:
+            np.testing.assert_allclose(array_of(found), array_of(expected), 1e-9, 1e-12)
+
+
+def test_reductions_of_nothing_name_themselves() -> None:
+    """The function that was called, and the argument that would help."""
+    empty = tensor.empty(0, 3)
+    for name in ("max", "min", "amax", "amin"):
+        with pytest.raises(RuntimeError, match=rf"^{name}\(\): Expected reduction dim to be specified"):
+            getattr(tensor, name)(empty)
+    for name in ("argmax", "argmin"):
+        with pytest.raises(IndexError, match=rf"^{name}\(\): Expected reduction dim to be specified"):
+            getattr(tensor, name)(empty)
+    with pytest.raises(RuntimeError, match=r"^aminmax\(\): cannot compute"):
+        tensor.aminmax(empty)
+    assert tensor.max(empty, 1).values.shape == (0,)
