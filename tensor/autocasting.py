@@ -67,7 +67,7 @@ CUDA: dict[str, str] = {
     """,
     SINGLE_RESULT: "cumprod cumsum log_softmax matrix_norm norm prod softmax sum vector_norm",
     WIDEST: "addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot",
-    AS_GIVEN: "vander",
+    AS_GIVEN: "householder_product lstsq orgqr ormqr vander",
     REFUSED: "binary_cross_entropy",
 }
 
