@@ -21,22 +21,25 @@ if TYPE_CHECKING:
 
     from .dtypes import dtype
 
-#: Most keys of a block: a row of it is held in registers.
-MOST_KEYS = 1 << 15
 #: Rows of a block start at multiples of so many elements.
 ALIGNMENT = 8
 _THREADS = 128
-_PACK = 4
-#: Keys, threads of a row, packs of each.
-_TEAMS = (
-    (32, 8, 1), (64, 16, 1), (128, 32, 1), (256, 32, 2), (512, 32, 4), (1024, 32, 8), (4096, 128, 8),
-    (16384, 512, 8), (MOST_KEYS, 1024, 8),
-)  # fmt: skip
+#: Keys, threads of a row, packs of each: a row is held in registers.
+_TEAMS = {
+    4: ((32, 8, 1), (64, 16, 1), (128, 32, 1), (256, 32, 2), (512, 32, 4), (1024, 32, 8), (4096, 128, 8),
+        (16384, 512, 8), (32768, 1024, 8)),
+    8: ((32, 8, 1), (64, 16, 1), (128, 32, 1), (256, 32, 2), (512, 32, 4), (2048, 128, 4), (8192, 512, 4)),
+}  # fmt: skip
 
 
 def wide_type(kind: dtype) -> dtype:
     """Type of the scores of half precision queries, and of what is kept of a row: single precision at least."""
     return float64 if kind is float64 else float32
+
+
+def most_keys(kind: dtype) -> int:
+    """Most keys of a block."""
+    return _TEAMS[wide_type(kind).itemsize][-1][0]
 
 
 def stride(keys: int) -> int:
@@ -168,16 +171,17 @@ def plan_weights(
         each row by its number, is that of the scores.
     """
     variants: dict[int, tuple[Callable[..., None], int]] = {}
+    teams = _TEAMS[wide_type(kind).itemsize]
 
     def variant(keys: int) -> tuple[Callable[..., None], int]:
-        limit, along, packs = next(team for team in _TEAMS if keys <= team[0])
+        limit, along, packs = next(team for team in teams if keys <= team[0])
         found = variants.get(limit)
         if found is None:
             threads = max(along, _THREADS)
             wide = wide_type(kind).cuda
             pointers = f"const {wide}* scores, {kind.cuda}* weights, {wide}* logarithms, {wide}* result"
             launch = _launcher(
-                device, kind, mask, dropping, f"attention_weights_{limit}",
+                device, kind, mask, dropping, f"attention_weights_{limit}", threads,
                 f"{pointers}, long long result_step, long long width",
                 f"attention_weights<{wide}, {threads}, {along}, {packs}>",
                 "scores, weights, logarithms, result, result_step, width", "PPPPqq",
@@ -221,7 +225,7 @@ def plan_gradients(
         if launch is None:
             wide = wide_type(kind).cuda
             launch = variants[along] = _launcher(
-                device, kind, mask, dropping, f"attention_gradients_{along}",
+                device, kind, mask, dropping, f"attention_gradients_{along}", _THREADS,
                 f"const {wide}* scores, const {wide}* grads, const {wide}* logarithms, const {wide}* along, "
                 f"{kind.cuda}* weights, {kind.cuda}* score_grads",
                 f"attention_gradients<{wide}, {_THREADS}, {along}>",
@@ -262,7 +266,7 @@ def plan_row_products(device: Device, kind: dtype, rows: int, width: int) -> Cal
 
 
 def _launcher(
-    device: Device, kind: dtype, mask: MaskRows | None, dropping: bool, name: str, parameters: str,
+    device: Device, kind: dtype, mask: MaskRows | None, dropping: bool, name: str, threads: int, parameters: str,
     function: str, passed: str, codes: str,
 ) -> Callable[..., None]:  # fmt: skip
     """A kernel that takes block, scale, and, where there are, mask and dropout, before its own parameters."""
@@ -286,7 +290,7 @@ def _launcher(
         given.append("NoDropout()")
     source = (
         f"{includes('attention.cuh', *kinds)}"
-        f'extern "C" __global__ void {name}({", ".join(head)}, {parameters}) {{\n'
+        f'extern "C" __global__ void __launch_bounds__({threads}) {name}({", ".join(head)}, {parameters}) {{\n'
         f"    {function}({', '.join(given)}, {passed});\n}}\n"
     )
     size = struct.calcsize("=6q4i")

@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from nvrtc_kernels.attention import ALIGNMENT, MOST_KEYS, Block, stride
+from nvrtc_kernels.attention import ALIGNMENT, Block, stride
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,13 +109,13 @@ def _chunks(dims: Sequence[int], most: int) -> Iterator[tuple[tuple[slice, ...],
             start += count
 
 
-def parts(problem: Problem, capacity: int) -> Iterator[Part]:
-    """All parts, none of whose blocks holds more than ``capacity`` scores, unless a block of one row does.
+def parts(problem: Problem, capacity: int, most_keys: int) -> Iterator[Part]:
+    """All parts, none of whose blocks holds more than ``capacity`` scores, unless a few keys of one row do.
 
     Parts of the same matrices come one after the other, and of causal ones those with most keys first.
     """
     length, total = problem.positions, problem.keys
-    keys = min(total, MOST_KEYS)
+    keys = min(total, most_keys)
     if min(length, _FEW_ROWS) * stride(keys) > capacity:
         keys = min(keys, max(capacity // min(length, _FEW_ROWS) // _ROUND * _ROUND, ALIGNMENT))
     rows = max(capacity // stride(keys), 1)

@@ -72,7 +72,7 @@ class _Blocks:
         self.wide = kernels.wide_type(kind)
         self.mixed = self.wide is not kind
         self.problem = problem
-        self.parts = list(parts(problem, capacity))
+        self.parts = list(parts(problem, capacity, kernels.most_keys(kind)))
         self.products: dict[Any, Callable[..., None]] = {}
         #: Most elements of a block with its padding.
         self.most = max(

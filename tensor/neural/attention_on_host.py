@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nvrtc_kernels.attention import most_keys
+
 from ..base import wrap
 from ..layout import contiguous
 from ..operations import rules
@@ -81,7 +83,7 @@ def plan(kind: Layout, problem: Problem, capacity: int) -> Callable[..., tuple[T
         found = np.empty(out.shape, wide.numpy)
         logarithms = np.empty(shape, wide.numpy)
         with np.errstate(all="ignore"):
-            for part in parts(problem, capacity):
+            for part in parts(problem, capacity, most_keys(kind.dtype)):
                 rows = _rows(part)
                 for block in part.blocks:
                     x = _scores(part, block, queries[rows], keys, mask, scale)
@@ -128,7 +130,7 @@ def plan_backward(
         dq, dk, dv = (np.zeros((problem.matrices, *shape), wide.numpy) for shape in lengths)
         of_mask = np.zeros(mask_shape or (), wide.numpy)
         with np.errstate(all="ignore"):
-            for part in parts(problem, capacity):
+            for part in parts(problem, capacity, most_keys(kind.dtype)):
                 rows = _rows(part)
                 for block in part.blocks:
                     seen = _keys(part, block)

@@ -348,7 +348,7 @@ def test_blocks(batch: Any, groups: Any, positions: int, keys: int, causal: bool
     rows = np.arange(counts[..., 0].size).reshape(counts.shape[:-1])
     reached: dict[int, int] = {}
     largest = 0
-    for part in attention_blocks.parts(problem, capacity):
+    for part in attention_blocks.parts(problem, capacity, 1024):
         most = max(block.first_key + block.keys for block in part.blocks)
         if part.first:
             reached = dict.fromkeys(range(part.matrix, part.matrix + part.matrices), most)
