@@ -31,9 +31,12 @@ def _array(x: Tensor | None) -> Array | None:
     return None if x is None else wide_array(x)
 
 
-def _sigmoid(x: Array) -> Array:
-    found: Array = 1 / (1 + np.exp(-x))
-    return found
+def _sigmoid(x: Array) -> None:
+    """In place."""
+    np.negative(x, out=x)
+    np.exp(x, out=x)
+    x += 1
+    np.reciprocal(x, out=x)
 
 
 def _parts(gates: Array, hidden: int) -> list[Array]:
@@ -56,6 +59,7 @@ def forward(
         cells = None if cells is None else np.array(cells)
         weight, bias, projection = (_array(each) for each in weights)
         assert weight is not None
+        weight = weight.T
         rows = len(every)
 
         def new(width: int) -> Array:
@@ -68,31 +72,22 @@ def forward(
             for first, count in spans:
                 here = slice(first, first + count)
                 own, h = every[here], states[:count]
-                product = h @ weight.T
+                product = h @ weight
                 if before is not None:
                     before[here] = h
                 if cell.name == "gru":
                     if bias is not None:
                         product += bias
-                    reset, stay, new_gate = _parts(own, hidden)
-                    from_reset, from_stay, candidate = _parts(product, hidden)
-                    reset[...] = _sigmoid(reset + from_reset)
-                    stay[...] = _sigmoid(stay + from_stay)
-                    new_gate[...] = np.tanh(new_gate + reset * candidate)
-                    made = new_gate + stay * (h - new_gate)
+                    candidate = product[:, 2 * hidden :]
                     if beside is not None:
                         beside[here] = candidate
+                    made = _gru(own, product, candidate, h, hidden)
                 elif cells is not None:
                     own += product
-                    i, f, g, o = _parts(own, hidden)
-                    for part in (i, f, o):
-                        part[...] = _sigmoid(part)
-                    np.tanh(g, out=g)
                     c = cells[:count]
                     if cell_before is not None:
                         cell_before[here] = c
-                    c[...] = f * c + i * g
-                    made = o * np.tanh(c)
+                    made = _lstm(own, c, hidden)
                     if projection is not None:
                         if beside is not None:
                             beside[here] = made
@@ -107,19 +102,43 @@ def forward(
             _deliver(cell_state, cells)
         kept = None
         if before is not None:
-            kept = Kept(_wide(every), _wide(before), _optional(cell_before), _optional(beside))
+            kept = Kept(wrap(every), wrap(before), _optional(cell_before), _optional(beside))
         return tensor_of(out, contiguous[(rows, size), kind, state._layout.place]), kept
 
     return run
 
 
-def _wide(array: Array) -> Tensor:
-    """A tensor of the elements as they are."""
-    return wrap(array)
+def _gru(own: Array, product: Array, candidate: Array, h: Array, hidden: int) -> Array:
+    """New state; the gates are activated in place."""
+    both, new = own[:, : 2 * hidden], own[:, 2 * hidden :]
+    both += product[:, : 2 * hidden]
+    _sigmoid(both)
+    reset, stay = _parts(both, hidden)
+    new += reset * candidate
+    np.tanh(new, out=new)
+    made: Array = h - new
+    made *= stay
+    made += new
+    return made
+
+
+def _lstm(own: Array, c: Array, hidden: int) -> Array:
+    """Units; the gates are activated and the cell state is changed in place."""
+    i, f, g, o = _parts(own, hidden)
+    value = np.tanh(g)
+    # Of all at once: fewer calls are worth more than a quarter that is thrown away.
+    _sigmoid(own)
+    g[...] = value
+    value *= i
+    c *= f
+    c += value
+    made: Array = np.tanh(c)
+    made *= o
+    return made
 
 
 def _optional(array: Array | None) -> Tensor | None:
-    return None if array is None else _wide(array)
+    return None if array is None else wrap(array)
 
 
 def _deliver(to: Tensor, array: Array) -> None:
@@ -127,7 +146,10 @@ def _deliver(to: Tensor, array: Array) -> None:
 
 
 def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
-    """What :data:`.recurrent_steps.BACKWARD` plans for the CPU."""
+    """What :data:`.recurrent_steps.BACKWARD` plans for the CPU.
+
+    What the gradients of gates are multiples of is computed for all steps at once; that leaves little for each step.
+    """
     kind, hidden, size, place = state.dtype, cell.hidden, cell.size, state.place
 
     def run(
@@ -146,44 +168,47 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         assert gates is not None
         assert weight is not None
         made = np.empty_like(gates)
-        recurrent = np.empty_like(gates) if cell.name == "gru" else made
+        recurrent = made
+        parts = made.reshape(len(made), -1, hidden)
         projected = None if projection is None else np.empty((len(gates), size), gates.dtype)
         with np.errstate(all="ignore"):
+            into_cell: Array | None = None
+            if cell.name == "gru":
+                assert before is not None
+                assert beside is not None
+                recurrent = _gru_factors(gates, before, beside, made, hidden)
+                others = recurrent.reshape(parts.shape)
+            elif cell.name == "lstm":
+                assert cell_before is not None
+                into_cell = _lstm_factors(gates, cell_before, made, hidden)
+            elif cell.name == "rnn_tanh":
+                np.multiply(gates, gates, out=made)
+                np.subtract(1, made, out=made)
             for start, count in reversed(spans):
                 here = slice(start, start + count)
-                own, later = gates[here], states[:count]
+                own, later = parts[here], states[:count]
                 h = later if given is None else later + given[here]
                 if projected is not None and projection is not None:
                     projected[here] = h
                     h = h @ projection
                 if cell.name == "gru":
-                    assert before is not None
-                    assert beside is not None
-                    reset, stay, new = _parts(own, hidden)
-                    of_new = h * (1 - stay) * (1 - new * new)
-                    for into, last in ((made[here], of_new), (recurrent[here], of_new * reset)):
-                        of_reset, of_stay, of_last = _parts(into, hidden)
-                        of_reset[...] = of_new * beside[here] * reset * (1 - reset)
-                        of_stay[...] = h * (before[here] - new) * stay * (1 - stay)
-                        of_last[...] = last
-                    later[...] = h * stay + recurrent[here] @ weight
+                    own *= h[:, None]
+                    others[here] *= h[:, None]
+                    through = h * gates[here, hidden : 2 * hidden]
+                    through += recurrent[here] @ weight
+                    later[...] = through
                     continue
-                if cells is not None and cell_before is not None:
-                    i, f, g, o = _parts(own, hidden)
-                    was, c = cell_before[here], cells[:count]
-                    shown = np.tanh(f * was + i * g)
-                    c += h * o * (1 - shown * shown)
-                    of_i, of_f, of_g, of_o = _parts(made[here], hidden)
-                    of_i[...] = c * g * i * (1 - i)
-                    of_f[...] = c * was * f * (1 - f)
-                    of_g[...] = c * i * (1 - g * g)
-                    of_o[...] = h * shown * o * (1 - o)
-                    c *= f
+                if cells is not None and into_cell is not None:
+                    c = cells[:count]
+                    c += h * into_cell[here]
+                    own[:, :3] *= c[:, None]
+                    own[:, 3] *= h
+                    c *= gates[here, hidden : 2 * hidden]
                 elif cell.name == "rnn_tanh":
-                    made[here] = h * (1 - own * own)
+                    own[:, 0] *= h
                 else:
-                    made[here] = np.where(own > 0, h, 0)
-                later[...] = made[here] @ weight
+                    own[:, 0] = np.where(gates[here] > 0, h, 0)
+                np.matmul(made[here], weight, out=later)
         _deliver(grad_state, states)
         if grad_cell is not None and cells is not None:
             _deliver(grad_cell, cells)
@@ -195,3 +220,38 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         return Gradients(of_gates, of_recurrent, of_projected, grad_state, grad_cell)
 
     return run
+
+
+def _lstm_factors(gates: Array, cell_before: Array, made: Array, hidden: int) -> Array:
+    """What the gradient of the new cell state is to be multiplied with for that of i, f and g, and that of h for o.
+
+    It gives what the gradient of h is to be multiplied with for that of the cell state.
+    """
+    i, f, g, o = _parts(gates, hidden)
+    of_i, of_f, of_g, of_o = _parts(made, hidden)
+    shown: Array = np.tanh(f * cell_before + i * g)
+    np.subtract(1, gates, out=made)
+    made *= gates
+    of_i *= g
+    of_f *= cell_before
+    of_o *= shown
+    np.multiply(i, 1 - g * g, out=of_g)
+    np.multiply(shown, shown, out=shown)
+    np.subtract(1, shown, out=shown)
+    shown *= o
+    return shown
+
+
+def _gru_factors(gates: Array, before: Array, candidate: Array, made: Array, hidden: int) -> Array:
+    """What the gradient of h is to be multiplied with for that of the gates.
+
+    It gives the same for their part that comes from the state.
+    """
+    reset, stay, new = _parts(gates, hidden)
+    of_reset, of_stay, of_new = _parts(made, hidden)
+    np.multiply(1 - stay, 1 - new * new, out=of_new)
+    np.multiply(of_new * candidate, reset * (1 - reset), out=of_reset)
+    np.multiply(before - new, stay * (1 - stay), out=of_stay)
+    recurrent = made.copy()
+    recurrent[:, 2 * hidden :] *= reset
+    return recurrent
