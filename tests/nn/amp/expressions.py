@@ -8,7 +8,12 @@ library, ``f`` its functions of layers, and the other names are the arrays of :d
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _RNG = np.random.default_rng(0)
 #: What is of half precision where both are together.
@@ -303,3 +308,38 @@ DIFFERENT = {
     ("f.interpolate(x2, 3, mode=\"area\")", "cuda"): "areas are no interpolation there",
     ("m.linalg.pinv(pos)", "cpu"): "it consists of products there",
 }  # fmt: skip
+_LETTERS = {
+    "float32": "s", "float16": "h", "bfloat16": "h", "float64": "d", "complex64": "c", "complex32": "C", "int64": "i",
+}  # fmt: skip
+
+
+def operands(library: Any, device: str, which: str, make: Callable[..., Any]) -> dict[str, Any]:
+    half = library.float16 if device == "cuda" else library.bfloat16
+    made = {}
+    for name, array in ARRAYS.items():
+        kind = {"f": library.float32, "i": library.int64, "b": library.bool}[array.dtype.kind]
+        if array.dtype.kind == "f" and (which == "half" or (which == "both" and name in FIRST)):
+            kind = half
+        made[name] = make(array, kind)
+    return made
+
+
+def results(
+    call: str,
+    library: Any,
+    functions: Any,
+    operands: dict[str, dict[str, Any]],
+    run: Callable[..., Any],
+    known: str = "",
+) -> str:
+    """Letters of the types that a call gives, of operands of three kinds; those in ``known`` are not asked for."""
+    found = known
+    for which in ("single", "half", "both")[len(known) :]:
+        try:
+            result = run(call, {"m": library, "f": functions, **operands[which]})
+        except (RuntimeError, NotImplementedError, AssertionError):  # the last is PyTorch's without CUDA
+            found += "-"
+            continue
+        result = result[0] if isinstance(result, tuple) else result
+        found += _LETTERS[str(result.dtype).split(".")[1]]
+    return found

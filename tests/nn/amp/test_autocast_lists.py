@@ -1,11 +1,9 @@
-"""The lists of autocast: types of results as in the table, and the table as in PyTorch."""
+"""The lists of autocast: types of results as in the table, and that every function follows its list."""
 
 from __future__ import annotations
 
 import inspect
-import logging
-import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,53 +13,14 @@ import tensor
 from tensor import autocasting
 from tests.tensor.conftest import place_name
 
-from .expressions import ARRAYS, DIFFERENT, EXPECTED, FIRST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from .expressions import EXPECTED, operands, results
 
 __all__ = ["place_name"]
 
-_LETTERS = {
-    "float32": "s", "float16": "h", "bfloat16": "h", "float64": "d", "complex64": "c", "complex32": "C", "int64": "i",
-}  # fmt: skip
-
-
-def _operands(library: Any, device: str, which: str, make: Callable[..., Any]) -> dict[str, Any]:
-    half = library.float16 if device == "cuda" else library.bfloat16
-    made = {}
-    for name, array in ARRAYS.items():
-        kind = {"f": library.float32, "i": library.int64, "b": library.bool}[array.dtype.kind]
-        if array.dtype.kind == "f" and (which == "half" or (which == "both" and name in FIRST)):
-            kind = half
-        made[name] = make(array, kind)
-    return made
-
-
-def _results(
-    call: str,
-    library: Any,
-    functions: Any,
-    operands: dict[str, dict[str, Any]],
-    run: Callable[..., Any],
-    known: str = "",
-) -> str:
-    """Letters of the types that a call gives, of operands of three kinds; those in ``known`` are not asked for."""
-    found = known
-    for which in ("single", "half", "both")[len(known) :]:
-        try:
-            result = run(call, {"m": library, "f": functions, **operands[which]})
-        except (RuntimeError, NotImplementedError, AssertionError):  # the last is PyTorch's without CUDA
-            found += "-"
-            continue
-        result = result[0] if isinstance(result, tuple) else result
-        found += _LETTERS[str(result.dtype).split(".")[1]]
-    return found
-
 
 def test_results(place_name: str) -> None:
-    operands = {
-        which: _operands(
+    made = {
+        which: operands(
             tensor, place_name, which, lambda array, kind: tensor.from_numpy(array).to(place_name, kind)
         )
         for which in ("single", "half", "both")
@@ -76,62 +35,10 @@ def test_results(place_name: str) -> None:
         expected = both[place_name == "cpu"]
         # What is float32 needs no cast to stay so, and the kernels of each type take time to make.
         known = "s" if place_name == "cuda" and expected[0] == "s" else ""
-        found = _results(call, tensor, nn.functional, operands, run, known)
+        found = results(call, tensor, nn.functional, made, run, known)
         if found != expected:
             wrong[call] = f"{found} instead of {expected}"
     assert not wrong
-
-
-@pytest.fixture
-def fake_cuda() -> Iterator[Any]:
-    """PyTorch's tensors without elements, which count as being on a CUDA device; autocast is on."""
-    torch = pytest.importorskip("torch")
-    fake_tensor = pytest.importorskip("torch._subclasses.fake_tensor")
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings(), fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):
-        warnings.simplefilter("ignore")
-        yield torch
-    logging.disable(logging.NOTSET)
-
-
-def _assert_as_in_pytorch(torch: Any, device: str, make: Callable[..., Any], run: Callable[..., Any]) -> None:
-    operands = {which: _operands(torch, device, which, make) for which in ("single", "half", "both")}
-    wrong = {}
-    for call, expected in EXPECTED.items():
-        if (call, device) in DIFFERENT:
-            continue
-        found = _results(call, torch, torch.nn.functional, operands, run)
-        # Where PyTorch gives an error, there need not be one here; and tensors without elements are checked less.
-        known = zip(found, expected[device == "cpu"], strict=True)
-        if any(a not in ("-", b) and not (device == "cuda" and b == "-") for a, b in known):
-            wrong[call] = f"{found} in PyTorch, {expected[device == 'cpu']} in the table"
-    assert not wrong
-
-
-def test_table_of_cuda_is_pytorchs(fake_cuda: Any) -> None:
-    torch = fake_cuda
-
-    def run(call: str, names: dict[str, Any]) -> Any:
-        torch.set_autocast_enabled("cuda", True)
-        try:
-            return eval(call, names)
-        finally:
-            torch.set_autocast_enabled("cuda", False)
-
-    _assert_as_in_pytorch(
-        torch, "cuda", lambda array, kind: torch.empty(array.shape, dtype=kind, device="cuda"), run
-    )
-
-
-def test_table_of_the_cpu_is_pytorchs() -> None:
-    torch = pytest.importorskip("torch")
-
-    def run(call: str, names: dict[str, Any]) -> Any:
-        with warnings.catch_warnings(), torch.autocast("cpu"):
-            warnings.simplefilter("ignore")
-            return eval(call, names)
-
-    _assert_as_in_pytorch(torch, "cpu", lambda array, kind: torch.from_numpy(array).to(kind), run)
 
 
 def test_every_function_in_a_list_follows_it() -> None:
