@@ -141,12 +141,8 @@ def _from_real(
     if not dims:
         raise RuntimeError(f"{name} must transform at least one axis")
     scale = _scale(mode, prod(sizes), inverse=inverse)
-    found = r2c(_resized(x, dims, sizes), dims[-1], scale=scale)
-    if inverse:
-        found = found.conj()
-    if dims[:-1]:
-        found = c2c(found, dims[:-1], inverse=inverse)
-    return delivered(out, found, name)
+    found = r2c(_resized(x, dims, sizes), dims, scale=scale)
+    return delivered(out, found.conj() if inverse else found, name)
 
 
 def _to_real(
@@ -158,11 +154,7 @@ def _to_real(
     dims, sizes = _shape(name, x, s, dim, last_half=True)
     scale = _scale(mode, prod(sizes), inverse=inverse)
     x = _resized(x, dims, [*sizes[:-1], sizes[-1] // 2 + 1])
-    if dims[:-1]:
-        x = c2c(x, dims[:-1], inverse=inverse)
-    if not inverse:
-        x = x.conj()
-    return delivered(out, c2r(x, dims[-1], sizes[-1], scale=scale), name)
+    return delivered(out, c2r(x if inverse else x.conj(), dims, sizes[-1], scale=scale), name)
 
 
 def _one(name: str, input: Any, n: int | None, dim: int) -> tuple[Any, Any]:

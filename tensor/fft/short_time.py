@@ -169,7 +169,7 @@ def stft(
     frames = single_or_double("stft", frames, complex=True if not half else None)
     scale = 1 / sqrt(size) if normalized else 1.0
     last = len(frames._layout.shape) - 1
-    found = r2c(frames, last, scale=scale) if half else c2c(frames, (last,), inverse=False, scale=scale)
+    found = r2c(frames, (last,), scale=scale) if half else c2c(frames, (last,), inverse=False, scale=scale)
     found = views.transpose(found, -1, -2)
     return found if return_complex else views.view_as_real(found)
 
@@ -249,7 +249,7 @@ def istft(
     if return_complex:
         frames = c2c(frames, (last,), inverse=True, scale=scale)
     else:
-        frames = c2r(frames, last, size, scale=scale)
+        frames = c2r(frames, (last,), size, scale=scale)
     if window is None:
         window = frames.new_ones(window_length, dtype=REAL.get(frames.dtype, frames.dtype))
     taper: Any = _middle(window, size)

@@ -1,7 +1,8 @@
 """Transforms between complex, real and Hermitian data, and their derivatives.
 
-Three operations do everything: ``c2c`` over any dimensions, ``r2c`` and ``c2r`` over one. Each multiplies by a
-``scale``, which normalises.
+Three operations do everything: ``c2c``, ``r2c`` and ``c2r`` over any dimensions, of which the last two halve, or
+double, the last one given. Each multiplies by a ``scale``, which normalises. On CUDA a plan of cuFFT has up to three
+dimensions; more go by steps.
 """
 
 from __future__ import annotations
@@ -61,8 +62,13 @@ def _side(shape: Sequence[int], strides: Sequence[int], dims: Sequence[int]) -> 
     return Side(tuple(embed), step, batch or 1)
 
 
-def _on_device(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool) -> Tensor:
-    """The unscaled transform over up to three dimensions; ``size`` is that of a real result."""
+def _on_device(
+    kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool, *, overwrites: bool = False
+) -> Tensor:
+    """The unscaled transform over up to three dimensions; ``size`` is that of the last one of a real result.
+
+    ``overwrites`` says that nobody needs ``x`` afterwards.
+    """
     layout = x._layout
     place: Any = layout.place
     shape = list(layout.shape)
@@ -80,7 +86,7 @@ def _on_device(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inve
         return _moved(kind, x, dims, size, inverse)
     given = _side(layout.shape, layout.strides, dims)
     # cuFFT may write to the input of a transform to real numbers.
-    if given is None or kind == "c2r":
+    if given is None or (kind == "c2r" and not overwrites):
         x = x.clone(memory_format=contiguous_format)
         given = _side(layout.shape, x._layout.strides, dims)
         assert given is not None
@@ -98,18 +104,23 @@ def _moved(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse:
     rank = len(x._layout.shape)
     order = [axis for axis in range(rank) if axis not in dims] + list(dims)
     back = [order.index(axis) for axis in range(rank)]
-    turned = views.permute(x, order).contiguous()
-    found = _on_device(kind, turned, range(rank - len(dims), rank), size, inverse)
+    permuted = views.permute(x, order)
+    turned = permuted.contiguous()
+    found = _on_device(
+        kind, turned, range(rank - len(dims), rank), size, inverse, overwrites=turned is not permuted
+    )
     return views.permute(found, back).contiguous()
 
 
 def _on_host(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool) -> Tensor:
     array = x._host
+    found: Any
     with np.errstate(all="ignore"):
         if kind == "r2c":
-            found = np.fft.rfft(array, axis=dims[0])
+            found = np.fft.rfftn(array, axes=dims)
         elif kind == "c2r":
-            found = np.fft.irfft(array, size, axis=dims[0], norm="forward")
+            sizes = [*(array.shape[dim] for dim in dims[:-1]), size]
+            found = np.fft.irfftn(array, sizes, axes=dims, norm="forward")
         elif inverse:
             found = np.fft.ifftn(array, axes=dims, norm="forward")
         else:
@@ -117,6 +128,21 @@ def _on_host(kind: str, x: Tensor, dims: Sequence[int], size: int | None, invers
     kinds = {"r2c": COMPLEX, "c2r": REAL}
     dtype = kinds[kind][x._layout.dtype] if kind in kinds else x._layout.dtype
     return wrap(np.ascontiguousarray(found, dtype.numpy))
+
+
+def _in_steps(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool) -> Tensor:
+    """The unscaled transform on a device, by as many plans as it takes."""
+    rest, last = list(dims[:-_RANK]), dims[-_RANK:]
+    result = x
+    if kind != "c2r":
+        result = _on_device(kind, result, last, size, inverse)
+    while rest:
+        rest, some = rest[:-_RANK], rest[-_RANK:]
+        result = _on_device("c2c", result, some, None, inverse)
+    if kind == "c2r":
+        # What the steps before made is nobody else's.
+        result = _on_device(kind, result, last, size, inverse, overwrites=result is not x)
+    return result
 
 
 def _transform(
@@ -129,21 +155,13 @@ def _transform(
         if not x._layout.numel:
             shape = list(x._layout.shape)
             if kind != "c2c":
-                shape[dims[0]] = size if size is not None else shape[dims[0]] // 2 + 1
+                shape[dims[-1]] = size if size is not None else shape[dims[-1]] // 2 + 1
             kinds = {"r2c": COMPLEX, "c2r": REAL}
             dtype = kinds[kind][x._layout.dtype] if kind in kinds else x._layout.dtype
             result: Tensor = x.new_zeros(shape, dtype=dtype)
             return result
-        on = _on_device if x._layout.place.is_cuda else _on_host
-        if x._layout.place.is_cuda:
-            # cuFFT takes up to three dimensions at a time.
-            result = x
-            rest = list(dims)
-            while rest:
-                rest, some = rest[:-_RANK], rest[-_RANK:]
-                result = on(kind, result, some, size, inverse)
-        else:
-            result = on(kind, x, dims, size, inverse)
+        on = _in_steps if x._layout.place.is_cuda else _on_host
+        result = on(kind, x, dims, size, inverse)
         if scale != 1:
             result.mul_(scale)
         result._storage.version = 0
@@ -173,14 +191,14 @@ class FftNode(Node):
 
     def backward(self, *grads: Any) -> Any:
         """The adjoint transform."""
-        grad, (dim, *_) = grads[0], self.dims
+        grad, dims, dim = grads[0], self.dims, self.dims[-1]
         if self.kind == "c2c":
-            return c2c(grad, self.dims, inverse=not self.inverse, scale=self.scale)
+            return c2c(grad, dims, inverse=not self.inverse, scale=self.scale)
         if self.kind == "r2c":
             # A real element has half the gradient of each coefficient that has a mirror image.
-            return c2r(_weighted(grad, dim, self.given, 0.5), dim, self.given, scale=self.scale)
+            return c2r(_weighted(grad, dim, self.given, 0.5), dims, self.given, scale=self.scale)
         assert self.size is not None
-        back = r2c(grad, dim, scale=self.scale)
+        back = r2c(grad, dims, scale=self.scale)
         back = _weighted(back, dim, self.size, 2.0)
         if back._layout.shape[dim] != self.given:
             raise AssertionError("an irfft's input has as many coefficients as its output needs")
@@ -223,14 +241,14 @@ def c2c(x: Tensor, dims: Sequence[int], *, inverse: bool, scale: float = 1.0) ->
     return _recorded("c2c", x, tuple(sorted(dims)), None, inverse, scale)
 
 
-def r2c(x: Tensor, dim: int, *, scale: float = 1.0) -> Tensor:
-    """The half of the transform of real data that is not its own mirror image."""
-    return _recorded("r2c", x, (dim,), None, False, scale)
+def r2c(x: Tensor, dims: Sequence[int], *, scale: float = 1.0) -> Tensor:
+    """The transform of real data over ``dims``: of the last one the half that is not the other's mirror image."""
+    return _recorded("r2c", x, (*sorted(dims[:-1]), dims[-1]), None, False, scale)
 
 
-def c2r(x: Tensor, dim: int, size: int, *, scale: float = 1.0) -> Tensor:
-    """Inverse transform of half a Hermitian spectrum to ``size`` real elements."""
+def c2r(x: Tensor, dims: Sequence[int], size: int, *, scale: float = 1.0) -> Tensor:
+    """Inverse transform of half a Hermitian spectrum, of which the last one of ``dims`` becomes ``size`` elements."""
     wanted = size // 2 + 1
-    if x._layout.shape[dim] != wanted:
-        x = parts.narrow(x, dim, 0, wanted)
-    return _recorded("c2r", x, (dim,), size, True, scale)
+    if x._layout.shape[dims[-1]] != wanted:
+        x = parts.narrow(x, dims[-1], 0, wanted)
+    return _recorded("c2r", x, (*sorted(dims[:-1]), dims[-1]), size, True, scale)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,6 +131,120 @@ def test_it_is_a_least_recently_used_cache(steps: list[tuple[str, int]]) -> None
     assert found.destroyed == found.created
 
 
+class _Workers:
+    """Threads with streams of their own, each of which does one step at a time when it is told to."""
+
+    def __init__(self, count: int) -> None:
+        self.pools = [ThreadPoolExecutor(1) for _ in range(count)]
+        self.streams = [
+            pool.submit(lambda: [tensor.cuda.Stream(each) for each in range(2)]).result()
+            for pool in self.pools
+        ]
+
+    def do(self, thread: int, device: int, work: Any) -> Any:
+        def step() -> Any:
+            with tensor.cuda.stream(self.streams[thread][device]):
+                return work()
+
+        return self.pools[thread].submit(step)
+
+    def close(self) -> None:
+        for pool in self.pools:
+            pool.shutdown()
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.integers(0, 1),
+        st.one_of(
+            st.tuples(st.just("run"), st.integers(1, 5)),
+            st.tuples(st.just("limit"), st.integers(0, 3)),
+            st.tuples(st.just("clear"), st.just(0)),
+        ),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(_STEPS, st.sampled_from(["eager", "lazy", "random"]))
+def test_several_threads_see_one_cache_for_each_device(steps: Any, schedule: str) -> None:
+    """Threads take turns, so that the model knows what must be there after each step."""
+    _start_over(devices=2, check="race", schedule=schedule, seed=1)
+    workers = _Workers(3)
+    caches = [plan_cache(cuda_place(each)) for each in range(2)]
+    models: list[OrderedDict[int, None]] = [OrderedDict(), OrderedDict()]
+    limits, made = [4096, 4096], [0, 0]
+    try:
+        for thread, device, (what, number) in steps:
+            model = models[device]
+            if what == "run":
+                result = workers.do(
+                    thread, device, lambda n=number, d=device: _transform(n, d).cpu()
+                ).result()
+                np.testing.assert_allclose(result.numpy(), np.fft.fft(np.arange(number)), atol=1e-5)
+                made[device] += number not in model
+                model[number] = None
+                model.move_to_end(number)
+            elif what == "limit":
+                limits[device] = number
+                workers.do(
+                    thread, device, lambda n=number, d=device: setattr(cache[d], "max_size", n)
+                ).result()
+            else:
+                workers.do(thread, device, lambda d=device: cache[d].clear()).result()
+                model.clear()
+            while len(model) > limits[device]:
+                model.popitem(last=False)
+            for found, expected, count in zip(caches, models, made, strict=True):
+                assert [key.sizes[0] for key in found._plans] == list(expected)
+                assert found.created == count
+                assert found.created - found.destroyed - len(found._retired) == len(expected)
+        for device in range(2):
+            tensor.cuda.synchronize(device)
+            cache[device].clear()
+            assert caches[device].destroyed == caches[device].created
+    finally:
+        workers.close()
+
+
+@settings(max_examples=6, deadline=None)
+@given(_STEPS, st.sampled_from(["eager", "lazy", "random"]), st.integers(0, 3))
+def test_several_threads_at_once(steps: Any, schedule: str, limit: int) -> None:
+    """Nothing is known of the order: what must hold in any, and every transform is right."""
+    _start_over(devices=2, check="race", schedule=schedule, seed=2)
+    workers = _Workers(3)
+    caches = [plan_cache(cuda_place(each)) for each in range(2)]
+    for found in caches:
+        found.limit = limit
+    try:
+        waiting, runs = [], [0, 0]
+        for thread, device, (what, number) in steps:
+            if what == "run":
+                runs[device] += 1
+                waiting.append(
+                    (number, workers.do(thread, device, lambda n=number, d=device: _transform(n, d).cpu()))
+                )
+            elif what == "clear":
+                waiting.append((None, workers.do(thread, device, lambda d=device: cache[d].clear())))
+        for number, future in waiting:
+            result = future.result(60)
+            if number is not None:
+                np.testing.assert_allclose(result.numpy(), np.fft.fft(np.arange(number)), atol=1e-5)
+        for device, found in enumerate(caches):
+            assert len(found) <= limit
+            assert found.created <= runs[device]
+            assert found.created - found.destroyed == len(found) + len(found._retired)
+            assert not any(plan.users for plan in found._plans.values())
+            tensor.cuda.synchronize(device)
+            cache[device].clear()
+            assert found.destroyed == found.created
+        assert not drv.simulator.findings()
+    finally:
+        workers.close()
+
+
 def test_a_plan_that_runs_is_destroyed_later() -> None:
     _start_over(schedule="lazy")
     found = plan_cache(cuda_place(0))
@@ -177,17 +292,52 @@ def test_threads_and_streams_share_it(schedule: str) -> None:
 
 
 def test_work_areas_are_counted_and_given_back() -> None:
-    _transform(64)
-    allocated = tensor.cuda.memory_allocated()
-    x = tensor.ones(64, device="cuda", dtype=tensor.complex64)
+    x = tensor.ones(64, device="cuda", dtype=tensor.complex128)
+    result = tensor.fft.fft(x)
+    (plan,) = plan_cache(cuda_place(0))._plans.values()
+    assert plan.work_bytes == 1024
     before = tensor.cuda.memory_allocated()
     tensor.cuda.reset_peak_memory_stats()
-    result = tensor.fft.fft(x)
-    assert tensor.cuda.memory_allocated() == before + 512
-    del x, result
-    assert tensor.cuda.memory_allocated() <= allocated
+    again = tensor.fft.fft(x)
+    assert tensor.cuda.memory_allocated() == before + again.nbytes
+    assert tensor.cuda.max_memory_allocated() == before + again.nbytes + plan.work_bytes
+    # The plan stays, and keeps nothing.
+    del x, result, again
+    tensor.cuda.synchronize()
+    assert tensor.cuda.memory_allocated() == 0
     tensor.cuda.empty_cache()
-    assert tensor.cuda.memory_reserved() == 0 or tensor.cuda.memory_allocated() > 0
+    assert tensor.cuda.memory_reserved() == 0
+    assert cache.size == 1
+    _transform(64)
+
+
+def test_a_shared_work_area_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the rule is for: two streams that get one work area."""
+    x = tensor.ones(64, device="cuda", dtype=tensor.complex64)
+    tensor.fft.fft(x)
+    place = cuda_place(0)
+    (plan,) = plan_cache(place)._plans.values()
+    block = place.allocate(plan.work_bytes, 0)
+    side = tensor.cuda.Stream()
+    tensor.cuda.synchronize()
+
+    def transforms() -> Any:
+        with drv.simulator.findings().collecting() as findings:
+            tensor.fft.fft(x)
+            with tensor.cuda.stream(side):
+                tensor.fft.fft(x)
+            tensor.cuda.synchronize()
+        return findings
+
+    assert not transforms()
+    made = place.allocate
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            place, "allocate", lambda size, stream: block if size == plan.work_bytes else made(size, stream)
+        )
+        patch.setattr(place, "free", lambda _: None)
+        found = transforms()
+    assert any("C2C 64" in str(finding) for finding in found)
 
 
 def test_reset_drops_plans() -> None:
@@ -197,11 +347,72 @@ def test_reset_drops_plans() -> None:
     assert _transform(8).shape == (8,)
 
 
-def test_strides_that_cufft_can_walk_need_no_copy() -> None:
-    x = tensor.ones(6, 5, device="cuda", dtype=tensor.complex64)
-    tensor.fft.fft(x.t(), dim=0)
+#: Inputs, the transform, and what the plan is made for: kind, sizes, embedding, step and distance of both sides.
+LAYOUTS: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
+    "rows": (lambda x: x, lambda x: tensor.fft.fft(x), ("c2c", (5,), ((5,), 1, 5), ((5,), 1, 5))),
+    "every other row": (
+        lambda x: x[::2],
+        lambda x: tensor.fft.fft(x),
+        ("c2c", (5,), ((5,), 1, 10), ((5,), 1, 5)),
+    ),
+    "every other element": (
+        lambda x: x[:, ::2],
+        lambda x: tensor.fft.fft(x),
+        ("c2c", (3,), ((3,), 2, 5), ((3,), 1, 3)),
+    ),
+    "columns": (lambda x: x, lambda x: tensor.fft.fft(x, dim=0), ("c2c", (6,), ((6,), 5, 1), ((6,), 5, 1))),
+    "part of a matrix": (
+        lambda x: x[1:5, 1:4],
+        lambda x: tensor.fft.fft2(x),
+        ("c2c", (4, 3), ((4, 5), 1, 1), ((4, 3), 1, 1)),
+    ),
+    "part of real matrices": (
+        lambda x: tensor.cat((x.real, x.real)).reshape(2, 6, 5)[:, 1:5, :4],
+        lambda x: tensor.fft.rfft2(x),
+        ("r2c", (4, 4), ((4, 5), 1, 30), ((4, 3), 1, 12)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_strides_that_cufft_can_walk_need_no_copy(name: str) -> None:
+    prepare, transform, expected = LAYOUTS[name]
+    array = np.random.default_rng(0).standard_normal((6, 5, 2)).view(np.complex128)[..., 0]
+    x = prepare(tensor.from_numpy(array).cuda())
+    transform(x)
+    (key,) = plan_cache(cuda_place(0))._plans
+    assert (key.kind, key.sizes, tuple(key.given), tuple(key.made)) == expected
+    (plan,) = plan_cache(cuda_place(0))._plans.values()
     tensor.cuda.reset_peak_memory_stats()
     before = tensor.cuda.memory_allocated()
-    result = tensor.fft.fft(x, dim=0)
-    assert tensor.cuda.max_memory_allocated() - before <= 1024
-    np.testing.assert_allclose(result.cpu().numpy(), np.fft.fft(np.ones((6, 5)), axis=0), atol=1e-6)
+    result = transform(x)
+    room = -(-result.nbytes // 512) * 512 + -(-plan.work_bytes // 512) * 512
+    assert tensor.cuda.max_memory_allocated() - before <= room
+    np.testing.assert_allclose(result.cpu().numpy(), transform(x.cpu()).numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("transform", "kinds"),
+    [
+        (lambda x: tensor.fft.fftn(x, dim=(1, 2, 3)), ["c2c 456"]),
+        (lambda x: tensor.fft.fftn(x), ["c2c 456", "c2c 3"]),
+        (lambda x: tensor.fft.rfft2(x.real), ["r2c 56"]),
+        (lambda x: tensor.fft.rfftn(x.real), ["r2c 456", "c2c 3"]),
+        (lambda x: tensor.fft.irfft2(x, s=(5, 10)), ["c2r 510"]),
+        (lambda x: tensor.fft.irfftn(x), ["c2c 3", "c2r 4510"]),
+    ],
+)
+def test_up_to_three_dimensions_are_one_plan(transform: Any, kinds: list[str]) -> None:
+    array = np.random.default_rng(0).standard_normal((3, 4, 5, 6, 2)).view(np.complex128)[..., 0]
+    x = tensor.from_numpy(array)
+    found = transform(x.cuda())
+    keys = plan_cache(cuda_place(0))._plans
+    assert [f"{key.kind} {''.join(map(str, key.sizes))}" for key in keys] == kinds
+    np.testing.assert_allclose(found.cpu().numpy(), transform(x).numpy(), atol=1e-12)
+
+
+def test_the_input_of_a_transform_to_real_stays(place: str = "cuda") -> None:
+    x = tensor.ones(2, 4, 5, device=place, dtype=tensor.complex64)
+    for transform in (tensor.fft.irfft, tensor.fft.irfft2, tensor.fft.irfftn, tensor.fft.hfft2):
+        transform(x)
+        assert tensor.equal(x, tensor.ones_like(x))
