@@ -6,7 +6,7 @@ import gc
 import threading
 import warnings
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ import nn.optim
 import tensor
 from tensor.recording.autocast import autocast_blocks, settings
 from tests.tensor.conftest import place_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["place_name"]
 
@@ -561,3 +564,31 @@ def test_accumulated_gradients_in_one_block(place_name: str) -> None:
         for _ in range(3):
             layer(x).float().sum().backward()
     assert layer.bias.grad.tolist() == [6.0] * 3
+
+
+#: Layers, shapes of their inputs, and what they give on the CPU and on a CUDA device: (h)alf or (s)ingle precision.
+LAYERS: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]], str]] = {
+    "recurrent": (lambda: nn.LSTM(3, 4, num_layers=2, bidirectional=True), [(5, 2, 3)], "hh"),
+    "gated": (lambda: nn.GRU(3, 4), [(5, 2, 3)], "hh"),
+    "cell": (lambda: nn.RNNCell(3, 4), [(2, 3)], "hh"),
+    "attention": (lambda: nn.MultiheadAttention(4, 2), [(3, 2, 4)] * 3, "hh"),
+    "transformer": (lambda: nn.TransformerEncoderLayer(4, 2, 8), [(3, 2, 4)], "ss"),
+    "batch norm": (lambda: nn.Sequential(nn.Conv1d(3, 4, 2), nn.BatchNorm1d(4)), [(2, 3, 5)], "hh"),
+    "group norm": (lambda: nn.Sequential(nn.Conv1d(3, 4, 2), nn.GroupNorm(2, 4)), [(2, 3, 5)], "hs"),
+    "bilinear": (lambda: nn.Bilinear(3, 3, 2), [(2, 3)] * 2, "ss"),
+    "rectifier": (lambda: nn.PReLU(), [(2, 3)], "hh"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(place_name: str, name: str) -> None:
+    make, shapes, kinds = LAYERS[name]
+    layer = make().to(place_name)
+    inputs = [tensor.ones(*shape, device=place_name, requires_grad=True) for shape in shapes]
+    with tensor.autocast(place_name):
+        result = layer(*inputs)
+        result = result[0] if isinstance(result, tuple) else result
+    assert result.dtype is {"h": _half(place_name), "s": tensor.float32}[kinds[place_name == "cuda"]]
+    result.float().sum().backward()
+    found = [each.grad for each in (*layer.parameters(), *inputs)]
+    assert all(grad is not None and grad.dtype is tensor.float32 for grad in found)
