@@ -66,10 +66,11 @@ def recur(
     Raises
     ------
     RuntimeError
-        If dtypes or devices are not the same.
+        If dtypes or devices are not the same, or shapes do not fit.
     """
     given = (data, *states, *weights)
     check_operands(cell.name, *[x for x in given if x is not None])
+    _check_shapes(cell, given, sum(count for _, count in spans), batch)
     kind = data._layout.dtype
     if not kind.is_floating_point:
         raise NotImplementedError(f'"{cell.name}" not implemented for {kind!r}')
@@ -82,6 +83,38 @@ def recur(
     if kept is not None:
         record(made, given, _TITLES[cell.name], _gradients, (*given, *kept), (cell, spans, batch))
     return made
+
+
+#: What there may be beside the data.
+_NAMES = ("hx", "cx", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+
+
+def _check_shapes(cell: Cell, given: Sequence[Tensor | None], rows: int, batch: int) -> None:
+    """Raise RuntimeError if anything has another shape than the steps go by."""
+    data, *others = given
+    assert data is not None
+    shape = data._layout.shape
+    if len(shape) != 2 or shape[0] != rows:
+        raise RuntimeError(
+            f"{cell.name}(): expected data of shape ({rows}, inputs), as the steps have {rows} rows together, got "
+            f"{list(shape)}"
+        )
+    gates, size, hidden = cell.gates, cell.size, cell.hidden
+    wanted = (
+        (batch, size),
+        (batch, hidden),
+        (gates, shape[1]),
+        (gates, size),
+        (gates,),
+        (gates,),
+        (cell.projected, hidden),
+    )
+    for name, each, expected in zip(_NAMES, others, wanted, strict=True):
+        if each is not None and tuple(each._layout.shape) != expected:
+            raise RuntimeError(
+                f"{cell.name}(): expected {name} of shape {list(expected)} for {hidden} units and input of shape "
+                f"{list(shape)}, got {list(each._layout.shape)}"
+            )
 
 
 def _forward(

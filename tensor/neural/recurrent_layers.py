@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..joining import cat, stack
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..tensors import Tensor
-
-#: Gates of a unit.
-_GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
 
 
 def spans_of(sizes: Sequence[int]) -> list[tuple[int, int]]:
@@ -64,7 +62,17 @@ def layers(
     -------
     tuple of Tensor
         The hidden states of the last layer, of shape (rows, directions * size), and the last states of all.
+
+    Raises
+    ------
+    RuntimeError
+        If dtypes, devices or shapes do not fit, or ``sizes`` grow.
     """
+    if any(later > former for former, later in pairwise(sizes)):
+        raise RuntimeError(
+            f"{name}(): expected numbers of sequences that do not grow from step to step, got {list(sizes)}: make packed "
+            "sequences with pack_sequence or pack_padded_sequence"
+        )
     cell = Cell(name, hidden, projected)
     forward = spans_of(sizes)
     orders = [forward, forward[::-1]] if bidirectional else [forward]
@@ -111,12 +119,6 @@ def _cell(
         raise RuntimeError(
             f"input has inconsistent input_size: got {shape[1]} expected {w_ih._layout.shape[-1]}"
         )
-    gates = _GATES[name] * hidden
-    for title, weight in (("w_ih", w_ih), ("w_hh", w_hh)):
-        if weight._layout.shape[0] != gates:
-            raise RuntimeError(
-                f"{name}_cell(): expected {title} of {gates} rows for {hidden} units, got {list(weight._layout.shape)}"
-            )
     for number, state in enumerate(states):
         if state is None:
             continue

@@ -370,6 +370,14 @@ def test_wrong_arguments(name: str) -> None:
         call(torch.nn, torch)
 
 
+def test_packed_sequences_that_cannot_be() -> None:
+    layer = nn.GRU(3, 4)
+    with pytest.raises(RuntimeError, match="do not grow"):
+        layer(nn.utils.rnn.PackedSequence(tensor.ones(5, 3), tensor.tensor([2, 3])))
+    with pytest.raises(RuntimeError, match="the steps have 5 rows together"):
+        layer(nn.utils.rnn.PackedSequence(tensor.ones(4, 3), tensor.tensor([3, 2])))
+
+
 @pytest.mark.parametrize("case", [*LAYERS, "cell"])
 def test_texts_and_keys(case: str) -> None:
     torch = pytest.importorskip("torch")

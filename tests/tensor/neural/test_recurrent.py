@@ -245,12 +245,67 @@ def test_any_schedule_on_a_side_stream(schedule: str) -> None:
     assert not drv.simulator.findings()
 
 
+class _Counting:
+    """Driver that counts the launches."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver, self.launches = driver, 0
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self.driver, name)
+        if name != "cuLaunchKernel":
+            return function
+
+        def launch(*arguments: Any) -> Any:
+            self.launches += 1
+            return function(*arguments)
+
+        return launch
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("which", CELLS)
+def test_a_step_is_one_kernel_beside_products(which: str) -> None:
+    runtime = drv.simulator.install()
+    counting = _Counting(runtime.driver)
+    runtime.driver = counting
+
+    def launches(steps: int) -> int:
+        spans = [(3 * number, 3) for number in range(steps)]
+        arrays = _arrays(which, 3 * steps)
+        operands = [None if each is None else on("cuda", each, grad=True) for each in arrays]
+        before = counting.launches
+        results = _run(which, operands, spans)
+        tensor.autograd.backward(list(results), [tensor.ones_like(each) for each in results])
+        return counting.launches - before
+
+    launches(4)
+    # Forward and back; projected states take a kernel more.
+    kernels = 2 if which == "lstm projected" else 1
+    assert launches(8) - launches(4) == 4 * 2 * kernels
+    runtime.driver = counting.driver
+
+
 def test_errors(place_name: str) -> None:
     operands = [None if each is None else on(place_name, each) for each in _arrays("lstm", 9)]
     with pytest.raises(RuntimeError, match="same dtype"):
         _run("lstm", [operands[0].float(), *operands[1:]], EVEN)
     with pytest.raises(NotImplementedError, match="int64"):
         _run("lstm", [None if each is None else each.long() for each in operands], EVEN)
+    for number, (name, wrong) in enumerate(
+        {
+            "data": (8, 4),
+            "hx": (3, 4),
+            "cx": (2, 3),
+            "weight_ih": (12, 5),
+            "weight_hh": (9, 3),
+            "bias_ih": (3,),
+        }.items()
+    ):
+        given = [*operands]
+        given[number] = tensor.ones(wrong, dtype=tensor.float64, device=place_name)
+        with pytest.raises(RuntimeError, match=f"expected {name} of shape"):
+            _run("lstm", given, EVEN)
     operands[3].requires_grad_()
     out = _run("lstm", operands, EVEN)[0].sum()
     out.backward()
