@@ -27,11 +27,10 @@ from .recording.autocast import autocast_blocks, settings
 from .recording.modes import modes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from nvrtc_kernels.dtypes import dtype
 
-    from .recording.autocast import Casts
     from .tensors import Tensor
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -121,16 +120,13 @@ def eligible(x: Any, *, cuda: bool) -> bool:
 
 def cast(x: Tensor, kind: dtype, *, keeps: bool) -> Tensor:
     """``x`` in another type; that of a float32 parameter is kept in the block where ``keeps`` is true."""
-    layout = x._layout
-    if layout.dtype is kind:
-        return x
-    state = x._autograd
+    layout, state = x._layout, x._autograd
     if (
         not keeps
-        or layout.dtype is not float32
         or state is None
-        or not state.requires_grad
         or state.edge is not None
+        or not state.requires_grad
+        or layout.dtype is not float32
         or x._base is not None
         or not settings.depth
     ):
@@ -139,7 +135,7 @@ def cast(x: Tensor, kind: dtype, *, keeps: bool) -> Tensor:
     stream = layout.place.local.stream if layout.place.is_cuda else None  # type: ignore[attr-defined]
     key = id(x), kind, id(stream)
     entry = settings.kept.get(key)
-    if entry is not None and entry.shows(x, recorded=modes.recording):
+    if entry is not None and entry.shows(x):
         return entry.result
     entry = settings.kept[key] = _Kept(x, stream, x.to(kind))
     return entry.result
@@ -157,12 +153,12 @@ class _Kept:
         self.storage = input._storage
         self.version = input._storage.version
 
-    def shows(self, input: Tensor, *, recorded: bool) -> bool:
-        """Whether the cast has the elements of ``input`` now, and a history if that is wanted."""
+    def shows(self, input: Tensor) -> bool:
+        """Whether the cast has the elements of ``input`` now, and a history if operations are recorded."""
         storage = input._storage
         if storage is not self.storage or storage.version != self.version:
             return False
-        return self.result._autograd is not None or not recorded
+        return self.result._autograd is not None or not modes.recording
 
 
 def lowered(*operands: Any) -> Any:
@@ -180,9 +176,16 @@ def lowered(*operands: Any) -> Any:
 
 
 def _cast_all(x: Any, kind: dtype, cuda: bool, keeps: bool) -> Any:
+    """``x`` in another type, if it is eligible; of a list or tuple all elements."""
+    if isinstance(x, TensorBase):
+        layout = x._layout
+        own = layout.dtype
+        if own is kind or layout.place.is_cuda is not cuda or not own.is_floating_point or own is float64:
+            return x
+        return cast(x, kind, keeps=keeps)  # type: ignore[arg-type]
     if type(x) in (list, tuple):
         return type(x)([_cast_all(each, kind, cuda, keeps) for each in x])
-    return cast(x, kind, keeps=keeps) if eligible(x, cuda=cuda) else x
+    return x
 
 
 def _tensors(values: Sequence[Any]) -> Iterator[TensorBase]:
@@ -198,16 +201,37 @@ def _widest(values: Sequence[Any], lower: dtype, cuda: bool) -> dtype:
     return kinds.pop() if len(kinds) == 1 else float32 if kinds else lower
 
 
+def _any_on(cuda: bool, values: Iterable[Any]) -> bool:
+    for x in values:
+        if isinstance(x, TensorBase):
+            if x._layout.place.is_cuda is cuda:
+                return True
+        elif type(x) in (list, tuple) and _any_on(cuda, x):
+            return True
+    return False
+
+
 def run(function: Callable[..., Any], rules: Rules, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Call ``function`` as the block that this thread is in wants it."""
     casts = modes.autocast
     if casts is None:
         return function(*args, **named)
-    places = {x._layout.place.is_cuda for x in _tensors((*args, *named.values()))}
-    if True in places and casts.cuda is not None and rules.cuda is not None:
-        args, named = _cast_arguments(function, rules.cuda, rules, args, named, casts.cuda, casts, cuda=True)
-    elif False in places and casts.cpu is not None and rules.cpu is not None:
-        args, named = _cast_arguments(function, rules.cpu, rules, args, named, casts.cpu, casts, cuda=False)
+    for cuda, rule, lower in ((True, rules.cuda, casts.cuda), (False, rules.cpu, casts.cpu)):
+        if rule is None or lower is None or not (_any_on(cuda, args) or _any_on(cuda, named.values())):
+            continue
+        if rule is LOWER:
+            kind = lower
+        elif rule is SINGLE:
+            kind = float32
+        elif rule is WIDEST:
+            kind = _widest((*args, *named.values()), lower, cuda)
+        else:
+            args, named = _as_they_are(function, rule, rules.dtype_at, args, named, cuda)
+            break
+        args = tuple([_cast_all(x, kind, cuda, casts.keeps) for x in args])
+        if named:
+            named = {name: _cast_all(x, kind, cuda, casts.keeps) for name, x in named.items()}
+        break
     else:
         return function(*args, **named)
     modes.autocast = None
@@ -217,40 +241,24 @@ def run(function: Callable[..., Any], rules: Rules, args: tuple[Any, ...], named
         modes.autocast = casts
 
 
-def _cast_arguments(
+def _as_they_are(
     function: Callable[..., Any],
     rule: str,
-    rules: Rules,
+    dtype_at: int | str | None,
     args: tuple[Any, ...],
     named: dict[str, Any],
-    lower: dtype,
-    casts: Casts,
-    *,
     cuda: bool,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if rule is AS_GIVEN:
-        return args, named
+    """Arguments of a function whose operands are not cast: only the type of its result may be chosen."""
     if rule is REFUSED:
         raise RuntimeError(_REFUSALS[function.__name__])
-    if rule is SINGLE_RESULT:
-        at = rules.dtype_at
-        if eligible(args[0], cuda=cuda):
-            if isinstance(at, int):
-                if args[at] is None:
-                    args = (*args[:at], float32, *args[at + 1 :])
-            elif at is not None and named[at] is None:
-                named[at] = float32
-        return args, named
-    if rule is LOWER:
-        kind = lower
-    elif rule is SINGLE:
-        kind = float32
-    else:
-        kind = _widest((*args, *named.values()), lower, cuda)
-    return (
-        tuple([_cast_all(x, kind, cuda, casts.keeps) for x in args]),
-        {name: _cast_all(x, kind, cuda, casts.keeps) for name, x in named.items()},
-    )
+    if rule is SINGLE_RESULT and eligible(args[0], cuda=cuda):
+        if isinstance(dtype_at, int):
+            if args[dtype_at] is None:
+                args = (*args[:dtype_at], float32, *args[dtype_at + 1 :])
+        elif dtype_at is not None and named[dtype_at] is None:
+            named[dtype_at] = float32
+    return args, named
 
 
 _REFUSALS = {
@@ -312,7 +320,7 @@ def autocasted(function: _F) -> _F:
             heads=", ".join(heads),
             unless=" and out is None" if "out" in named or "out" in args else "",
             args="".join(f"{each}, " for each in args),
-            named=", ".join(f"{each!r}: {each}" for each in named),
+            named=", ".join(f"{each!r}: {each}" for each in named if each != "out"),
             passed=", ".join([*args, *(f"{each}={each}" for each in named)]),
         ),
         made,
