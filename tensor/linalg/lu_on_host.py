@@ -31,25 +31,41 @@ def factor(array: Array, *, pivot: bool = True) -> tuple[Array, Array, Array]:
     rank, count = min(m, n), len(a)
     pivots = np.broadcast_to(np.arange(1, rank + 1, dtype=np.int32), (count, rank)).copy()
     info = np.zeros(count, np.int32)
-    matrices = np.arange(count)
     with np.errstate(all="ignore"):
         for start in range(0, rank, _PANEL):
             end = min(start + _PANEL, rank)
-            for j in range(start, end):
-                if pivot:
-                    found = j + _size(a[:, j:, j]).argmax(1)
-                    pivots[:, j] = found + 1
-                    upper = a[:, j].copy()
-                    a[:, j] = a[matrices, found]
-                    a[matrices, found] = upper
-                head = a[:, j, j]
-                info[(head == 0) & (info == 0)] = j + 1
-                a[:, j + 1 :, j] /= np.where(head == 0, 1, head)[:, None]
-                a[:, j + 1 :, j + 1 : end] -= a[:, j + 1 :, j, None] * a[:, j, None, j + 1 : end]
+            # A small matrix of its own, so that exchanging rows and looking through columns is cheap.
+            panel = a[:, start:, start:end].copy()
+            found = _factor_panel(panel, info, start, pivot)
+            pivots[:, start:end] += found
+            if pivot:
+                order = order_of(found + np.arange(1, end - start + 1), m - start)[..., None]
+                for columns in (a[:, start:, :start], a[:, start:, end:]):
+                    columns[...] = np.take_along_axis(columns, order, 1)
+            a[:, start:, start:end] = panel
             for row in range(start + 1, end):
                 a[:, row, end:] -= (a[:, row, None, start:row] @ a[:, start:row, end:])[:, 0]
             a[:, end:, end:] -= a[:, end:, start:end] @ a[:, start:end, end:]
     return a.reshape(array.shape), pivots.reshape(*batch, rank), info.reshape(batch)
+
+
+def _factor_panel(panel: Array, info: Array, start: int, pivot: bool) -> Array:
+    """Eliminate in a panel in place; returns how far below its own each row is that it was exchanged with."""
+    count, _, columns = panel.shape
+    matrices = np.arange(count)
+    further = np.zeros((count, columns), np.int32)
+    for j in range(columns):
+        if pivot:
+            further[:, j] = _size(panel[:, j:, j]).argmax(1)
+            at = j + further[:, j]
+            upper = panel[:, j].copy()
+            panel[:, j] = panel[matrices, at]
+            panel[matrices, at] = upper
+        head = panel[:, j, j]
+        info[(head == 0) & (info == 0)] = start + j + 1
+        panel[:, j + 1 :, j] /= np.where(head == 0, 1, head)[:, None]
+        panel[:, j + 1 :, j + 1 :] -= panel[:, j + 1 :, j, None] * panel[:, j, None, j + 1 :]
+    return further
 
 
 def _size(column: Array) -> Array:
