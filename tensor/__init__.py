@@ -302,6 +302,8 @@ from .neural.numbered_losses import (
     poisson_nll_loss,
     triplet_margin_loss,
 )
+from .neural.recurrent_functions import gru, lstm, rnn_relu, rnn_tanh
+from .neural.recurrent_layers import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
 from .neural.similarities import cosine_similarity, pairwise_distance
 from .numeric_gradients import gradient
 from .numeric_limits import finfo, iinfo
@@ -735,6 +737,8 @@ __all__ = [
     "greater",
     "greater_equal",
     "group_norm",
+    "gru",
+    "gru_cell",
     "gt",
     "half",
     "hamming_window",
@@ -836,6 +840,8 @@ __all__ = [
     "logspace",
     "logsumexp",
     "long",
+    "lstm",
+    "lstm_cell",
     "lt",
     "lu",
     "lu_solve",
@@ -935,6 +941,10 @@ __all__ = [
     "resolve_neg",
     "result_type",
     "rms_norm",
+    "rnn_relu",
+    "rnn_relu_cell",
+    "rnn_tanh",
+    "rnn_tanh_cell",
     "roll",
     "rot90",
     "round",

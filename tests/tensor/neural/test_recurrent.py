@@ -311,3 +311,57 @@ def test_errors(place_name: str) -> None:
     out.backward()
     with pytest.raises(RuntimeError, match="second time"):
         out.backward()
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
+def test_functions_of_parameters(name: str, place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    gates = CELLS[name][1] * HIDDEN
+    shapes: list[tuple[int, ...]] = [(gates, INPUTS), (gates, HIDDEN), (gates,), (gates,)] * 2
+    params = [rng.standard_normal(shape) for shape in shapes]
+    arrays = rng.standard_normal((2, BATCH, INPUTS)), rng.standard_normal((2, BATCH, HIDDEN))
+
+    def call(library: Any, make: Any, batch_first: bool, packed: bool) -> Any:
+        function = getattr(library, name)
+        x, h = (make(each) for each in arrays)
+        states = (h, h + 1) if name == "lstm" else h
+        weights = [make(each) for each in params]
+        if packed:
+            data = x.reshape(2 * BATCH, INPUTS)[:5]
+            return function(data, library.tensor([3, 2]), states, weights, True, 1, 0.0, False, True)
+        x = x.transpose(0, 1) if batch_first else x
+        return function(
+            x, states, weights, True, num_layers=1, dropout=0.0, train=False, bidirectional=True, batch_first=batch_first
+        )  # fmt: skip
+
+    for form in ((False, False), (True, False), (False, True)):
+        found = call(tensor, lambda array: on(place_name, array), *form)
+        expected = call(torch, torch.from_numpy, *form)
+        for left, right in zip(found, expected, strict=True):
+            np.testing.assert_allclose(left.cpu().numpy(), right.numpy(), rtol=1e-10, atol=1e-12)
+    x, h = (on(place_name, each) for each in arrays)
+    rest = True, 1, 0.0, False, True, False
+    with pytest.raises(RuntimeError, match="expected 8 parameters"):
+        getattr(tensor, name)(x, (h, h) if name == "lstm" else h, [], *rest)
+    with pytest.raises(RuntimeError, match="expects"):
+        getattr(tensor, name)(x, (h, h, h), [on(place_name, each) for each in params], *rest)
+    with pytest.raises(TypeError, match="batch_sizes"):
+        getattr(tensor, name)(x, h)
+
+
+@pytest.mark.parametrize("name", ["lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"])
+def test_cells_as_functions(name: str, place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    _, h, c, *weights = _arrays(name.removesuffix("_cell"), BATCH)
+    data = np.random.default_rng(2).standard_normal((BATCH, INPUTS))
+
+    def call(library: Any, make: Any, count: int) -> Any:
+        states = (make(h), make(c)) if c is not None else make(h)
+        found = getattr(library, name)(make(data), states, *[make(each) for each in weights[:count]])
+        return found if isinstance(found, tuple) else (found,)
+
+    for count in (2, 4):
+        found = call(tensor, lambda array: on(place_name, array), count)
+        for left, right in zip(found, call(torch, torch.from_numpy, count), strict=True):
+            np.testing.assert_allclose(left.cpu().numpy(), right.numpy(), rtol=1e-10, atol=1e-12)

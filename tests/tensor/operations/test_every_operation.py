@@ -312,6 +312,7 @@ NO_OPERATIONS = frozenset(
     alpha_dropout feature_alpha_dropout feature_dropout binary_cross_entropy_with_logits cosine_embedding_loss
     cosine_similarity ctc_loss hinge_embedding_loss kl_div margin_ranking_loss pairwise_distance
     poisson_nll_loss triplet_margin_loss dropout_ feature_dropout_ alpha_dropout_ feature_alpha_dropout_
+    gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell
     bartlett_window blackman_window hamming_window hann_window kaiser_window get_deterministic_debug_mode
     """.split()  # noqa: SIM905
 )
