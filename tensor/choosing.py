@@ -12,6 +12,7 @@ from .base import TensorBase
 from .choices import READ, REDUCE, WRITE, WRITE_LAST, Choice, shape_of
 from .copy_plans import check_no_overlap
 from .determinism import determinism
+from .formats import contiguous_format, preserve_format
 from .recording.inplace import attach_in_place, check_in_place
 from .recording.modes import modes
 from .recording.node import Node, attach
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 #: The operation that adds where another one read, and the other way round.
 _ADDS = {"gather": "scatter_add", "index_select": "index_add", "index": "index_put", "take": "put"}
+_KEEP_STRIDES = {"index", "index_fill", "index_put", "put", "take"}
 _READS = {adds: reads for reads, adds in _ADDS.items()} | {"scatter": "gather", "index_copy": "index_select"}
 
 
@@ -193,7 +195,10 @@ def _in_place(
 
 def _copied(operation: Any, cls: type[ChoiceNode], input: Tensor, choice: Choice, values: Tensor) -> Tensor:
     values = fitted(input, choice, values)
-    made: Tensor = input.detach().clone()
+    plain: Tensor = input.detach()
+    # As in PyTorch, only some keep the order of dimensions.
+    form = preserve_format if choice.name in _KEEP_STRIDES else contiguous_format
+    made: Tensor = plain.clone(memory_format=form)
     _run(operation, made, choice, values)
     if modes.recording and (input.requires_grad or values.requires_grad):
         attach(_node(cls, choice, input._layout), (input, values), (made,))

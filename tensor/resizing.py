@@ -16,10 +16,11 @@ from .fills import fill_
 from .formats import format_of, preserve_format
 from .layout import contiguous
 from .recording.inplace import check_in_place
-from .storage import Storage
+from .storage import PinnedStorage, Storage
 
 if TYPE_CHECKING:
     from .formats import memory_format as MemoryFormat
+    from .layout import Layout
     from .tensors import Tensor
 
 
@@ -72,6 +73,10 @@ def set_(
             f'"{shown._layout.device}". Copy it there, for example with to().'
         )
     check_in_place(input)
+    # What was saved of this tensor is not what it shows now.
+    former = input._storage.version
+    if former >= 0 and shown._storage.version >= 0:
+        shown._storage.version = max(former, shown._storage.version) + 1
     return _show(input, shown)
 
 
@@ -95,15 +100,15 @@ def resize_(
 ) -> Tensor:
     """Take another shape, without gaps, over the same memory.
 
-    Where the memory is too small, new memory takes its contents; new elements are undefined, and views that were
-    made before show the former memory.
+    Where the memory is too small, new memory takes its contents, for this tensor and all that share it; new
+    elements are undefined.
 
     Raises
     ------
     TypeError
         If ``size`` is no sequence of ints.
     RuntimeError
-        For a negative size, or a tensor that requires grad.
+        For a negative size, a tensor that requires grad, or memory of another library that is too small.
     """
     shape = sizes_of(sizes, size, "resize_")
     layout = input._layout
@@ -121,20 +126,26 @@ def resize_(
         return input
     storage, end = input._storage, input._offset + found.nbytes
     if end > storage.nbytes():
-        grown = empty(contiguous[(end,), dtypes.uint8, layout.place])
-        kept = contiguous[(storage.nbytes(),), dtypes.uint8, layout.place]
-        copy_(view_of(grown._storage, kept, 0), view_of(storage, kept, 0))
-        if determinism.fills:
-            # From the first element that did not fit on.
-            start = -(-storage.nbytes() // layout.itemsize) * layout.itemsize
-            rest = contiguous[((end - start) // layout.itemsize,), layout.dtype, layout.place]
-            fill_(view_of(grown._storage, rest, start), filling(layout.dtype))
-        grown._storage.version = storage.version
-        _show(input, view_of(grown._storage, found, input._offset))
-    else:
-        input._layout, input._array = found, None
-    input._storage.version += 1
+        _grow(storage, end, layout)
+    input._layout, input._array = found, None
+    storage.version += 1
     return input
+
+
+def _grow(storage: Storage, nbytes: int, layout: Layout) -> None:
+    """Take more memory with the former contents; ``layout`` is that of elements."""
+    kept = contiguous[(storage.nbytes(),), dtypes.uint8, layout.place]
+    pinned = isinstance(storage, PinnedStorage)
+    former = (
+        PinnedStorage(nbytes) if pinned else empty(contiguous[(nbytes,), dtypes.uint8, layout.place])._storage
+    )
+    storage.exchange(former)
+    copy_(view_of(storage, kept, 0), view_of(former, kept, 0))
+    if determinism.fills:
+        # From the first element that did not fit on.
+        start = -(-kept.numel // layout.itemsize) * layout.itemsize
+        rest = contiguous[((nbytes - start) // layout.itemsize,), layout.dtype, layout.place]
+        fill_(view_of(storage, rest, start), filling(layout.dtype))
 
 
 def resize_as_(input: Tensor, the_template: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:

@@ -11,6 +11,7 @@ from .choosing import change_, fitted
 from .copy_plans import check_no_overlap
 from .creation import delivered
 from .determinism import determinism
+from .formats import contiguous_format
 from .numeric_limits import iinfo
 from .recording.inplace import attach_in_place, check_in_place
 from .recording.modes import modes
@@ -219,7 +220,7 @@ def scatter_reduce(
         synchronisation).
     """
     _check(reduce, input, src)
-    made: Tensor = input.detach().clone()
+    made: Tensor = input.detach().clone(memory_format=contiguous_format)
     _carried_out(input, made, dim, index, src, reduce, include_self)
     return delivered(out, made, "scatter_reduce")
 
@@ -284,7 +285,7 @@ def index_reduce(
         synchronisation).
     """
     at, places = _spread_index(input, dim, index, source, reduce)
-    made: Tensor = input.detach().clone()
+    made: Tensor = input.detach().clone(memory_format=contiguous_format)
     _carried_out(input, made, at, places, source, reduce, include_self, IndexReduceNode)
     return made
 

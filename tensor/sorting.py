@@ -21,6 +21,7 @@ from .arguments import dimension
 from .autocasting import autocasted
 from .base import TensorBase, empty, wrap
 from .comparisons import isnan
+from .copy_plans import copied
 from .operations import planned, rules
 from .operations.reduction import given, kept, record
 from .selection import where
@@ -179,6 +180,18 @@ def _in_rows(operation: _Rows, input: Tensor, dim: int, *arguments: Any) -> tupl
     return results[0], results[1]
 
 
+def _arranged(found: tuple[Tensor, Tensor], strides: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
+    """Results with given strides, in row-major order by default: the same tensors where they have them."""
+    wanted = [
+        x._layout.as_contiguous() if strides is None else x._layout.with_strides(x._layout.shape, strides)
+        for x in found
+    ]
+    first, second = (
+        x if x._layout is layout else copied(x, layout) for x, layout in zip(found, wanted, strict=True)
+    )
+    return first, second
+
+
 def place_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tensor:
     """The gradient of elements that were picked along ``dim``, in their places."""
     if not shape:
@@ -199,9 +212,17 @@ def sort(
     at = dimension(dim, len(input._layout.shape))
     if not input._layout.shape:
         return Sorted(input.clone(), input.new_zeros((), dtype=dtypes.int64))
-    values, indices = _in_rows(SORT, input, at, bool(descending))
-    record((values, indices), input, "SortBackward0", place_gradient, (input._layout.shape, at), (indices,))
-    return _into(Sorted(values, indices), out, "sort")
+    found = _sorted(input, at, bool(descending), arranged=True)
+    return _into(found, out, "sort")
+
+
+def _sorted(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sorted:
+    """What :func:`sort` gives; not ``arranged``, with whatever strides it has been found."""
+    like = input._layout
+    found = _in_rows(SORT, input, dim, descending)
+    values, indices = _arranged(found, like.strides if like.dense else None) if arranged else found
+    record((values, indices), input, "SortBackward0", place_gradient, (like.shape, dim), (indices,))
+    return Sorted(values, indices)
 
 
 def _into(found: Any, out: Any, name: str) -> Any:
@@ -237,7 +258,7 @@ def topk(
         raise RuntimeError(f"selected index k out of range: {k} of {length} elements along dimension {at}")
     if not shape:
         return Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
-    values, indices = _in_rows(TOPK, input, at, int(k), bool(largest))
+    values, indices = _arranged(_in_rows(TOPK, input, at, int(k), bool(largest)))
     record((values, indices), input, "TopkBackward0", place_gradient, (shape, at), (indices,))
     return _into(Ranked(values, indices), out, "topk")
 
@@ -361,7 +382,7 @@ def _quantile(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolati
     whole = dim is None
     flat = input.reshape(-1) if whole else input
     at = 0 if dim is None else dimension(dim, rank)
-    ordered = sort(flat, at).values
+    ordered = _sorted(flat, at, False, arranged=False).values if flat._layout.shape else flat.clone()
     length = flat._layout.shape[at] if flat._layout.shape else 1
     nans = isnan(ordered).sum(at, keepdim=True)
     results = [_at_share(ordered, nans, at, length, share, interpolation, name) for share in shares]

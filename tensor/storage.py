@@ -114,6 +114,18 @@ class Storage:
             self._acquire()
         return self
 
+    def exchange(self, other: Storage) -> None:
+        """Have the memory of another storage of the same kind, which gets this one's; all tensors follow.
+
+        Raises
+        ------
+        RuntimeError
+            If the memory is not the project's own.
+        """
+        raise RuntimeError(
+            f"Trying to resize storage that is not resizable: {self!r} is another library's memory"
+        )
+
     def clone(self) -> Storage:
         """A copy on the same device; of pinned memory, a pageable one."""
         from . import storage_contents
@@ -255,6 +267,16 @@ class HostStorage(Storage):
         pinned.bytes(writes=True)[:] = self.bytes()
         return pinned
 
+    def exchange(self, other: Any) -> None:
+        """See :meth:`Storage.exchange`."""
+        # Not plain: tensors may hold arrays over the former memory.
+        self.plain = other.plain and not self.size
+        for storage in (self, other):
+            storage.address = 0
+            del storage.address
+        self.owner, other.owner = other.owner, self.owner
+        self.size, other.size = other.size, self.size
+
     def _host_access(self, *, writes: bool) -> None:
         pass
 
@@ -304,6 +326,11 @@ class PinnedStorage(HostStorage):
             self.lease.place.pinned_allocator().record_stream(
                 self.lease.block, stream.cuda_stream, stream.place.ordinal
             )
+
+    def exchange(self, other: Any) -> None:
+        """See :meth:`Storage.exchange`."""
+        super().exchange(other)
+        self.lease, other.lease = other.lease, self.lease
 
     def _host_access(self, *, writes: bool) -> None:
         if not self.plain and self.lease is not None and self.lease.place.runtime.alive:
@@ -376,6 +403,12 @@ class DeviceStorage(Storage):
         block = self.block
         # Allocators without a cache do not note who uses a block.
         return block is not None and block.stream == stream.cuda_stream and not getattr(block, "uses", True)
+
+    def exchange(self, other: Any) -> None:
+        """See :meth:`Storage.exchange`."""
+        self.block, other.block = other.block, self.block
+        self.size, other.size = other.size, self.size
+        self.address, other.address = other.address, self.address
 
     def _has_memory(self) -> bool:
         return self.block is not None

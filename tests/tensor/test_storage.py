@@ -272,19 +272,49 @@ def test_a_refused_change_changes_nothing(place_name: str) -> None:
         assert x._version == 0
 
 
-def test_views_of_what_was_resized_keep_the_former_memory(place_name: str) -> None:
+def test_views_follow_what_was_resized(place_name: str) -> None:
     x = tensor.arange(4, device=place_name)
     view = x[1:]
+    memory = x.untyped_storage()
     x.resize_(1000)
-    x.fill_(0)
-    assert view.tolist() == [1, 2, 3]
+    assert x[:4].tolist() == [0, 1, 2, 3]
+    assert memory is x.untyped_storage() is view.untyped_storage()
+    assert memory.nbytes() == 8000
+    x.fill_(7)
+    assert view.tolist() == [7, 7, 7]
+    view.fill_(5)
+    assert x[:5].tolist() == [7, 5, 5, 5, 7]
     small = tensor.arange(4, device=place_name)
     view = small[1:]
     small.resize_(2).fill_(0)
     assert view.tolist() == [0, 2, 3]
 
 
+def test_what_shows_other_memory_is_not_what_was_saved() -> None:
+    """The version tells, whichever versions the two memories had."""
+    for writes in range(3):
+        weight = tensor.tensor([3.0, 4.0], requires_grad=True)
+        x, source = tensor.ones(2), tensor.zeros(2)
+        for _ in range(writes):
+            source.add_(1)
+        x.add_(1)
+        result = (x * weight).sum()
+        x.set_(source)
+        assert x.data_ptr() == source.data_ptr()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.backward()
+
+
 # Pinned memory
+
+
+def test_pinned_memory_grows_pinned(device: drv.Device) -> None:
+    x = tensor.arange(4).pin_memory()
+    part = x[2:]
+    x.resize_(9)
+    assert x.is_pinned()
+    assert part.tolist() == [2, 3]
+    assert x.to("cuda")[:4].tolist() == [0, 1, 2, 3]
 
 
 def test_pinned_memory(device: drv.Device) -> None:
