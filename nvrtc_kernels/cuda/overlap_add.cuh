@@ -1,8 +1,8 @@
 // Windows of signals added up where they overlap: out[s][t] = sum over windows w of frames[s][w][t - w * step].
 //
-// frames are (signals, windows, size), windows contiguous; out is (signals, extent). A thread has an element of the result
-// and adds up the at most size / step + 1 windows that reach it, in their order: nothing is added atomically, and
-// neighbouring threads read neighbouring elements of the same windows.
+// frames are (signals, windows, size), of which each window is contiguous; out is (signals, extent). A thread has an
+// element of the result and adds up the at most size / step + 1 windows that reach it, in their order: nothing is added
+// atomically, and neighbouring threads read neighbouring elements of the same windows.
 
 #pragma once
 #include "reducers.cuh"

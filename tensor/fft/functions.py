@@ -106,8 +106,10 @@ def _shape(name: str, x: Tensor, s: Any, dim: Any, *, last_half: bool = False) -
     return dims, sizes
 
 
-def _resized(x: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
+def _resized(x: Tensor, dims: Sequence[int], sizes: list[int]) -> Tensor:
     """``x`` cut off, or with zeros added, at the ends of ``dims``."""
+    if [x._layout.shape[dim] for dim in dims] == sizes:
+        return x
     from ..neural.padding import constant_pad
 
     for dim, size in zip(dims, sizes, strict=True):
@@ -351,7 +353,7 @@ def _shifts(input: Tensor, dim: Any, *, back: bool) -> Tensor:
     sizes = [input._layout.shape[each] for each in dims]
     if not dims:
         return input.clone()
-    return input.roll([(n + 1) // 2 if back else n // 2 for n in sizes], dims)  # type: ignore[attr-defined, no-any-return]
+    return input.roll([(n + 1) // 2 if back else n // 2 for n in sizes], dims)
 
 
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:

@@ -95,8 +95,11 @@ class FftPlan:
         self.users = 0
         self.evicted = False
         self._lock = threading.Lock()
+        #: What it was last told; it keeps both.
+        self._stream: Stream | None = None
+        self._work_area = -1
         #: Streams that executed it; and once it was evicted, what they had queued by then.
-        self._streams: dict[Stream, None] = {}
+        self._streams: dict[Stream, Stream] = {}
         self._events: list[Event] = []
 
     def execute(self, given: int, made: int, *, inverse: bool) -> None:
@@ -108,14 +111,18 @@ class FftPlan:
             # Stream and work area are the plan's: nobody else may set them before it is executed.
             with self._lock:
                 place.native.use()
-                self.library.cufftSetStream(self.handle, int(stream.handle))
-                self.library.cufftSetWorkArea(self.handle, block.address if block is not None else 0)
+                if stream is not self._stream:
+                    self.library.cufftSetStream(self.handle, int(stream.handle))
+                    self._stream = self._streams[stream] = stream
+                work_area = block.address if block is not None else 0
+                if work_area != self._work_area:
+                    self.library.cufftSetWorkArea(self.handle, work_area)
+                    self._work_area = work_area
                 if self._directed:
                     direction = CUFFT_INVERSE if inverse else CUFFT_FORWARD
                     self._execute(self.handle, given, made, direction)
                 else:
                     self._execute(self.handle, given, made)
-                self._streams[stream] = None
         finally:
             if block is not None:
                 # Whoever gets it next on this stream comes after the transform.

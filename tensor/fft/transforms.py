@@ -16,16 +16,17 @@ from nvrtc_kernels.dtypes import complex64, complex128, float32, float64
 
 from .. import layout as layouts
 from .. import parts, views
-from ..base import empty, wrap
-from ..formats import contiguous_format
+from ..base import maker, wrap
+from ..copy_plans import copied
 from ..kept import kept
 from ..recording.modes import modes
 from ..recording.node import Node, attach
 from .plan_cache import Key, Side, plan_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ..layout import Layout
     from ..tensors import Tensor
 
 #: Dimensions of a cuFFT plan, at most.
@@ -62,54 +63,80 @@ def _side(shape: Sequence[int], strides: Sequence[int], dims: Sequence[int]) -> 
     return Side(tuple(embed), step, batch or 1)
 
 
-def _on_device(
-    kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool, *, overwrites: bool = False
-) -> Tensor:
-    """The unscaled transform over up to three dimensions; ``size`` is that of the last one of a real result.
+class _Step:
+    """A transform over up to three dimensions; ``place.plans[STEP, kind, layout, dims, size, overwrites]`` is it."""
 
-    ``overwrites`` says that nobody needs ``x`` afterwards.
-    """
-    layout = x._layout
-    place: Any = layout.place
-    shape = list(layout.shape)
-    last = dims[-1]
-    sizes = [shape[dim] for dim in dims]
-    if kind == "r2c":
-        shape[last] = shape[last] // 2 + 1
-    elif kind == "c2r":
-        assert size is not None
-        shape[last] = sizes[-1] = size
-    dtype = COMPLEX[layout.dtype] if kind == "r2c" else REAL[layout.dtype] if kind == "c2r" else layout.dtype
-    out = layouts.contiguous[tuple(shape), dtype, place]
-    made = _side(shape, out.strides, dims)
-    if made is None:
-        return _moved(kind, x, dims, size, inverse)
-    given = _side(layout.shape, layout.strides, dims)
-    # cuFFT may write to the input of a transform to real numbers.
-    if given is None or (kind == "c2r" and not overwrites):
-        x = x.clone(memory_format=contiguous_format)
-        given = _side(layout.shape, x._layout.strides, dims)
-        assert given is not None
-    count = prod(n for axis, n in enumerate(shape) if axis not in dims)
-    result = empty(out)
-    key = Key(
-        kind, dtype.itemsize if dtype.is_complex else 2 * dtype.itemsize, tuple(sizes), given, made, count
-    )
-    plan_cache(place).transform(key, x._address, result._address, inverse=inverse)
-    return result
+    def plan(
+        self, kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, overwrites: bool
+    ) -> Callable[[Tensor, bool], Tensor]:
+        """``run(x, inverse)``, not scaled.
+
+        Parameters
+        ----------
+        size
+            Elements of the last dimension of a real result.
+        overwrites
+            Whether nobody needs the input afterwards.
+        """
+        place: Any = layout.place
+        shape = list(layout.shape)
+        last = dims[-1]
+        sizes = [shape[dim] for dim in dims]
+        if kind == "r2c":
+            shape[last] = shape[last] // 2 + 1
+        elif kind == "c2r":
+            assert size is not None
+            shape[last] = sizes[-1] = size
+        kinds = {"r2c": COMPLEX, "c2r": REAL}
+        dtype = kinds[kind][layout.dtype] if kind in kinds else layout.dtype
+        out = layouts.contiguous[tuple(shape), dtype, place]
+        made = _side(shape, out.strides, dims)
+        if made is None:
+            return _moved(kind, layout, dims, size)
+        # cuFFT may write to the input of a transform to real numbers.
+        copies = kind == "c2r" and not overwrites
+        given = None if copies else _side(layout.shape, layout.strides, dims)
+        if given is None:
+            copies, layout = True, layout.as_contiguous()
+            given = _side(layout.shape, layout.strides, dims)
+            assert given is not None
+        count = prod(n for axis, n in enumerate(shape) if axis not in dims)
+        complex_bytes = dtype.itemsize if dtype.is_complex else 2 * dtype.itemsize
+        key = Key(kind, complex_bytes, tuple(sizes), given, made, count)
+        make, transform = maker(out), plan_cache(place).transform
+
+        def run(x: Tensor, inverse: bool) -> Tensor:
+            if copies:
+                x = copied(x, layout)
+            result = make()
+            transform(key, x._address, result._address, inverse=inverse)
+            return result
+
+        return run
 
 
-def _moved(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool) -> Tensor:
-    """Through a copy with the transformed dimensions last."""
-    rank = len(x._layout.shape)
+STEP = _Step()
+
+
+def _moved(
+    kind: str, layout: Layout, dims: tuple[int, ...], size: int | None
+) -> Callable[[Tensor, bool], Tensor]:
+    """Through a copy with the transformed dimensions last; the result's lie there too."""
+    rank = len(layout.shape)
     order = [axis for axis in range(rank) if axis not in dims] + list(dims)
     back = [order.index(axis) for axis in range(rank)]
-    permuted = views.permute(x, order)
-    turned = permuted.contiguous()
-    found = _on_device(
-        kind, turned, range(rank - len(dims), rank), size, inverse, overwrites=turned is not permuted
-    )
-    return views.permute(found, back).contiguous()
+    plans = layout.place.plans
+
+    def run(x: Tensor, inverse: bool) -> Tensor:
+        permuted = views.permute(x, order)
+        turned = permuted.contiguous()
+        last = tuple(range(rank - len(dims), rank))
+        step = plans[STEP, kind, turned._layout, last, size, turned is not permuted]
+        result = views.permute(step(turned, inverse), back)
+        result._base = None
+        return result
+
+    return run
 
 
 def _on_host(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool) -> Tensor:
@@ -130,23 +157,27 @@ def _on_host(kind: str, x: Tensor, dims: Sequence[int], size: int | None, invers
     return wrap(np.ascontiguousarray(found, dtype.numpy))
 
 
-def _in_steps(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool) -> Tensor:
-    """The unscaled transform on a device, by as many plans as it takes."""
-    rest, last = list(dims[:-_RANK]), dims[-_RANK:]
+def _on_device(kind: str, x: Tensor, dims: tuple[int, ...], size: int | None, inverse: bool) -> Tensor:
+    """The unscaled transform, by as many plans of cuFFT as it takes."""
+    plans = x._layout.place.plans
+    if len(dims) <= _RANK:
+        result: Tensor = plans[STEP, kind, x._layout, dims, size, False](x, inverse)
+        return result
+    rest, last = dims[:-_RANK], dims[-_RANK:]
     result = x
     if kind != "c2r":
-        result = _on_device(kind, result, last, size, inverse)
+        result = plans[STEP, kind, x._layout, last, size, False](x, inverse)
     while rest:
         rest, some = rest[:-_RANK], rest[-_RANK:]
-        result = _on_device("c2c", result, some, None, inverse)
+        result = plans[STEP, "c2c", result._layout, some, None, False](result, inverse)
     if kind == "c2r":
         # What the steps before made is nobody else's.
-        result = _on_device(kind, result, last, size, inverse, overwrites=result is not x)
+        result = plans[STEP, kind, result._layout, last, size, True](result, inverse)
     return result
 
 
 def _transform(
-    kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool, scale: float
+    kind: str, x: Tensor, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
 ) -> Tensor:
     """The scaled transform, not recorded."""
     recording, modes.recording = modes.recording, False
@@ -160,7 +191,7 @@ def _transform(
             dtype = kinds[kind][x._layout.dtype] if kind in kinds else x._layout.dtype
             result: Tensor = x.new_zeros(shape, dtype=dtype)
             return result
-        on = _in_steps if x._layout.place.is_cuda else _on_host
+        on = _on_device if x._layout.place.is_cuda else _on_host
         result = on(kind, x, dims, size, inverse)
         if scale != 1:
             result.mul_(scale)
