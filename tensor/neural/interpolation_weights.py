@@ -137,9 +137,13 @@ def _places(given: int, made: int, align_corners: bool, factor: float | None, re
     return places
 
 
+def _same(size: int, real: Any) -> Band:
+    return Band(size, np.arange(size), np.ones(size, np.int64), np.ones(size, real))
+
+
 def _linear(given: int, made: int, align_corners: bool, factor: float | None, real: Any) -> Band:
     if given == made:
-        return Band(given, np.arange(made), np.ones(made, np.int64), np.ones(made, real))
+        return _same(given, real)
     at = np.maximum(_places(given, made, align_corners, factor, real), real(0))
     first = np.minimum(np.floor(at).astype(np.int64), given - 1)
     part = np.clip(at - first.astype(real), real(0), real(1))
@@ -185,6 +189,8 @@ def _smoothed(
     factor: float | None, real: Any,
 ) -> Band:  # fmt: skip
     """Weights by distance, where a smaller result averages over all that it stands for."""
+    if given == made:
+        return _same(given, real)
     scale = _scale(given, made, align_corners, factor, real)
     widening = max(scale, real(1))
     support = real(reach) * widening

@@ -49,6 +49,7 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
         {"size": (4, 5), "mode": "bilinear", "antialias": True, "align_corners": True},
     ),
     "smooth factor": ((1, 3, 11, 9), {"scale_factor": 0.3, "mode": "bicubic", "antialias": True}),
+    "smooth same": ((1, 3, 11, 9), {"size": (11, 4), "mode": "bicubic", "antialias": True}),
     "area": ((2, 3, 7, 9), {"size": (3, 4), "mode": "area"}),
     "area signal": ((2, 3, 7), {"scale_factor": 0.5, "mode": "area"}),
     "area volume": ((1, 2, 4, 5, 6), {"size": 3, "mode": "area"}),
@@ -206,6 +207,26 @@ def test_what_is_infinite_stays_where_it_is(mode: str, antialias: bool, place_na
     assert np.isnan(found[1, 15])
     assert not np.isfinite(found[1, 1])
     assert interpolate(x, (3, 20), mode=mode).shape == found[None, None].shape
+
+
+def test_a_size_that_stays_is_not_smoothed(place_name: str) -> None:
+    """Whatever the factor says that led to it."""
+    x = tensor.from_numpy(_RNG.standard_normal((1, 2, 6, 4))).to(place_name)
+    for mode in ("bilinear", "bicubic"):
+        found = interpolate(x, scale_factor=(1.16, 1.2), mode=mode, antialias=True)
+        np.testing.assert_array_equal(found.cpu().numpy(), x.cpu().numpy())
+
+
+def test_one_column_depends_on_the_row(place_name: str) -> None:
+    """As the separable sums say, where PyTorch gives all rows the first one."""
+    array = _RNG.standard_normal((1, 1, 6, 3))
+    found = interpolate(tensor.from_numpy(array).to(place_name), (3, 1), mode="bilinear", antialias=True)
+    rows = interpolate(tensor.from_numpy(array), (3, 3), mode="bilinear", antialias=True).numpy()
+    weights = interpolate(
+        tensor.eye(3, dtype=tensor.float64).view(1, 3, 1, 3), (2, 1), mode="bilinear", antialias=True
+    )
+    expected = rows[0, 0] @ weights.numpy()[0, :, 0, 0]
+    np.testing.assert_allclose(found.cpu().numpy().ravel(), expected, atol=1e-12)
 
 
 def test_the_result_is_no_view(place_name: str) -> None:
