@@ -16,6 +16,7 @@ from .determinants import det, slogdet
 from .eigenvalues import eig, eigh, eigvals, eigvalsh
 from .errors import LinAlgError
 from .exponential import matrix_exp
+from .ldl_factorization import ldl_factor, ldl_factor_ex, ldl_solve
 from .least_squares import cond, lstsq, matrix_rank, pinv
 from .lu_factorization import lu, lu_factor, lu_factor_ex, lu_solve
 from .norms import matrix_norm, norm
@@ -40,6 +41,9 @@ __all__ = [
     "householder_product",
     "inv",
     "inv_ex",
+    "ldl_factor",
+    "ldl_factor_ex",
+    "ldl_solve",
     "lstsq",
     "lu",
     "lu_factor",

@@ -90,6 +90,21 @@ class LuFactorWithInfo(NamedTuple):
     info: Tensor
 
 
+class LdlFactor(NamedTuple):
+    """L and D in one matrix, and how rows were exchanged."""
+
+    LD: Tensor
+    pivots: Tensor
+
+
+class LdlFactorWithInfo(NamedTuple):
+    """:class:`LdlFactor`, and which diagonal element of D is zero (0 where none is)."""
+
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
 class PermutedTriangles(NamedTuple):
     """A permutation, a lower and an upper triangle, whose product the matrix is."""
 

@@ -78,7 +78,7 @@ def test_names_are_pytorchs() -> None:
     public = {
         name for name, each in vars(torch.linalg).items() if callable(each) and not name.startswith("_")
     }
-    assert public - set(tensor.linalg.__all__) == {"ldl_factor", "ldl_factor_ex", "ldl_solve"}
+    assert public <= set(tensor.linalg.__all__)
 
 
 #: Names that PyTorch's nodes have.

@@ -70,6 +70,15 @@ def test_condition_numbers_of_batches(p: Any) -> None:
     assert tensor.autograd.gradcheck(lambda x: linalg.cond(x, p), (x,))
 
 
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_right_sides_of_factored_symmetric_matrices(hermitian: bool) -> None:
+    a = tensor.from_numpy(operands(of_complex=True)["s"].copy())
+    factors = linalg.ldl_factor(a + (a.mH if hermitian else a.mT), hermitian=hermitian)
+    b = tensor.from_numpy(operands(of_complex=True)["b"].copy()).requires_grad_()
+    for check in (tensor.autograd.gradcheck, tensor.autograd.gradgradcheck):
+        assert check(lambda b: linalg.ldl_solve(*factors, b, hermitian=hermitian), (b,))
+
+
 def _complex_hermitian() -> Any:
     return tensor.from_numpy(operands(of_complex=True)["p"].copy()).requires_grad_()
 
@@ -80,6 +89,16 @@ WITHOUT: dict[str, tuple[Callable[[], Any], str]] = {
     "qr complete": (
         lambda: linalg.qr(_leaf(np.eye(4)[:, :2]), "complete").Q,
         "mode='complete' and nrows > ncols",
+    ),
+    "ldl factors": (
+        lambda: linalg.ldl_factor(_leaf(np.eye(3))).LD,
+        "linalg_ldl_factor_ex is not implemented",
+    ),
+    "ldl_solve factors": (
+        lambda: linalg.ldl_solve(
+            _leaf(np.eye(2)), tensor.tensor([1, 2], dtype=tensor.int32), _leaf(np.eye(2))
+        ),
+        "linalg_ldl_solve with respect to LD is not implemented",
     ),
     "svd full U": (lambda: linalg.svd(_leaf(np.arange(6.0).reshape(3, 2))).U, "no singular value"),
     "svd full Vh": (lambda: linalg.svd(_leaf(np.arange(6.0).reshape(2, 3))).Vh, "no singular value"),

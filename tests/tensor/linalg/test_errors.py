@@ -75,6 +75,19 @@ def test_eig_wants_finite_numbers(place_name: str) -> None:
         linalg.lstsq(x, x)
 
 
+def test_factors_of_a_singular_symmetric_matrix(place_name: str) -> None:
+    x = tensor.from_numpy(SINGULAR).to(place_name)
+    with pytest.raises(RuntimeError, match=r"linalg.ldl_factor: \(Batch element 1\): D\[3,3\] is zero"):
+        linalg.ldl_factor(x)
+    factors, pivots, info = linalg.ldl_factor_ex(x)
+    assert info.tolist() == [0, 3, 2]
+    with pytest.raises(linalg.LinAlgError, match=r"linalg.ldl_solve: \(Batch element 1\): The solver failed"):
+        linalg.ldl_solve(factors, pivots, x)
+    leaf = tensor.eye(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="derivative for linalg_ldl_factor_ex is not implemented"):
+        linalg.ldl_factor(leaf).LD.sum().backward()
+
+
 def test_lstsq_wants_full_rank_for_gels(place_name: str) -> None:
     x = tensor.from_numpy(SINGULAR).to(place_name)
     with pytest.raises(
@@ -198,6 +211,11 @@ m.linalg.lu_solve(s[0], m.tensor([1, 2, 3]), s[0])
 m.linalg.lu_solve(s[0], m.tensor([1, 2], dtype=m.int32), s[0])
 m.linalg.lu_solve(s[0], m.tensor([1, 2, 3], dtype=m.int32), x[:2])
 m.lu_unpack(s[0], m.tensor([1, 2, 9], dtype=m.int32))
+m.linalg.ldl_factor(x)
+m.linalg.ldl_solve(s, m.ones(2, 3, dtype=m.int32), x.float())
+m.linalg.ldl_solve(s, m.ones(2, 2, dtype=m.int32), x)
+m.linalg.ldl_solve(s, m.ones(2, 3), x)
+m.linalg.ldl_solve(s, m.ones(2, 3, dtype=m.int32), x.mT)
 m.linalg.solve_triangular(s, s)
 m.linalg.solve_triangular(x, x, upper=True)
 m.linalg.matrix_exp(x)

@@ -80,6 +80,25 @@ def test_solutions_solve(kind: dtype, n: int) -> None:
     _close(a.to(found.dtype) @ vectors / n, vectors * found.unsqueeze(-2) / n)
 
 
+@pytest.mark.parametrize("kind", [tensor.float64, tensor.complex128])
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_factors_of_indefinite_matrices(kind: dtype, hermitian: bool, place_name: str) -> None:
+    for n in range(1, 9):
+        for diagonal in (1, 0):
+            a = _made(kind, 3, n, n, seed=n)
+            a = a + (a.mH if hermitian else a.mT)
+            # Without a diagonal there are blocks of two rows; an odd matrix is regular all the same.
+            a = (a if diagonal or n == 1 else a - a.diagonal(0, 1, 2).diag_embed()).to(place_name)
+            b = _made(kind, n, 2).to(place_name)
+            factors = linalg.ldl_factor(a, hermitian=hermitian)
+            x = linalg.ldl_solve(*factors, b, hermitian=hermitian)
+            _close(a @ x, b.expand(3, n, 2))
+            torch = pytest.importorskip("torch")
+            expected = torch.linalg.ldl_factor(torch.from_numpy(array_of(a).copy()), hermitian=hermitian)
+            np.testing.assert_array_equal(array_of(factors.pivots), expected.pivots.numpy())
+            np.testing.assert_allclose(np.tril(array_of(factors.LD)), np.tril(expected.LD.numpy()), atol=1e-9)
+
+
 def test_zeros_on_the_diagonal_of_a_triangle() -> None:
     a = tensor.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 4.0], [0.0, 0.0, 2.0]], dtype=tensor.float64)
     x = linalg.solve_triangular(a, tensor.ones(3, 1, dtype=tensor.float64), upper=True)

@@ -1,0 +1,163 @@
+"""LDL factorisation of matrices that are Hermitian or symmetric, and need not be definite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import int32
+
+from ..neural.node import record
+from ..operations.reduction import given
+from . import ldl_on_host
+from .checks import check_alike, check_matrices, check_square, check_tensor
+from .errors import check_info
+from .host import on_host, one_by_one
+from .results import LdlFactor, LdlFactorWithInfo, delivered
+from .solving import check_right_sides
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..tensors import Tensor
+
+    Array = NDArray[Any]
+
+
+def _no_derivative(wanted: Any, grads: Any) -> Any:
+    raise RuntimeError(
+        "derivative for linalg_ldl_factor_ex is not implemented: use linalg.lu_factor, linalg.cholesky or linalg.solve"
+    )
+
+
+def _factored(name: str, a: Tensor, hermitian: bool, check: bool) -> LdlFactorWithInfo:
+    check_square(name, a)
+
+    def work(array: Array) -> tuple[Array, Array, Array]:
+        factors = np.array(array)
+        pivots = np.zeros(array.shape[:-1], np.int32)
+        info = np.zeros(array.shape[:-2], np.int32)
+        for at in np.ndindex(*array.shape[:-2]):
+            factors[at], pivots[at], info[at] = ldl_on_host.factor(array[at], hermitian=hermitian)
+        if check:
+            check_info(name, "ldl", info, RuntimeError)
+        return factors, pivots, info
+
+    factors, pivots, info = on_host(work, a)
+    record((factors,), (a,), "LinalgLdlFactorExBackward0", _no_derivative, ())
+    return LdlFactorWithInfo(factors, pivots, info)
+
+
+def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> LdlFactor:  # noqa: N803 - PyTorch's name
+    """Factors of symmetric (or Hermitian) matrices for :func:`ldl_solve`, in LAPACK's form. No derivative goes through.
+
+    CUDA tensors go through the host, which waits for them. One matrix is factored after the other, row by row: for
+    large ones :func:`lu_factor` is faster.
+
+    Parameters
+    ----------
+    A
+        ``(*, n, n)``; the lower triangle is looked at.
+    hermitian
+        Whether complex matrices are Hermitian and not symmetric.
+
+    Raises
+    ------
+    RuntimeError
+        If a diagonal element of ``D`` is zero; it says of which matrix. If the matrices are not square, or of another
+        type than single or double precision.
+    """
+    factors, pivots, _ = _factored("linalg.ldl_factor", A, bool(hermitian), True)
+    found: LdlFactor = delivered(LdlFactor(factors, pivots), out, "linalg.ldl_factor")
+    return found
+
+
+def ldl_factor_ex(
+    A: Tensor,  # noqa: N803
+    *,
+    hermitian: bool = False,
+    check_errors: bool = False,
+    out: Any = None,
+) -> LdlFactorWithInfo:
+    """:func:`ldl_factor` that tells where ``D`` has a zero on its diagonal instead of raising an error."""
+    found = _factored("linalg.ldl_factor_ex", A, bool(hermitian), check_errors)
+    result: LdlFactorWithInfo = delivered(found, out, "linalg.ldl_factor_ex")
+    return result
+
+
+def _solve_gradient(
+    wanted: Any, grads: Any, factors: Tensor, pivots: Tensor, hermitian: bool
+) -> tuple[None, None, Tensor]:
+    if wanted[0]:
+        raise RuntimeError(
+            "derivative for linalg_ldl_solve with respect to LD is not implemented: use linalg.solve"
+        )
+    if hermitian or not factors._layout.dtype.is_complex:
+        return None, None, _solved(factors, pivots, grads, hermitian)
+    # The adjoint of a symmetric matrix is its conjugate.
+    return None, None, _solved(factors, pivots, grads.conj(), hermitian).conj()
+
+
+def _through_blocks(blocks: Array, b: Array) -> Array:
+    try:
+        return np.linalg.solve(blocks, b)
+    except np.linalg.LinAlgError:
+        _, singular = one_by_one(np.linalg.inv, blocks.shape[-2:], blocks)
+        info = np.zeros(blocks.shape[:-2], np.int32)
+        info.reshape(-1)[singular] = 1
+        check_info("linalg.ldl_solve", "solution", info)
+        raise
+
+
+def _solved(factors: Tensor, pivots: Tensor, b: Tensor, hermitian: bool) -> Tensor:
+    def work(factors: Array, pivots: Array, b: Array) -> tuple[Array]:
+        lower, middle = np.empty_like(factors), np.empty_like(factors)
+        for at in np.ndindex(*factors.shape[:-2]):
+            lower[at], middle[at] = ldl_on_host.unpack(factors[at], pivots[at], hermitian=hermitian)
+        back = np.swapaxes(np.conj(lower) if hermitian else lower, -1, -2)
+        return (np.linalg.solve(back, _through_blocks(middle, np.linalg.solve(lower, b))),)
+
+    (result,) = on_host(work, factors, pivots, b)
+    record(
+        (result,),
+        (factors, pivots, b),
+        "LinalgLdlSolveBackward0",
+        _solve_gradient,
+        (factors, pivots),
+        (hermitian,),
+    )
+    return result
+
+
+def ldl_solve(
+    LD: Tensor,  # noqa: N803
+    pivots: Tensor,
+    B: Tensor,  # noqa: N803
+    *,
+    hermitian: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The ``X`` of ``A @ X = B`` from :func:`ldl_factor`'s results for ``A``. Derivatives go to ``B`` only.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix is singular; it says which.
+    RuntimeError
+        If shapes, dtypes or devices do not fit.
+    """
+    name = "linalg.ldl_solve"
+    check_square(name, LD, "LD")
+    check_tensor(name, pivots, "pivots")
+    if pivots._layout.dtype is not int32:
+        raise RuntimeError(f"{name}: Expected pivots to be int32, got {pivots._layout.dtype!r}")
+    if pivots._layout.shape != LD._layout.shape[:-1] or pivots._layout.place is not LD._layout.place:
+        raise RuntimeError(
+            f"{name}: Expected pivots of shape {list(LD._layout.shape[:-1])} on {LD._layout.device}, got "
+            f"{list(pivots._layout.shape)} on {pivots._layout.device}"
+        )
+    check_matrices(name, B, "B")
+    check_alike(name, LD, B, "LD", "B")
+    check_right_sides(name, LD, B, left=True, vector=False)
+    return given(_solved(LD, pivots, B, bool(hermitian)), out, name)
