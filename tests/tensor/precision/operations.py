@@ -43,6 +43,30 @@ PRODUCTS: dict[str, Operation] = {
     ),
 }
 
+
+def _small(weights: tuple[Any, ...]) -> list[Any]:
+    """Weights with which errors do not grow from step to step."""
+    return [weight * 0.2 for weight in weights]
+
+
+_RECURRENT = ((5, 2, 16), (1, 2, 24), (72, 16), (72, 24))
+PRODUCTS |= {
+    "gru": (
+        lambda x, h, *weights: tensor.gru(x, h, _small(weights), False, 1, 0.0, False, False, False)[0],
+        _RECURRENT,
+    ),
+    "lstm": (
+        lambda x, h, c, *weights: tensor.lstm(x, (h, c), _small(weights), False, 1, 0.0, False, False, False)[
+            0
+        ],
+        ((5, 2, 16), (1, 2, 24), (1, 2, 24), (96, 16), (96, 24)),
+    ),
+    "rnn_tanh": (
+        lambda x, h, *weights: tensor.rnn_tanh(x, h, _small(weights), False, 1, 0.0, False, False, False)[0],
+        ((5, 2, 16), (1, 2, 24), (24, 16), (24, 24)),
+    ),
+}
+
 CONVOLUTIONS: dict[str, Operation] = {
     "conv1d": _product("conv1d", (2, 8, 12), (4, 8, 3)),
     "conv2d": _product("conv2d", (2, 6, 7, 8), (4, 6, 3, 3)),

@@ -60,7 +60,7 @@ def _follows(operation: Operation, set_flag: Callable[[bool], None], other: Call
         assert _error(first, truth) < 2e-5
     # A bias is added, and its gradient a sum, as precisely as ever.
     assert 1e-4 < _error(rounded[0], exact[0]) < 1e-2
-    assert all(_error(one, truth) < 1e-2 for one, truth in zip(rounded, exact, strict=True))
+    assert all(_error(one, truth) < 5e-2 for one, truth in zip(rounded, exact, strict=True))
     assert any(_error(one, truth) > 2e-5 for one, truth in zip(rounded[1:], exact[1:], strict=True))
 
 
