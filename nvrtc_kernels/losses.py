@@ -218,7 +218,7 @@ def _kernel(
     title = f"{function}_of_each" if each else function
     source = (
         f"{includes('losses.cuh', *kinds)}"
-        f'extern "C" __global__ void {title}({_SIZES}, {parameters}) {{\n'
+        f'extern "C" __global__ void __launch_bounds__({_MOST_THREADS}) {title}({_SIZES}, {parameters}) {{\n'
         f"    {function}<{template}>({_MADE}, {passed});\n}}\n"
     )
     return launcher(device, "losses.cu", source, title, ("q", "q", "q", "q", *codes))

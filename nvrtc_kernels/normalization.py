@@ -127,11 +127,12 @@ def _planned(
     extra_codes = "" if rows.plain else "qII"
     extra_values = () if rows.plain else (rows.groups, rows.channels, rows.inner)
 
-    def kernel(variant: str, template: str, number: str) -> Callable[..., None]:
+    def kernel(variant: str, template: str, number: str, threads: int) -> Callable[..., None]:
         title = f"{name}{direction}_{variant}"
         source = (
             f"{includes('normalization.cuh', *kinds)}"
-            f'extern "C" __global__ void {title}(long long rows, {number} n{extra}, {", ".join(parameters)}) {{\n'
+            f'extern "C" __global__ void __launch_bounds__({threads}) '
+            f"{title}(long long rows, {number} n{extra}, {', '.join(parameters)}) {{\n"
             f"    normalize_{variant}{direction}<{center}, {wide}, {template}>(rows, n, {channel}, {passed});\n}}\n"
         )
         count = "i" if number == "int" else "q"
@@ -148,8 +149,10 @@ def _planned(
     largest = max(kind.itemsize for kind in kinds)
     found = team(rows.n, largest)
     if found is None:
-        return bound(kernel("long", f"{_LONG}", "long long"), rows.rows, _LONG)
-    packed = bound(kernel("rows", found.template, "int"), found.blocks(rows.rows), found.threads)
+        return bound(kernel("long", f"{_LONG}", "long long", _LONG), rows.rows, _LONG)
+    packed = bound(
+        kernel("rows", found.template, "int", found.threads), found.blocks(rows.rows), found.threads
+    )
     low = found.width * largest - 1
     end = numbers + aligned
 
@@ -160,7 +163,7 @@ def _planned(
         if low_bits & low:
             narrow = team(rows.n, largest, packed=False)
             assert narrow is not None
-            launch = kernel("rows", narrow.template, "int")
+            launch = kernel("rows", narrow.template, "int", narrow.threads)
             bound(launch, narrow.blocks(rows.rows), narrow.threads)(stream, *arguments)
         else:
             packed(stream, *arguments)

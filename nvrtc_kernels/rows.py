@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Elements that a thread keeps in registers, at most.
-_MOST = 16
+#: Bytes of elements that a thread keeps in registers, at most. 1024 threads have 64 registers each.
+_MOST_BYTES = 64
+_SMALLEST_ITEM = 4
 _WARP = 32
 _LARGEST = 1024
 _SMALL_BLOCK = 128
@@ -49,11 +50,13 @@ def team(n: int, itemsize: int, *, packed: bool = True) -> Team | None:
     width = max(_WIDE // itemsize, 1) if packed else 1
     while n % width:
         width //= 2
-    if n > _LARGEST * _MOST:
+    # Half precision is widened in registers.
+    few = _MOST_BYTES // max(itemsize, _SMALLEST_ITEM)
+    if n > _LARGEST * few:
         return None
     # A warp may have twice as much: its exchange needs no barrier.
-    warp = n <= _WARP * 2 * _MOST
-    most = 2 * _MOST if warp else _MOST
+    warp = n <= _WARP * 2 * few
+    most = 2 * few if warp else few
     along = 1 if warp else _SMALL_BLOCK
     limit = _WARP if warp else _LARGEST
     while along < limit and (along * most < n or (warp and along * width < n)):

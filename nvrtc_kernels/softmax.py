@@ -73,20 +73,20 @@ def _planned(
     parameters.append(f"{output.cuda}* out")
     addresses = "P" * len(parameters)
 
-    def kernel(variant: str, template: str, numbers: Sequence[str]) -> Callable[..., None]:
+    def kernel(variant: str, template: str, numbers: Sequence[str], threads: int) -> Callable[..., None]:
         title = f"{'log_' if log else ''}{name}{backward}_{variant}"
         declared = ", ".join([*(f"{kind} {x}" for x, kind in zip("lni", numbers, strict=False)), *parameters])
         passed = ", ".join([*"lni"[: len(numbers)], *pointers, "out"])
         source = (
             f"{includes('softmax.cuh', *kinds)}"
-            f'extern "C" __global__ void {title}({declared}) {{\n'
+            f'extern "C" __global__ void __launch_bounds__({threads}) {title}({declared}) {{\n'
             f"    {name}_{variant}{backward}<{head}{template}>({passed});\n}}\n"
         )
         codes = ["i" if kind == "int" else "q" for kind in numbers]
         return launcher(device, "softmax.cu", source, title, (*codes, *addresses))
 
     if inner > 1:
-        launch = kernel("columns", "", ("long long",) * 3)
+        launch = kernel("columns", "", ("long long",) * 3, _COLUMNS)
         lines = outer * inner
         grid = -(-lines // _COLUMNS)
 
@@ -97,7 +97,7 @@ def _planned(
     largest = max(kind.itemsize for kind in kinds)
     found = team(n, largest)
     if found is None:
-        launch_long = kernel("long", f", {_LONG}", ("long long",) * 2)
+        launch_long = kernel("long", f", {_LONG}", ("long long",) * 2, _LONG)
 
         def run_long(stream: Any, out: int, *others: int) -> None:
             launch_long(outer, 1, 1, _LONG, 1, 1, 0, stream, outer, n, *others, out)
@@ -105,7 +105,7 @@ def _planned(
         return run_long
     shape = found
     low = shape.width * largest - 1
-    packed = kernel("rows", f", {shape.template}", ("long long", "int"))
+    packed = kernel("rows", f", {shape.template}", ("long long", "int"), shape.threads)
     grid = shape.blocks(outer)
 
     def run_rows(stream: Any, out: int, *others: int) -> None:
@@ -115,7 +115,7 @@ def _planned(
         if low_bits & low:
             narrow = team(n, largest, packed=False)
             assert narrow is not None
-            launch = kernel("rows", f", {narrow.template}", ("long long", "int"))
+            launch = kernel("rows", f", {narrow.template}", ("long long", "int"), narrow.threads)
             launch(narrow.blocks(outer), 1, 1, narrow.threads, 1, 1, 0, stream, outer, n, *others, out)
         else:
             packed(grid, 1, 1, shape.threads, 1, 1, 0, stream, outer, n, *others, out)

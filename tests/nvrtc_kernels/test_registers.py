@@ -1,0 +1,96 @@
+"""Kernels whose blocks are large take no more registers than a multiprocessor has.
+
+What NVRTC makes for a GPU says how many a thread takes; the simulator, which runs PTX, has no limit.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any
+
+import pytest
+
+from drv.compiler import compile_program
+from nvrtc_kernels import attention, losses, normalization, softmax
+from nvrtc_kernels.dtypes import bfloat16, bool_, dtype, float32, float64
+from nvrtc_kernels.plans import INCLUDE
+
+_REGISTERS = 1 << 16
+
+
+#: In ``.nv.info``: a value of 8 bytes, which are the kernel's symbol and the registers of a thread.
+_REGISTER_COUNT = bytes((0x04, 0x2F, 8, 0))
+
+
+def registers(image: bytes) -> int:
+    """Registers of a thread of the only kernel of a cubin."""
+    (start,) = struct.unpack_from("<Q", image, 40)
+    size, count, names = struct.unpack_from("<3H", image, 58)
+    sections = [struct.unpack_from("<2I4Q", image, start + i * size) for i in range(count)]
+    texts = sections[names][4]
+    for name, _, _, _, offset, length in sections:
+        begin = texts + name
+        if image[begin : image.index(b"\0", begin)] == b".nv.info":
+            found = image.index(_REGISTER_COUNT, offset, offset + length)
+            return int(struct.unpack_from("<2I", image, found + 4)[1])
+    raise AssertionError("a cubin without .nv.info")
+
+
+def _softmax(kind: dtype) -> None:
+    for n in (16384, 16383, 8192, 99999):
+        softmax.plan(None, (2, n, 1), kind, kind, log=True)
+        softmax.plan_backward(None, (2, n, 1), kind, kind, kind, log=False)
+
+
+def _normalization(kind: dtype) -> None:
+    for n in (16384, 16383, 8191):
+        rows = normalization.Rows(2, 1, n, 1, True)
+        normalization.plan(None, rows, kind, kind)
+        normalization.plan_backward(None, rows, kind, kind, kind)
+
+
+def _cross_entropy(kind: dtype) -> None:
+    sizes = losses.Classes(4, 100000, 1, -100)
+    losses.plan_cross_entropy(None, sizes, kind, kind, smooth=True)
+
+
+def _attention(kind: dtype) -> None:
+    mask = attention.MaskRows((2, 3), (0, 5), 1, bool_)
+    for seen, dropping in ((None, False), (mask, True)):
+        run = attention.plan_weights(None, kind, seen, dropping=dropping)
+        for keys in {4096, 8192, 16384, attention.most_keys(kind)}:
+            if keys <= attention.most_keys(kind):
+                block = attention.Block(1, 1, 0, 1, 1, 0, keys, False)
+                run(None, block, 1.0, b"", b"", *(0 for _ in range(6)))
+
+
+@pytest.mark.parametrize("kind", [float32, float64, bfloat16], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    ("module", "plan"),
+    [(softmax, _softmax), (normalization, _normalization), (losses, _cross_entropy), (attention, _attention)],
+    ids=["softmax", "normalization", "cross entropy", "attention"],
+)
+def test_large_blocks_fit(module: Any, plan: Any, kind: dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources: set[tuple[str, str]] = set()
+
+    def noted(_: Any, __: str, source: str, name: str, ___: Any) -> Any:
+        sources.add((source, name))
+        return lambda *_: None
+
+    monkeypatch.setattr(module, "launcher", noted)
+    plan(kind)
+    assert sources
+    for source, name in sources:
+        threads = int(re.findall(r"__launch_bounds__\((\d+)\)", source)[0])
+        made = compile_program(
+            source,
+            "sm_90",
+            name="a.cu",
+            options=("-default-device",),
+            include_dirs=(INCLUDE,),
+            line_info=False,
+        )
+        taken = registers(made.image)
+        assert 8 <= taken <= 255
+        assert taken * threads <= _REGISTERS, f"{name} takes {taken} registers for each of {threads} threads"
