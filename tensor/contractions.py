@@ -16,6 +16,8 @@ from . import parts, views
 from .arguments import dimension, dimensions
 from .autocasting import autocasted, bare, lowered
 from .base import TensorBase
+from .diagonals import diagonal_scatter
+from .operations.reduction import record
 from .products import _delivered, bmm, check_layouts, check_operands, dot, layouts_of, mm, mv
 
 if TYPE_CHECKING:
@@ -365,7 +367,13 @@ def trace(input: Tensor) -> Tensor:
     """
     if len(input._layout.shape) != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input._layout.shape)}")
-    return parts.diagonal(input).sum()
+    found = parts.diagonal(input.detach()).sum()
+    record((found,), input, "TraceBackward0", _trace_gradient, (input._layout.shape,))
+    return found
+
+
+def _trace_gradient(grad: Tensor, shape: Any) -> Tensor:
+    return diagonal_scatter(grad.new_zeros(shape), views.expand(grad, (min(shape),)))
 
 
 @autocasted

@@ -191,11 +191,17 @@ def _at_gradient(grad: Tensor, indices: Tensor, shape: Any, axes: Any, keepdim: 
     return where(chosen, kept(grad, axes, keepdim), grad.new_zeros(()))
 
 
+def _same_gradient(grad: Tensor) -> Tensor:
+    return grad
+
+
 def _with_indices(row: Reduction, input: Tensor, dim: int, keepdim: bool) -> Extreme:
     rank = len(input._layout.shape)
     at = dimension(dim, rank)
     if not rank:
-        return Extreme(views.alias(input), input.new_zeros((), dtype=dtypes.int64))
+        only = input.detach().clone()
+        record((only,), input, f"{row.name.capitalize()}Backward0", _same_gradient, ())
+        return Extreme(only, input.new_zeros((), dtype=dtypes.int64))
     results = row(input, (at,), keepdim)
     context = (input._layout.shape, (at,), keepdim)
     record(results, input, f"{row.name.capitalize()}Backward0", _at_gradient, context, (results[1],))

@@ -125,11 +125,15 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     layout = input._layout
     layout.place.plans[FILL, layout](input, element(value, layout.dtype))
     input._storage.version += 1
+    _recorded(input, FillNode)
+    return input
+
+
+def _recorded(input: Tensor, cls: type[FillNode]) -> None:
     if input._autograd is not None and input.requires_grad and modes.recording:
-        node = FillNode.__new__(FillNode)
+        node = cls.__new__(cls)
         node.saved = ()
         attach_in_place(node, (input,), input)
-    return input
 
 
 class FillNode(Node):
@@ -149,9 +153,24 @@ class FillNode(Node):
         return grads[0].new_zeros(grads[0].shape)
 
 
+class ZeroNode(FillNode):
+    """A recorded fill with 0."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "ZeroBackward0"
+
+
 def zero_(input: Tensor) -> Tensor:
     """Write 0 to every element."""
-    return fill_(input, 0)
+    if input._autograd is None:
+        return fill_(input, 0)
+    check_in_place(input)
+    fill_(input.detach(), 0)
+    _recorded(input, ZeroNode)
+    return input
 
 
 def fill(input: Tensor, value: Any) -> Tensor:

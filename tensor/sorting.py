@@ -263,6 +263,11 @@ def topk(
     return _into(Ranked(values, indices), out, "topk")
 
 
+def _gradient_of_all(grad: Tensor, index: Tensor, shape: Any) -> Tensor:
+    count = product_of(shape)
+    return place_gradient(grad.reshape(1), index.reshape(1), (count,), 0).reshape(shape)
+
+
 def _one_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int, keepdim: bool) -> Tensor:
     return place_gradient(kept(grad, (dim,), keepdim), kept(indices, (dim,), keepdim), shape, dim)
 
@@ -311,7 +316,11 @@ def _middle(input: Tensor, dim: int | None, keepdim: bool, out: Any, name: str, 
     if dim is None:
         if not input._layout.numel:
             return input.new_full((), math.nan) if input.is_floating_point() else input.new_zeros(())
-        return given(_picked(MEDIAN, title, input.reshape(-1), 0, False, skip_nan).values, out, name)
+        flat = input.detach().reshape(-1)
+        value, at = (views.squeeze(x, 0) for x in _in_rows(MEDIAN, flat, 0, skip_nan))
+        value._base = None
+        record((value,), input, title, _gradient_of_all, (input._layout.shape,), (at,))
+        return given(value, out, name)
     return _into(_picked(MEDIAN, title, input, dim, keepdim, skip_nan), out, name)
 
 
