@@ -138,7 +138,8 @@ from .probabilities import (
     Softmax2d,
     Softmin,
 )
-from .recurrent import GRU, LSTM, RNN, RNNBase
+from .recurrent import GRU, LSTM, RNN
+from .recurrent_base import RNNBase
 from .recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from .transformer import Transformer, TransformerDecoder, TransformerEncoder
 from .transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
