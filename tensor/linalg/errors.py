@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 class LinAlgError(RuntimeError):
     """A matrix does not have what was asked for: an inverse, a Cholesky factor, converging eigenvalues."""
 
+    __module__ = "tensor.linalg"
+
 
 #: Said of a matrix for the number that LAPACK gives, which counts from 1.
 _SAID = {

@@ -83,7 +83,7 @@ def chained(name: str, tensors: Sequence[Tensor]) -> Tensor:
     for position, x in enumerate(chain):
         if not isinstance(x, TensorBase):
             raise TypeError(
-                f"linalg_{name}(): expected Tensor as element {position} in argument 'tensors', but got {type(x).__name__}"
+                f"{name}(): expected Tensor as element {position} in argument 'tensors', but got {type(x).__name__}"
             )
     if len(chain) < 2:
         raise RuntimeError(f"{name}(): expected at least 2 tensors but got {len(chain)}")

@@ -128,9 +128,9 @@ def cholesky_solve(
     RuntimeError
         If shapes, dtypes or devices do not fit.
     """
-    check_square("cholesky_solve", L)
+    check_square("cholesky_solve", L, "L")
     check_matrices("cholesky_solve", input, "b")
-    check_alike("cholesky_solve", L, input, "A", "b")
+    check_alike("cholesky_solve", L, input, "L", "b")
     check_right_sides("cholesky_solve", L, input, left=True, vector=False)
     return given(_solved(L, input, bool(upper)), out, "cholesky_solve")
 
@@ -149,7 +149,7 @@ def cholesky_inverse(
     RuntimeError
         If ``L`` is not square, or of another type than single or double precision.
     """
-    check_square("cholesky_inverse", L)
+    check_square("cholesky_inverse", L, "L")
     upper = bool(upper)
 
     def work(factor: Array) -> tuple[Array]:

@@ -99,6 +99,24 @@ def test_factors_of_indefinite_matrices(kind: dtype, hermitian: bool, place_name
             np.testing.assert_allclose(np.tril(array_of(factors.LD)), np.tril(expected.LD.numpy()), atol=1e-9)
 
 
+@pytest.mark.parametrize("shape", [(30, 20), (20, 30), (2, 25, 25)])
+def test_low_ranks(shape: tuple[int, ...], place_name: str) -> None:
+    tensor.manual_seed(0)
+    a = (_made(tensor.float64, *shape[:-1], 4) @ _made(tensor.float64, *shape[:-2], 4, shape[-1])).to(
+        place_name
+    )
+    u, s, v = tensor.svd_lowrank(a, q=5)
+    assert s.shape == (*shape[:-2], 5)
+    _close((u * s.unsqueeze(-2)) @ v.mT, a)
+    _close(s, linalg.svdvals(a)[..., :5])
+    mean = a.mean(-2, keepdim=True)
+    u, s, v = tensor.pca_lowrank(a, q=5)
+    _close((u * s.unsqueeze(-2)) @ v.mT, a - mean)
+    x = a.detach().requires_grad_()
+    tensor.svd_lowrank(x, q=4)[1].sum().backward()
+    _close(x.grad, (lambda f: f.U[..., :4] @ f.Vh[..., :4, :])(linalg.svd(a)))
+
+
 def test_zeros_on_the_diagonal_of_a_triangle() -> None:
     a = tensor.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 4.0], [0.0, 0.0, 2.0]], dtype=tensor.float64)
     x = linalg.solve_triangular(a, tensor.ones(3, 1, dtype=tensor.float64), upper=True)
