@@ -1,4 +1,4 @@
-"""Distances between vectors: ``cdist`` and ``dist``."""
+"""Distances between vectors: ``cdist``, ``pdist`` and ``dist``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from .base import TensorBase
 from .comparisons import GT
 from .contractions import matmul
 from .joining import cat
+from .kept import kept
 from .operations.pointwise import Pointwise
 from .selection import KEEP
 from .spreads import vector_norm
 
 if TYPE_CHECKING:
+    from .places import Place
     from .tensors import Tensor
 
 #: More rows than this go through a matrix product.
@@ -102,6 +104,46 @@ def _squares(x1: Tensor, x2: Tensor) -> Tensor:
     left: Any = cat((x1 * -2, lengths1, lengths1.new_ones(lengths1._layout.shape)), -1)
     right: Any = cat((x2, lengths2.new_ones(lengths2._layout.shape), lengths2), -1)
     return matmul(left, views.transpose(right, -2, -1))
+
+
+@autocasted
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """Distance of every row to every later one: what ``cdist(input, input, p)`` has above its diagonal, row by row.
+
+    Parameters
+    ----------
+    input
+        Floating point, of shape ``(n, k)``.
+    p
+        Of the norm, from 0 (differences that are not zero are counted) to infinity.
+
+    Returns
+    -------
+    Tensor
+        ``(n * (n - 1) / 2,)``.
+
+    Raises
+    ------
+    RuntimeError
+        For another number of dimensions or another type, or if ``p`` is negative.
+    """
+    if not isinstance(input, TensorBase):
+        raise TypeError(f"pdist(): argument 'input' must be Tensor, not {type(input).__name__}")
+    layout = input._layout
+    if len(layout.shape) != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {len(layout.shape)}D")
+    if not layout.dtype.is_floating_point:
+        raise RuntimeError(f"pdist only supports floating-point dtypes, got: {layout.dtype!r}")
+    if p < 0:
+        raise RuntimeError(f"pdist only supports non-negative p values, got {p}")
+    x: Any = input
+    one, other = (x.index_select(0, _half_of_pairs(layout.place, layout.shape[0], half)) for half in (0, 1))
+    return vector_norm(one - other, p, -1) if layout.shape[1] else (one - other).sum(-1)
+
+
+def _half_of_pairs(place: Place, rows: int, half: int) -> Tensor:
+    """The first, or second, rows of all pairs."""
+    return kept(place, ("pairs", rows, half), lambda: np.triu_indices(rows, 1)[half])
 
 
 @autocasted

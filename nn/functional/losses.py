@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensor.distances import pdist
 from tensor.neural.element_losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -48,6 +49,7 @@ __all__ = [
     "multilabel_soft_margin_loss",
     "nll_loss",
     "pairwise_distance",
+    "pdist",
     "poisson_nll_loss",
     "smooth_l1_loss",
     "soft_margin_loss",
