@@ -146,7 +146,7 @@ from .diagonals import (
     slice_scatter,
 )
 from .differences import cumulative_trapezoid, diff, trapezoid, trapz
-from .distances import cdist, dist
+from .distances import cdist, dist, pdist
 from .divisors import gcd, lcm
 from .equality import allclose, equal
 from .extremes import (
@@ -249,6 +249,7 @@ from .joining import (
     tile,
     vstack,
 )
+from .linalg.low_rank import pca_lowrank, svd_lowrank
 from .linalg.lu_factorization import lu_unpack
 from .linalg.triangular import cholesky_inverse, cholesky_solve
 from .logic import logical_and, logical_not, logical_or, logical_xor
@@ -901,6 +902,8 @@ __all__ = [
     "ormqr",
     "outer",
     "pairwise_distance",
+    "pca_lowrank",
+    "pdist",
     "permute",
     "pi",
     "pinverse",
@@ -1011,6 +1014,7 @@ __all__ = [
     "subtract",
     "sum",
     "svd",
+    "svd_lowrank",
     "swapaxes",
     "swapdims",
     "t",

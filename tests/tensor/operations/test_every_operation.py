@@ -67,6 +67,7 @@ SAMPLES: dict[str, list[str]] = {
     "count_nonzero": ["m.count_nonzero(i)", "m.count_nonzero(b, 1)", "m.count_nonzero(e)"],
     "dist": ["m.dist(x, y)", "m.dist(x, v, 1)"],
     "cdist": ["m.cdist(x, y)", "m.cdist(x, y, 1.0)", "m.cdist(x, w)"],
+    "pdist": ["m.pdist(x)", "m.pdist(x, 1.0)", "m.pdist(v)"],
     # Scans
     "cumsum": ["m.cumsum(x, 1)", "m.cumsum(i, 0)", "m.cumsum(o, 0)", "m.cumsum(e, 0)", "m.cumsum(x, 2)"],
     "cumprod": ["m.cumprod(x, 1)", "m.cumprod(c, 0)", "m.cumprod(x, 2)"],
@@ -254,6 +255,8 @@ SAMPLES: dict[str, list[str]] = {
     "triangular_solve": ["m.triangular_solve(x.t(), s)", "m.triangular_solve(x, s)"],
     "qr": ["m.qr(x)", "m.qr(x.t(), some=False)", "m.qr(v)"],
     "svd": ["m.svd(x, compute_uv=False)", "m.svd(x)[1]", "m.svd(v)"],
+    "svd_lowrank": ["m.svd_lowrank(x)[1]", "m.svd_lowrank(z, M=z * 0)[1]", "m.svd_lowrank(v)"],
+    "pca_lowrank": ["m.pca_lowrank(x)[1]", "m.pca_lowrank(x, 7)"],
     "lu": ["m.lu(s)", "m.lu(x, get_infos=True)", "m.lu(v)"],
     "lu_solve": ["m.lu_solve(x.t(), *m.lu(s))", "m.lu_solve(x, *m.lu(s))"],
     "lu_unpack": ["m.lu_unpack(*m.lu(x))", "m.lu_unpack(s, p)"],
