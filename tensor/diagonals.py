@@ -5,6 +5,8 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels.dtypes import int64
+
 from . import parts
 from .arguments import dimension
 from .copies import clone
@@ -185,10 +187,23 @@ def as_strided_scatter(
     RuntimeError
         If ``src`` has not the shape ``size``, or elements would lie outside the storage.
     """
-    contiguous = input.contiguous()
-    if contiguous.storage_offset():
-        contiguous = contiguous.clone()
-    return _scattered("AsStridedScatter", parts.as_strided, contiguous, src, size, stride, storage_offset)
+    layout = input._layout
+    if layout.contiguous and not input.storage_offset():
+        return _scattered("AsStridedScatter", parts.as_strided, input, src, size, stride, storage_offset)
+    # Which of the elements each place of the storage is; -1 for none.
+    count = input._storage.nbytes() // layout.itemsize
+    places = input.new_full((count,), -1, dtype=int64)
+    first = input.storage_offset()
+    shown = parts.as_strided(places, layout.shape, layout.strides, first)
+    shown.copy_(input.new_tensor(range(layout.numel), dtype=int64).view(layout.shape))
+    chosen = parts.as_strided(places, size, stride, first if storage_offset is None else storage_offset)
+    if chosen._layout.shape != src._layout.shape:
+        raise RuntimeError(
+            f"AsStridedScatter: expected src to have a size equal to the slice of self. src size = "
+            f"{list(src._layout.shape)}, slice size = {list(chosen._layout.shape)}"
+        )
+    inside = chosen >= 0
+    return input.reshape(-1).index_put((chosen[inside],), src[inside]).view(layout.shape)
 
 
 def _scattered(name: str, view: Callable[..., Tensor], input: Tensor, src: Tensor, *args: Any) -> Tensor:

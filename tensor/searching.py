@@ -328,7 +328,7 @@ def _slices(input: Tensor, dim: int, inverse: bool, counts: bool, *, ordered: bo
     at = dimension(dim, len(input._layout.shape))
     moved = views.movedim(input.detach().cpu(), at, 0).contiguous()
     array = moved._host
-    flat = array.reshape(len(array), -1)
+    flat = array.reshape(len(array), math.prod(array.shape[1:]))
     order = np.lexsort(flat.T[::-1]) if ordered and flat.shape[1] else np.arange(len(flat))
     lined = flat[order]
     starts = np.ones(len(lined), bool)

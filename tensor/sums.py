@@ -324,18 +324,37 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | N
 
         input = input.to(get_default_dtype())
     axes = axes_of("logsumexp", input, dim)
-    results = LOGSUMEXP(input, axes, keepdim)
+    if input._layout.dtype.is_complex:
+        results: Any = (_complex_logsumexp(input.detach(), axes, keepdim),)
+    else:
+        results = LOGSUMEXP(input, axes, keepdim)
     record(
         results,
         input,
         "LogsumexpBackward0",
         lambda grad, a, out, shape, axes, keepdim: (
-            stretched(grad, shape, axes, keepdim) * (a - stretched(out, shape, axes, keepdim)).exp()
+            stretched(grad, shape, axes, keepdim)
+            * conjugate((a - stretched(out, shape, axes, keepdim)).exp())
         ),
         (input._layout.shape, axes, keepdim),
         (input, results[0]),
     )
     return given(results[0], out, "logsumexp")
+
+
+def _complex_logsumexp(input: Any, axes: Any, keepdim: bool) -> Tensor:
+    """Relative to the largest real part, so that no exponential overflows."""
+    from .extremes import amax
+
+    if not input.numel():
+        return sum(input.exp(), list(axes), keepdim).log()
+    largest: Any = amax(input.real, list(axes), True) if axes else input.real
+    largest = largest.nan_to_num(posinf=0.0, neginf=0.0)
+    found = sum((input - largest).exp(), list(axes), True).log() + largest
+    if not keepdim:
+        for axis in sorted(axes, reverse=True):
+            found = views.squeeze(found, axis)
+    return found  # type: ignore[no-any-return]
 
 
 def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
