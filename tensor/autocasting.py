@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from nvrtc_kernels.dtypes import dtype
 
+    from .recording.autocast import Casts
     from .tensors import Tensor
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -211,11 +212,17 @@ def _any_on(cuda: bool, values: Iterable[Any]) -> bool:
     return False
 
 
-def run(function: Callable[..., Any], rules: Rules, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Call ``function`` as the block that this thread is in wants it."""
+def enter(
+    name: str, rules: Rules, args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], Casts | None]:
+    """Arguments of a function as the block that this thread is in wants them.
+
+    Where it is in the list that the block follows, nothing is cast from now on, until ``modes.autocast`` is what
+    comes third.
+    """
     casts = modes.autocast
     if casts is None:
-        return function(*args, **named)
+        return args, named, None
     for cuda, rule, lower in ((True, rules.cuda, casts.cuda), (False, rules.cpu, casts.cpu)):
         if rule is None or lower is None or not (_any_on(cuda, args) or _any_on(cuda, named.values())):
             continue
@@ -226,23 +233,20 @@ def run(function: Callable[..., Any], rules: Rules, args: tuple[Any, ...], named
         elif rule is WIDEST:
             kind = _widest((*args, *named.values()), lower, cuda)
         else:
-            args, named = _as_they_are(function, rule, rules.dtype_at, args, named, cuda)
+            args, named = _as_they_are(name, rule, rules.dtype_at, args, named, cuda)
             break
         args = tuple([_cast_all(x, kind, cuda, casts.keeps) for x in args])
         if named:
             named = {name: _cast_all(x, kind, cuda, casts.keeps) for name, x in named.items()}
         break
     else:
-        return function(*args, **named)
+        return args, named, None
     modes.autocast = None
-    try:
-        return function(*args, **named)
-    finally:
-        modes.autocast = casts
+    return args, named, casts
 
 
 def _as_they_are(
-    function: Callable[..., Any],
+    name: str,
     rule: str,
     dtype_at: int | str | None,
     args: tuple[Any, ...],
@@ -251,7 +255,7 @@ def _as_they_are(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments of a function whose operands are not cast: only the type of its result may be chosen."""
     if rule is REFUSED:
-        raise RuntimeError(_REFUSALS[function.__name__])
+        raise RuntimeError(_REFUSALS[name])
     if rule is SINGLE_RESULT and eligible(args[0], cuda=cuda):
         if isinstance(dtype_at, int):
             if args[dtype_at] is None:
@@ -272,7 +276,12 @@ _REFUSALS = {
 _CALL = """
 def {name}({heads}):
     if _blocks.count{unless}:
-        return _run(_function, _rules, ({args}), {{{named}}})
+        _args, _named, _casts = _enter({name!r}, _rules, ({args}), {{{named}}})
+        try:
+            return _function(*_args, **_named)
+        finally:
+            if _casts is not None:
+                _modes.autocast = _casts
     return _function({passed})
 """
 
@@ -281,7 +290,7 @@ def autocasted(function: _F) -> _F:
     """Let ``function`` follow the lists, under its name.
 
     The function that asks whether a thread is in a block is written out with all parameters: that is the fastest
-    way to pass them on.
+    way to pass them on. Between the user and ``function`` there is one frame, in blocks and outside of them.
     """
     name = function.__name__
     if name not in _CUDA and name not in _CPU:
@@ -313,7 +322,13 @@ def autocasted(function: _F) -> _F:
             args.append(each.name)
         heads.append(f"{each.name}{default}")
     rules = Rules(_CUDA.get(name), _CPU.get(name), at)
-    made |= {"_blocks": autocast_blocks, "_run": run, "_function": function, "_rules": rules}
+    made |= {
+        "_blocks": autocast_blocks,
+        "_enter": enter,
+        "_modes": modes,
+        "_function": function,
+        "_rules": rules,
+    }
     exec(
         _CALL.format(
             name=name,

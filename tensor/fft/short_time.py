@@ -48,7 +48,7 @@ def _check(name: str, input: Any, window: Any, length: int) -> None:
         warnings.warn(
             "A window was not provided. A rectangular window will be applied, which is known to cause spectral leakage. "
             f"Other windows such as hann_window or hamming_window are recommended: give one to {name}() as window=",
-            stacklevel=3,
+            stacklevel=4,
         )
         return
     if not isinstance(window, TensorBase):

@@ -147,3 +147,14 @@ def test_only_tensors_of_the_type_of_device_are_cast(device: drv.Device) -> None
         assert tensor.pow(on_device.half(), scalar).dtype is tensor.float32
     with tensor.autocast("cpu"):
         assert (on_device @ on_device).dtype is tensor.float32
+
+
+def test_warnings_show_the_line_of_the_user() -> None:
+    a = tensor.full((2, 2), 0.5)
+    for enabled in (False, True):
+        with pytest.warns(UserWarning, match="batchmean") as found, tensor.autocast("cpu", enabled=enabled):
+            nn.functional.kl_div(a, a)
+        assert found[0].filename == __file__
+        with pytest.warns(UserWarning, match="size") as found, tensor.autocast("cpu", enabled=enabled):
+            nn.functional.mse_loss(a, a[0])
+        assert found[0].filename == __file__
