@@ -159,7 +159,7 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | N
     return _extreme_of(AMIN, input, dim, keepdim, out)
 
 
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Range:
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> Range:
     """Smallest and largest elements in one pass, over all elements or along a dimension."""
     if dim is None and not input._layout.numel:
         raise RuntimeError(
@@ -169,6 +169,8 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
     results = AMINMAX(input, axes, keepdim)
     context = (input._layout.shape, axes, keepdim)
     record(results, input, "AminmaxBackward0", _shares_of_both, context, (input, *results))
+    if out is not None:
+        return Range(*(given(x, to, "aminmax") for x, to in zip(results, out, strict=True)))
     return Range(*results)
 
 
@@ -256,11 +258,15 @@ def _argument(row: Reduction, input: Tensor, dim: int | None, keepdim: bool) -> 
     return row(input, axes, keepdim)[0]
 
 
-def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmax(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
+) -> Tensor:
     """Where the largest element stands: along ``dim``, or in row-major order. The first of equal ones."""
-    return _argument(ARGMAX, input, dim, keepdim)
+    return given(_argument(ARGMAX, input, dim, keepdim), out, "argmax")
 
 
-def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmin(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
+) -> Tensor:
     """Where the smallest element stands; see :func:`argmax`."""
-    return _argument(ARGMIN, input, dim, keepdim)
+    return given(_argument(ARGMIN, input, dim, keepdim), out, "argmin")

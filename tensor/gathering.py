@@ -190,7 +190,7 @@ def argwhere(input: Tensor) -> Tensor:
     return nonzero(input)  # type: ignore[no-any-return]
 
 
-def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
     """The first ``size`` rows of :func:`nonzero`; where there are fewer, the others are ``fill_value``.
 
     Raises
@@ -204,4 +204,4 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     found = found[:size]
     made: Tensor = found.new_full((size, found.shape[1]), fill_value)
     made[: found.shape[0]] = found
-    return made
+    return delivered(out, made, "nonzero_static")

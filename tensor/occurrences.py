@@ -10,6 +10,7 @@ from . import parts, views
 from .arguments import dimension
 from .base import TensorBase
 from .comparisons import EQ, NE
+from .creation import delivered
 from .joining import cat
 from .ranges import arange
 from .recording.modes import modes
@@ -70,7 +71,14 @@ def _last_of_longest_run(input: Tensor, dim: int, size: int) -> Tensor:
         modes.recording = recording
 
 
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(
+    elements: Any,
+    test_elements: Any,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Whether each of ``elements`` is one of ``test_elements``; with ``invert``, whether it is none.
 
     Parameters
@@ -86,7 +94,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         elements = test_elements.new_tensor(elements)
     if not isinstance(test_elements, TensorBase):
         found = EQ.binary(elements, test_elements)
-        return ~found if invert else found
+        return delivered(out, ~found if invert else found, "isin")
     kind = dtypes.promote_types(elements._layout.dtype, test_elements._layout.dtype)
     given, wanted = elements.detach().to(kind), test_elements.detach().to(kind).reshape(-1)
     count = wanted._layout.numel
@@ -98,4 +106,4 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         ordered = sort(wanted)[0]
         place = searchsorted(ordered, given).clamp(max=count - 1)
         found = EQ.binary(ordered.take(place), given)
-    return ~found if invert else found
+    return delivered(out, ~found if invert else found, "isin")

@@ -15,7 +15,7 @@ from .base import empty
 from .copies import clone
 from .creation_arguments import sizes_of
 from .formats import contiguous_format
-from .operations.reduction import record
+from .operations.reduction import given, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,6 +204,6 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return views.transpose(_flipped(input, (second if turns == 1 else first,)), first, second)
 
 
-def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
     """A copy of what :func:`~tensor.narrow` shows."""
-    return clone(parts.narrow(input, dim, start, length))
+    return given(clone(parts.narrow(input, dim, start, length)), out, "narrow_copy")

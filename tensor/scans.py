@@ -218,7 +218,7 @@ def _best_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tenso
     return grad.new_zeros(shape).scatter_add(dim, indices, grad)
 
 
-def _running(scan: _Scan, input: Tensor, dim: int) -> Running:
+def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
     at = dimension(dim, len(input._layout.shape))
     if input._layout.dtype.is_complex:
         raise RuntimeError(
@@ -227,17 +227,19 @@ def _running(scan: _Scan, input: Tensor, dim: int) -> Running:
     results = scan(input, at, input._layout.dtype)
     name = f"{scan.name.capitalize()}Backward0"
     record(results, input, name, _best_gradient, (input._layout.shape, at), (results[1],))
+    if out is not None:
+        return Running(*(given(x, to, scan.name) for x, to in zip(results, out, strict=True)))
     return Running(*results)
 
 
-def cummax(input: Tensor, dim: int) -> Running:
+def cummax(input: Tensor, dim: int, *, out: Any = None) -> Running:
     """Largest elements up to each along a dimension, and where they stand; the last of equal ones."""
-    return _running(CUMMAX, input, dim)
+    return _running(CUMMAX, input, dim, out)
 
 
-def cummin(input: Tensor, dim: int) -> Running:
+def cummin(input: Tensor, dim: int, *, out: Any = None) -> Running:
     """Smallest elements up to each along a dimension; see :func:`cummax`."""
-    return _running(CUMMIN, input, dim)
+    return _running(CUMMIN, input, dim, out)
 
 
 @autocasted

@@ -267,7 +267,14 @@ def _spread_index(input: Tensor, dim: int, index: Tensor, source: Any, reduce: s
 
 
 def index_reduce(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+    out: Tensor | None = None,
 ) -> Tensor:
     """A copy of ``input`` whose slices along ``dim`` are reduced with those of ``source`` that ``index`` names.
 
@@ -287,7 +294,7 @@ def index_reduce(
     at, places = _spread_index(input, dim, index, source, reduce)
     made: Tensor = input.detach().clone(memory_format=contiguous_format)
     _carried_out(input, made, at, places, source, reduce, include_self, IndexReduceNode)
-    return made
+    return delivered(out, made, "index_reduce")
 
 
 def index_reduce_(

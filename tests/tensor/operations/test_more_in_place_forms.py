@@ -54,3 +54,41 @@ def test_reductions_of_nothing_name_themselves() -> None:
     with pytest.raises(RuntimeError, match=r"^aminmax\(\): cannot compute"):
         tensor.aminmax(empty)
     assert tensor.max(empty, 1).values.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("m.aminmax(x, dim=0, out=out)", ("float64", "float64")),
+        ("m.cummax(x, 1, out=out)", ("float64", "int64")),
+        ("m.cummin(x, 0, out=out)", ("float64", "int64")),
+        ("m.argmax(x, 1, out=out[0])", ("int64",)),
+        ("m.argmin(x, out=out[0])", ("int64",)),
+        ("m.index_reduce(x, 0, p, y, 'amax', out=out[0])", ("float64",)),
+        ("m.isin(x, y, out=out[0])", ("bool",)),
+        ("m.isin(x, 1.5, out=out[0])", ("bool",)),
+        ("m.nonzero_static(x, size=3, out=out[0])", ("int64",)),
+        ("m.narrow_copy(x, 1, 1, 2, out=out[0])", ("float64",)),
+        ("m.renorm(x, 2, 0, 1.0, out=out[0])", ("float64",)),
+        ("m.frexp(x, out=out)", ("float64", "int32")),
+        ("m.histogram(x, 3, out=out)", ("float64", "float64")),
+        ("m.special.i1e(x, out=out[0])", ("float64",)),
+        ("m.special.zeta(x + 1, y, out=out[0])", ("float64",)),
+        ("m.mvlgamma(x, 1, out=out[0])", ("float64",)),
+        ("m.gcd(p, p + 4, out=out[0])", ("int64",)),
+        ("m.max(x, other=y, out=out[0])", ("float64",)),
+    ],
+)
+def test_results_are_written_where_wanted(text: str, kinds: tuple[str, ...], place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.uniform(1, 2, (3, 4)), "y": rng.uniform(1, 2, (3, 4)), "p": np.array([2, 0, 1])}
+    written = []
+    for library, device in ((tensor, place_name), (torch, "cpu")):
+        out = [library.empty(0, dtype=getattr(library, kind), device=device) for kind in kinds]
+        given = {name: library.from_numpy(array.copy()).to(device) for name, array in arrays.items()}
+        result = eval(text, {"m": library, "out": tuple(out), **given})
+        assert (result if len(kinds) == 1 else result[0]) is out[0]
+        written.append(out)
+    for found, expected in zip(*written, strict=True):
+        np.testing.assert_allclose(array_of(found), array_of(expected), 1e-9)
