@@ -33,18 +33,15 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     return enabled(device_type)
 
 
-def set_autocast_enabled(*arguments: Any) -> None:
-    """``set_autocast_enabled(device_type, enabled)``: let operations of this thread choose their precision, or not.
+def set_autocast_enabled(device_type: str | bool = "cuda", enabled: bool | None = None) -> None:
+    """Let this thread's operations on a type of device choose their precision, or not.
 
-    Without a ``device_type`` it is ``"cuda"``.
+    ``set_autocast_enabled(enabled)`` is about ``"cuda"``.
     """
-    if not 1 <= len(arguments) <= 2:
-        raise TypeError(
-            f"set_autocast_enabled() takes a device_type and enabled, got {len(arguments)} arguments"
-        )
-    device_type = "cuda" if len(arguments) == 1 else arguments[0]
+    if enabled is None:
+        device_type, enabled = "cuda", device_type  # type: ignore[assignment]
     check_device_type(device_type)
-    update(device_type, _flag("set_autocast_enabled", arguments[-1]))
+    update(str(device_type), _flag("set_autocast_enabled", enabled))
 
 
 def get_autocast_dtype(device_type: str) -> dtype:

@@ -155,7 +155,9 @@ def test_settings_as_functions() -> None:
     assert (x @ x).dtype is tensor.float32
     tensor.set_autocast_enabled(True)
     assert tensor.is_autocast_enabled() and tensor.is_autocast_enabled("cuda")
-    tensor.set_autocast_enabled(False)
+    tensor.set_autocast_enabled(enabled=False)
+    tensor.set_autocast_enabled(device_type="cpu", enabled=False)
+    assert not tensor.is_autocast_enabled()
     assert tensor.get_autocast_gpu_dtype() is tensor.float16
     tensor.set_autocast_gpu_dtype(tensor.bfloat16)
     assert tensor.get_autocast_dtype("cuda") is tensor.bfloat16
@@ -180,7 +182,7 @@ def test_wrong_arguments() -> None:
         tensor.set_autocast_enabled("cpu", 1)
     with pytest.raises(TypeError, match="set_autocast_dtype.*must be a dtype, not int"):
         tensor.set_autocast_dtype("cpu", 1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="takes a device_type and enabled"):
+    with pytest.raises(TypeError, match="set_autocast_enabled.*must be bool, not str"):
         tensor.set_autocast_enabled()
 
 
