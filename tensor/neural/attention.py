@@ -7,31 +7,31 @@ each row's sum of exponentials, which is what forward keeps beside the result.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import prod, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nvrtc_kernels import attention as kernels
 from nvrtc_kernels.dtypes import bool_
-from nvrtc_kernels.layouts import broadcast_shapes
 
-from .. import views
 from ..autocasting import autocasted
+from ..base import TensorBase, view_of
 from ..contractions import matmul
 from ..random.fills import source
 from ..recording.modes import modes
 from ..selection import where
 from . import attention_on_device, attention_on_host
-from .attention_arguments import by_group, check, shared
-from .attention_blocks import Problem
+from .attention_arrangement import ARRANGE
 from .dropouts import DROPOUT, Drop
 from .node import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nvrtc_kernels.dtypes import dtype
+
     from ..layout import Layout
     from ..tensors import Tensor
+    from .attention_arrangement import Arrangement
+    from .attention_blocks import Problem
 
 #: Bytes that scores and weights may take at a time. They stay in a GPU's second level cache.
 WORKSPACE = 48 << 20
@@ -39,7 +39,7 @@ _WORDS = 1 << 32
 _MINUS_INFINITY = float("-inf")
 
 
-def _capacity(kind: Any, arrays: int, workspace: int) -> int:
+def _capacity(kind: dtype, arrays: int, workspace: int) -> int:
     """Scores of a block."""
     wide = kernels.wide_type(kind)
     each = wide.itemsize + (kind.itemsize if kind is not wide else 0)
@@ -50,7 +50,8 @@ class _Forward:
     """``place.plans[operation, query, key, value, mask, problem, dropping, workspace]``.
 
     ``run(query, key, value, mask, dropout, scale)``: queries are of shape ``(matrices, rows, width)``, keys and
-    values likewise, the mask of ``(*batch, *groups, positions, keys)``. It gives the result, of
+    values likewise; the mask is what users gave, and its layout that of its elements over ``(*batch, *groups,
+    positions, keys)``. It gives the result, of
     ``(matrices, rows, values)``, and the logarithms of the sums of exponentials, of ``(matrices, rows)``.
     """
 
@@ -61,7 +62,7 @@ class _Forward:
         """What computes them."""
         capacity = _capacity(query.dtype, 1, workspace)
         if not query.place.is_cuda:
-            return attention_on_host.plan(query, problem, capacity)
+            return attention_on_host.plan(query, mask, problem, capacity)
         return attention_on_device.plan(query, key, value, mask, problem, capacity, dropping)
 
 
@@ -79,7 +80,7 @@ class _Backward:
         """What computes them."""
         capacity = _capacity(query.dtype, 2, workspace)
         if not query.place.is_cuda:
-            return attention_on_host.plan_backward(query, problem, capacity, wanted, mask_shape)
+            return attention_on_host.plan_backward(query, mask, problem, capacity, wanted, mask_shape)
         return attention_on_device.plan_backward(
             grad, query, key, value, mask, problem, capacity, dropping, wanted, mask_shape
         )
@@ -88,92 +89,64 @@ class _Backward:
 _FORWARD, _BACKWARD = _Forward(), _Backward()
 
 
-def _matrices(x: Tensor, batch: tuple[int, ...], rows: int) -> Tensor:
-    """``x`` stretched to ``batch``, as ``(matrices, rows, columns)``; copied only where products cannot read it."""
-    shape = x._layout.shape
-    made = views.expand(x, (*batch, *shape[len(shape) - 2 :])).reshape(-1, rows, shape[-1])
-    return made if attention_on_device.readable(made._layout) else made.contiguous()
-
-
-def _operands(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, problem: Problem
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    whole = (*problem.batch, *problem.groups)
-    own = (*problem.batch, *(1 for _ in problem.groups))
-    seen = None if mask is None else views.expand(mask, (*whole, problem.positions, problem.keys))
-    # Key and value have sizes of 1 over the groups.
-    return (
-        _matrices(query, whole, problem.rows),
-        _matrices(key, own, problem.keys),
-        _matrices(value, own, problem.keys),
-        seen,
-    )
-
-
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, problem: Problem,
+    arrangement: Arrangement, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
     dropout: kernels.Dropout | None, scale: float,
-) -> Tensor:  # fmt: skip
-    place = query._layout.place
-    before, modes.recording = modes.recording, False
-    try:
-        q, k, v, seen = _operands(query, key, value, mask, problem)
-        shown = None if seen is None else seen._layout
-        run = place.plans[
-            _FORWARD, q._layout, k._layout, v._layout, shown, problem, dropout is not None, WORKSPACE
-        ]
-        flat, logarithms = run(q, k, v, seen, dropout, scale)
-        result = flat.view(*problem.batch, *problem.groups, problem.positions, problem.values)
-        result._base = None
-    finally:
-        modes.recording = before
-    record(
-        (result,), (query, key, value, mask), "ScaledDotProductAttentionBackward0", _gradients,
-        (query, key, value, mask, result, logarithms), (problem, dropout, scale),
-    )  # fmt: skip
-    return result
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Result and logarithms."""
+    q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
+    dropping = dropout is not None
+    run = arrangement.forward.get((dropping, WORKSPACE))
+    if run is None:
+        layouts = q._layout, k._layout, v._layout, arrangement.mask, arrangement.problem
+        run = q._layout.place.plans[(_FORWARD, *layouts, dropping, WORKSPACE)]
+        arrangement.forward[dropping, WORKSPACE] = run
+    rows, logarithms = run(q, k, v, mask, dropout, scale)
+    return view_of(rows._storage, arrangement.out, rows._offset), logarithms
 
 
 def _gradients(
     wanted: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
-    result: Tensor, logarithms: Tensor, problem: Problem, dropout: kernels.Dropout | None, scale: float,
+    result: Tensor, logarithms: Tensor, causal: bool, grouped: bool, dropout: kernels.Dropout | None, scale: float,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
+    # Anew: what was saved may have been laid out differently since, by hooks.
+    arrangement = _arranged(query, key, value, mask, causal, grouped)
     if modes.recording:
-        return _composite(wanted, grad, query, key, value, mask, problem, dropout, scale)
-    q, k, v, seen = _operands(query, key, value, mask, problem)
-    rows = grad.contiguous().view(problem.matrices, problem.rows, problem.values)
-    shown, shape = None, None
-    if mask is not None and seen is not None:
-        shown = seen._layout
-        shape = (*(1 for _ in range(seen.dim() - mask.dim())), *mask.shape)
-    run = query._layout.place.plans[
-        _BACKWARD, rows._layout, q._layout, k._layout, v._layout, shown, problem, dropout is not None, WORKSPACE,
-        wanted, shape,
-    ]  # fmt: skip
-    found = list(run(rows, q, k, v, seen, result.view(rows.shape), logarithms, dropout, scale))
-    whole = (*problem.batch, *problem.groups)
-    own = (*problem.batch, *(1 for _ in problem.groups))
-    lengths = problem.positions, problem.keys, problem.keys
-    for number, (batch, length) in enumerate(zip((whole, own, own), lengths, strict=True)):
-        x = found[number]
-        if x is not None:
-            found[number] = _unstretched(x.view(*batch, length, x.shape[-1]), (query, key, value)[number])
-    if found[3] is not None and mask is not None:
-        found[3] = found[3].view(mask.shape).to(mask.dtype)
-    return tuple(found)
-
-
-def _unstretched(grad: Tensor, like: Tensor) -> Tensor:
-    return grad if grad._layout.shape == like._layout.shape else grad.sum_to_size(like.shape)
+        return _composite(arrangement, wanted, grad, query, key, value, mask, dropout, scale)
+    q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
+    grad, result = grad.contiguous(), result.contiguous()
+    dropping, rows = dropout is not None, arrangement.rows
+    run = arrangement.backward.get((wanted, dropping, WORKSPACE))
+    if run is None:
+        layouts = rows, q._layout, k._layout, v._layout, arrangement.mask, arrangement.problem
+        run = rows.place.plans[
+            (_BACKWARD, *layouts, dropping, WORKSPACE, wanted, arrangement.mask_shape)
+        ]  # fmt: skip
+        arrangement.backward[wanted, dropping, WORKSPACE] = run
+    grad, result = (view_of(x._storage, rows, x._offset) for x in (grad, result))
+    found = run(grad, q, k, v, mask, result, logarithms, dropout, scale)
+    of_mask = found[3]
+    if of_mask is not None and mask is not None:
+        of_mask = of_mask.view(mask.shape).to(mask.dtype)
+    made = [None if x is None else arrangement.gradient(number, x) for number, x in enumerate(found[:3])]
+    return (*made, of_mask)
 
 
 def _composite(
-    wanted: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
-    problem: Problem, dropout: kernels.Dropout | None, scale: float,
+    arrangement: Arrangement, wanted: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
+    mask: Tensor | None, dropout: kernels.Dropout | None, scale: float,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The same gradients as operations that have derivatives themselves, with the scores in memory."""
-    wide = kernels.wide_type(query._layout.dtype)
-    q, k, v, g = (x.to(wide) for x in (query, key, value, grad))
+    wide, problem = kernels.wide_type(query._layout.dtype), arrangement.problem
+    assert problem is not None
+    shapes = (*arrangement.parted, arrangement.mask_shape)
+    operands = query, key, value, mask
+    # With heads in groups.
+    q, k, v = (
+        x.reshape(shape).to(wide) for x, shape in zip((query, key, value), arrangement.parted, strict=True)
+    )
+    mask = None if mask is None else mask.reshape(arrangement.mask_shape)
+    g = grad.reshape(*problem.batch, *problem.groups, problem.positions, problem.values).to(wide)
     scores = matmul(q, k.transpose(-2, -1)) * scale
     hidden = None
     if mask is not None and mask._layout.dtype is bool_:
@@ -203,10 +176,10 @@ def _composite(
         found[2] = matmul(dropped.transpose(-2, -1), g)
     if wanted[3]:
         found[3] = slopes
-    for number, like in enumerate((query, key, value, mask)):
+    for number, (like, shape) in enumerate(zip(operands, shapes, strict=True)):
         x = found[number]
         if x is not None and like is not None:
-            found[number] = _unstretched(x, like).to(like._layout.dtype)
+            found[number] = x.sum_to_size(shape).reshape(like.shape).to(like._layout.dtype)
     return tuple(found)
 
 
@@ -261,54 +234,51 @@ def scaled_dot_product_attention(
         If shapes, dtypes or devices do not fit, if ``dropout_p`` is no probability, or with both a mask and
         ``is_causal``.
     """
-    check(query, key, value, attn_mask, dropout_p, is_causal)
-    if scale is None:
-        scale = 1 / sqrt(max(query.shape[-1], 1))
-    grouped = False
-    if enable_gqa:
-        query, key, value, attn_mask, grouped = by_group(query, key, value, attn_mask)
-    made = _checked(query, key, value, attn_mask, float(dropout_p), bool(is_causal), float(scale))
-    return made.flatten(-4, -3) if grouped else made
-
-
-def _checked(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    dropout_p: float,
-    causal: bool,
-    scale: float,
-) -> Tensor:
-    one, other, last = query._layout.shape, key._layout.shape, value._layout.shape
-    if one[-1] != other[-1] or other[-2] != last[-2]:
-        raise RuntimeError(
-            "scaled_dot_product_attention(): expected query of shape (..., L, E), key (..., S, E) and value "
-            f"(..., S, Ev), but got {list(one)}, {list(other)} and {list(last)}"
-        )
-    batch = broadcast_shapes(one[:-2], other[:-2], last[:-2])
-    whole = (*batch, one[-2], other[-2])
-    if mask is not None:
-        shape = mask._layout.shape
-        if len(shape) > len(whole) or broadcast_shapes(shape, whole) != whole:
-            raise RuntimeError(
-                f"attn_mask of shape {list(shape)} cannot be broadcast to the scores' shape {list(whole)}"
-            )
-    groups = shared(batch, other[:-2], last[:-2])
-    problem = Problem(batch[:groups], batch[groups:], one[-2], other[-2], one[-1], last[-1], causal)
-    if not prod(whole) or not last[-1]:
-        return _without_scores(query, key, value, mask, (*batch, one[-2], last[-1]))
-    if not one[-1]:
-        # Scores are 0, as are those of one element that is 0.
-        query, key = query.sum(-1, keepdim=True), key.sum(-1, keepdim=True)
-        problem = replace(problem, width=1)
+    causal, grouped = bool(is_causal), bool(enable_gqa)
+    arrangement = _arranged(query, key, value, attn_mask, causal, grouped)
+    if not 0.0 <= dropout_p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
+    if arrangement.replace is not None:
+        query, key, value = arrangement.replace(query, key, value)
+        return scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, causal, scale)
+    problem = arrangement.problem
+    if problem is None:
+        return _without_scores(query, key, value, attn_mask, arrangement.out.shape)
+    scale = arrangement.scale if scale is None else float(scale)
     dropout = None
     if dropout_p:
         seed, call = source(None, query._layout.place, "scaled_dot_product_attention").next_call()
         kept = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
         below = round((1 - dropout_p) * _WORDS)
         dropout = kernels.Dropout(seed, call, below, -(-problem.keys // 4), kept)
-    return _attend(query, key, value, mask, problem, dropout, scale)
+    result, logarithms = _attend(arrangement, query, key, value, attn_mask, dropout, scale)
+    operands = query, key, value, attn_mask
+    record(
+        (result,), operands, "ScaledDotProductAttentionBackward0", _gradients, (*operands, result, logarithms),
+        (causal, grouped, dropout, scale),
+    )  # fmt: skip
+    return result
+
+
+def _arranged(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, grouped: bool
+) -> Arrangement:
+    try:
+        layout = query._layout
+        shown = None if mask is None else mask._layout
+        found: Arrangement = layout.place.plans[
+            ARRANGE, layout, key._layout, value._layout, shown, causal, grouped
+        ]
+    except AttributeError:
+        operands = {"query": query, "key": key, "value": value, "attn_mask": mask}
+        for position, (title, x) in enumerate(operands.items()):
+            if not isinstance(x, TensorBase) and not (x is None and title == "attn_mask"):
+                raise TypeError(
+                    f"scaled_dot_product_attention(): argument '{title}' (position {position + 1}) must be Tensor, not "
+                    f"{type(x).__name__}"
+                ) from None
+        raise
+    return found
 
 
 def _without_scores(

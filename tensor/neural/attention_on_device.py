@@ -58,11 +58,6 @@ class _Matrices:
         return (matrix * self.strides[0] + row * self.strides[1]) * self.itemsize
 
 
-def readable(layout: Layout) -> bool:
-    """Whether products read matrices where they are."""
-    return blas.factor(layout.shape, layout.strides) is not None
-
-
 class _Blocks:
     """What forward and backward have in common: the products of blocks, each prepared once."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from nvrtc_kernels.attention import most_keys
 
-from ..base import wrap
+from ..base import view_of, wrap
 from ..layout import contiguous
 from ..operations import rules
 from ..random.philox import words
@@ -41,13 +41,18 @@ def _keys(part: Part, block: Block) -> tuple[slice, slice]:
     return _matrices(part), slice(block.first_key, block.first_key + block.keys)
 
 
-def _scores(
-    part: Part, block: Block, queries: Array, keys: Array, mask: Tensor | None, scale: float
-) -> Array:
+def _mask(mask: Tensor | None, layout: Layout | None) -> Array | None:
+    """The mask over all scores, stretched."""
+    if mask is None or layout is None:
+        return None
+    return view_of(mask._storage, layout, mask._offset)._host
+
+
+def _scores(part: Part, block: Block, queries: Array, keys: Array, mask: Array | None, scale: float) -> Array:
     x: Array = np.matmul(queries, keys[_keys(part, block)].swapaxes(1, 2))
     x *= x.dtype.type(scale)
     if mask is not None:
-        some = mask._host[part.region(block)].reshape(x.shape)
+        some = mask[part.region(block)].reshape(x.shape)
         if some.dtype == bool:
             x[~some] = -np.inf
         else:
@@ -70,7 +75,9 @@ def _factors(dropout: Dropout, block: Block) -> Array:
     return made * np.float64(dropout.scale)
 
 
-def plan(kind: Layout, problem: Problem, capacity: int) -> Callable[..., tuple[Tensor, Tensor]]:
+def plan(
+    kind: Layout, mask_layout: Layout | None, problem: Problem, capacity: int
+) -> Callable[..., tuple[Tensor, Tensor]]:
     """What computes results and logarithms of the sums; see :class:`..attention._Forward`."""
     wide = rules.computes_in(kind.dtype)
     shape = problem.matrices, problem.rows
@@ -80,13 +87,14 @@ def plan(kind: Layout, problem: Problem, capacity: int) -> Callable[..., tuple[T
         query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout | None, scale: float
     ) -> tuple[Tensor, Tensor]:
         queries, keys, values = (wide_array(x) for x in (query, key, value))
+        seen = _mask(mask, mask_layout)
         found = np.empty(out.shape, wide.numpy)
         logarithms = np.empty(shape, wide.numpy)
         with np.errstate(all="ignore"):
             for part in parts(problem, capacity, most_keys(kind.dtype)):
                 rows = _rows(part)
                 for block in part.blocks:
-                    x = _scores(part, block, queries[rows], keys, mask, scale)
+                    x = _scores(part, block, queries[rows], keys, seen, scale)
                     largest = x.max(-1, keepdims=True)
                     shift = np.where(largest == -np.inf, 0, largest)
                     np.exp(np.subtract(x, shift, out=x), out=x)
@@ -111,6 +119,7 @@ def plan(kind: Layout, problem: Problem, capacity: int) -> Callable[..., tuple[T
 
 def plan_backward(
     kind: Layout,
+    mask_layout: Layout | None,
     problem: Problem,
     capacity: int,
     wanted: tuple[bool, ...],
@@ -125,6 +134,7 @@ def plan_backward(
         logarithms: Tensor, dropout: Dropout | None, scale: float,
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         grads, queries, keys, values, results = (wide_array(x) for x in (grad, query, key, value, result))
+        seen = _mask(mask, mask_layout)
         along = np.einsum("bri,bri->br", grads, results)[..., None]
         sums = logarithms._host[..., None]
         dq, dk, dv = (np.zeros((problem.matrices, *shape), wide.numpy) for shape in lengths)
@@ -133,23 +143,23 @@ def plan_backward(
             for part in parts(problem, capacity, most_keys(kind.dtype)):
                 rows = _rows(part)
                 for block in part.blocks:
-                    seen = _keys(part, block)
-                    x = _scores(part, block, queries[rows], keys, mask, scale)
+                    some = _keys(part, block)
+                    x = _scores(part, block, queries[rows], keys, seen, scale)
                     x = np.where(sums[rows] == -np.inf, 0, np.exp(x - sums[rows]))
-                    slopes = np.matmul(grads[rows], values[seen].swapaxes(1, 2))
+                    slopes = np.matmul(grads[rows], values[some].swapaxes(1, 2))
                     weights = x
                     if dropout is not None:
                         factors = _factors(dropout, block).astype(x.dtype)
                         weights = x * factors
                         slopes *= factors
-                    dv[seen] += np.matmul(weights.swapaxes(1, 2), grads[rows])
+                    dv[some] += np.matmul(weights.swapaxes(1, 2), grads[rows])
                     slopes -= along[rows]
                     slopes *= x
                     if wanted[3] and mask_shape is not None:
                         _add_to_mask(of_mask, part.region(block), slopes)
                     slopes *= slopes.dtype.type(scale)
-                    dq[rows] += np.matmul(slopes, keys[seen])
-                    dk[seen] += np.matmul(slopes.swapaxes(1, 2), queries[rows])
+                    dq[rows] += np.matmul(slopes, keys[some])
+                    dk[some] += np.matmul(slopes.swapaxes(1, 2), queries[rows])
         found = []
         for want, array in zip(wanted, (dq, dk, dv, of_mask), strict=True):
             like = contiguous[array.shape, kind.dtype, kind.place]
