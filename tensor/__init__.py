@@ -186,6 +186,7 @@ from .in_place_functions import (
     atan_,
     atanh_,
     ceil_,
+    celu_,
     clamp_,
     clamp_max_,
     clamp_min_,
@@ -219,6 +220,7 @@ from .in_place_functions import (
     relu_,
     round_,
     rsqrt_,
+    selu_,
     sigmoid_,
     sin_,
     sinc_,
@@ -227,6 +229,7 @@ from .in_place_functions import (
     square_,
     tan_,
     tanh_,
+    threshold_,
     trunc_,
     xlogy_,
 )
@@ -476,6 +479,8 @@ arctan, arctan2, arctanh, fix = atan, atan2, atanh, trunc
 moveaxis, swapdims = movedim, transpose
 ger = outer
 adjoint, detach = Tensor.adjoint, Tensor.detach
+addmv_, as_strided_, detach_ = Tensor.addmv_, Tensor.as_strided_, Tensor.detach_
+resize_as_ = Tensor.resize_as_
 newaxis = None
 
 
@@ -506,6 +511,7 @@ __all__ = [
     "addcmul",
     "addmm",
     "addmv",
+    "addmv_",
     "addr",
     "adjoint",
     "all",
@@ -538,6 +544,7 @@ __all__ = [
     "argsort",
     "argwhere",
     "as_strided",
+    "as_strided_",
     "as_strided_scatter",
     "as_tensor",
     "asarray",
@@ -588,6 +595,7 @@ __all__ = [
     "ceil",
     "ceil_",
     "celu",
+    "celu_",
     "cfloat",
     "chain_matmul",
     "channels_last",
@@ -645,6 +653,7 @@ __all__ = [
     "deg2rad_",
     "det",
     "detach",
+    "detach_",
     "device",
     "diag",
     "diag_embed",
@@ -940,6 +949,7 @@ __all__ = [
     "renorm",
     "repeat_interleave",
     "reshape",
+    "resize_as_",
     "resolve_conj",
     "resolve_neg",
     "result_type",
@@ -966,6 +976,7 @@ __all__ = [
     "select",
     "select_scatter",
     "selu",
+    "selu_",
     "set_autocast_cache_enabled",
     "set_autocast_cpu_dtype",
     "set_autocast_cpu_enabled",
@@ -1028,6 +1039,7 @@ __all__ = [
     "tensor_split",
     "tensordot",
     "threshold",
+    "threshold_",
     "tile",
     "topk",
     "trace",

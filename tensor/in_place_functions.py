@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from . import activation_functions as _activations
 from .pointwise_methods import PointwiseMethods as _Methods
+
+if TYPE_CHECKING:
+    from .tensors import Tensor
 
 abs_ = _Methods.abs_
 acos_ = _Methods.acos_
@@ -61,3 +67,18 @@ tan_ = _Methods.tan_
 tanh_ = _Methods.tanh_
 trunc_ = _Methods.trunc_
 xlogy_ = _Methods.xlogy_
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """:func:`~nn.functional.celu` in place."""
+    return _activations.celu(input, alpha, inplace=True)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """:func:`~nn.functional.selu` in place."""
+    return _activations.selu(input, inplace=True)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """:func:`~nn.functional.threshold` in place."""
+    return _activations.threshold(input, threshold, value, inplace=True)
