@@ -152,7 +152,7 @@ SAMPLES: dict[str, list[str]] = {
     "as_strided": ["m.as_strided(x, (2, 2), (1, 3), 1)", "m.as_strided(x, (9, 9), (9, 9))"],
     "as_strided_": ["m.as_strided_(x.clone(), (2, 2), (1, 3), 1)", "m.as_strided_(x.clone(), (9, 9), (9, 9))"],
     "detach_": ["m.detach_(x.clone())"],
-    "resize_as_": ["m.resize_as_(x.clone(), v)"],
+    "resize_as_": ["m.resize_as_(y.clone(), x)"],
     "diagonal": ["m.diagonal(x)", "m.diagonal(z, 1, 1, 2)"],
     "view_as_real": ["m.view_as_real(c)", "m.view_as_real(x)"],
     "view_as_complex": ["m.view_as_complex(m.view_as_real(c))", "m.view_as_complex(x)"],
