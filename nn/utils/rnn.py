@@ -82,7 +82,10 @@ class PackedSequence(_Fields):
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
-        non_blocking = kwargs.get("non_blocking", False) or any(each is True for each in args[1:2])
+        # In all forms of arguments the first bool is that.
+        non_blocking = kwargs.get(
+            "non_blocking", next((each for each in args if isinstance(each, bool)), False)
+        )
         indices = [
             None if each is None else each.to(data.device, non_blocking=non_blocking)
             for each in (self.sorted_indices, self.unsorted_indices)

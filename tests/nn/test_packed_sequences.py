@@ -137,6 +137,10 @@ def test_devices_and_types() -> None:
     assert there.double().data.dtype is tensor.float64
     assert there.to(tensor.float16).sorted_indices.dtype is tensor.int64
     assert there.to(device="cpu", dtype=tensor.float64).data.dtype is tensor.float64
+    for arguments in (("cuda", True), ("cuda", tensor.float64, True), (there.data.double(), False, True)):
+        moved = packed.to(*arguments)
+        assert moved.is_cuda
+        assert moved.unsorted_indices.tolist() == packed.unsorted_indices.tolist()
     kinds = {
         "double": tensor.float64, "float": tensor.float32, "half": tensor.float16, "long": tensor.int64,
         "int": tensor.int32, "short": tensor.int16, "char": tensor.int8, "byte": tensor.uint8,
