@@ -35,8 +35,9 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
     Without it the few operations that add floating-point numbers with atomics on CUDA
     (``scatter_add``, ``index_add``, ``scatter_reduce``, ``put_`` and the derivatives of reads by
-    indices) may round differently from run to run. Everything else is the same in every run anyway: matrix products
-    too, each stream having a cuBLAS workspace of its own, whatever ``CUBLAS_WORKSPACE_CONFIG`` says.
+    indices and of ``grid_sample``) may round differently from run to run. Everything else is the same in every run
+    anyway: matrix products too, each stream having a cuBLAS workspace of its own, whatever ``CUBLAS_WORKSPACE_CONFIG``
+    says.
 
     New memory is filled with NaN, or the largest integer, by functions that leave it undefined otherwise; see
     :mod:`tensor.utils.deterministic`.

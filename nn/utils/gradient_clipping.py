@@ -16,7 +16,7 @@ from tensor.neural.gradient_clipping import scale, total_norm
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
 def get_total_norm(
@@ -116,6 +116,22 @@ def clip_grad_norm_(
     total = get_total_norm(gradients, norm_type, error_if_nonfinite)
     _scale(gradients, max_norm, total)
     return total
+
+
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Old name of :func:`clip_grad_norm_`."""
+    warnings.warn(
+        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(

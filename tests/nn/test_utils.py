@@ -52,6 +52,7 @@ CLIPPED = {
         _not_finite(lib, nn), 1.0, error_if_nonfinite=True
     ),
     "not finite allowed": lambda lib, nn: rounded(nn.utils.clip_grad_norm_(_not_finite(lib, nn), 1.0)),
+    "old name": lambda lib, nn: rounded(nn.utils.clip_grad_norm(parameters_of(lib, nn), 0.5)),
     "total": lambda lib, nn: nn.utils.get_total_norm([lib.ones(3), lib.ones(1)]),
     "total of one": lambda lib, nn: nn.utils.get_total_norm(lib.full((4,), 3.0)),
     "total of types": lambda lib, nn: str(
