@@ -34,7 +34,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """Let sums at indices be the same in every run, at the price of sorting the indices.
 
     Without it the few operations that add floating-point numbers with atomics on CUDA
-    (``scatter_add``, ``index_add``, ``scatter_reduce``, ``put_`` and the derivatives of reads by
+    (``scatter_add``, ``index_add``, ``scatter_reduce``, ``put_``, ``bincount`` with weights and the derivatives of reads by
     indices and of ``grid_sample``) may round differently from run to run. Everything else is the same in every run
     anyway: matrix products too, each stream having a cuBLAS workspace of its own, whatever ``CUBLAS_WORKSPACE_CONFIG``
     says.

@@ -18,6 +18,7 @@ from . import layout as layouts
 from . import parts, views
 from .arguments import dimension
 from .base import TensorBase, empty, wrap
+from .determinism import determinism
 from .extremes import amax, amin
 from .operations import planned, rules
 from .operations.reduction import given
@@ -183,6 +184,9 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs, got a negative number")
     bins = max(int(amax(input).item()) + 1, minlength)
     target = layouts.contiguous[(bins,), kind, layout.place]
+    if weights is not None and layout.place.is_cuda and determinism.required:
+        # Atomic sums would come in another order each time.
+        return input.new_zeros(bins, dtype=kind).index_add_(0, input.long(), weights)  # type: ignore[attr-defined, no-any-return]
     if layout.place.is_cuda:
         place: Any = layout.place
         made = empty(target)

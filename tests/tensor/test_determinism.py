@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import drv
+import nn
 import tensor
+from nvrtc_kernels.kernel_cache import KernelCache
 from tensor.utils import deterministic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_RNG = np.random.default_rng(0)
 
 
 @pytest.fixture(autouse=True)
@@ -88,36 +90,101 @@ def test_new_memory_is_filled(name: str, value: Any, place_name: str) -> None:
     assert not tensor.empty(1 << 16, device=place_name).isnan().all()
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x, i, y: x.index_add(0, i, y),
-        lambda x, i, y: x.scatter_add(0, i[:, None].expand_as(y), y),
-        lambda x, i, y: x.scatter_reduce(0, i[:, None].expand_as(y), y, "sum"),
-        lambda x, i, y: x.scatter_reduce(0, i[:, None].expand_as(y), y, "mean"),
-        lambda x, i, y: x.scatter_reduce(0, i[:, None].expand_as(y), y, "prod"),
-        lambda x, i, y: x.index_put((i,), y, accumulate=True),
-        lambda x, i, y: x.put(i, y[:, 0], accumulate=True),
-        lambda x, i, y: tensor.bincount(i, y[:, 0]),
-        lambda x, i, y: x.index_copy(0, i, y),
-        lambda x, i, y: x.scatter(0, i[:, None].expand_as(y), y),
-        lambda x, i, y: tensor.autograd.grad(x.requires_grad_()[i], x, y)[0],
-        lambda x, i, y: tensor.autograd.grad(x.requires_grad_().index_select(0, i), x, y)[0],
-        lambda x, i, y: tensor.autograd.grad(x.requires_grad_().gather(0, i[:, None]), x, y[:, :1])[0],
-    ],
-)
-@pytest.mark.simulator_only
-def test_the_same_in_every_order(call: Any) -> None:
-    """Whatever order the threads of a simulated device run in."""
-    import drv
+def _gradient(function: Any, *shape: int) -> Any:
+    """The gradient of a function of one tensor with respect to that."""
 
+    def call(x: Any) -> Any:
+        given = x(0, *shape).requires_grad_()
+        made = function(given)
+        return tensor.autograd.grad(made, given, tensor.ones_like(made))[0]
+
+    return call
+
+
+def _rows(x: Any) -> tuple[Any, Any, Any]:
+    """A table, indices of its rows of which many are equal, and a row for each."""
+    return x(0, 4, 3), (x(1, 40).abs() * 100).long() % 4, x(2, 40, 3)
+
+
+def _with_rows(function: Any) -> Any:
+    return lambda x: function(*_rows(x))
+
+
+#: What PyTorch says of in the description of its deterministic mode, and more of the kind.
+CALLS: dict[str, Any] = {
+    "index_add": _with_rows(lambda x, i, y: x.index_add(0, i, y)),
+    "scatter_add": _with_rows(lambda x, i, y: x.scatter_add(0, i[:, None].expand_as(y), y)),
+    "scatter_reduce, sum": _with_rows(lambda x, i, y: x.scatter_reduce(0, i[:, None].expand_as(y), y, "sum")),
+    "scatter_reduce, mean": _with_rows(
+        lambda x, i, y: x.scatter_reduce(0, i[:, None].expand_as(y), y, "mean")
+    ),
+    "scatter_reduce, prod": _with_rows(
+        lambda x, i, y: x.scatter_reduce(0, i[:, None].expand_as(y), y, "prod")
+    ),
+    "index_put": _with_rows(lambda x, i, y: x.index_put((i,), y, accumulate=True)),
+    "index_put without sums": _with_rows(lambda x, i, y: x.index_put((i,), y)),
+    "put": _with_rows(lambda x, i, y: x.put(i, y[:, 0], accumulate=True)),
+    "put without sums": _with_rows(lambda x, i, y: x.put(i, y[:, 0])),
+    "index_copy": _with_rows(lambda x, i, y: x.index_copy(0, i, y)),
+    "scatter": _with_rows(lambda x, i, y: x.scatter(0, i[:, None].expand_as(y), y)),
+    "bincount with weights": _with_rows(lambda x, i, y: tensor.bincount(i, y[:, 0])),
+    "histc": lambda x: tensor.histc(x(0, 100)),
+    "median": lambda x: tensor.median(x(0, 4, 9), 1).values,
+    "cumsum": lambda x: x(0, 5, 100).cumsum(1),
+    "gradient of x[i]": _gradient(lambda x: x[tensor.arange(40, device="cuda") % 4], 4, 3),
+    "gradient of index_select": _gradient(
+        lambda x: x.index_select(0, tensor.arange(40, device="cuda") % 4), 4, 3
+    ),
+    "gradient of gather": _gradient(
+        lambda x: x.gather(0, tensor.arange(30, device="cuda").view(10, 3) % 4), 4, 3
+    ),
+    "gradient of take": _gradient(lambda x: x.take(tensor.arange(40, device="cuda") % 4), 4, 3),
+    "gradient of repeat_interleave": _gradient(lambda x: x.repeat_interleave(3, 0), 4, 3),
+    "gradient of unfold": _gradient(lambda x: x.unfold(0, 4, 1), 12),
+    "gradient of embedding": _gradient(
+        lambda x: nn.functional.embedding(tensor.arange(40, device="cuda") % 4, x), 4, 3
+    ),
+    "gradient of embedding_bag": _gradient(
+        lambda x: nn.functional.embedding_bag(tensor.arange(40, device="cuda").view(8, 5) % 4, x, mode="max"),
+        4,
+        3,
+    ),
+    "gradient of conv2d": _gradient(lambda x: nn.functional.conv2d(x, x[:1, :, :3, :3]), 2, 3, 6, 6),
+    "gradient of max_pool3d": _gradient(lambda x: nn.functional.max_pool3d(x, 3, 1), 1, 2, 5, 5, 5),
+    "gradient of avg_pool3d": _gradient(lambda x: nn.functional.avg_pool3d(x, 3, 1), 1, 2, 5, 5, 5),
+    "gradient of adaptive_max_pool2d": _gradient(
+        lambda x: nn.functional.adaptive_max_pool2d(x, 3), 1, 2, 5, 5
+    ),
+    "gradient of adaptive_avg_pool2d": _gradient(
+        lambda x: nn.functional.adaptive_avg_pool2d(x, 3), 1, 2, 5, 5
+    ),
+    "gradient of reflect": _gradient(lambda x: nn.functional.pad(x, (2, 2), mode="reflect"), 1, 2, 5),
+    "gradient of replicate": _gradient(lambda x: nn.functional.pad(x, (2, 2), mode="replicate"), 1, 2, 5),
+    "gradient of nll_loss": _gradient(
+        lambda x: nn.functional.nll_loss(x, tensor.arange(40, device="cuda") % 3), 40, 3
+    ),
+}
+#: Additions of floating-point numbers in whatever order threads arrive, and what such additions are made of.
+ATOMICS = re.compile(rb"\b(?:atom|red)\.\S*(?:add\S*\.(?:f|bf)\d|cas)")
+
+
+@pytest.mark.simulator_only
+@pytest.mark.parametrize("name", CALLS)
+def test_nothing_is_added_atomically(name: str) -> None:
+    """No kernel that is compiled for the operation could add up floating-point numbers in another order."""
+    drv.simulator.install()
     tensor.use_deterministic_algorithms(True)
-    arrays = _RNG.standard_normal((4, 3)), _RNG.integers(0, 4, 400), _RNG.standard_normal((400, 3))
-    found = []
-    for schedule in ("eager", "lazy", "random"):
-        drv.reset()
-        drv.simulator.install(schedule=schedule, seed=len(found))
-        x, i, y = (tensor.from_numpy(array).cuda() for array in arrays)
-        found.append(call(x.float(), i, y.float()).detach().cpu().numpy())
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0], found[2])
+    CALLS[name](
+        lambda seed, *shape: tensor.from_numpy(np.random.default_rng(seed).standard_normal(shape)).cuda()
+    )
+    for compiled in KernelCache.of(drv.runtime())._compiled.values():
+        found = ATOMICS.search(compiled.image)
+        assert found is None, f"{found.group()!r} in {sorted(compiled.names)}"
+
+
+@pytest.mark.simulator_only
+def test_atomics_would_be_seen() -> None:
+    drv.simulator.install()
+    x, i, y = _rows(lambda seed, *shape: tensor.ones(*shape, device="cuda"))
+    x.index_add(0, i, y)
+    assert any(ATOMICS.search(each.image) for each in KernelCache.of(drv.runtime())._compiled.values())
