@@ -163,6 +163,32 @@ CALLS: dict[str, Any] = {
     "gradient of nll_loss": _gradient(
         lambda x: nn.functional.nll_loss(x, tensor.arange(40, device="cuda") % 3), 40, 3
     ),
+    "gradient of grid_sample": _gradient(
+        lambda x: nn.functional.grid_sample(
+            x, x[:, :1].expand(1, 2, 5, 5).permute(0, 2, 3, 1).detach(), align_corners=False
+        ),
+        1,
+        2,
+        5,
+        5,
+    ),
+    **{
+        f"gradient of interpolate, {mode}": _gradient(
+            lambda x, mode=mode: nn.functional.interpolate(x, scale_factor=2.0, mode=mode), 1, 2, 4, 4
+        )
+        for mode in ("nearest", "bilinear", "bicubic")
+    },
+    "gradient of ctc_loss": _gradient(
+        lambda x: nn.functional.ctc_loss(
+            x.log_softmax(2), tensor.arange(6, device="cuda").view(2, 3) % 3 + 1, (6, 6), (3, 3)
+        ),
+        6,
+        2,
+        4,
+    ),
+    "histogramdd with weights": lambda x: tensor.histogramdd(
+        x(0, 20, 2).cpu(), [3, 3], weight=x(1, 20).cpu()
+    ),
 }
 #: Additions of floating-point numbers in whatever order threads arrive, and what such additions are made of.
 ATOMICS = re.compile(rb"\b(?:atom|red)\.\S*(?:add\S*\.(?:f|bf)\d|cas)")
