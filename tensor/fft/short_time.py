@@ -189,7 +189,7 @@ def istft(
     """The signal whose :func:`stft` is nearest to ``input``, in the sense of least squares.
 
     The transformed windows are added up where they overlap and divided by the sum of the squared windows, which must
-    be positive everywhere.
+    be positive everywhere; on CUDA that check waits for the device.
 
     Parameters
     ----------
