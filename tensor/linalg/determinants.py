@@ -31,15 +31,22 @@ def _as_matrices(x: Tensor) -> Tensor:
 
 
 def _cofactors(array: Array) -> tuple[Array]:
-    """Derivatives of determinants, also of singular matrices, as tensors have their gradients.
+    """Derivatives of determinants, also of singular matrices, as tensors have their gradients."""
+    try:
+        inverse = np.linalg.inv(array)
+    except np.linalg.LinAlgError:
+        return (_cofactors_of_singular(array),)
+    return (np.conj(np.linalg.det(array)[..., None, None] * np.swapaxes(inverse, -1, -2)),)
 
-    Of ``U @ diag(s) @ Vh`` that is ``U @ diag(product of the other s) @ Vh`` times the phase of the determinant.
-    """
+
+def _cofactors_of_singular(array: Array) -> Array:
+    """Of ``U @ diag(s) @ Vh``: ``U @ diag(product of the other s) @ Vh`` times the phase of the determinant."""
     u, s, vh = np.linalg.svd(array)
     n = s.shape[-1]
     others = np.where(np.eye(n, dtype=bool), 1, s[..., None, :]).prod(-1)
     phase = np.conj(np.linalg.det(u) * np.linalg.det(vh))
-    return (((u * others[..., None, :] @ vh) * phase[..., None, None]).astype(array.dtype),)
+    found: Array = ((u * others[..., None, :] @ vh) * phase[..., None, None]).astype(array.dtype)
+    return found
 
 
 def _recorded_cofactors(a: Tensor, found: Tensor) -> Tensor:

@@ -62,6 +62,9 @@ def test_determinants_of_singular_matrices(rank: int) -> None:
     x = _leaf(matrices)
     assert tensor.autograd.gradcheck(linalg.det, (x,))
     assert tensor.autograd.gradgradcheck(linalg.det, (x,))
+    y = tensor.from_numpy(matrices + 1j * matrices[::-1] * (np.arange(3) < rank)[:, None]).requires_grad_()
+    assert tensor.autograd.gradcheck(linalg.det, (y,))
+    assert tensor.autograd.gradgradcheck(linalg.det, (y,))
 
 
 @pytest.mark.parametrize("p", [1, -1, np.inf, -np.inf, "fro", "nuc"])
