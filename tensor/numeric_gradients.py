@@ -44,7 +44,7 @@ def gradient(
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     one_dim = isinstance(dim, int)
-    axes = list(range(len(shape))) if dim is None else [dim] if one_dim else list(dim)  # type: ignore[list-item, arg-type]
+    axes = list(range(len(shape))) if dim is None else [dim] if one_dim else list(dim)  # type: ignore[arg-type]
     axes = [dimension(axis, len(shape)) for axis in axes]
     if len(set(axes)) != len(axes):
         raise RuntimeError(f"torch.gradient: dim {dim} names a dimension twice")

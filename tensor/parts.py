@@ -198,7 +198,7 @@ def tensor_split(
     if isinstance(indices_or_sections, (tuple, list)):
         bounds = [0, *(slice(index(i)).indices(total)[1] for i in indices_or_sections), total]
     else:
-        sections = index(indices_or_sections)  # type: ignore[arg-type]
+        sections = index(indices_or_sections)
         if sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
         small, larger = divmod(total, sections)

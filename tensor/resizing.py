@@ -16,7 +16,7 @@ from .fills import fill_
 from .formats import format_of, preserve_format
 from .layout import contiguous
 from .recording.inplace import check_in_place
-from .storage import PinnedStorage, Storage
+from .storage import DeviceStorage, PinnedStorage, Storage
 
 if TYPE_CHECKING:
     from .formats import memory_format as MemoryFormat
@@ -141,6 +141,9 @@ def _grow(storage: Storage, nbytes: int, layout: Layout) -> None:
     )
     storage.exchange(former)
     copy_(view_of(storage, kept, 0), view_of(former, kept, 0))
+    if isinstance(former, DeviceStorage):
+        # Another stream's memory is not to be reused before it has been read.
+        former.record_stream(layout.place.local.stream)  # type: ignore[attr-defined]
     if determinism.fills:
         # From the first element that did not fit on.
         start = -(-kept.numel // layout.itemsize) * layout.itemsize
