@@ -1,6 +1,6 @@
 """Neural network modules on top of `tensor`."""
 
-from . import amp, functional, init, optim, utils
+from . import amp, functional, grad, init, optim, utils
 from .activations import (
     CELU,
     ELU,
@@ -312,6 +312,7 @@ __all__ = [
     "ZeroPad3d",
     "amp",
     "functional",
+    "grad",
     "init",
     "optim",
     "utils",
