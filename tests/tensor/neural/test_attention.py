@@ -473,3 +473,80 @@ def test_autocast(place_name: str) -> None:
     np.testing.assert_allclose(result.detach().cpu().float().numpy(), expected, rtol=5e-2, atol=5e-2)
     result.sum().backward()
     assert {x.grad.dtype for x in (q, k, v, added)} == {tensor.float32}
+
+
+def test_saved_elsewhere(device: drv.Device) -> None:
+    """What hooks give back may be laid out otherwise than what was saved."""
+    x = tensor.randn(2, 5, 3, 4, device="cuda").transpose(1, 2).requires_grad_()
+    found = []
+    for pinned in (None, True):
+        x.grad = None
+        if pinned is None:
+            loss = scaled_dot_product_attention(x, x, x, is_causal=True).square().sum()
+        else:
+            with tensor.autograd.graph.save_on_cpu(pin_memory=pinned):
+                loss = scaled_dot_product_attention(x, x, x, is_causal=True).square().sum()
+        loss.backward()
+        found.append(x.grad.cpu().numpy())
+    np.testing.assert_array_equal(*found)
+
+
+def _random_call(random: np.random.Generator) -> tuple[list[tuple[Any, list[int]]], dict[str, Any]]:
+    """Arrays with an order of their dimensions each, query, key, value and maybe a mask, and arguments."""
+    batch = random.integers(1, 4, random.integers(0, 4)).tolist()
+    length, keys, width, values = random.integers(1, 9, 4).tolist()
+
+    def some(sizes: list[int], most: int) -> list[int]:
+        start = random.integers(0, most + 1)
+        return [1 if random.random() < 0.25 else size for size in sizes][start:]
+
+    def ordered(shape: list[int]) -> tuple[Any, list[int]]:
+        order = random.permutation(len(shape))
+        return random.standard_normal([shape[dim] for dim in order]), np.argsort(order).tolist()
+
+    shapes = [some(batch, len(batch)) for _ in range(3)]
+    options: dict[str, Any] = {}
+    if random.random() < 0.3:
+        options["enable_gqa"] = True
+        heads, groups = random.integers(1, 4, 2).tolist()
+        shapes = [[*shape, heads * groups if number == 0 else heads] for number, shape in enumerate(shapes)]
+    operands = [
+        ordered([*shape, *last])
+        for shape, last in zip(shapes, ((length, width), (keys, width), (keys, values)), strict=True)
+    ]
+    kind = random.integers(0, 4)
+    if kind == 0:
+        options["is_causal"] = True
+    elif kind > 1:
+        shapes[1:] = [[*shape[:-1], 1] if options else shape for shape in shapes[1:]]
+        whole = [*np.broadcast_shapes(*map(tuple, shapes[:2])), length, keys]
+        mask, order = ordered(some(whole, len(whole) - 2))
+        operands.append((mask if kind == 2 else mask > -0.8, order))
+    return operands, options
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_calls_like_pytorch(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(seed)
+    for number in range(40):
+        monkeypatch.setattr(attention, "WORKSPACE", (48 << 20, 5000, 900)[number % 3])
+        operands, options = _random_call(random)
+        results = []
+        for library, function in (
+            (torch, torch.nn.functional.scaled_dot_product_attention),
+            (tensor, scaled_dot_product_attention),
+        ):
+            leaves = [library.from_numpy(array.copy()) for array, _ in operands]
+            for leaf in leaves:
+                leaf.requires_grad_(leaf.is_floating_point())
+            given = [leaf.permute(*order) for leaf, (_, order) in zip(leaves, operands, strict=True)]
+            result = function(*given, **options)
+            # Every other time by operations that have derivatives themselves.
+            wanted = [leaf for leaf in leaves if leaf.requires_grad]
+            grads = library.autograd.grad(result.square().sum(), wanted, create_graph=number % 2 == 0)
+            results.append([result.detach().numpy(), *(each.detach().numpy() for each in grads)])
+        for expected, found in zip(*results, strict=True):
+            assert found.shape == expected.shape
+            known = ~np.isnan(expected)
+            np.testing.assert_allclose(found[known], expected[known], rtol=1e-8, atol=1e-10)
