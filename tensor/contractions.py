@@ -19,6 +19,9 @@ from .base import TensorBase
 from .diagonals import diagonal_scatter
 from .operations.reduction import record
 from .products import _delivered, bmm, check_layouts, check_operands, dot, layouts_of, mm, mv
+from .recording.modes import modes
+from .recording.node import Node, attach
+from .recording.saved import freed, restore, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -401,9 +404,46 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input._layout.shape[dim]} and "
             f"{other._layout.shape[dim]}"
         )
-    a, b = views.expand(input, shape), views.expand(other, shape)
-    a1, a2, a3 = parts.unbind(a, at)
-    b1, b2, b3 = parts.unbind(b, at)
+    found = _crossed(views.expand(input.detach(), shape), views.expand(other.detach(), shape), at)
+    kind = found._layout.dtype
+    if (
+        modes.recording
+        and (input.requires_grad or other.requires_grad)
+        and (kind.is_floating_point or kind.is_complex)
+    ):
+        node = CrossNode.__new__(CrossNode)
+        node.dim, node.saved = at, (save(input), save(other))
+        attach(node, (input, other), (found,))
+    return _delivered(found, out)
+
+
+def _crossed(a: Tensor, b: Tensor, dim: int) -> Tensor:
     from .joining import stack
 
-    return _delivered(stack((a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1), at), out)
+    a1, a2, a3 = parts.unbind(a, dim)
+    b1, b2, b3 = parts.unbind(b, dim)
+    return stack((a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1), dim)
+
+
+class CrossNode(Node):
+    """Recorded cross products; both factors are saved."""
+
+    __slots__ = ("dim",)
+
+    dim: int
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "LinalgCrossBackward0"
+
+    def backward(self, *grads: Any) -> Any:
+        """Cross products of the gradient with the other factor."""
+        if self.saved is None:
+            raise freed(self)
+        a, b = (restore(entry, self) for entry in self.saved)
+        first = second = None
+        if self.next[0] is not None:
+            first = cross(b.conj(), grads[0], self.dim).sum_to_size(a._layout.shape)
+        if self.next[1] is not None:
+            second = cross(grads[0], a.conj(), self.dim).sum_to_size(b._layout.shape)
+        return first, second

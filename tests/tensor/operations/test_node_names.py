@@ -18,7 +18,6 @@ TABLES = {
 OTHERS = {
     "block_diag",
     "cartesian_prod",
-    "cross",
     "kron",
     "outer",
     "reshape",
