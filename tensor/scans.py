@@ -11,7 +11,7 @@ from nvrtc_kernels import scan as kernels
 from nvrtc_kernels.dtypes import Category, dtype
 
 from . import layout as layouts
-from . import views
+from . import parts, views
 from .arguments import dimension
 from .autocasting import autocasted
 from .base import empty, wrap
@@ -204,11 +204,27 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
     """Logarithms of the sums of exponentials of all elements up to each along a dimension."""
     at = dimension(dim, len(input._layout.shape))
     kind = input._layout.dtype
+    if kind.is_complex:
+        return given(_complex_logcumsumexp(input, at), out, "logcumsumexp")
     if not kind.is_floating_point:
         raise RuntimeError(f'"logcumsumexp" not implemented for {kind!r}: it takes floating point tensors')
     results = LOGCUMSUMEXP(input, at, kind)
     record(results, input, "LogcumsumexpBackward0", _logcumsumexp_gradient, (at,), (input, results[0]))
     return given(results[0], out, "logcumsumexp")
+
+
+def _complex_logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """By pairs, pairs of pairs and so on: after each step a place has the sum over twice as many."""
+    from .special_functions import LOGADDEXP
+
+    size = input._layout.shape[dim] if input._layout.shape else 1
+    found, reach = input.clone(), 1
+    while reach < size:
+        kept = parts.narrow(found, dim, 0, reach)
+        later, earlier = (parts.narrow(found, dim, start, size - reach) for start in (reach, 0))
+        found = cat((kept, LOGADDEXP.binary(later, earlier)), dim)
+        reach *= 2
+    return found
 
 
 def _best_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tensor:
