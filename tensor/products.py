@@ -16,7 +16,7 @@ from nvrtc_kernels.dtypes import Category
 
 from . import blas, views
 from .autocasting import autocasted
-from .base import TensorBase, empty, maker
+from .base import TensorBase, empty, maker, view_of
 from .complex_numbers import conjugate as conjugated
 from .copy_plans import copied, host_conversion
 from .layout import contiguous
@@ -208,7 +208,6 @@ class _Pair:
 
 _MM = _Pair("mm", 2)
 _BMM = _Pair("bmm", 3)
-_DOT = _Pair("dot", 3, VECTOR_PRODUCT)
 
 
 def check_operands(name: str, *tensors: Any) -> None:
@@ -339,15 +338,8 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     RuntimeError
         If the shapes, dtypes or devices do not fit.
     """
-    check_operands("mv", input, vec)
-    left, right = input._layout.shape, vec._layout.shape
-    if len(left) != 2 or len(right) != 1:
-        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {len(left)}, {len(right)}")
-    if left[1] != right[0]:
-        raise RuntimeError(
-            f"size mismatch, got input ({left[0]}), mat ({left[0]}x{left[1]}), vec ({right[0]})"
-        )
-    result = _vector_product(input, vec)
+    a, b = layouts_of("mv", input, vec)
+    result = a.place.plans[_MV, a, b](input, vec)
     return _delivered(_recorded_vectors(result, input, vec, "MvBackward0"), out)
 
 
@@ -378,16 +370,67 @@ class VectorProductNode(Node):
         return None if b is None else grad * conjugated(b), None if a is None else grad * conjugated(a)
 
 
-def _vector_product(matrix: Tensor, vector: Tensor) -> Tensor:
-    """Product of a matrix, or a vector as a row, and a vector. Not recorded."""
-    shape = matrix._layout.shape[:-1]
-    a = matrix.detach()
-    a = views.unsqueeze(a if shape else views.unsqueeze(a, 0), 0)
-    column = views.unsqueeze(views.unsqueeze(vector.detach(), 1), 0)
-    pair = _BMM if shape else _DOT
-    result = views.view(a._layout.place.plans[pair, a._layout, column._layout](a, column), shape)
-    result._base = None
-    return result
+class _VectorPair:
+    """``place.plans[operation, a, b]`` multiplies a matrix, or a vector as a row, and a vector. Not recorded."""
+
+    def __init__(self, name: str, rank: int, product: _Product) -> None:
+        self.name = name
+        self.rank = rank
+        self.product = product
+
+    def plan(self, a: Layout, b: Layout) -> Callable[[Tensor, Tensor], Tensor]:
+        """How to multiply tensors of given layouts; raises if they do not fit."""
+        check_layouts(self.name, a, b)
+        if self.rank == 2:
+            _check_matrix(a, b)
+        else:
+            _check_vectors(a, b)
+        rows = a.shape[0] if self.rank == 2 else 1
+        size = b.shape[0]
+        step = a.strides[0] if self.rank == 2 else size
+        left = a.with_strides((1, rows, size), (rows * step, step, a.strides[-1]))
+        right = b.with_strides((1, size, 1), (size * b.strides[0], b.strides[0], 1))
+        out = contiguous[a.shape[:-1], a.dtype, a.place]
+        into = contiguous[(1, rows, 1), a.dtype, a.place]
+        make = maker(out)
+        multiply = a.place.plans[self.product, into, left, right]
+
+        def run(a: Tensor, b: Tensor) -> Tensor:
+            made = make()
+            multiply(
+                view_of(made._storage, into, 0),
+                view_of(a._storage, left, a._offset),
+                view_of(b._storage, right, b._offset),
+            )
+            return made
+
+        return run
+
+
+def _check_matrix(a: Layout, b: Layout) -> None:
+    left, right = a.shape, b.shape
+    if len(left) != 2 or len(right) != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {len(left)}, {len(right)}")
+    if left[1] != right[0]:
+        raise RuntimeError(
+            f"size mismatch, got input ({left[0]}), mat ({left[0]}x{left[1]}), vec ({right[0]})"
+        )
+
+
+def _check_vectors(a: Layout, b: Layout) -> None:
+    left, right = a.shape, b.shape
+    if len(left) != 1 or len(right) != 1:
+        raise RuntimeError(f"1D tensors expected, but got {len(left)}D and {len(right)}D tensors")
+    if left != right:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor {list(left)} and src {list(right)} to have the same number of "
+            f"elements, but got {left[0]} and {right[0]} elements respectively"
+        )
+
+
+_MV = _VectorPair("mv", 2, PRODUCT)
+_DOT = _VectorPair("dot", 1, VECTOR_PRODUCT)
+_VDOT = _VectorPair("vdot", 1, VECTOR_PRODUCT)
 
 
 def _recorded_vectors(result: Tensor, a: Tensor, b: Tensor, title: str) -> Tensor:
@@ -410,25 +453,15 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     RuntimeError
         If they are no vectors of one length, dtype and device.
     """
-    _check_vectors("dot", input, tensor)
-    return _delivered(_recorded_vectors(_vector_product(input, tensor), input, tensor, "DotBackward0"), out)
-
-
-def _check_vectors(name: str, input: Tensor, tensor: Tensor) -> None:
-    check_operands(name, input, tensor)
-    left, right = input._layout.shape, tensor._layout.shape
-    if len(left) != 1 or len(right) != 1:
-        raise RuntimeError(f"1D tensors expected, but got {len(left)}D and {len(right)}D tensors")
-    if left != right:
-        raise RuntimeError(
-            f"inconsistent tensor size, expected tensor {list(left)} and src {list(right)} to have the same number of "
-            f"elements, but got {left[0]} and {right[0]} elements respectively"
-        )
+    a, b = layouts_of("dot", input, tensor)
+    result = a.place.plans[_DOT, a, b](input, tensor)
+    return _delivered(_recorded_vectors(result, input, tensor, "DotBackward0"), out)
 
 
 @autocasted
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`dot` with the first vector conjugated."""
-    _check_vectors("vdot", input, other)
-    result = _vector_product(conjugated(input.detach()), other)
+    a, b = layouts_of("vdot", input, other)
+    first = conjugated(input.detach()) if a.dtype.is_complex else input
+    result = a.place.plans[_VDOT, first._layout, b](first, other)
     return _delivered(_recorded_vectors(result, input, other, "VdotBackward0"), out)
