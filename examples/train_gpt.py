@@ -1,8 +1,8 @@
 """Train a small GPT to write one character after another.
 
 It learns from a text file, or unless one is given from the documents of this project: README, docs and docstrings. A
-sample of what it writes ends the run. On the CPU that takes some minutes; the text is then spelled right more often than not,
-and means nothing.
+sample of what it writes ends the run. On the CPU that takes some minutes, after which words begin to look like words; more
+steps make more of them.
 
     python examples/train_gpt.py                              # on the GPU if there is one, else the CPU
     python examples/train_gpt.py --text shakespeare.txt --steps 2000 --prompt "ROMEO:"

@@ -64,7 +64,6 @@ class LaunchState:
         self.grid_id = next(_launches)
         self.block_size = [np.array([size], np.uint32) for size in launch.block]
         self.grid_size = [np.array([size], np.uint32) for size in launch.grid]
-        self.reports = Reports(self)
         #: How often threads changed memory, or read a clock: what a loop that waits may wait for.
         self.writes = 0
         self._idle_polls = self._writes_seen = 0
@@ -75,6 +74,11 @@ class LaunchState:
         self._constant_names = {
             name for name, variable in launch.module.variables.items() if variable.space == "const"
         }
+
+    @property
+    def reports(self) -> Reports:
+        """Makes the faults of this launch. Not kept: the two would keep each other."""
+        return Reports(self)
 
     def symbol(self, name: str) -> Array:
         """Address of a module variable, ``(1,)``."""

@@ -272,7 +272,11 @@ class _Raising:
         self._error = error
 
     def __call__(self) -> Any:
-        raise self._error
+        try:
+            raise self._error
+        finally:
+            # The error knows this frame, which is not to know the error.
+            del self
 
 
 class _Counted:

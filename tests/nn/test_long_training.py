@@ -1,0 +1,77 @@
+"""A training of many steps takes no more memory than one of few, though nothing collects garbage."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from typing import Any
+
+import pytest
+
+import drv
+import nn
+import tensor
+from tensor.utils.data import DataLoader, TensorDataset
+
+
+def parts(device: str) -> Any:
+    """A network, what trains it, and endless batches."""
+    tensor.manual_seed(0)
+    x = tensor.randn(64, 1, 4, 4)
+    data = TensorDataset(x, x.mean((1, 2, 3)).gt(0).long())
+    loader = DataLoader(data, 8, shuffle=True, pin_memory=device == "cuda")
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1), nn.BatchNorm2d(2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.1),
+        nn.Linear(8, 2),
+    ).to(device)  # fmt: skip
+    optimizer = nn.optim.AdamW(model.parameters(), lr=0.01)
+    scheduler = nn.optim.lr_scheduler.StepLR(optimizer, 100, 0.9)
+    scaler = tensor.amp.GradScaler(device, enabled=device == "cuda")
+
+    def batches() -> Any:
+        while True:
+            yield from loader
+
+    return model, optimizer, scheduler, scaler, batches()
+
+
+def train(device: str, steps: int, found: Any) -> None:
+    model, optimizer, scheduler, scaler, batches = found
+    for _ in range(steps):
+        x, y = (each.to(device, non_blocking=True) for each in next(batches))
+        optimizer.zero_grad()
+        with tensor.autocast(device, enabled=device == "cuda"):
+            loss = nn.functional.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        scheduler.step()
+
+
+@pytest.mark.parametrize(("device", "steps"), [("cpu", 1000), ("cuda", 60)])
+def test_memory_is_flat(device: str, steps: int) -> None:
+    if device == "cuda":
+        drv.simulator.install(check="race")
+    found = parts(device)
+    train(device, 20, found)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        host, devices = [], []
+        for count in (steps // 2, steps // 2):
+            train(device, count, found)
+            # Nothing was left to be collected; what Python keeps to use again is let go of.
+            assert gc.collect() < 10
+            host.append(tracemalloc.get_traced_memory()[0])
+            if device == "cuda":
+                devices.append((tensor.cuda.memory_allocated(), tensor.cuda.memory_reserved()))
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    if device == "cuda":
+        assert devices[0] == devices[1]
+    else:
+        assert host[1] - host[0] < 10 * steps
