@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import zlib
@@ -77,7 +78,7 @@ def save(obj: Any, f: Any) -> None:
     shapes = sorted([name, array.dtype.name, list(array.shape)] for name, array in stored.items())
     metadata = {KEY: f"{checksum(text, shapes)} {text}"}
     if hasattr(f, "write"):
-        f.write(serialize(_specified(stored), metadata=metadata))
+        _write_all(f, serialize(_specified(stored), metadata=metadata))
         return
     path = Path(os.fsdecode(f))
     if is_special(path):
@@ -144,6 +145,16 @@ def _specified(arrays: dict[str, NDArray[Any]]) -> dict[str, TensorSpec]:
         )
         for name, array in arrays.items()
     }
+
+
+def _write_all(file: Any, data: bytes) -> None:
+    """Write ``data`` to a file object, which may take less at a time."""
+    if isinstance(file, io.TextIOBase):
+        raise TypeError("save(): the file is opened as text, open it with mode 'wb'")
+    rest = memoryview(data)
+    while rest:
+        count = file.write(rest)
+        rest = rest[len(rest) if count is None else count :]
 
 
 def _check_length(path: Path) -> None:

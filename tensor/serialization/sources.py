@@ -38,6 +38,8 @@ class Stream:
         parts = []
         while count:
             part = self._file.read(count)
+            if isinstance(part, str):
+                raise TypeError("load(): the file is opened as text, open it with mode 'rb'")
             if not part:
                 break
             parts.append(part)

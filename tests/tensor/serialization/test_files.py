@@ -42,6 +42,29 @@ def test_paths_and_file_objects(tmp_path: Path) -> None:
         tensor.load(io.BytesIO(), mmap=True)
 
 
+def test_files_that_are_opened_as_text_or_take_little_at_a_time(tmp_path: Path) -> None:
+    with (
+        (tmp_path / "it").open("w") as file,
+        pytest.raises(TypeError, match="opened as text, open it with mode 'wb'"),
+    ):
+        tensor.save({}, file)
+    tensor.save([1], tmp_path / "it")
+    with (
+        (tmp_path / "it").open() as file,
+        pytest.raises(TypeError, match="opened as text, open it with mode 'rb'"),
+    ):
+        tensor.load(file)
+
+    class Slow(io.BytesIO):
+        def write(self, data: Any) -> int:
+            return super().write(data[:100])
+
+    slow = Slow()
+    tensor.save({"a": tensor.arange(1000)}, slow)
+    slow.seek(0)
+    assert_same(tensor.load(slow), {"a": tensor.arange(1000)})
+
+
 def test_a_pipe_that_cannot_tell_its_size(tmp_path: Path) -> None:
     given = {"a": tensor.arange(100000), "empty": tensor.empty(0)}
     file = io.BytesIO()
