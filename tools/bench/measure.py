@@ -1,15 +1,19 @@
-"""Timing of host calls."""
+"""Timing of calls, on the host and on the device, of this project and of what it is compared with."""
 
 from __future__ import annotations
 
 import gc
+import importlib.util
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
 
+import drv
+import tensor
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 OURS = "graphroot"
 
@@ -37,6 +41,31 @@ class Row:
             return None
         ours = self.values[OURS]
         return ours <= self.reach if self.better == "lower" else ours >= self.reach
+
+
+def on_gpu() -> bool:
+    """Whether there is a GPU, which calls are measured on then."""
+    return drv.is_available() and not drv.runtime().simulated
+
+
+def libraries(device: str, *, one_thread: bool = True) -> dict[str, Any]:
+    """What is compared: tensors of this project and, where it is installed, PyTorch, by the names of contenders.
+
+    Parameters
+    ----------
+    device
+        Where PyTorch is going to work, which its name tells.
+    one_thread
+        Whether it may use only one thread of the CPU.
+    """
+    found: dict[str, Any] = {OURS: tensor}
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        if one_thread:
+            torch.set_num_threads(1)
+        found[f"torch {device}"] = torch
+    return found
 
 
 def _time_per_call(call: Callable[[], object], number: int) -> float:
@@ -116,3 +145,62 @@ def device_times(
         for name in calls:
             times[name].append(timed(name, numbers[name]))
     return {name: median(values) for name, values in times.items()}
+
+
+def work_times(calls: Mapping[str, Callable[[], object]], libraries: Mapping[str, Any]) -> dict[str, float]:
+    """Median time of each call's work, in nanoseconds: on the GPU where there is one, and otherwise on the CPU.
+
+    Contenders that are none of ``libraries`` queue their work on the default stream, as this project does.
+    """
+    if not on_gpu():
+        return host_times(calls)
+    events = {name: libraries.get(name, tensor).cuda.Event for name in calls}
+    return device_times({name: (call, events[name]) for name, call in calls.items()})
+
+
+def repeated(call: Callable[[], object], number: int) -> Callable[[], None]:
+    """``number`` calls as one, so that the timing loop costs nothing."""
+    calls = range(number)
+
+    def run() -> None:
+        for _ in calls:
+            call()
+
+    return run
+
+
+def host_rows(
+    only: str,
+    libraries: Mapping[str, Any],
+    calls: Callable[[Any, str], Mapping[str, Callable[[], object]]],
+    number: int,
+) -> Iterator[Row]:
+    """Host time per call where the work does not matter, for the rows whose name contains ``only``.
+
+    Without a GPU it is measured on a simulated device that runs nothing, and PyTorch's on the CPU.
+
+    Parameters
+    ----------
+    calls
+        Of a library on a device, the calls by their names.
+    number
+        How many calls are timed as one.
+    """
+    simulated = not on_gpu()
+    if simulated:
+        drv.reset()
+        drv.simulator.install(memory="8GiB", execute=False, check="off")
+    found = {
+        name: calls(library, "cpu" if simulated and name != OURS else "cuda")
+        for name, library in libraries.items()
+    }
+    for name in found[OURS]:
+        row = f"host time, {name}"
+        if only not in row:
+            continue
+        contenders = {
+            library: repeated(each[name], number) for library, each in found.items() if name in each
+        }
+        yield Row(row, "ns", {library: time / number for library, time in host_times(contenders).items()})
+    if simulated:
+        drv.reset()

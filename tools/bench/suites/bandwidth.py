@@ -6,12 +6,9 @@ CPU forms, on arrays that no cache holds, against PyTorch's on one thread.
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
-import drv
-import tensor
-from tools.bench.measure import OURS, Row, device_times, host_times
+from tools.bench.measure import OURS, Row, libraries, on_gpu, work_times
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 ON_GPU, ON_CPU = 1 << 26, 1 << 22
 #: Length of the rows of what works on rows.
 ROW = 1024
-#: Rows of the table whose operands are contiguous: they are measured against the rate of a copy.
+#: Rows of the table whose operands are not contiguous: they need not reach the rate of a copy.
 STRIDED = ("strided copy", "transposed copy", "columns' sum")
 
 
@@ -32,34 +29,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     """Measure the rows whose name contains ``only``."""
-    on_gpu = drv.is_available() and not drv.runtime().simulated
-    device = "cuda" if on_gpu else "cpu"
-    count = options.elements or (ON_GPU if on_gpu else ON_CPU)
-    libraries: dict[str, Any] = {OURS: tensor}
-    if importlib.util.find_spec("torch"):
-        import torch
-
-        torch.set_num_threads(1)
-        libraries[f"torch {device}"] = torch
-    work = {name: _work(library, device, count) for name, library in libraries.items()}
+    gpu = on_gpu()
+    device = "cuda" if gpu else "cpu"
+    count = options.elements or (ON_GPU if gpu else ON_CPU)
+    contenders = libraries(device)
+    work = {name: _work(library, device, count) for name, library in contenders.items()}
     copy_rate: float | None = None
     for name, (_, moved) in work[OURS].items():
         if only not in name and name != "copy":
             continue
         calls = {library: found[name][0] for library, found in work.items() if name in found}
-        if on_gpu:
-            times = device_times(
-                {library: (call, libraries[library].cuda.Event) for library, call in calls.items()}
-            )
-        else:
-            times = host_times(calls)
+        times = work_times(calls, contenders)
         rates = {library: moved / time for library, time in times.items()}
         if name == "copy":
             copy_rate = rates[OURS]
         peers = [rate for library, rate in rates.items() if library != OURS]
         # The CPU forms are NumPy's: there is nothing to reach.
-        reach = 0.95 * max(peers) if peers and on_gpu else None
-        if on_gpu and copy_rate is not None and name not in STRIDED:
+        reach = 0.95 * max(peers) if peers and gpu else None
+        if gpu and copy_rate is not None and name not in STRIDED:
             reach = max(reach or 0.0, 0.9 * copy_rate)
         share = f"{rates[OURS] / copy_rate:.0%} of a copy" if copy_rate else ""
         if only in name:

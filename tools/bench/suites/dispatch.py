@@ -8,14 +8,13 @@ driver's functions.
 from __future__ import annotations
 
 import gc
-import importlib.util
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import drv
 import nn
 import tensor
-from tools.bench.measure import OURS, Row, host_times
+from tools.bench.measure import OURS, Row, host_times, libraries, on_gpu, repeated
 
 if TYPE_CHECKING:
     import argparse
@@ -31,32 +30,26 @@ LONG = 1_000_000
 
 def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     """Measure the rows whose name contains ``only``."""
-    on_gpu = drv.is_available() and not drv.runtime().simulated
-    if not on_gpu:
+    gpu = on_gpu()
+    if not gpu:
         drv.reset()
         drv.simulator.install(memory="8GiB", execute=False, check="off")
-    peer_device = "cuda" if on_gpu else "cpu"
-    factor = 1.5 if on_gpu else 3.0
-    ours = _calls(tensor, "cuda")
-    peers: dict[str, dict[str, Callable[[], object]]] = {}
-    libraries = {OURS: (tensor, "cuda")}
-    if importlib.util.find_spec("torch"):
-        import torch
-
-        torch.set_num_threads(1)
-        peers[f"torch {peer_device}"] = _calls(torch, peer_device)
-        libraries[f"torch {peer_device}"] = (torch, peer_device)
-    for name, call in ours.items():
+    peer_device = "cuda" if gpu else "cpu"
+    factor = 1.5 if gpu else 3.0
+    contenders = {
+        name: (library, "cuda" if name == OURS else peer_device)
+        for name, library in libraries(peer_device).items()
+    }
+    calls = {name: _calls(*contender) for name, contender in contenders.items()}
+    for name in calls[OURS]:
         if only not in name:
             continue
-        contenders = {OURS: _repeat(call)} | {
-            peer: _repeat(calls[name]) for peer, calls in peers.items() if name in calls
-        }
-        times = {contender: time / CALLS for contender, time in host_times(contenders).items()}
+        timed = {contender: repeated(each[name], CALLS) for contender, each in calls.items() if name in each}
+        times = {contender: time / CALLS for contender, time in host_times(timed).items()}
         torch_time = next((time for contender, time in times.items() if contender.startswith("torch")), None)
         reach = None if torch_time is None else factor * torch_time
         yield Row(name, "ns", times, reach=reach)
-    yield from _long_chain(only, libraries, factor)
+    yield from _long_chain(only, contenders, factor)
 
 
 def _long_chain(only: str, libraries: dict[str, tuple[Any, str]], factor: float) -> Iterator[Row]:
@@ -94,16 +87,6 @@ def _per_node(lib: Any, device: str) -> tuple[float, float, float]:
         if enabled:
             gc.enable()
     return (recorded - start) / LONG, (run - recorded) / LONG, (freed - run) / LONG
-
-
-def _repeat(call: Callable[[], object]) -> Callable[[], None]:
-    calls = range(CALLS)
-
-    def repeated() -> None:
-        for _ in calls:
-            call()
-
-    return repeated
 
 
 def _calls(lib: Any, device: str) -> dict[str, Callable[[], object]]:

@@ -13,13 +13,11 @@ import importlib.util
 from math import log2, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import drv
-import tensor
-from tools.bench.measure import OURS, Row, device_times, host_times
+from tools.bench.measure import Row, host_rows, libraries, on_gpu, work_times
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 #: What is to be reached of PyTorch's speed on a GPU.
 REACH = 0.98
@@ -82,35 +80,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     """Measure the rows whose name contains ``only``."""
-    on_gpu = drv.is_available() and not drv.runtime().simulated
-    device = "cuda" if on_gpu else "cpu"
-    elements = options.elements or (ON_GPU if on_gpu else ON_CPU)
-    libraries: dict[str, Any] = {OURS: tensor}
-    if importlib.util.find_spec("torch"):
-        import torch
-
-        torch.set_num_threads(1)
-        libraries[f"torch {device}"] = torch
+    gpu = on_gpu()
+    device = "cuda" if gpu else "cpu"
+    elements = options.elements or (ON_GPU if gpu else ON_CPU)
+    contenders = libraries(device)
     for case in _cases(elements):
         if only not in case.name:
             continue
-        calls = {name: _transform(library, case, device, elements) for name, library in libraries.items()}
-        if on_gpu:
-            events = {name: library.cuda.Event for name, library in libraries.items()}
-            if importlib.util.find_spec("cupy"):
-                import cupy
+        calls = {name: _transform(library, case, device, elements) for name, library in contenders.items()}
+        if gpu and importlib.util.find_spec("cupy"):
+            import cupy
 
-                calls["cupy"] = _transform_of_cupy(cupy, case, elements)
-                # CuPy's work is queued on the default stream too.
-                events["cupy"] = tensor.cuda.Event
-            times = device_times({name: (call, events[name]) for name, call in calls.items()})
-        else:
-            times = host_times(calls)
+            calls["cupy"] = _transform_of_cupy(cupy, case, elements)
+        times = work_times(calls, contenders)
         rates = {name: case.operations(elements) / time for name, time in times.items()}
         peers = [rate for name, rate in rates.items() if name.startswith("torch")]
-        reach = REACH * max(peers) if peers and on_gpu else None
+        reach = REACH * max(peers) if peers and gpu else None
         yield Row(case.name, "GFLOP/s", rates, better="higher", reach=reach)
-    yield from _host_rows(only, libraries, on_gpu)
+    yield from host_rows(only, contenders, _small, CALLS)
 
 
 def _transform(lib: Any, case: Case, device: str, elements: int) -> Callable[[], object]:
@@ -137,33 +124,6 @@ def _transform_of_cupy(cupy: Any, case: Case, elements: int) -> Callable[[], obj
     name = case.function.removesuffix("2").removesuffix("n") + "n"
     function = getattr(cupy.fft, name)
     return lambda: function(x, axes=axes)
-
-
-def _host_rows(only: str, libraries: Mapping[str, Any], on_gpu: bool) -> Iterator[Row]:
-    """Host time per call where the work does not matter."""
-    if not on_gpu:
-        drv.reset()
-        drv.simulator.install(memory="8GiB", execute=False, check="off")
-    places = {name: "cuda" if on_gpu or name == OURS else "cpu" for name in libraries}
-    found = {name: _small(library, places[name]) for name, library in libraries.items()}
-    for name in found[OURS]:
-        row = f"host time, {name}"
-        if only not in row:
-            continue
-        calls = {library: _repeat(calls[name]) for library, calls in found.items() if name in calls}
-        yield Row(row, "ns", {library: time / CALLS for library, time in host_times(calls).items()})
-    if not on_gpu:
-        drv.reset()
-
-
-def _repeat(call: Callable[[], object]) -> Callable[[], None]:
-    calls = range(CALLS)
-
-    def repeated() -> None:
-        for _ in calls:
-            call()
-
-    return repeated
 
 
 def _small(lib: Any, device: str) -> dict[str, Callable[[], object]]:

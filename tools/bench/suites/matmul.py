@@ -10,9 +10,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import drv
-import tensor
-from tools.bench.measure import OURS, Row, device_times, host_times
+from tools.bench.measure import Row, host_rows, libraries, on_gpu, work_times
 
 if TYPE_CHECKING:
     import argparse
@@ -64,32 +62,22 @@ def _cases(on_gpu: bool) -> list[Case]:
 
 def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     """Measure the rows whose name contains ``only``."""
-    on_gpu = drv.is_available() and not drv.runtime().simulated
-    device = "cuda" if on_gpu else "cpu"
-    libraries: dict[str, Any] = {OURS: tensor}
-    if importlib.util.find_spec("torch"):
-        import torch
-
-        libraries[f"torch {device}"] = torch
-    for case in _cases(on_gpu):
+    gpu = on_gpu()
+    device = "cuda" if gpu else "cpu"
+    contenders = libraries(device, one_thread=False)
+    for case in _cases(gpu):
         if only not in case.name:
             continue
-        calls = {name: _product(library, case, device) for name, library in libraries.items()}
-        if on_gpu:
-            events = {name: library.cuda.Event for name, library in libraries.items()}
-            if importlib.util.find_spec("cupy") and case.kind not in ("tf32", "bfloat16"):
-                import cupy
+        calls = {name: _product(library, case, device) for name, library in contenders.items()}
+        if gpu and importlib.util.find_spec("cupy") and case.kind not in ("tf32", "bfloat16"):
+            import cupy
 
-                calls["cupy"] = _product_of_cupy(cupy, case)
-                # CuPy's work is queued on the default stream too.
-                events["cupy"] = tensor.cuda.Event
-            times = device_times({name: (call, events[name]) for name, call in calls.items()})
-        else:
-            times = host_times(calls)
+            calls["cupy"] = _product_of_cupy(cupy, case)
+        times = work_times(calls, contenders)
         rates = {name: case.operations / time for name, time in times.items()}
-        yield Row(case.name, "GFLOP/s", rates, better="higher", reach=_reach(rates) if on_gpu else None)
-    if not on_gpu:
-        yield from _host_rows(only, libraries)
+        yield Row(case.name, "GFLOP/s", rates, better="higher", reach=_reach(rates) if gpu else None)
+    if not gpu:
+        yield from host_rows(only, contenders, _small, CALLS)
 
 
 def _reach(rates: Mapping[str, float]) -> float | None:
@@ -119,33 +107,6 @@ def _product_of_cupy(cupy: Any, case: Case) -> Callable[[], object]:
     b = cupy.random.standard_normal((*lead, case.k, case.n), dtype="float32").astype(case.dtype)
     out = cupy.empty((*lead, case.m, case.n), case.dtype)
     return lambda: cupy.matmul(a, b, out=out)
-
-
-def _host_rows(only: str, libraries: Mapping[str, Any]) -> Iterator[Row]:
-    """Host time per call where the work does not matter."""
-    drv.reset()
-    drv.simulator.install(memory="8GiB", execute=False, check="off")
-    places = {name: "cuda" if name == OURS else "cpu" for name in libraries}
-    found = {name: _small(library, places[name]) for name, library in libraries.items()}
-    for name, ours in found[OURS].items():
-        row = f"host time, {name}"
-        if only not in row:
-            continue
-        calls = {OURS: _repeat(ours)} | {
-            library: _repeat(calls[name]) for library, calls in found.items() if library != OURS
-        }
-        yield Row(row, "ns", {library: time / CALLS for library, time in host_times(calls).items()})
-    drv.reset()
-
-
-def _repeat(call: Callable[[], object]) -> Callable[[], None]:
-    calls = range(CALLS)
-
-    def repeated() -> None:
-        for _ in calls:
-            call()
-
-    return repeated
 
 
 def _small(lib: Any, device: str) -> dict[str, Callable[[], object]]:
