@@ -66,6 +66,12 @@ def _sent(place: Any, array: Array) -> Tensor:
     return copied(staged, layout.on(place), non_blocking=True)
 
 
+def adjoint_of(array: Array) -> Array:
+    """Conjugate transposes of matrices."""
+    found: Array = np.conj(np.swapaxes(array, -1, -2))
+    return found
+
+
 def read(*tensors: Tensor) -> list[Array]:
     """Elements of tensors on the host, which waits for their devices."""
     place: Any = tensors[0]._layout.place

@@ -17,7 +17,7 @@ from ..operations.reduction import given
 from ..selection import where
 from .checks import check_alike, check_floating, check_matrices, check_square_shape, check_tensor
 from .errors import LinAlgError, check_finite, check_info
-from .host import on_host, read
+from .host import adjoint_of, on_host, read
 from .norms import matrix_norm
 from .results import LeastSquares
 from .singular_values import singular_values
@@ -74,15 +74,18 @@ def _pseudoinverse(name: str, array: Array, tolerance: _Tolerance, hermitian: bo
     check_finite(name, array)
     if hermitian:
         values, vectors = np.linalg.eigh(array)
-        size, left, right = np.abs(values), vectors, np.conj(np.swapaxes(vectors, -1, -2))
+        size, left, right = np.abs(values), vectors, adjoint_of(vectors)
     else:
         left, values, right = np.linalg.svd(array, full_matrices=False)
         size = values
-    bound = tolerance.of(_largest(size), array.shape)[..., None]
-    keep = size > bound
-    inverse = np.where(keep, 1 / np.where(keep, values, 1), 0)
-    left, right = (np.conj(np.swapaxes(x, -1, -2)) for x in (left, right))
-    return ((right * inverse[..., None, :]) @ left,)
+    keep = size > tolerance.of(_largest(size), array.shape)[..., None]
+    return ((adjoint_of(right) * _inverted(values, keep)[..., None, :]) @ adjoint_of(left),)
+
+
+def _inverted(values: Array, keep: Array) -> Array:
+    """Inverses of the singular values that do not count as zero, and 0 for the others."""
+    found: Array = np.where(keep, 1 / np.where(keep, values, 1), 0)
+    return found
 
 
 def _pinv_gradient(wanted: Any, grads: Any, a: Tensor, found: Tensor) -> Any:
@@ -294,9 +297,7 @@ def lstsq(
         if driver == "gels":
             missing = ranks < values.shape[-1]
             check_info(name, "rank", np.where(missing, ranks + 1, 0), LinAlgError)
-        inverse = np.where(keep, 1 / np.where(keep, values, 1), 0)
-        left, back = (np.conj(np.swapaxes(x, -1, -2)) for x in (left, back))
-        found = back @ (inverse[..., None] * (left @ right))
+        found = adjoint_of(back) @ (_inverted(values, keep)[..., None] * (adjoint_of(left) @ right))
         return found[..., 0] if vector else found, ranks, values
 
     solution, ranks, values = on_host(work, A, B)

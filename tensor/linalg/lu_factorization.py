@@ -17,7 +17,7 @@ from ..operations.reduction import given
 from . import lu_on_host, triangular_on_host
 from .checks import check_alike, check_matrices, check_square, check_tensor
 from .errors import check_info
-from .host import on_host
+from .host import adjoint_of, on_host
 from .results import LuFactor, LuFactorWithInfo, PermutedTriangles, delivered
 from .solving import check_right_sides
 from .triangular import substituted, triangle
@@ -240,9 +240,8 @@ def _substituted(name: str, factors: Tensor, pivots: Tensor, b: Tensor, left: bo
         if left:
             return (triangular_on_host.solve_lu(factors, order, b, adjoint=adjoint),)
         # X A = B is A^H X^H = B^H.
-        turned = np.conj(np.swapaxes(b, -1, -2))
-        found = triangular_on_host.solve_lu(factors, order, turned, adjoint=not adjoint)
-        return (np.conj(np.swapaxes(found, -1, -2)),)
+        found = triangular_on_host.solve_lu(factors, order, adjoint_of(b), adjoint=not adjoint)
+        return (adjoint_of(found),)
 
     (result,) = on_host(work, factors, pivots, b)
     record(

@@ -124,26 +124,16 @@ def norm(
     dims = (dim,) if isinstance(dim, int) else dim
     if dims is not None and len(dims) not in (1, 2):
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
-    if isinstance(ord, str):
-        return matrix_norm(A, ord, _two_dimensions(dims, rank), keepdim, dtype=dtype, out=out)
     if ord is None:
         return vector_norm(A, 2, dims, keepdim, dtype=dtype, out=out)
+    # What a str names is a norm of matrices.
+    of_matrices = isinstance(ord, str)
     if dims is None:
-        if rank not in (1, 2):
+        if rank > 2 or (not rank and not of_matrices):
             raise RuntimeError(
                 f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {rank}D."
             )
-        dims = tuple(range(rank))
-    if len(dims) == 1:
-        return vector_norm(A, ord, dims, keepdim, dtype=dtype, out=out)
-    return matrix_norm(A, ord, dims, keepdim, dtype=dtype, out=out)
-
-
-def _two_dimensions(dims: Any, rank: int) -> Any:
-    if dims is not None:
-        return dims
-    if rank > 2:
-        raise RuntimeError(
-            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {rank}D."
-        )
-    return (-2, -1)
+        dims = (-2, -1) if of_matrices else tuple(range(rank))
+    if of_matrices or len(dims) == 2:
+        return matrix_norm(A, ord, dims, keepdim, dtype=dtype, out=out)
+    return vector_norm(A, ord, dims, keepdim, dtype=dtype, out=out)

@@ -13,7 +13,7 @@ from ..neural.node import record
 from ..operations.reduction import given
 from . import triangular_on_host
 from .checks import check_alike, check_matrices, check_square
-from .host import on_host
+from .host import adjoint_of, on_host
 from .solving import check_right_sides
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ def solve_triangular(
 
 
 def _from_cholesky(factor: Array, b: Array, upper: bool) -> tuple[Array]:
-    lower = np.conj(np.swapaxes(factor, -1, -2)) if upper else factor
+    lower = adjoint_of(factor) if upper else factor
     first = triangular_on_host.solve(lower, b, upper=False)
-    return (triangular_on_host.solve(np.conj(np.swapaxes(lower, -1, -2)), first, upper=True),)
+    return (triangular_on_host.solve(adjoint_of(lower), first, upper=True),)
 
 
 def _cholesky_gradient(wanted: Any, grads: Any, factor: Tensor, x: Tensor, upper: bool) -> Any:
@@ -102,9 +102,13 @@ def _cholesky_gradient(wanted: Any, grads: Any, factor: Tensor, x: Tensor, upper
     if not wanted[0]:
         return None, right
     towards = matmul(right, x.mH)
-    towards = -(towards + towards.mH)
+    return _toward_factor(-(towards + towards.mH), factor, upper), right
+
+
+def _toward_factor(towards: Tensor, factor: Tensor, upper: bool) -> Any:
+    """The gradient of a Cholesky factor from that of the matrix, which is Hermitian."""
     ours = triangle(factor, upper=upper)
-    return triangle(matmul(ours, towards) if upper else matmul(towards, ours), upper=upper), right
+    return triangle(matmul(ours, towards) if upper else matmul(towards, ours), upper=upper)
 
 
 def _solved(factor: Tensor, b: Tensor, upper: bool) -> Tensor:
@@ -161,6 +165,4 @@ def cholesky_inverse(
 
 
 def _inverse_gradient(wanted: Any, grads: Any, factor: Tensor, found: Tensor, upper: bool) -> Any:
-    towards = -matmul(found, matmul(grads + grads.mH, found))
-    ours = triangle(factor, upper=upper)
-    return (triangle(matmul(ours, towards) if upper else matmul(towards, ours), upper=upper),)
+    return (_toward_factor(-matmul(found, matmul(grads + grads.mH, found)), factor, upper),)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .host import adjoint_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -58,7 +60,7 @@ def solve_lu(lu: Array, order: Array, b: Array, *, adjoint: bool = False) -> Arr
         wide = np.broadcast_to(b, (*np.broadcast_shapes(order.shape[:-1], b.shape[:-2]), *b.shape[-2:]))
         moved = np.take_along_axis(wide, np.broadcast_to(order, wide.shape[:-1])[..., None], -2)
         return solve(lu, solve(lu, moved, upper=False, unit=True), upper=True)
-    flipped = np.conj(np.swapaxes(lu, -1, -2))
+    flipped = adjoint_of(lu)
     found = solve(flipped, solve(flipped, b, upper=False), upper=True, unit=True)
     back = np.argsort(order, axis=-1)
     return np.take_along_axis(found, np.broadcast_to(back, found.shape[:-1])[..., None], -2)
