@@ -9,9 +9,8 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category
 
 from .autocasting import autocasted
-from .base import TensorBase
+from .base import TensorBase, check_tensor
 from .complex_numbers import conjugate, sgn_gradient
-from .creation_arguments import check_tensor
 from .creation_like import zeros_like
 from .operations import rules
 from .operations.pointwise import IN_PLACE, Pointwise, by_kind, numbered

@@ -181,3 +181,15 @@ def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
         self._array = None
         self._storage = HostStorage(np.empty(layout.nbytes, np.uint8))
     return self
+
+
+def check_tensor(given: Any, function: str, what: str) -> None:
+    """Check that an argument is a tensor.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
+    if not isinstance(given, TensorBase):
+        raise TypeError(f"{function}(): argument '{what}' must be Tensor, not {type(given).__name__}")

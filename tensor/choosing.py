@@ -8,7 +8,7 @@ from nvrtc_kernels import layouts
 
 from . import views
 from .arguments import two_devices
-from .base import TensorBase
+from .base import check_tensor
 from .choices import READ, REDUCE, WRITE, WRITE_LAST, Choice, shape_of
 from .copy_plans import check_no_overlap
 from .determinism import determinism
@@ -101,8 +101,7 @@ def _node(cls: type[ChoiceNode], choice: Choice, origin: Layout) -> ChoiceNode:
 def check_indices(name: str, input: Tensor, *tensors: Any, types: Sequence[str] = ("int64",)) -> None:
     """Raise if index tensors are no tensors of integers on the indexed tensor's device."""
     for x in tensors:
-        if not isinstance(x, TensorBase):
-            raise TypeError(f"{name}(): argument 'index' must be Tensor, not {type(x).__name__}")
+        check_tensor(x, name, "index")
         if x._layout.dtype.name not in types:
             raise RuntimeError(
                 f"{name}(): Expected dtype {' or '.join(types)} for index, but got {x._layout.dtype!r}"

@@ -9,7 +9,7 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category, float64
 
 from .arithmetic import no_change
-from .creation_arguments import check_tensor
+from .base import check_tensor
 from .operations import rules
 from .operations.pointwise import Pointwise, by_kind, numbered
 

@@ -10,7 +10,7 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category, float32, float64
 
 from .autocasting import autocasted
-from .creation_arguments import check_tensor
+from .base import check_tensor
 from .creation_like import zeros_like
 from .operations import rules
 from .operations.pointwise import IN_PLACE, Pointwise, by_kind

@@ -9,9 +9,9 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category, dtype
 
-from .base import TensorBase
+from .base import TensorBase, check_tensor
 from .copies import copy_into_new
-from .creation_arguments import check_tensor, dtype_of_argument
+from .creation_arguments import dtype_of_argument
 from .devices import device as Device
 from .formats import format_of, preserve_format, suggested
 from .places import cpu, cuda_place, place_of

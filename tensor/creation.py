@@ -12,12 +12,11 @@ from nvrtc_kernels.dtypes import dtype
 
 from . import layout as layouts
 from .arguments import checked_sizes
-from .base import TensorBase, wrap
+from .base import TensorBase, check_tensor, wrap
 from .base import empty as make
 from .creation_arguments import (
     as_out,
     check_memory,
-    check_tensor,
     dtype_of_argument,
     sequence_of_sizes,
     shaped,

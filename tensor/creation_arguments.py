@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import dtypes
 
 from .arguments import integers
-from .base import TensorBase
+from .base import check_tensor
 from .formats import strided
 from .places import place_of
 
@@ -124,18 +124,6 @@ def as_out(out: Any, dtype: Any, device: Any, function: str) -> tuple[dtype, Any
             f"({found.device})"
         )
     return found.dtype, found.device
-
-
-def check_tensor(given: Any, function: str, what: str) -> None:
-    """Check that an argument is a tensor.
-
-    Raises
-    ------
-    TypeError
-        If it is something else.
-    """
-    if not isinstance(given, TensorBase):
-        raise TypeError(f"{function}(): argument '{what}' must be Tensor, not {type(given).__name__}")
 
 
 def shaped(out: Tensor, shape: Sequence[int]) -> Tensor:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .base import TensorBase
+from .base import TensorBase, check_tensor
 from .creation import empty_strided, filled, new_layout, number_to_fill, undefined
 from .creation_arguments import (
     check_memory,
-    check_tensor,
     dtype_of_argument,
     sequence_of_sizes,
     sizes_of,

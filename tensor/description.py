@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import layouts
 
 from . import formats
-from .base import TensorBase
-from .creation_arguments import check_tensor
+from .base import TensorBase, check_tensor
 from .places import CudaPlace
 from .storage import DeviceStorage, ForeignStorage, Storage
 

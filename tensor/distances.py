@@ -11,7 +11,7 @@ from nvrtc_kernels import layouts
 from . import views
 from .arithmetic import MUL, REAL
 from .autocasting import autocasted
-from .base import TensorBase
+from .base import check_tensor
 from .comparisons import GT
 from .contractions import matmul
 from .joining import cat
@@ -68,8 +68,7 @@ def cdist(
         If shapes, dtypes or devices do not fit, ``p`` is negative, or the mode is not known.
     """
     for name, x in (("X1", x1), ("X2", x2)):
-        if not isinstance(x, TensorBase):
-            raise TypeError(f"cdist(): argument '{name.lower()}' must be Tensor, not {type(x).__name__}")
+        check_tensor(x, "cdist", name.lower())
         if not x._layout.dtype.is_floating_point:
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x._layout.dtype!r}")
         if len(x._layout.shape) < 2:
@@ -127,8 +126,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     RuntimeError
         For another number of dimensions or another type, or if ``p`` is negative.
     """
-    if not isinstance(input, TensorBase):
-        raise TypeError(f"pdist(): argument 'input' must be Tensor, not {type(input).__name__}")
+    check_tensor(input, "pdist", "input")
     layout = input._layout
     if len(layout.shape) != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {len(layout.shape)}D")

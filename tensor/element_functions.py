@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .creation_arguments import check_tensor
+from .base import check_tensor
 from .nested_data import as_element
 from .recording.inplace import check_in_place
 

@@ -8,7 +8,7 @@ from nvrtc_kernels.dtypes import int64
 
 from . import joining, parts
 from .arguments import integers
-from .creation_arguments import check_tensor
+from .base import check_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

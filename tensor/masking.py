@@ -11,7 +11,7 @@ from nvrtc_kernels import layouts as strides_of
 
 from . import parts, views
 from .arguments import two_devices
-from .base import TensorBase
+from .base import TensorBase, check_tensor
 from .choices import Choice
 from .choosing import read, write, write_
 from .creation import delivered
@@ -86,8 +86,7 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 def _masked(name: str, input: Tensor, mask: Tensor, source: Tensor) -> tuple[Choice, Tensor]:
     mask = check_mask(name, input, mask)
-    if not isinstance(source, TensorBase):
-        raise TypeError(f"{name}(): argument 'source' must be Tensor, not {type(source).__name__}")
+    check_tensor(source, name, "source")
     if source._layout.dtype is not input._layout.dtype:
         raise RuntimeError(
             f"{name}: expected self and source to have same dtypes but got {input._layout.dtype!r} and "
@@ -119,8 +118,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 
 def check_mask(name: str, input: Tensor, mask: Any) -> Tensor:
     """``mask``, if it is a tensor of bools on the device of ``input``, or a number of any device."""
-    if not isinstance(mask, TensorBase):
-        raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
+    check_tensor(mask, name, "mask")
     if mask._layout.dtype is not dtypes.bool_:
         raise RuntimeError(
             f"{name}(): only supports boolean masks, but got mask with dtype {mask._layout.dtype!r}"
@@ -130,4 +128,4 @@ def check_mask(name: str, input: Tensor, mask: Any) -> Tensor:
             raise two_devices(name, input._layout.device, mask._layout.device)
         moved: Tensor = mask.to(input._layout.device)
         return moved
-    return mask  # type: ignore[return-value]
+    return mask  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .arguments import dimension
-from .base import TensorBase
+from .base import check_tensor
 from .choices import REDUCE, WRITE, Choice
 from .choosing import change_, fitted
 from .copy_plans import check_no_overlap
@@ -113,8 +113,7 @@ _DERIVATIVES = {
 def _check(reduce: str, input: Tensor, src: Any) -> None:
     if reduce not in REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
-    if not isinstance(src, TensorBase):
-        raise TypeError(f"scatter_reduce(): argument 'src' must be Tensor, not {type(src).__name__}")
+    check_tensor(src, "scatter_reduce", "src")
     if input._layout.dtype.is_complex and reduce in ("amax", "amin"):
         raise RuntimeError(f"scatter_reduce(): {reduce} is not defined for {input._layout.dtype!r}")
 

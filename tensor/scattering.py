@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from . import parts
 from .arguments import dimension
 from .autocasting import autocasted
-from .base import TensorBase
+from .base import TensorBase, check_tensor
 from .choices import REDUCE, Choice
 from .choosing import add, add_, change_, check_indices, fitted, write, write_
 from .creation import delivered
@@ -39,14 +39,13 @@ def number_of(input: Tensor, value: Any, name: str) -> Tensor:
 
 
 def _same_type(name: str, input: Tensor, source: Any) -> Tensor:
-    if not isinstance(source, TensorBase):
-        raise TypeError(f"{name}(): argument 'source' must be Tensor, not {type(source).__name__}")
+    check_tensor(source, name, "source")
     if source._layout.dtype is not input._layout.dtype:
         raise RuntimeError(
             f"{name}(): Expected self.dtype to be equal to src.dtype, got {input._layout.dtype!r} and "
             f"{source._layout.dtype!r}: convert one of them"
         )
-    return source  # type: ignore[return-value]
+    return source  # type: ignore[no-any-return]
 
 
 # One element for every index
@@ -151,9 +150,8 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 def _tensor(name: str, src: Any) -> Tensor:
-    if not isinstance(src, TensorBase):
-        raise TypeError(f"{name}(): argument 'src' must be Tensor, not {type(src).__name__}")
-    return src  # type: ignore[return-value]
+    check_tensor(src, name, "src")
+    return src  # type: ignore[no-any-return]
 
 
 # Slices

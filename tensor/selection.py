@@ -11,10 +11,9 @@ from nvrtc_kernels.dtypes import Category, bfloat16, dtype, float16
 
 from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SIGN, SUB, check_factor, no_change, undefined
 from .autocasting import autocasted
-from .base import TensorBase
+from .base import TensorBase, check_tensor
 from .comparisons import EQ, GE, GT, ISFINITE, ISNAN, LE, LT
 from .complex_numbers import conjugate
-from .creation_arguments import check_tensor
 from .numeric_limits import finfo
 from .operations import rules
 from .operations.pointwise import IN_PLACE, Pointwise, by_kind, numbered

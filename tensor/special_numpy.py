@@ -87,9 +87,12 @@ def polynomial(coefficients: Sequence[float], x: Any) -> Any:
 def chebyshev(coefficients: Sequence[float], x: Any) -> Any:
     """Sum of a Chebyshev series by Clenshaw's recurrence."""
     twice = 2 * x
-    first, second = np.zeros_like(x), np.zeros_like(x)
+    first, second, next_ = np.zeros_like(x), np.zeros_like(x), np.empty_like(x)
     for coefficient in coefficients[:0:-1]:
-        first, second = twice * first - second + coefficient, first
+        np.multiply(twice, first, out=next_)
+        next_ -= second
+        next_ += coefficient
+        first, second, next_ = next_, first, second
     return x * first - second + coefficients[0]
 
 

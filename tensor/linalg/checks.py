@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import Category
 
-from ..base import TensorBase
+from ..base import check_tensor
 
 if TYPE_CHECKING:
     from ..tensors import Tensor
-
-
-def check_tensor(name: str, x: Any, argument: str = "A") -> None:
-    """Raise TypeError unless ``x`` is a tensor."""
-    if not isinstance(x, TensorBase):
-        raise TypeError(f"{name}(): argument '{argument}' must be Tensor, not {type(x).__name__}")
 
 
 def check_floating(name: str, x: Tensor, *, half: bool = False) -> None:
@@ -31,7 +25,7 @@ def check_floating(name: str, x: Tensor, *, half: bool = False) -> None:
 
 def check_matrices(name: str, x: Any, argument: str = "A", *, half: bool = False) -> None:
     """Raise unless ``x`` is a tensor of matrices of floating point or complex numbers."""
-    check_tensor(name, x, argument)
+    check_tensor(x, name, argument)
     if len(x._layout.shape) < 2:
         raise RuntimeError(f"{name}: The input tensor {argument} must have at least 2 dimensions.")
     check_floating(name, x, half=half)
@@ -54,7 +48,7 @@ def check_square_shape(name: str, x: Tensor, argument: str = "A") -> None:
 
 def check_alike(name: str, a: Tensor, b: Any, first: str = "A", second: str = "B") -> None:
     """Raise unless ``b`` is a tensor of the dtype and on the device of ``a``."""
-    check_tensor(name, b, second)
+    check_tensor(b, name, second)
     if a._layout.place is not b._layout.place:
         raise RuntimeError(
             f"{name}: Expected all tensors to be on the same device, but found at least two devices, "

@@ -8,10 +8,11 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import int32
 
+from ..base import check_tensor
 from ..neural.node import record
 from ..operations.reduction import given
 from . import ldl_on_host
-from .checks import check_alike, check_matrices, check_square, check_tensor
+from .checks import check_alike, check_matrices, check_square
 from .errors import check_info
 from .host import on_host, one_by_one
 from .results import LdlFactor, LdlFactorWithInfo, delivered
@@ -149,7 +150,7 @@ def ldl_solve(
     """
     name = "linalg.ldl_solve"
     check_square(name, LD, "LD")
-    check_tensor(name, pivots, "pivots")
+    check_tensor(pivots, name, "pivots")
     if pivots._layout.dtype is not int32:
         raise RuntimeError(f"{name}: Expected pivots to be int32, got {pivots._layout.dtype!r}")
     if pivots._layout.shape != LD._layout.shape[:-1] or pivots._layout.place is not LD._layout.place:

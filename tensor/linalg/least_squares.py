@@ -10,12 +10,12 @@ from nvrtc_kernels import layouts
 
 from .. import views
 from ..autocasting import autocasted
-from ..base import TensorBase
+from ..base import TensorBase, check_tensor
 from ..contractions import matmul
 from ..neural.node import record
 from ..operations.reduction import given
 from ..selection import where
-from .checks import check_alike, check_floating, check_matrices, check_square_shape, check_tensor
+from .checks import check_alike, check_floating, check_matrices, check_square_shape
 from .errors import LinAlgError, check_finite, check_info
 from .host import adjoint_of, on_host, read
 from .norms import matrix_norm
@@ -262,8 +262,8 @@ def lstsq(
         If shapes, dtypes or devices do not fit.
     """
     name = "linalg.lstsq"
-    check_tensor(name, A)
-    check_tensor(name, B, "B")
+    check_tensor(A, name, "A")
+    check_tensor(B, name, "B")
     rank, right_rank = len(A._layout.shape), len(B._layout.shape)
     if rank < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")

@@ -10,12 +10,13 @@ from nvrtc_kernels.dtypes import int32
 
 from .. import parts
 from ..autocasting import autocasted
+from ..base import check_tensor
 from ..contractions import matmul
 from ..joining import cat
 from ..neural.node import record
 from ..operations.reduction import given
 from . import lu_on_host, triangular_on_host
-from .checks import check_alike, check_matrices, check_square, check_tensor
+from .checks import check_alike, check_matrices, check_square
 from .errors import check_info
 from .host import adjoint_of, on_host
 from .results import LuFactor, LuFactorWithInfo, PermutedTriangles, delivered
@@ -187,7 +188,7 @@ def lu_factor_ex(
 
 def _check_factors(name: str, factors: Any, pivots: Any) -> None:
     check_square(name, factors, "LU")
-    check_tensor(name, pivots, "pivots")
+    check_tensor(pivots, name, "pivots")
     if pivots._layout.dtype is not int32:
         raise RuntimeError(
             f"{name}: pivots should be a Tensor of scalar type int32, got {pivots._layout.dtype!r}"
@@ -305,7 +306,7 @@ def lu_unpack(
         If the pivots are no int32, or name rows that there are not.
     """
     check_matrices("lu_unpack", LU_data, "LU_data")
-    check_tensor("lu_unpack", LU_pivots, "LU_pivots")
+    check_tensor(LU_pivots, "lu_unpack", "LU_pivots")
     if LU_pivots._layout.dtype is not int32:
         raise RuntimeError(
             "lu_unpack: LU_pivots is expected to be a tensor of int32 dtype, as tensor.linalg.lu_factor returns it, got "

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from .. import views
 from ..arguments import dimension
 from ..autocasting import autocasted
+from ..base import check_tensor
 from ..operations.reduction import given
 from ..spreads import vector_norm
-from .checks import check_floating, check_tensor
+from .checks import check_floating
 from .singular_values import singular_values
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def matrix_norm(
         For another ``ord``, integers, fewer than two dimensions.
     """
     name = "linalg.matrix_norm"
-    check_tensor(name, A)
+    check_tensor(A, name, "A")
     if len(A._layout.shape) < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     return given(_matrix_norm(name, A, ord, dim, keepdim, dtype), out, name)
@@ -119,7 +120,7 @@ def norm(
     RuntimeError
         If ``dim`` is missing where the tensor is neither, or has more than two dimensions.
     """
-    check_tensor("linalg.norm", A)
+    check_tensor(A, "linalg.norm", "A")
     rank = len(A._layout.shape)
     dims = (dim,) if isinstance(dim, int) else dim
     if dims is not None and len(dims) not in (1, 2):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from .. import contractions, parts, scans, views
 from ..autocasting import autocasted
-from ..base import TensorBase
+from ..base import TensorBase, check_tensor
 from ..contractions import matmul
 from ..joining import cat
 from ..operations.reduction import given
 from ..ranges import eye
-from .checks import check_alike, check_floating, check_square_shape, check_tensor
+from .checks import check_alike, check_floating, check_square_shape
 from .solving import inv
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:  # 
         If the matrices are not square.
     """
     name = "linalg.matrix_power"
-    check_tensor(name, A)
+    check_tensor(A, name, "A")
     if len(A._layout.shape) < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     check_square_shape(name, A)
@@ -153,7 +153,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     RuntimeError
         For integers, or where shapes, dtypes or devices do not fit.
     """
-    check_tensor("linalg.vecdot", x, "x")
+    check_tensor(x, "linalg.vecdot", "x")
     check_floating("linalg.vecdot", x, half=True)
     check_alike("linalg.vecdot", x, y, "x", "y")
     return given((x.conj() * y).sum(dim), out, "linalg.vecdot")
@@ -183,7 +183,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803
     RuntimeError
         If ``N`` is not greater than 1, or ``x`` has no dimension.
     """
-    check_tensor("linalg.vander", x, "x")
+    check_tensor(x, "linalg.vander", "x")
     shape: tuple[Any, ...] = x._layout.shape
     count = N if N is not None else shape[-1] if shape else 1
     if not count > 1 or not shape:

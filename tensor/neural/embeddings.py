@@ -11,7 +11,7 @@ from nvrtc_kernels import embedding as kernels
 from nvrtc_kernels.dtypes import int32, int64
 
 from .. import layout as layouts
-from ..base import TensorBase, empty, wrap
+from ..base import check_tensor, empty, wrap
 from ..choices import READ, REDUCE, Choice
 from ..choosing import change_
 from ..ranges import arange
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 
 def _check_indices(name: str, indices: Tensor) -> None:
-    if not isinstance(indices, TensorBase):
-        raise TypeError(f"{name}(): argument 'indices' must be Tensor, not {type(indices).__name__}")
+    check_tensor(indices, name, "indices")
     if indices._layout.dtype not in (int32, int64):
         raise RuntimeError(
             f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "

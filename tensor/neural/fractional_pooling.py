@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..autocasting import autocasted
-from ..base import TensorBase
+from ..base import check_tensor
 from ..joining import cat
 from ..operations import rules
 from ..ranges import arange
@@ -90,8 +90,7 @@ def _pool(
     rank: int, input: Any, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any
 ) -> tuple[Tensor, Tensor]:
     name = f"fractional_max_pool{rank}d"
-    if not isinstance(input, TensorBase):
-        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
+    check_tensor(input, name, "input")
     given: Any = input
     shape = input._layout.shape
     if len(shape) not in (rank + 1, rank + 2) or 0 in shape[-rank - 1 :]:

@@ -13,7 +13,7 @@ from nvrtc_kernels.dtypes import float32
 from nvrtc_kernels.grid_sampling import Sampling
 
 from ..autocasting import autocasted
-from ..base import TensorBase, empty, wrap
+from ..base import check_tensor, empty, wrap
 from ..determinism import determinism
 from ..layout import contiguous
 from ..operations import rules
@@ -124,8 +124,7 @@ def _default_alignment(align_corners: bool | None, frames: int) -> bool:
 
 def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
     for what, given in (("input", input), ("grid", grid)):
-        if not isinstance(given, TensorBase):
-            raise TypeError(f"grid_sample(): argument '{what}' must be Tensor, not {type(given).__name__}")
+        check_tensor(given, "grid_sample", what)
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
             f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
@@ -258,8 +257,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     NotImplementedError
         For another number of sizes.
     """
-    if not isinstance(theta, TensorBase):
-        raise TypeError(f"affine_grid(): argument 'theta' must be Tensor, not {type(theta).__name__}")
+    check_tensor(theta, "affine_grid", "theta")
     aligned = _default_alignment(align_corners, 3)
     kind, shape = theta._layout.dtype, theta._layout.shape
     size = [int(each) for each in size]

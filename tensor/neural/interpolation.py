@@ -11,7 +11,7 @@ import numpy as np
 from nvrtc_kernels import interpolation as kernels
 
 from ..autocasting import autocasted
-from ..base import TensorBase, empty, wrap
+from ..base import check_tensor, empty, wrap
 from ..copy_plans import host_conversion
 from ..kept import kept
 from ..layout import contiguous
@@ -204,8 +204,7 @@ def interpolate(
     RuntimeError
         For empty images.
     """
-    if not isinstance(input, TensorBase):
-        raise TypeError(f"interpolate(): argument 'input' must be Tensor, not {type(input).__name__}")
+    check_tensor(input, "interpolate", "input")
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import parts, views
 from ..autocasting import autocasted
-from ..base import TensorBase
+from ..base import check_tensor
 from ..kept import kept
 from ..recording.modes import modes
 from ..recording.node import Node, attach
@@ -115,8 +115,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     NotImplementedError
         For another mode, or dimensions that a mode is not for.
     """
-    if not isinstance(input, TensorBase):
-        raise TypeError(f"pad(): argument 'input' must be Tensor, not {type(input).__name__}")
+    check_tensor(input, "pad", "input")
     numbers = [int(each) for each in pad]
     shape = input._layout.shape
     if len(numbers) % 2:

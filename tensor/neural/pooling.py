@@ -13,7 +13,7 @@ from nvrtc_kernels.dtypes import int64
 
 from .. import views
 from ..autocasting import autocasted
-from ..base import TensorBase, empty, wrap
+from ..base import check_tensor, empty, wrap
 from ..copy_plans import host_conversion
 from ..layout import contiguous
 from ..operations import rules
@@ -241,8 +241,7 @@ def _three(name: str, what: str, given: Any, rank: int, fill: int, least: int) -
 
 
 def _check(name: str, input: Any, rank: int) -> None:
-    if not isinstance(input, TensorBase):
-        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
+    check_tensor(input, name, "input")
     shape = input._layout.shape
     if len(shape) not in (rank + 1, rank + 2):
         raise RuntimeError(

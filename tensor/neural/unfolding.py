@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import views
-from ..base import TensorBase, empty
+from ..base import check_tensor, empty
 from ..layout import contiguous
 from ..recording.modes import modes
 from ..recording.node import Node, attach
@@ -101,8 +101,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     RuntimeError
         If shapes do not fit.
     """
-    if not isinstance(input, TensorBase):
-        raise TypeError(f"unfold(): argument 'input' must be Tensor, not {type(input).__name__}")
+    check_tensor(input, "unfold", "input")
     shape = input._layout.shape
     if len(shape) not in (3, 4):
         raise RuntimeError(
@@ -136,8 +135,7 @@ def fold(
     RuntimeError
         If shapes do not fit.
     """
-    if not isinstance(input, TensorBase):
-        raise TypeError(f"fold(): argument 'input' must be Tensor, not {type(input).__name__}")
+    check_tensor(input, "fold", "input")
     shape = input._layout.shape
     if len(shape) not in (2, 3):
         raise RuntimeError(

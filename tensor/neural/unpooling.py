@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..autocasting import autocasted
-from ..base import TensorBase
+from ..base import check_tensor
 from ..recording.modes import modes
 from .node import record
 
@@ -62,8 +62,7 @@ def _size(
 
 def _check(name: str, input: Any, indices: Any, rank: int) -> None:
     for what, given in (("input", input), ("indices", indices)):
-        if not isinstance(given, TensorBase):
-            raise TypeError(f"{name}(): argument '{what}' must be Tensor, not {type(given).__name__}")
+        check_tensor(given, name, what)
     shape = input._layout.shape
     if indices._layout.dtype.name != "int64":
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices._layout.dtype!r}")

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 #: ``out=IN_PLACE`` writes the result to the first operand, and records that.
 IN_PLACE: Any = object()
 _LETTERS = "abcdefgh"
+#: Elements that a NumPy form with several steps is computed for at a time, so that its arrays stay in the cache.
+_BLOCK = 1 << 14
 #: Of which operands gradients are wanted; ``None`` for numbers.
 _Mask: TypeAlias = "tuple[bool | None, ...]"
 _NUMBERS = (bool, int, float, complex)
@@ -471,6 +473,26 @@ class Pointwise:
             array = x._host
             return array.astype(kind) if changed[position] else array
 
+        def run_blocks(out: Tensor, *operands: Any) -> None:
+            into = out._writable.reshape(-1)
+            values = [x._host.reshape(-1) if isinstance(x, TensorBase) else read(0, x) for x in operands]
+            whole = [isinstance(x, TensorBase) for x in operands]
+            with np.errstate(all="ignore"):
+                for start in range(0, into.size, _BLOCK):
+                    block = slice(start, start + _BLOCK)
+                    parts = [
+                        x[block].astype(kind, copy=False) if convert else x[block] if long else x
+                        for x, long, convert in zip(values, whole, changed, strict=True)
+                    ]
+                    found = np.asarray(function(*parts))
+                    if found.dtype == into.dtype:
+                        into[block] = found
+                    else:
+                        finish(into[block], found)
+
+        if not direct and target.numel > 2 * _BLOCK and _alike(target, kinds):
+            return run_blocks
+
         def run(out: Tensor, *operands: Any) -> None:
             into = out._writable
             with np.errstate(all="ignore"):
@@ -561,6 +583,13 @@ def numbered(name: str, tensors: int = 1, numbers: int = 0) -> Callable[..., str
 
 class _Mixed(Exception):  # noqa: N818 - never leaves this module
     """Operands lie in several places, or are numbers of foreign classes."""
+
+
+def _alike(target: Layout, kinds: Sequence[Layout | type]) -> bool:
+    """Whether tensors of these layouts lie row by row as ``target`` does."""
+    return target.contiguous and all(
+        isinstance(kind, type) or (kind.contiguous and kind.shape == target.shape) for kind in kinds
+    )
 
 
 def _allocating(run: Callable[..., None], layout: Layout, kinds: Sequence[Any]) -> Callable[..., Tensor]:
