@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from tensor import empty
-from tensor.neural.recurrent_layers import layers
+from tensor.neural.recurrent_layers import layers, padded_layers
 from tensor.recording.modes import modes
 
 from . import init
@@ -209,23 +209,19 @@ class RNNBase(Module):
                     else hx.unsqueeze(1)
                 )
         self._check(input, hx, None)
-        if self.batch_first:
-            input = input.transpose(0, 1)
-        steps, batch, features = input.shape
-        if not steps:
-            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        out, *states = self._layers(input.reshape(steps * batch, features), [batch] * steps, hx)
-        out = out.view(steps, batch, out.shape[1])
+        out, *states = padded_layers(
+            _MODES[self.mode][1], input, batch_first=self.batch_first, **self._arguments(hx)
+        )
         if not batched:
-            return out.squeeze(1), tuple([state.squeeze(1) for state in states])
-        return out.transpose(0, 1) if self.batch_first else out, tuple(states)
+            return out.squeeze(side), tuple([state.squeeze(1) for state in states])
+        return out, tuple(states)
 
     def _run_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, tuple[Tensor, ...]]:
         data, batch_sizes, sorted_indices, unsorted_indices = input
         if hx is not None:
             hx = self.permute_hidden(hx, sorted_indices)
         self._check(data, hx, batch_sizes)
-        out, *states = self._layers(data, batch_sizes.tolist(), hx)
+        out, *states = layers(_MODES[self.mode][1], data, batch_sizes.tolist(), **self._arguments(hx))
         if unsorted_indices is not None:
             states = [state.index_select(1, unsorted_indices) for state in states]
         return PackedSequence(out, batch_sizes, sorted_indices, unsorted_indices), tuple(states)
@@ -236,22 +232,20 @@ class RNNBase(Module):
         else:
             self.check_forward_args(input, hx, batch_sizes)
 
-    def _layers(self, data: Tensor, sizes: list[int], hx: Any) -> tuple[Tensor, ...]:
+    def _arguments(self, hx: Any) -> dict[str, Any]:
+        """What the operation takes beside the data."""
         states = tuple(hx) if isinstance(hx, (tuple, list)) else (hx, None)
-        return layers(
-            _MODES[self.mode][1],
-            data,
-            sizes,
-            states[: 2 if self.mode == "LSTM" else 1],
-            self._flat_weights,
-            self.hidden_size,
-            projected=self.proj_size,
-            has_biases=self.bias,
-            num_layers=self.num_layers,
-            dropout=self.dropout,
-            train=self.training,
-            bidirectional=self.bidirectional,
-        )
+        return {
+            "states": states[: 2 if self.mode == "LSTM" else 1],
+            "params": self._flat_weights,
+            "hidden": self.hidden_size,
+            "projected": self.proj_size,
+            "has_biases": self.bias,
+            "num_layers": self.num_layers,
+            "dropout": self.dropout,
+            "train": self.training,
+            "bidirectional": self.bidirectional,
+        }
 
     def extra_repr(self) -> str:
         """Sizes, and options that are not the default."""

@@ -134,12 +134,8 @@ def _forward(
         bias = input_bias + hidden_bias
         plain = plain._replace(bias=None)
     gates = linear(data, of_input, bias).contiguous()
-    kind, place = data._layout.dtype, data._layout.place
-    state = _started(states[0], contiguous[(batch, cell.size), kind, place])
-    cell_state = None
-    if cell.name == "lstm":
-        cell_state = _started(states[1], contiguous[(batch, cell.hidden), kind, place])
-    run = place.plans[FORWARD, cell, state._layout, keep]
+    state, cell_state = _started(states, cell, batch, data._layout)
+    run = data._layout.place.plans[FORWARD, cell, state._layout, keep]
     out, kept = run(gates, state, cell_state, plain, spans)
     return ((out, state) if cell_state is None else (out, state, cell_state)), kept
 
@@ -151,9 +147,15 @@ def _plain(weights: Sequence[Tensor | None]) -> Weights:
     return Weights(hidden, bias, projection)
 
 
-def _started(given: Tensor | None, layout: Layout) -> Tensor:
-    """A state, or its gradient, that the steps may write."""
-    return filled(layout, 0) if given is None else copied(given, layout)
+def _started(
+    given: Sequence[Tensor | None], cell: Cell, batch: int, data: Layout
+) -> tuple[Tensor, Tensor | None]:
+    """Hidden state and, of an ``lstm``, cell state that the steps may write; or gradients of them."""
+    found = []
+    for each, size in zip(given, (cell.size, cell.hidden)[: 1 + (cell.name == "lstm")], strict=False):
+        layout = contiguous[(batch, size), data.dtype, data.place]
+        found.append(filled(layout, 0) if each is None else copied(each, layout))
+    return found[0], found[1] if len(found) == 2 else None
 
 
 def _gradients(
@@ -181,18 +183,14 @@ def _gradients(
 
         return gradients(wanted, grads, (data, state, cell_state, *weights), cell, spans, batch)
     kind, place = data._layout.dtype, data._layout.place
-    layout = contiguous[(batch, cell.size), kind, place]
-    grad_state = _started(grads[1], layout)
-    grad_cell = None
-    if cell.name == "lstm":
-        grad_cell = _started(grads[2], contiguous[(batch, cell.hidden), kind, place])
+    grad_state, grad_cell = _started(grads[1:], cell, batch, data._layout)
     grad = grads[0]
     if grad is not None:
         grad = grad.contiguous()
         if place.is_cuda and grad._address % 16:
             grad = grad.clone()
     kept = Kept(gates, before, cell_before, beside)
-    run = place.plans[BACKWARD, cell, layout]
+    run = place.plans[BACKWARD, cell, grad_state._layout]
     made = run(grad, grad_state, grad_cell, kept, _plain(weights), spans, wanted[1])
     return (
         mm(made.gates, of_input) if wanted[0] else None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.recurrent import GATES
 
 from ..base import TensorBase
-from .recurrent_layers import layers
+from .recurrent_layers import layers, padded_layers
 
 if TYPE_CHECKING:
     from ..tensors import Tensor
@@ -55,16 +55,10 @@ def _run(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Tenso
     }
     if "data" in given:
         return layers(name, given["data"], given["batch_sizes"].tolist(), states, params, **options)
-    x, batch_first = given["input"], given["batch_first"]
+    x = given["input"]
     if x.dim() != 3:
         raise RuntimeError(f"{name}(): expected input of 3 dimensions, got {x.dim()}")
-    steps, batch, features = (x.transpose(0, 1) if batch_first else x).shape
-    if not steps:
-        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-    data = (x.transpose(0, 1) if batch_first else x).reshape(steps * batch, features)
-    out, *last = layers(name, data, [batch] * steps, states, params, **options)
-    out = out.view(steps, batch, out.shape[1])
-    return (out.transpose(0, 1) if batch_first else out, *last)
+    return padded_layers(name, x, states, params, batch_first=given["batch_first"], **options)
 
 
 def lstm(*args: Any, **named: Any) -> tuple[Tensor, Tensor, Tensor]:

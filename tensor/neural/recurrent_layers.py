@@ -97,6 +97,34 @@ def layers(
     return (data, *[_stacked(kind) for kind in zip(*last, strict=True)])
 
 
+def padded_layers(
+    name: str,
+    data: Tensor,
+    states: Sequence[Tensor | None],
+    params: Sequence[Tensor],
+    hidden: int,
+    *,
+    batch_first: bool = False,
+    **options: Any,
+) -> tuple[Tensor, ...]:
+    """:func:`layers` for sequences of the same length, ``(steps, batch, inputs)`` or with ``batch_first`` transposed.
+
+    Raises
+    ------
+    RuntimeError
+        If there are no steps, or as :func:`layers` does.
+    """
+    if batch_first:
+        data = data.transpose(0, 1)
+    steps, batch, features = data._layout.shape
+    if not steps:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    rows = data.reshape(steps * batch, features)
+    out, *last = layers(name, rows, [batch] * steps, states, params, hidden, **options)
+    out = out.view(steps, batch, out._layout.shape[1])
+    return (out.transpose(0, 1) if batch_first else out, *last)
+
+
 def _stacked(states: Sequence[Tensor]) -> Tensor:
     return states[0].unsqueeze(0) if len(states) == 1 else stack(states)
 
