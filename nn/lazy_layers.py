@@ -30,7 +30,26 @@ def _materialize(x: Any, shape: tuple[int, ...]) -> None:
         x.materialize(shape)
 
 
-class LazyLinear(LazyModuleMixin, Linear):
+class _LazyLayer(LazyModuleMixin):
+    """What the lazy layers share; the layer that they become follows in their bases."""
+
+    #: Attribute with the size of the input, which is 0 until it is known.
+    _size: str
+
+    def _leave_open(self, bias: bool, device: Any, dtype: dtype | None) -> None:
+        """Take weight and, if there is one, bias without shapes."""
+        own: Any = self
+        own.weight = UninitializedParameter(device=device, dtype=dtype)
+        if bias:
+            own.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Set first values, once there are parameters to have them."""
+        if getattr(self, self._size) and not self.has_uninitialized_params():
+            super().reset_parameters()  # type: ignore[misc]
+
+
+class LazyLinear(_LazyLayer, Linear):
     """A :class:`Linear` whose ``in_features`` are those of its first input.
 
     Parameters
@@ -44,6 +63,7 @@ class LazyLinear(LazyModuleMixin, Linear):
     """
 
     cls_to_become = Linear
+    _size = "in_features"
 
     def __init__(
         self, out_features: int, bias: bool = True, device: Any = None, dtype: dtype | None = None
@@ -51,14 +71,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         # Without elements, which would be replaced at once.
         super().__init__(0, 0, False)
         self.out_features = out_features
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
-        if bias:
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
-
-    def reset_parameters(self) -> None:
-        """Draw new values, once there are any."""
-        if self.in_features != 0 and not self.has_uninitialized_params():
-            super().reset_parameters()
+        self._leave_open(bias, device, dtype)
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Take the features of ``input``."""
@@ -73,23 +86,15 @@ class LazyLinear(LazyModuleMixin, Linear):
             self.in_features = self.weight.shape[-1]
 
 
-class _LazyConvolution(LazyModuleMixin):
-    """What the lazy convolutions share; the convolution that they become follows in their bases."""
+class _LazyConvolution(_LazyLayer):
+    _size = "in_channels"
 
     def _set_up(self, out_channels: int, bias: bool, device: Any, dtype: dtype | None) -> None:
         own: Any = self
         if out_channels % own.groups:
             raise ValueError(f"out_channels must be divisible by groups, got {out_channels} and {own.groups}")
         own.out_channels = out_channels
-        own.weight = UninitializedParameter(device=device, dtype=dtype)
-        if bias:
-            own.bias = UninitializedParameter(device=device, dtype=dtype)
-
-    def reset_parameters(self) -> None:
-        """Draw new values, once there are any."""
-        own: Any = self
-        if own.in_channels != 0 and not self.has_uninitialized_params():
-            super().reset_parameters()  # type: ignore[misc]
+        self._leave_open(bias, device, dtype)
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Take the channels of ``input``.
@@ -201,8 +206,8 @@ class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
     cls_to_become = ConvTranspose3d
 
 
-class _LazyNorm(LazyModuleMixin):
-    """What the lazy normalisations share; the layer that they become follows in their bases."""
+class _LazyNorm(_LazyLayer):
+    _size = "num_features"
 
     def __init__(
         self,
@@ -218,21 +223,13 @@ class _LazyNorm(LazyModuleMixin):
         super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)
         self.affine = affine
         self.track_running_stats = track_running_stats
-        own: Any = self
         if affine:
-            own.weight = UninitializedParameter(device=device, dtype=dtype)
-            if bias:
-                own.bias = UninitializedParameter(device=device, dtype=dtype)
+            self._leave_open(bias, device, dtype)
+        own: Any = self
         if track_running_stats:
             own.running_mean = UninitializedBuffer(device=device, dtype=dtype)
             own.running_var = UninitializedBuffer(device=device, dtype=dtype)
             own.num_batches_tracked = make(0, dtype=int64, device=device)
-
-    def reset_parameters(self) -> None:
-        """Weights 1, biases 0, no running averages, once there are any."""
-        own: Any = self
-        if own.num_features != 0 and not self.has_uninitialized_params():
-            super().reset_parameters()  # type: ignore[misc]
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Take the channels of ``input``.

@@ -13,6 +13,8 @@ from .module import Module
 from .parameter import Parameter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tensor import Tensor, dtype
 
 
@@ -88,15 +90,19 @@ class RNNCellBase(Module):
         if x.dim() not in (1, 2):
             raise ValueError(f"{type(self).__name__}: Expected {what} to be 1D or 2D, got {x.dim()}D instead")
 
-    def _batches(self, input: Tensor, hx: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Input and hidden state with a dimension of samples."""
+    def _step(self, cell: Callable[..., Tensor], input: Tensor, hx: Tensor | None) -> Tensor:
+        """The next hidden state of a ``cell`` that has no other one, with samples or without."""
         self._check(input, "input")
         if hx is not None:
             self._check(hx, "hidden")
-        if input.dim() == 1:
-            input = input.unsqueeze(0)
-            hx = None if hx is None else hx.unsqueeze(0)
-        return input, self._zeros(input) if hx is None else hx
+        batched = input.dim() == 2
+        rows = input if batched else input.unsqueeze(0)
+        if hx is None:
+            states = self._zeros(rows)
+        else:
+            states = hx if batched else hx.unsqueeze(0)
+        made = cell(rows, states, *self._weights())
+        return made if batched else made.squeeze(0)
 
 
 class RNNCell(RNNCellBase):
@@ -130,11 +136,7 @@ class RNNCell(RNNCellBase):
         """The next hidden state, of shape (B, hidden_size), for inputs of shape (B, input_size), or both without B."""
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}; it is 'tanh' or 'relu'")
-        rows, states = self._batches(input, hx)
-        made = (rnn_tanh_cell if self.nonlinearity == "tanh" else rnn_relu_cell)(
-            rows, states, *self._weights()
-        )
-        return made if input.dim() == 2 else made.squeeze(0)
+        return self._step(rnn_tanh_cell if self.nonlinearity == "tanh" else rnn_relu_cell, input, hx)
 
 
 class LSTMCell(RNNCellBase):
@@ -201,6 +203,4 @@ class GRUCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next hidden state, of shape (B, hidden_size), for inputs of shape (B, input_size), or both without B."""
-        rows, states = self._batches(input, hx)
-        made = gru_cell(rows, states, *self._weights())
-        return made if input.dim() == 2 else made.squeeze(0)
+        return self._step(gru_cell, input, hx)

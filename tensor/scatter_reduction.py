@@ -154,20 +154,27 @@ def _reduce(target: Tensor, choice: Choice, values: Tensor, reduce: str, include
     return count
 
 
-def _carried_out(
+def _reduced(
     input: Tensor,
-    target: Tensor,
     dim: int,
     index: Tensor,
     src: Tensor,
     reduce: str,
     include_self: bool,
     kind: type[ScatterReduceNode] = ScatterReduceNode,
-) -> None:
+    *,
+    in_place: bool = False,
+) -> Tensor:
+    """``input`` or a copy of it, with which elements of ``src`` have been reduced."""
+    target: Tensor = input
+    if in_place:
+        check_in_place(input)
+        check_no_overlap(input._layout)
+    else:
+        target = input.detach().clone(memory_format=contiguous_format)
     choice, values = scattered("scatter_reduce", input, dim, index, src)
     values = fitted(input, choice, values)
     recorded = modes.recording and (input.requires_grad or values.requires_grad)
-    in_place = target is input
     former = input.detach().clone() if in_place and recorded and reduce not in ("sum", "mean") else input
     recording, modes.recording = modes.recording, False
     try:
@@ -178,7 +185,7 @@ def _carried_out(
         # What filled a new tensor was its making, not a change.
         target._storage.version = 0
     if not recorded:
-        return
+        return target
     node = kind.__new__(kind)
     node.dim, node.reduce, node.include_self = choice.dim, reduce, include_self
     saved = [save(index)]
@@ -191,6 +198,7 @@ def _carried_out(
         attach_in_place(node, (input, values), target)
     else:
         attach(node, (input, values), (target,))
+    return target
 
 
 def scatter_reduce(
@@ -219,9 +227,7 @@ def scatter_reduce(
         synchronisation).
     """
     _check(reduce, input, src)
-    made: Tensor = input.detach().clone(memory_format=contiguous_format)
-    _carried_out(input, made, dim, index, src, reduce, include_self)
-    return delivered(out, made, "scatter_reduce")
+    return delivered(out, _reduced(input, dim, index, src, reduce, include_self), "scatter_reduce")
 
 
 def scatter_reduce_(
@@ -229,10 +235,7 @@ def scatter_reduce_(
 ) -> Tensor:
     """:func:`scatter_reduce` in place."""
     _check(reduce, input, src)
-    check_in_place(input)
-    check_no_overlap(input._layout)
-    _carried_out(input, input, dim, index, src, reduce, include_self)
-    return input
+    return _reduced(input, dim, index, src, reduce, include_self, in_place=True)
 
 
 def _spread_index(input: Tensor, dim: int, index: Tensor, source: Any, reduce: str) -> tuple[int, Tensor]:
@@ -291,8 +294,7 @@ def index_reduce(
         synchronisation).
     """
     at, places = _spread_index(input, dim, index, source, reduce)
-    made: Tensor = input.detach().clone(memory_format=contiguous_format)
-    _carried_out(input, made, at, places, source, reduce, include_self, IndexReduceNode)
+    made = _reduced(input, at, places, source, reduce, include_self, IndexReduceNode)
     return delivered(out, made, "index_reduce")
 
 
@@ -301,7 +303,4 @@ def index_reduce_(
 ) -> Tensor:
     """:func:`index_reduce` in place."""
     at, places = _spread_index(input, dim, index, source, reduce)
-    check_in_place(input)
-    check_no_overlap(input._layout)
-    _carried_out(input, input, at, places, source, reduce, include_self, IndexReduceNode)
-    return input
+    return _reduced(input, at, places, source, reduce, include_self, IndexReduceNode, in_place=True)
