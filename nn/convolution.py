@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tensor import empty
 
 from . import functional, init
+from .dimensions import for_each_dimension
 from .module import Module
 from .parameter import Parameter
 
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from tensor import Tensor, dtype
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
-
-
-def _several(given: Any, rank: int) -> tuple[int, ...]:
-    return (given,) * rank if isinstance(given, int) else tuple(given)
 
 
 class _Convolution(Module):
@@ -59,13 +56,13 @@ class _Convolution(Module):
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = _several(kernel_size, self.rank)
-        self.stride = _several(stride, self.rank)
-        self.padding = padding if isinstance(padding, str) else _several(padding, self.rank)
+        self.kernel_size = for_each_dimension(kernel_size, self.rank)
+        self.stride = for_each_dimension(stride, self.rank)
+        self.padding = padding if isinstance(padding, str) else for_each_dimension(padding, self.rank)
         if padding == "same" and any(step != 1 for step in self.stride):
             raise ValueError("padding='same' is not supported for strided convolutions")
-        self.dilation = _several(dilation, self.rank)
-        self.output_padding = _several(output_padding, self.rank)
+        self.dilation = for_each_dimension(dilation, self.rank)
+        self.output_padding = for_each_dimension(output_padding, self.rank)
         self.groups = groups
         self.padding_mode = padding_mode
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import functional
+from .dimensions import for_each_dimension
 from .module import Module
 
 if TYPE_CHECKING:
@@ -28,18 +29,15 @@ class _FractionalMaxPool(Module):
             raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
         if output_size is not None and output_ratio is not None:
             raise ValueError("only one of output_size and output_ratio may be specified")
-        self.kernel_size = self._each(kernel_size)
+        self.kernel_size = for_each_dimension(kernel_size, self.rank)
         if min(self.kernel_size) < 1:
             raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
-        self.output_size = None if output_size is None else self._each(output_size)
-        self.output_ratio = None if output_ratio is None else self._each(output_ratio)
+        self.output_size = None if output_size is None else for_each_dimension(output_size, self.rank)
+        self.output_ratio = None if output_ratio is None else for_each_dimension(output_ratio, self.rank)
         if self.output_ratio is not None and not all(0 < each < 1 for each in self.output_ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
-
-    def _each(self, given: Any) -> tuple[Any, ...]:
-        return (given,) * self.rank if isinstance(given, (int, float)) else tuple(given)
 
     def forward(self, input: Tensor) -> Any:
         """Maxima, and with ``return_indices`` where they stand."""

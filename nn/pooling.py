@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import functional
+from .dimensions import for_each_dimension
 from .module import Module
 
 if TYPE_CHECKING:
@@ -69,10 +70,6 @@ class MaxPool3d(_MaxPool):
     rank = 3
 
 
-def _single(given: Any) -> tuple[int, ...]:
-    return (given,) if isinstance(given, int) else tuple(given)
-
-
 class AvgPool1d(Module):
     """Means over windows of signals; see :func:`nn.functional.avg_pool1d`."""
 
@@ -85,10 +82,9 @@ class AvgPool1d(Module):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        # As tuples, which is how PyTorch shows them.
-        self.kernel_size = _single(kernel_size)
-        self.stride = _single(kernel_size if stride is None else stride)
-        self.padding = _single(padding)
+        self.kernel_size = for_each_dimension(kernel_size, 1)
+        self.stride = for_each_dimension(kernel_size if stride is None else stride, 1)
+        self.padding = for_each_dimension(padding, 1)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import functional
+from .dimensions import for_each_dimension
 from .module import Module
 
 if TYPE_CHECKING:
@@ -16,13 +17,9 @@ class _MaxUnpool(Module):
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
         super().__init__()
-        # As tuples, which is how PyTorch shows them.
-        self.kernel_size = self._each(kernel_size)
-        self.stride = self._each(kernel_size if stride is None else stride)
-        self.padding = self._each(padding)
-
-    def _each(self, given: Any) -> tuple[int, ...]:
-        return (given,) * self.rank if isinstance(given, int) else tuple(given)
+        self.kernel_size = for_each_dimension(kernel_size, self.rank)
+        self.stride = for_each_dimension(kernel_size if stride is None else stride, self.rank)
+        self.padding = for_each_dimension(padding, self.rank)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         """Zeros, with ``input`` at the places ``indices`` of their plane."""

@@ -14,7 +14,7 @@ import tensor
 from tests.tensor.comparison import array_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 
 def plain(value: Any) -> Any:
@@ -57,3 +57,25 @@ def copy_weights(module: Any, reference: Any) -> None:
     }
     assert list(module.state_dict()) == list(state)
     module.load_state_dict(state)
+
+
+def assert_layer_like_pytorch(
+    name: str, arguments: Sequence[Any], options: Mapping[str, Any], shape: tuple[int, ...], place: str
+) -> None:
+    """Assert that a layer with PyTorch's weights shows itself as there, and gives the same results and gradients."""
+    torch = pytest.importorskip("torch")
+    mine = getattr(nn, name)(*arguments, **options).double()
+    theirs = getattr(torch.nn, name)(*arguments, **options).double()
+    assert repr(mine) == repr(theirs)
+    copy_weights(mine, theirs)
+    mine.to(place)
+    array = np.random.default_rng(0).standard_normal(shape)
+    x = tensor.from_numpy(array.copy()).to(place).requires_grad_()
+    y = torch.from_numpy(array.copy()).requires_grad_()
+    found, expected = mine(x), theirs(y)
+    np.testing.assert_allclose(array_of(found), array_of(expected), atol=1e-12)
+    (found**2).sum().backward()
+    (expected**2).sum().backward()
+    np.testing.assert_allclose(array_of(x.grad), array_of(y.grad), atol=1e-11)
+    for one, two in zip(mine.parameters(), theirs.parameters(), strict=True):
+        np.testing.assert_allclose(array_of(one.grad), array_of(two.grad), atol=1e-10)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import nn
 import tensor
+from tests.nn.parity import assert_layer_like_pytorch
 
-_RNG = np.random.default_rng(0)
 LAYERS: dict[str, tuple[str, tuple[Any, ...], tuple[int, ...]]] = {
     "softmax": ("Softmax", (1,), (3, 5)),
     "softmax first": ("Softmax", (0,), (3, 5, 2)),
@@ -25,24 +24,9 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_against_pytorch(name: str, device: str) -> None:
-    torch = pytest.importorskip("torch")
-    if device == "cuda":
-        import drv
-
-        drv.simulator.install(check="race")
+def test_against_pytorch(name: str, place_name: str) -> None:
     layer, arguments, shape = LAYERS[name]
-    mine, theirs = getattr(nn, layer)(*arguments), getattr(torch.nn, layer)(*arguments)
-    assert repr(mine) == repr(theirs)
-    array = _RNG.standard_normal(shape)
-    x = tensor.from_numpy(array.copy()).to(device).requires_grad_()
-    y = torch.from_numpy(array.copy()).requires_grad_()
-    found, expected = mine(x), theirs(y)
-    np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().numpy(), rtol=1e-12)
-    (found**2).sum().backward()
-    (expected**2).sum().backward()
-    np.testing.assert_allclose(x.grad.cpu().numpy(), y.grad.numpy(), atol=1e-12)
+    assert_layer_like_pytorch(layer, arguments, {}, shape, place_name)
 
 
 def test_gumbel_softmax() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import nn
 import tensor
-from tests.nn.parity import assert_like_pytorch
+from tests.nn.parity import assert_layer_like_pytorch, assert_like_pytorch
 
-_RNG = np.random.default_rng(0)
 #: Name, arguments, options, shape of the input.
 LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = {
     "size": ("Upsample", ((7, 5),), {}, (1, 2, 3, 4)),
@@ -37,24 +35,9 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] 
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_against_pytorch(name: str, device: str, request: pytest.FixtureRequest) -> None:
-    torch = pytest.importorskip("torch")
-    if device == "cuda" and not request.config.getoption("--gpu"):
-        import drv
-
-        drv.simulator.install(check="race")
+def test_against_pytorch(name: str, place_name: str) -> None:
     layer, arguments, options, shape = LAYERS[name]
-    mine, theirs = getattr(nn, layer)(*arguments, **options), getattr(torch.nn, layer)(*arguments, **options)
-    assert repr(mine) == repr(theirs)
-    array = _RNG.standard_normal(shape)
-    x = tensor.from_numpy(array.copy()).to(device).requires_grad_()
-    y = torch.from_numpy(array.copy()).requires_grad_()
-    found, expected = mine(x), theirs(y)
-    np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-12)
-    (found**2).sum().backward()
-    (expected**2).sum().backward()
-    np.testing.assert_allclose(x.grad.cpu().numpy(), y.grad.numpy(), atol=1e-11)
+    assert_layer_like_pytorch(layer, arguments, options, shape, place_name)
 
 
 @pytest.mark.parametrize("name", ["upsample", "upsample_nearest", "upsample_bilinear"])

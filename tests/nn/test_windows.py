@@ -9,7 +9,7 @@ import pytest
 
 import nn
 import tensor
-from tests.nn.parity import assert_like_pytorch
+from tests.nn.parity import assert_layer_like_pytorch, assert_like_pytorch
 
 _RNG = np.random.default_rng(0)
 #: Name, arguments, options, shape of the input.
@@ -47,29 +47,9 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] 
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_against_pytorch(name: str, device: str) -> None:
-    torch = pytest.importorskip("torch")
-    if device == "cuda":
-        import drv
-
-        drv.simulator.install(check="race")
+def test_against_pytorch(name: str, place_name: str) -> None:
     layer, arguments, options, shape = LAYERS[name]
-    mine = getattr(nn, layer)(*arguments, **options).double().to(device)
-    theirs = getattr(torch.nn, layer)(*arguments, **options).double()
-    assert repr(mine) == repr(theirs)
-    state = {key: tensor.from_numpy(value.numpy().copy()) for key, value in theirs.state_dict().items()}
-    mine.load_state_dict(state)
-    array = _RNG.standard_normal(shape)
-    x = tensor.from_numpy(array.copy()).to(device).requires_grad_()
-    y = torch.from_numpy(array.copy()).requires_grad_()
-    found, expected = mine(x), theirs(y)
-    np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-12)
-    (found**2).sum().backward()
-    (expected**2).sum().backward()
-    np.testing.assert_allclose(x.grad.cpu().numpy(), y.grad.numpy(), atol=1e-11)
-    for one, two in zip(mine.parameters(), theirs.parameters(), strict=True):
-        np.testing.assert_allclose(one.grad.cpu().numpy(), two.grad.numpy(), atol=1e-10)
+    assert_layer_like_pytorch(layer, arguments, options, shape, place_name)
 
 
 def test_output_size_of_a_transposed_convolution() -> None:
