@@ -12,6 +12,7 @@ import drv
 import nn.optim
 import tensor
 from tensor.neural import optimizer_steps as steps
+from tests.tensor.driver_calls import counted
 
 STEPS = [
     steps.SGD,
@@ -85,24 +86,6 @@ def test_unaligned_addresses(kind: str) -> None:
         assert (found[start + size :] == 1).all()
 
 
-class _Counting:
-    """Driver that counts the launches."""
-
-    def __init__(self, driver: Any) -> None:
-        self.driver, self.launches = driver, 0
-
-    def __getattr__(self, name: str) -> Any:
-        function = getattr(self.driver, name)
-        if name != "cuLaunchKernel":
-            return function
-
-        def launch(*arguments: Any) -> Any:
-            self.launches += 1
-            return function(*arguments)
-
-        return launch
-
-
 @pytest.mark.simulator_only
 @pytest.mark.parametrize(
     ("name", "options", "most"),
@@ -116,18 +99,16 @@ class _Counting:
     ],
 )
 def test_one_launch_for_many_parameters(name: str, options: dict[str, Any], most: int) -> None:
-    runtime = drv.simulator.install()
-    counting = _Counting(runtime.driver)
-    runtime.driver = counting
+    drv.simulator.install()
     parameters = [tensor.ones(1 + i % 5, device="cuda", requires_grad=True) for i in range(100)]
     for each in parameters:
         each.grad = tensor.ones_like(each)
     optimizer = getattr(nn.optim, name)(parameters, **options)
-    optimizer.step()
-    before = counting.launches
-    optimizer.step()
-    assert counting.launches - before == most
-    runtime.driver = counting.driver
+    with counted() as calls:
+        optimizer.step()
+        calls.clear()
+        optimizer.step()
+    assert calls["cuLaunchKernel"] == most
 
 
 @pytest.mark.simulator_only

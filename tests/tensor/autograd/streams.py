@@ -1,9 +1,7 @@
-"""Programs on several streams, run under every order that CUDA allows; and what a pass asks of the driver."""
+"""Programs on several streams, run under every order that CUDA allows."""
 
 from __future__ import annotations
 
-from collections import Counter
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +10,7 @@ import drv
 from tensor import cuda
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 #: What each correct program is run under.
 ORDERS: list[dict[str, Any]] = [
@@ -20,25 +18,6 @@ ORDERS: list[dict[str, Any]] = [
     {"schedule": "lazy"},
     *({"schedule": "random", "seed": seed} for seed in range(6)),
 ]
-
-#: Driver calls that make the host wait.
-BLOCKING = {
-    "cuCtxSynchronize",
-    "cuEventSynchronize",
-    "cuMemAlloc",
-    "cuMemFree",
-    "cuMemcpy",
-    "cuMemcpyDtoD",
-    "cuMemcpyDtoH",
-    "cuMemcpyHtoD",
-    "cuMemcpyPeer",
-    "cuMemcpyDtoHAsync",
-    "cuMemcpyHtoDAsync",
-    "cuMemHostAlloc",
-    "cuStreamSynchronize",
-}
-#: Driver calls that order streams.
-ORDERING = {"cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"}
 
 
 def finish() -> None:
@@ -76,38 +55,3 @@ def unsound(program: Callable[[], Any], expected: Any, devices: int = 1) -> None
                 assert kinds
                 assert given != pytest.approx(expected, rel=1e-5)
     assert raced
-
-
-class Calls(Counter[str]):
-    """How often each driver function was called."""
-
-    def blocking(self) -> dict[str, int]:
-        """Those that make the host wait."""
-        return {name: count for name, count in self.items() if name in BLOCKING}
-
-    def ordering(self) -> dict[str, int]:
-        """Those that order streams."""
-        return {name: count for name, count in self.items() if name in ORDERING}
-
-
-@contextmanager
-def counted() -> Iterator[Calls]:
-    """Count the driver calls of a block."""
-    driver, calls = drv.runtime().driver, Calls()
-    names = [name for name in dir(type(driver)) if name.startswith("cu")]
-
-    def counting(name: str, function: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            calls[name] += 1
-            return function(*arguments)
-
-        return call
-
-    # Kernels and copies look functions up when they are planned: those from before are not counted.
-    for name in names:
-        setattr(driver, name, counting(name, getattr(driver, name)))
-    try:
-        yield calls
-    finally:
-        for name in names:
-            delattr(driver, name)

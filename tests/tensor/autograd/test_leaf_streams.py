@@ -10,8 +10,9 @@ import drv
 import tensor
 from tensor import cuda
 from tensor.autograd import accumulation, engine, grad
+from tests.tensor.driver_calls import counted
 
-from .streams import counted, finish, sound, unsound
+from .streams import finish, sound, unsound
 from .test_streams import CUBED, leaf, recorded_on, side_stream
 
 pytestmark = pytest.mark.simulator_only

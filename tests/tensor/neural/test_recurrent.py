@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +11,8 @@ import drv
 import tensor
 from tensor.neural.recurrent import recur
 from tensor.neural.recurrent_cells import Cell
+from tests.tensor.driver_calls import Calls, counted
 from tests.tensor.neural.comparison import on
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Name, gates, and size of the projected state.
 CELLS: dict[str, tuple[str, int, int]] = {
@@ -29,15 +27,6 @@ EVEN = [(0, 3), (3, 3), (6, 3)]
 SHRINKING = [(0, 3), (3, 2), (5, 1)]
 SPANS = {"even": EVEN, "shrinking": SHRINKING, "growing": SHRINKING[::-1]}
 INPUTS, HIDDEN, BATCH = 4, 3, 3
-
-
-@pytest.fixture
-def full_precision() -> Iterator[None]:
-    """Products without the rounding of TF32."""
-    before = tensor.get_float32_matmul_precision()
-    tensor.set_float32_matmul_precision("highest")
-    yield
-    tensor.set_float32_matmul_precision(before)
 
 
 def _arrays(which: str, rows: int, hidden: int = HIDDEN, batch: int = BATCH, seed: int = 0) -> list[Any]:
@@ -245,45 +234,25 @@ def test_any_schedule_on_a_side_stream(schedule: str) -> None:
     assert not drv.simulator.findings()
 
 
-class _Counting:
-    """Driver that counts the launches."""
-
-    def __init__(self, driver: Any) -> None:
-        self.driver, self.launches = driver, 0
-
-    def __getattr__(self, name: str) -> Any:
-        function = getattr(self.driver, name)
-        if name != "cuLaunchKernel":
-            return function
-
-        def launch(*arguments: Any) -> Any:
-            self.launches += 1
-            return function(*arguments)
-
-        return launch
-
-
 @pytest.mark.simulator_only
 @pytest.mark.parametrize("which", CELLS)
 def test_a_step_is_one_kernel_beside_products(which: str) -> None:
-    runtime = drv.simulator.install()
-    counting = _Counting(runtime.driver)
-    runtime.driver = counting
+    drv.simulator.install()
 
-    def launches(steps: int) -> int:
+    def launches(steps: int, calls: Calls) -> int:
         spans = [(3 * number, 3) for number in range(steps)]
         arrays = _arrays(which, 3 * steps)
         operands = [None if each is None else on("cuda", each, grad=True) for each in arrays]
-        before = counting.launches
+        calls.clear()
         results = _run(which, operands, spans)
         tensor.autograd.backward(list(results), [tensor.ones_like(each) for each in results])
-        return counting.launches - before
+        return calls["cuLaunchKernel"]
 
-    launches(4)
-    # Forward and back; projected states take a kernel more.
-    kernels = 2 if which == "lstm projected" else 1
-    assert launches(8) - launches(4) == 4 * 2 * kernels
-    runtime.driver = counting.driver
+    with counted() as calls:
+        launches(4, calls)
+        # Forward and back; projected states take a kernel more.
+        kernels = 2 if which == "lstm projected" else 1
+        assert launches(8, calls) - launches(4, calls) == 4 * 2 * kernels
 
 
 def test_errors(place_name: str) -> None:
