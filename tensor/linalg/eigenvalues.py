@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from .errors import check_finite, which
 from .host import on_host
 from .results import Eigenpairs, delivered
 from .solving import solve
-from .spectral import check_convergence, check_phase, diagonal, differences
+from .spectral import check_phase, converged, diagonal, differences
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,11 +79,7 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigenpairs:  # noqa:
 def _eigh(name: str, a: Tensor, triangle: Any) -> tuple[Tensor, ...]:
     def work(array: Array) -> Any:
         check_finite(name, array)
-        try:
-            return np.linalg.eigh(array, triangle)
-        except np.linalg.LinAlgError:
-            check_convergence(name, array, lambda each: np.linalg.eigh(each, triangle), "eigen")
-            raise
+        return converged(name, partial(np.linalg.eigh, UPLO=triangle), array, "eigen")
 
     results = on_host(work, a)
     record(results, (a,), "LinalgEighBackward0", _eigh_gradient, results)
@@ -103,11 +100,7 @@ def hermitian_eigenvalues(name: str, a: Tensor, triangle: Any = "L") -> Tensor:
 
     def work(array: Array) -> tuple[Array]:
         check_finite(name, array)
-        try:
-            return (np.linalg.eigvalsh(array, triangle),)
-        except np.linalg.LinAlgError:
-            check_convergence(name, array, lambda each: np.linalg.eigvalsh(each, triangle), "eigen")
-            raise
+        return (converged(name, partial(np.linalg.eigvalsh, UPLO=triangle), array, "eigen"),)
 
     return on_host(work, a)[0]
 
@@ -150,11 +143,7 @@ def _complex_of(array: Array) -> Any:
 def _eig(name: str, a: Tensor) -> tuple[Tensor, ...]:
     def work(array: Array) -> tuple[Array, Array]:
         _check_eig(name, array)
-        try:
-            found = np.linalg.eig(array)
-        except np.linalg.LinAlgError:
-            check_convergence(name, array, np.linalg.eig, "eigen")
-            raise
+        found = converged(name, np.linalg.eig, array, "eigen")
         # NumPy gives real numbers where all happen to be.
         return found.eigenvalues.astype(_complex_of(array)), found.eigenvectors.astype(_complex_of(array))
 
@@ -190,10 +179,6 @@ def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
 
     def work(array: Array) -> tuple[Array]:
         _check_eig("linalg.eig", array)
-        try:
-            return (np.linalg.eigvals(array).astype(_complex_of(array)),)
-        except np.linalg.LinAlgError:
-            check_convergence("linalg.eig", array, np.linalg.eigvals, "eigen")
-            raise
+        return (converged("linalg.eig", np.linalg.eigvals, array, "eigen").astype(_complex_of(array)),)
 
     return given(on_host(work, A)[0], out, "linalg.eigvals")

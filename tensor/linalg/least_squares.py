@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from .norms import matrix_norm
 from .results import LeastSquares
 from .singular_values import singular_values
 from .solving import inv_ex, is_vector_of
+from .spectral import converged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,10 +75,10 @@ def _largest(values: Array) -> Array:
 def _pseudoinverse(name: str, array: Array, tolerance: _Tolerance, hermitian: bool) -> tuple[Array]:
     check_finite(name, array)
     if hermitian:
-        values, vectors = np.linalg.eigh(array)
+        values, vectors = converged(name, np.linalg.eigh, array, "eigen")
         size, left, right = np.abs(values), vectors, adjoint_of(vectors)
     else:
-        left, values, right = np.linalg.svd(array, full_matrices=False)
+        left, values, right = converged(name, partial(np.linalg.svd, full_matrices=False), array, "singular")
         size = values
     keep = size > tolerance.of(_largest(size), array.shape)[..., None]
     return ((adjoint_of(right) * _inverted(values, keep)[..., None, :]) @ adjoint_of(left),)
@@ -174,7 +176,10 @@ def matrix_rank(
 
     def work(array: Array) -> tuple[Array]:
         check_finite(name, array)
-        values = np.abs(np.linalg.eigvalsh(array)) if hermitian else np.linalg.svd(array, compute_uv=False)
+        if hermitian:
+            values = np.abs(converged(name, np.linalg.eigvalsh, array, "eigen"))
+        else:
+            values = converged(name, partial(np.linalg.svd, compute_uv=False), array, "singular")
         bound = tolerance.of(_largest(values), array.shape)
         return ((values > bound[..., None]).sum(-1, dtype=np.int64),)
 
@@ -291,7 +296,7 @@ def lstsq(
     def work(a: Array, b: Array) -> tuple[Array, ...]:
         check_finite(name, a)
         right = b[..., None] if vector else b
-        left, values, back = np.linalg.svd(a, full_matrices=False)
+        left, values, back = converged(name, partial(np.linalg.svd, full_matrices=False), a, "singular")
         keep = values > tolerance.of(_largest(values), a.shape)[..., None]
         ranks = keep.sum(-1, dtype=np.int64)
         if driver == "gels":

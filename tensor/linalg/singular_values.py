@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from .checks import check_matrices
 from .errors import check_finite
 from .host import on_host
 from .results import SingularValues, delivered
-from .spectral import check_convergence, check_phase, diagonal, differences
+from .spectral import check_phase, converged, diagonal, differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +33,7 @@ if TYPE_CHECKING:
 def _svd_work(name: str, full: bool) -> Callable[[Array], Any]:
     def work(array: Array) -> Any:
         check_finite(name, array)
-        try:
-            return np.linalg.svd(array, full_matrices=full)
-        except np.linalg.LinAlgError:
-            check_convergence(name, array, np.linalg.svd, "singular")
-            raise
+        return converged(name, partial(np.linalg.svd, full_matrices=full), array, "singular")
 
     return work
 
@@ -179,10 +176,6 @@ def singular_values(name: str, a: Tensor) -> Tensor:
 
     def work(array: Array) -> tuple[Array]:
         check_finite(name, array)
-        try:
-            return (np.linalg.svd(array, compute_uv=False),)
-        except np.linalg.LinAlgError:
-            check_convergence(name, array, np.linalg.svd, "singular")
-            raise
+        return (converged(name, partial(np.linalg.svd, compute_uv=False), array, "singular"),)
 
     return on_host(work, a)[0]

@@ -1,4 +1,4 @@
-"""What derivatives of eigenvectors and singular vectors have in common.
+"""What eigenvalues and singular values have in common: that they may not be found, and derivatives of vectors.
 
 The vectors are determined but for their phases (signs, where they are real). Derivatives are right for whatever
 does not depend on these; what visibly does, is an error. With repeated values derivatives of vectors are infinite.
@@ -52,14 +52,24 @@ def check_phase(name: str, left: Tensor | None, right: Tensor | None) -> None:
         )
 
 
-def check_convergence(name: str, array: Array, function: Callable[[Array], Any], what: str) -> None:
-    """Raise for the first matrix of which LAPACK finds no values."""
-    info = np.zeros(array.shape[:-2], np.int32)
+def converged(name: str, function: Callable[[Array], Any], array: Array, what: str) -> Any:
+    """What ``function`` of LAPACK finds of matrices: their ``"eigen"`` or ``"singular"`` values, with vectors or without.
 
-    def first(matrix: Array) -> Array:
+    Raises
+    ------
+    LinAlgError
+        For the first matrix of which it finds none.
+    """
+
+    def tried(matrix: Array) -> Array:
         function(matrix)
         return matrix
 
-    _, wrong = one_by_one(first, array.shape[-2:], array)
-    info.reshape(-1)[wrong] = 1
-    check_info(name, "convergence", info, LinAlgError, what)
+    try:
+        return function(array)
+    except np.linalg.LinAlgError:
+        _, wrong = one_by_one(tried, array.shape[-2:], array)
+        info = np.zeros(array.shape[:-2], np.int32)
+        info.reshape(-1)[wrong] = 1
+        check_info(name, "convergence", info, LinAlgError, what)
+        raise

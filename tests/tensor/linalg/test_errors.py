@@ -64,6 +64,41 @@ def test_the_matrix_is_named(text: str, place_name: str) -> None:
     assert ("Batch element" in str(expected)) is ("Batch element" in str(caught.value))
 
 
+#: Calls, the function of NumPy that they come down to, and which values that finds.
+WITHOUT_CONVERGENCE = {
+    "m.linalg.svd(x)": ("svd", "singular"),
+    "m.linalg.svdvals(x)": ("svd", "singular"),
+    "m.linalg.eigh(x)": ("eigh", "eigen"),
+    "m.linalg.eigvalsh(x)": ("eigvalsh", "eigen"),
+    "m.linalg.eig(x)": ("eig", "eigen"),
+    "m.linalg.eigvals(x)": ("eigvals", "eigen"),
+    "m.linalg.pinv(x)": ("svd", "singular"),
+    "m.linalg.pinv(x, hermitian=True)": ("eigh", "eigen"),
+    "m.linalg.matrix_rank(x)": ("svd", "singular"),
+    "m.linalg.matrix_rank(x, hermitian=True)": ("eigvalsh", "eigen"),
+    "m.linalg.lstsq(x, x)": ("svd", "singular"),
+}
+
+
+@pytest.mark.parametrize("text", WITHOUT_CONVERGENCE)
+def test_values_that_are_not_found(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, values = WITHOUT_CONVERGENCE[text]
+    function = getattr(np.linalg, name)
+
+    def failing(array: Any, **options: Any) -> Any:
+        if (array == 7).any():
+            raise np.linalg.LinAlgError("did not converge")
+        return function(array, **options)
+
+    monkeypatch.setattr(np.linalg, name, failing)
+    x = tensor.from_numpy(np.stack([np.eye(3), np.diag([1.0, 7.0, 2.0])]))
+    with pytest.raises(
+        linalg.LinAlgError, match=rf"\(Batch element 1\): .* too many repeated {values} values"
+    ):
+        value(text, tensor, x=x)
+    value(text, tensor, x=x[:1])
+
+
 def test_eig_wants_finite_numbers(place_name: str) -> None:
     x = tensor.from_numpy(NOT_FINITE).to(place_name)
     for function in (linalg.eig, linalg.eigvals):
