@@ -76,7 +76,7 @@ def put(input: Tensor, key: Any, value: Any) -> None:
         else:
             fill_(part, value)
         return
-    if _fills_by_mask(part, chosen, value):
+    if _fills_by_mask(chosen, value):
         masked_fill_(part, _mask_of(part, chosen), value)
         return
     if not is_tensor:
@@ -274,7 +274,7 @@ def _moved(key: Tensor, part: Tensor) -> Tensor:
     return moved
 
 
-def _fills_by_mask(part: Tensor, chosen: Sequence[Any], value: Any) -> bool:
+def _fills_by_mask(chosen: Sequence[Any], value: Any) -> bool:
     """Whether one number goes to where one mask is true: no indices are needed for that."""
     keys = [key for key in chosen if key is not None and key is not _OF_MASK]
     if len(keys) != 1 or not _is_mask(keys[0]) or keys[0]._layout.dtype is dtypes.uint8:

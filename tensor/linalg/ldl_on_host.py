@@ -35,7 +35,7 @@ def factor(array: Array, *, hermitian: bool) -> tuple[Array, Array, int]:
             info = k + 1
         at = k + size - 1
         if other != at:
-            _exchange(a, k, at, other, size, hermitian)
+            _exchange(a, k, at, other, hermitian)
         if hermitian:
             a[k, k] = a[k, k].real
         if not zero:
@@ -67,7 +67,7 @@ def _pivot(a: Array, k: int, hermitian: bool) -> tuple[int, int, bool]:
     return (1, row, False) if head >= _ALPHA * rest else (2, row, False)
 
 
-def _exchange(a: Array, k: int, at: int, other: int, size: int, hermitian: bool) -> None:
+def _exchange(a: Array, k: int, at: int, other: int, hermitian: bool) -> None:
     """Rows and columns ``at`` and ``other`` of the part of the lower triangle that is still to be factored."""
     conjugate = np.conj if hermitian else np.asarray
     a[[at, other], k:at] = a[[other, at], k:at]

@@ -215,7 +215,7 @@ def interpolate(
         raise ValueError(
             "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
         )
-    _check_mode(input, rank, mode)
+    _check_mode(rank, mode)
     if mode == "area":
         return _AVERAGES[rank](input, sizes)
     kind = input._layout.dtype
@@ -266,7 +266,7 @@ def _sizes(
     return sizes, [None] * rank if recompute or mode == "area" else list(factors)
 
 
-def _check_mode(x: Tensor, rank: int, mode: str) -> None:
+def _check_mode(rank: int, mode: str) -> None:
     if mode in _MODES and rank in _MODES[mode][0]:
         return
     if mode in _MODES and rank in (1, 2, 3):

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from ..layout import Layout
     from ..tensors import Tensor
 
-#: ``numpy(array, axes, **scalars)``: results with the reduced dimensions kept, of size 1.
-Form = "Callable[..., tuple[NDArray[Any], ...]]"
-
 
 class Reduction:
     """A reduction over some dimensions.

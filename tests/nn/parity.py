@@ -50,6 +50,15 @@ def assert_like_pytorch(program: Callable[[Any, Any], Any]) -> Any:
     return found
 
 
+def assert_refused_like_pytorch(program: Callable[[Any, Any], Any], message: str) -> None:
+    """Assert that this library refuses with an error that matches ``message``, and PyTorch with one of its class."""
+    with pytest.raises((RuntimeError, ValueError, TypeError), match=message) as found:
+        program(nn, tensor)
+    torch = pytest.importorskip("torch")
+    with pytest.raises(found.type):
+        program(torch.nn, torch)
+
+
 def copy_weights(module: Any, reference: Any) -> None:
     """Give ``module`` the state of PyTorch's ``reference``, whose keys must be the same."""
     state = {

@@ -15,7 +15,7 @@ import nn
 import tensor
 from nn.lazy import LazyModuleMixin
 from nn.parameter import is_lazy
-from tests.nn.parity import assert_like_pytorch, copy_weights
+from tests.nn.parity import assert_like_pytorch, assert_refused_like_pytorch, copy_weights
 from tests.nn.test_signatures import assert_same_parameters
 from tests.tensor.comparison import array_of
 
@@ -286,12 +286,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_inputs(name: str) -> None:
-    call, message = WRONG[name]
-    with pytest.raises((RuntimeError, ValueError), match=message) as found:
-        call(nn, tensor)
-    torch = pytest.importorskip("torch")
-    with pytest.raises(found.type):
-        call(torch.nn, torch)
+    assert_refused_like_pytorch(*WRONG[name])
 
 
 def test_instance_norm_of_one_sample() -> None:

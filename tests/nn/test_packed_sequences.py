@@ -13,7 +13,7 @@ import nn
 import tensor
 from nn.utils import rnn
 from nn.utils.rnn import PackedSequence
-from tests.nn.parity import assert_like_pytorch
+from tests.nn.parity import assert_like_pytorch, assert_refused_like_pytorch
 from tests.nn.test_signatures import assert_same_parameters
 from tests.tensor.comparison import array_of
 
@@ -192,11 +192,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments(name: str) -> None:
     call, message = WRONG[name]
-    with pytest.raises((RuntimeError, ValueError, TypeError), match=message) as found:
-        call(rnn, tensor)
-    torch = pytest.importorskip("torch")
-    with pytest.raises(found.type):
-        call(torch.nn.utils.rnn, torch)
+    assert_refused_like_pytorch(lambda layers, t: call(layers.utils.rnn, t), message)
 
 
 def test_lengths_beyond_the_padded_steps() -> None:

@@ -12,7 +12,7 @@ import pytest
 import drv
 import nn
 import tensor
-from tests.nn.parity import copy_weights
+from tests.nn.parity import assert_refused_like_pytorch, copy_weights
 from tests.tensor.comparison import array_of
 
 INPUTS, HIDDEN, STEPS, BATCH = 4, 3, 4, 3
@@ -361,12 +361,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments(name: str) -> None:
-    call, message = WRONG[name]
-    with pytest.raises((RuntimeError, ValueError, TypeError), match=message) as found:
-        call(nn, tensor)
-    torch = pytest.importorskip("torch")
-    with pytest.raises(found.type):
-        call(torch.nn, torch)
+    assert_refused_like_pytorch(*WRONG[name])
 
 
 def test_packed_sequences_that_cannot_be() -> None:
