@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .arguments import two_devices
 from .base import TensorBase
 from .comparisons import eq, isclose
 from .sums import all
@@ -26,10 +27,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
         if not isinstance(x, TensorBase):
             raise TypeError(f"equal(): argument {position + 1} must be Tensor, not {type(x).__name__}")
     if input._layout.place is not other._layout.place:
-        raise RuntimeError(
-            f"equal(): expected all tensors to be on the same device, but found at least two devices, "
-            f"{input._layout.device} and {other._layout.device}!"
-        )
+        raise two_devices("equal", input._layout.device, other._layout.device)
     return input._layout.shape == other._layout.shape and bool(all(eq(input.detach(), other.detach())))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import parts, views
-from .arguments import dimension, integers
+from .arguments import dimension, integers, two_devices
 from .autocasting import autocasted
 from .base import TensorBase, empty
 from .copy_plans import copied
@@ -168,10 +168,7 @@ concat = concatenate = cat
 
 def _check_place(name: str, x: Tensor, first: Tensor) -> None:
     if x._layout.place is not first._layout.place:
-        raise RuntimeError(
-            f"{name}(): expected all tensors to be on the same device, but found at least two devices, "
-            f"{first._layout.device} and {x._layout.device}!"
-        )
+        raise two_devices(name, first._layout.device, x._layout.device)
 
 
 def _finish(made: Tensor, cls: type[Any], dim: int, inputs: Sequence[Tensor], recording: bool) -> Any:

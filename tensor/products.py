@@ -15,6 +15,7 @@ from nvrtc_kernels import products as kernels
 from nvrtc_kernels.dtypes import Category
 
 from . import blas, views
+from .arguments import two_devices
 from .autocasting import autocasted
 from .base import TensorBase, empty, maker, view_of
 from .complex_numbers import conjugate as conjugated
@@ -236,10 +237,7 @@ def check_layouts(name: str, first: Layout, *others: Layout) -> None:
     """Raise if operands are not of one dtype on one device."""
     for other in others:
         if other.place is not first.place:
-            raise RuntimeError(
-                f"{name}(): expected all tensors to be on the same device, but found at least two devices, "
-                f"{first.device} and {other.device}!"
-            )
+            raise two_devices(name, first.device, other.device)
         if other.dtype is not first.dtype:
             raise RuntimeError(
                 f"{name}(): expected all tensors to have the same dtype, but got {first.dtype!r} and {other.dtype!r}"

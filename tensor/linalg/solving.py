@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -235,7 +236,7 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor: 
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
     shape = A._layout.shape
-    rows, columns = _size(shape[:ind]), _size(shape[ind:])
+    rows, columns = prod(shape[:ind]), prod(shape[ind:])
     if rows != columns:
         raise RuntimeError(
             "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got "
@@ -271,7 +272,7 @@ def tensorsolve(
         rank = len(A._layout.shape)
         moved = views.movedim(A, tuple(dims), tuple(range(rank - len(tuple(dims)), rank)))
     shape, count = moved._layout.shape, len(B._layout.shape)
-    rows, columns = _size(shape[:count]), _size(shape[count:])
+    rows, columns = prod(shape[:count]), prod(shape[count:])
     if rows != columns:
         raise RuntimeError(
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), "
@@ -281,10 +282,3 @@ def tensorsolve(
     check_matrices("linalg.tensorsolve", square)
     found = _solve("linalg.tensorsolve", square, B.reshape(-1), True, True)[0]
     return given(found.reshape(shape[count:]), out, "linalg.tensorsolve")
-
-
-def _size(shape: Sequence[int]) -> int:
-    found = 1
-    for size in shape:
-        found *= size
-    return found

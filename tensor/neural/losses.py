@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.dtypes import int64, uint8
 from nvrtc_kernels.losses import Classes
 
+from ..arguments import two_devices
 from ..autocasting import autocasted
 from ..softmaxes import log_softmax
 from .class_losses import loss_of_classes
@@ -56,10 +57,7 @@ def check_place(name: str, input: Tensor, **others: Tensor | None) -> None:
     """Raise RuntimeError if a tensor is on another device than ``input``."""
     for title, other in others.items():
         if other is not None and other._layout.place is not input._layout.place:
-            raise RuntimeError(
-                f"{name}(): Expected all tensors to be on the same device, but found at least two devices, "
-                f"{input._layout.device} (input) and {other._layout.device} ({title})!"
-            )
+            raise two_devices(name, f"{input._layout.device} (input)", f"{other._layout.device} ({title})")
 
 
 def _sizes(name: str, input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> Classes:

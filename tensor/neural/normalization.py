@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.normalization import Rows, statistics_type
 
-from ..arguments import integers
+from ..arguments import integers, two_devices
 from ..autocasting import autocasted
 from ..numeric_limits import finfo
 from ..recording.modes import modes
@@ -30,10 +30,7 @@ def _check(name: str, input: Tensor, **others: Tensor | None) -> None:
         if other is None:
             continue
         if other._layout.place is not layout.place:
-            raise RuntimeError(
-                f"{name}(): Expected all tensors to be on the same device, but found at least two devices, "
-                f"{layout.device} (input) and {other._layout.device} ({title})!"
-            )
+            raise two_devices(name, f"{layout.device} (input)", f"{other._layout.device} ({title})")
         if not other._layout.dtype.is_floating_point:
             raise RuntimeError(
                 f"{name}(): expected {title} to have a floating point dtype, got {other._layout.dtype!r}"
