@@ -13,7 +13,7 @@ from . import views
 from .arguments import dimension
 from .base import TensorBase
 from .comparisons import eq, isnan
-from .operations.reduction import Reduction, axes_of, given, kept, record, stretched
+from .operations.reduction import Reduction, all_given, axes_of, given, kept, record, stretched
 from .selection import maximum, minimum, where
 from .sums import sum
 
@@ -169,9 +169,8 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
     results = AMINMAX(input, axes, keepdim)
     context = (input._layout.shape, axes, keepdim)
     record(results, input, "AminmaxBackward0", _shares_of_both, context, (input, *results))
-    if out is not None:
-        return Range(*(given(x, to, "aminmax") for x, to in zip(results, out, strict=True)))
-    return Range(*results)
+    found: Range = all_given(Range(*results), out, "aminmax")
+    return found
 
 
 def _shares_of_both(
@@ -226,9 +225,7 @@ def _largest(
         found = _extreme_of_all(whole, input)
         return found if out is None else given(found, out, row.name)
     found = _with_indices(row, input, dim, keepdim)
-    if out is None:
-        return found
-    return Extreme(*(given(x, to, row.name) for x, to in zip(found, out, strict=True)))
+    return found if out is None else all_given(found, out, row.name)
 
 
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:

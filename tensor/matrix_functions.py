@@ -25,13 +25,12 @@ from .linalg.results import (
     SignAndLogarithm,
     SingularValuesAndColumns,
     TriangularSolution,
-    delivered,
 )
 from .linalg.singular_values import factored as svd_factored
 from .linalg.singular_values import singular_values
 from .linalg.solving import check_right_sides, inverted
 from .linalg.triangular import substituted
-from .operations.reduction import given
+from .operations.reduction import all_given, given
 from .selection import where
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -
 def qr(input: Tensor, some: bool = True, *, out: Any = None) -> OrthogonalTriangular:
     """:func:`tensor.linalg.qr`, reduced or (``some=False``) complete."""
     mode = "reduced" if some else "complete"
-    found: OrthogonalTriangular = delivered(qr_factored("qr", input, mode), out, "qr")
+    found: OrthogonalTriangular = all_given(qr_factored("qr", input, mode), out, "qr")
     return found
 
 
@@ -128,7 +127,7 @@ def svd(
             singular_values("linalg.svd", input),
             input.new_zeros((*batch, columns, columns)),
         )
-    result: SingularValuesAndColumns = delivered(found, out, "svd")
+    result: SingularValuesAndColumns = all_given(found, out, "svd")
     return result
 
 
@@ -156,14 +155,14 @@ def triangular_solve(
     check_right_sides(name, A, input, left=True, vector=False)
     turned = views.transpose(A, -2, -1) if transpose else A
     solution = substituted(turned, input, upper=bool(upper) is not bool(transpose), unit=bool(unitriangular))
-    found: TriangularSolution = delivered(TriangularSolution(solution, A.clone()), out, name)
+    found: TriangularSolution = all_given(TriangularSolution(solution, A.clone()), out, name)
     return found
 
 
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:  # noqa: N803
     """:func:`tensor.linalg.lu_factor_ex`, whose third result is there with ``get_infos`` only."""
     found = lu_factored("lu", A, pivot, False, RuntimeError)
-    return delivered(found if get_infos else LuFactor(found.LU, found.pivots), out, "lu")
+    return all_given(found if get_infos else LuFactor(found.LU, found.pivots), out, "lu")
 
 
 @autocasted
@@ -186,7 +185,7 @@ def geqrf(input: Tensor, *, out: Any = None) -> Reflectors:
         return np.swapaxes(found, -1, -2).astype(array.dtype), scales.astype(array.dtype)
 
     results = Reflectors(*on_host(work, input.detach()))
-    found: Reflectors = delivered(results, out, "geqrf")
+    found: Reflectors = all_given(results, out, "geqrf")
     return found
 
 

@@ -20,7 +20,7 @@ from .complex_numbers import conjugate
 from .copy_plans import host_conversion
 from .joining import cat
 from .operations import planned, rules
-from .operations.reduction import given, record
+from .operations.reduction import all_given, given, record
 from .recurrences import next_elements, recurrence, running_before
 from .selection import where
 from .sums import converted, sum
@@ -243,9 +243,8 @@ def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
     results = scan(input, at, input._layout.dtype)
     name = f"{scan.name.capitalize()}Backward0"
     record(results, input, name, _best_gradient, (input._layout.shape, at), (results[1],))
-    if out is not None:
-        return Running(*(given(x, to, scan.name) for x, to in zip(results, out, strict=True)))
-    return Running(*results)
+    found: Running = all_given(Running(*results), out, scan.name)
+    return found
 
 
 def cummax(input: Tensor, dim: int, *, out: Any = None) -> Running:

@@ -23,7 +23,7 @@ from .base import TensorBase, empty, wrap
 from .comparisons import isnan
 from .copy_plans import copied
 from .operations import planned, rules
-from .operations.reduction import given, kept, record
+from .operations.reduction import all_given, given, kept, record
 from .selection import where
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def sort(
     if not input._layout.shape:
         return Sorted(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     found = _sorted(input, at, bool(descending), arranged=True)
-    return _into(found, out, "sort")
+    return all_given(found, out, "sort")
 
 
 def _sorted(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sorted:
@@ -223,12 +223,6 @@ def _sorted(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sor
     values, indices = _arranged(found, like.strides if like.dense else None) if arranged else found
     record((values, indices), input, "SortBackward0", place_gradient, (like.shape, dim), (indices,))
     return Sorted(values, indices)
-
-
-def _into(found: Any, out: Any, name: str) -> Any:
-    if out is None:
-        return found
-    return type(found)(*(given(x, to, name) for x, to in zip(found, out, strict=True)))
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
@@ -260,7 +254,7 @@ def topk(
         return Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     values, indices = _arranged(_in_rows(TOPK, input, at, int(k), bool(largest)))
     record((values, indices), input, "TopkBackward0", place_gradient, (shape, at), (indices,))
-    return _into(Ranked(values, indices), out, "topk")
+    return all_given(Ranked(values, indices), out, "topk")
 
 
 def _gradient_of_all(grad: Tensor, index: Tensor, shape: Any) -> Tensor:
@@ -298,7 +292,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     length = shape[dimension(dim, len(shape))] if shape else 1
     if not 1 <= k <= length:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: {k} of {length}")
-    return _into(_picked(KTH, "KthvalueBackward0", input, dim, keepdim, int(k)), out, "kthvalue")
+    return all_given(_picked(KTH, "KthvalueBackward0", input, dim, keepdim, int(k)), out, "kthvalue")
 
 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
@@ -321,7 +315,7 @@ def _middle(input: Tensor, dim: int | None, keepdim: bool, out: Any, name: str, 
         value._base = None
         record((value,), input, title, _gradient_of_all, (input._layout.shape,), (at,))
         return given(value, out, name)
-    return _into(_picked(MEDIAN, title, input, dim, keepdim, skip_nan), out, name)
+    return all_given(_picked(MEDIAN, title, input, dim, keepdim, skip_nan), out, name)
 
 
 @autocasted

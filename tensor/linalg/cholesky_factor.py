@@ -10,11 +10,11 @@ from .. import parts
 from ..autocasting import autocasted
 from ..contractions import matmul
 from ..neural.node import record
-from ..operations.reduction import given
+from ..operations.reduction import all_given, given
 from .checks import check_square
 from .errors import check_info
 from .host import on_host, one_by_one
-from .results import CholeskyWithInfo, delivered
+from .results import CholeskyWithInfo
 from .triangular import substituted, triangle
 
 if TYPE_CHECKING:
@@ -125,5 +125,5 @@ def cholesky_ex(
         Whether to raise LinAlgError all the same.
     """
     found = CholeskyWithInfo(*factored("linalg.cholesky_ex", A, bool(upper), check_errors))
-    result: CholeskyWithInfo = delivered(found, out, "linalg.cholesky_ex")
+    result: CholeskyWithInfo = all_given(found, out, "linalg.cholesky_ex")
     return result

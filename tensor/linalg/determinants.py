@@ -9,13 +9,13 @@ import numpy as np
 from .. import parts, views
 from ..contractions import matmul
 from ..neural.node import record
-from ..operations.reduction import given
+from ..operations.reduction import all_given, given
 from ..ranges import eye
 from ..recording.modes import modes
 from ..selection import where
 from .checks import check_square
 from .host import on_host
-from .results import SignAndLogarithm, delivered
+from .results import SignAndLogarithm
 from .solving import inv
 
 if TYPE_CHECKING:
@@ -125,5 +125,5 @@ def slogdet(A: Tensor, *, out: Any = None) -> SignAndLogarithm:  # noqa: N803
     RuntimeError
         If the matrices are not square, or of another type than single or double precision.
     """
-    found: SignAndLogarithm = delivered(sign_and_logarithm("linalg.slogdet", A), out, "linalg.slogdet")
+    found: SignAndLogarithm = all_given(sign_and_logarithm("linalg.slogdet", A), out, "linalg.slogdet")
     return found

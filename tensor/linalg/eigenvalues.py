@@ -11,12 +11,12 @@ from .. import views
 from ..autocasting import autocasted
 from ..contractions import matmul
 from ..neural.node import record
-from ..operations.reduction import given
+from ..operations.reduction import all_given, given
 from ..recording.modes import modes
 from .checks import check_square
 from .errors import check_finite, which
 from .host import on_host
-from .results import Eigenpairs, delivered
+from .results import Eigenpairs
 from .solving import solve
 from .spectral import check_phase, converged, diagonal, differences
 
@@ -72,7 +72,7 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigenpairs:  # noqa:
         If the matrices are not square, or of another type than single or double precision.
     """
     which_triangle = _check_triangle("linalg.eigh", A, UPLO)
-    found: Eigenpairs = delivered(Eigenpairs(*_eigh("linalg.eigh", A, which_triangle)), out, "linalg.eigh")
+    found: Eigenpairs = all_given(Eigenpairs(*_eigh("linalg.eigh", A, which_triangle)), out, "linalg.eigh")
     return found
 
 
@@ -166,7 +166,7 @@ def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
         precision.
     """
     check_square("linalg.eig", A)
-    found: Eigenpairs = delivered(Eigenpairs(*_eig("linalg.eig", A)), out, "linalg.eig")
+    found: Eigenpairs = all_given(Eigenpairs(*_eig("linalg.eig", A)), out, "linalg.eig")
     return found
 
 

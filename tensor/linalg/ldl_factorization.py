@@ -10,12 +10,12 @@ from nvrtc_kernels.dtypes import int32
 
 from ..base import check_tensor
 from ..neural.node import record
-from ..operations.reduction import given
+from ..operations.reduction import all_given, given
 from . import ldl_on_host
 from .checks import check_alike, check_matrices, check_square
 from .errors import check_info
 from .host import on_host, one_by_one
-from .results import LdlFactor, LdlFactorWithInfo, delivered
+from .results import LdlFactor, LdlFactorWithInfo
 from .solving import check_right_sides
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> LdlFac
         type than single or double precision.
     """
     factors, pivots, _ = _factored("linalg.ldl_factor", A, bool(hermitian), True)
-    found: LdlFactor = delivered(LdlFactor(factors, pivots), out, "linalg.ldl_factor")
+    found: LdlFactor = all_given(LdlFactor(factors, pivots), out, "linalg.ldl_factor")
     return found
 
 
@@ -83,7 +83,7 @@ def ldl_factor_ex(
 ) -> LdlFactorWithInfo:
     """:func:`ldl_factor` that tells where ``D`` has a zero on its diagonal instead of raising an error."""
     found = _factored("linalg.ldl_factor_ex", A, bool(hermitian), check_errors)
-    result: LdlFactorWithInfo = delivered(found, out, "linalg.ldl_factor_ex")
+    result: LdlFactorWithInfo = all_given(found, out, "linalg.ldl_factor_ex")
     return result
 
 

@@ -14,12 +14,12 @@ from ..base import check_tensor
 from ..contractions import matmul
 from ..joining import cat
 from ..neural.node import record
-from ..operations.reduction import given
+from ..operations.reduction import all_given, given
 from . import lu_on_host, triangular_on_host
 from .checks import check_alike, check_matrices, check_square
 from .errors import check_info
 from .host import adjoint_of, on_host
-from .results import LuFactor, LuFactorWithInfo, PermutedTriangles, delivered
+from .results import LuFactor, LuFactorWithInfo, PermutedTriangles
 from .solving import check_right_sides
 from .triangular import substituted, triangle
 
@@ -138,7 +138,7 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> PermutedTriangles: 
     permutation, lower, upper = on_host(work, A)
     record((lower, upper), (A,), "LinalgLuBackward0", _lu_gradient, (permutation, lower, upper))
     found = PermutedTriangles(permutation if pivot else A.new_empty(0), lower, upper)
-    result: PermutedTriangles = delivered(found, out, "linalg.lu")
+    result: PermutedTriangles = all_given(found, out, "linalg.lu")
     return result
 
 
@@ -169,7 +169,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LuFactor:  #
         If a diagonal element of ``U`` is zero; it says of which matrix. See :func:`lu` too.
     """
     factors, pivots, _ = factored("linalg.lu_factor", A, pivot, True, RuntimeError)
-    found: LuFactor = delivered(LuFactor(factors, pivots), out, "linalg.lu_factor")
+    found: LuFactor = all_given(LuFactor(factors, pivots), out, "linalg.lu_factor")
     return found
 
 
@@ -182,7 +182,7 @@ def lu_factor_ex(
 ) -> LuFactorWithInfo:
     """:func:`lu_factor` that tells where ``U`` has a zero on its diagonal instead of raising an error."""
     found = factored("linalg.lu_factor_ex", A, pivot, check_errors, RuntimeError)
-    result: LuFactorWithInfo = delivered(found, out, "linalg.lu_factor_ex")
+    result: LuFactorWithInfo = all_given(found, out, "linalg.lu_factor_ex")
     return result
 
 
@@ -323,5 +323,5 @@ def lu_unpack(
         (permutation,) = on_host(work, LU_pivots)
     if unpack_data:
         lower, upper = _triangles(LU_data)
-    found: PermutedTriangles = delivered(PermutedTriangles(permutation, lower, upper), out, "lu_unpack")
+    found: PermutedTriangles = all_given(PermutedTriangles(permutation, lower, upper), out, "lu_unpack")
     return found

@@ -11,11 +11,11 @@ from ..autocasting import autocasted
 from ..contractions import matmul
 from ..joining import cat
 from ..neural.node import record
-from ..operations.reduction import given
+from ..operations.reduction import all_given, given
 from ..ranges import eye
 from .checks import check_alike, check_floating, check_matrices
 from .host import on_host
-from .results import OrthogonalTriangular, delivered
+from .results import OrthogonalTriangular
 from .triangular import substituted, triangle
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> OrthogonalTriang
     RuntimeError
         For another mode, fewer than two dimensions, or another type than single or double precision.
     """
-    found: OrthogonalTriangular = delivered(factored("linalg.qr", A, mode), out, "linalg.qr")
+    found: OrthogonalTriangular = all_given(factored("linalg.qr", A, mode), out, "linalg.qr")
     return found
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from ..operations.reduction import given
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ..tensors import Tensor
@@ -127,10 +125,3 @@ class TriangularSolution(NamedTuple):
 
     solution: Tensor
     cloned_coefficient: Tensor
-
-
-def delivered(found: Any, out: Any, name: str) -> Any:
-    """A tuple of results, or those that the caller gave with their elements."""
-    if out is None:
-        return found
-    return type(found)(*(given(x, to, name) for x, to in zip(found, out, strict=True)))

@@ -12,12 +12,12 @@ from ..autocasting import autocasted
 from ..complex_numbers import conjugate
 from ..contractions import matmul
 from ..neural.node import record
-from ..operations.reduction import given
+from ..operations.reduction import all_given, given
 from ..recording.modes import modes
 from .checks import check_matrices
 from .errors import check_finite
 from .host import on_host
-from .results import SingularValues, delivered
+from .results import SingularValues
 from .spectral import check_phase, converged, diagonal, differences
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def svd(
         For fewer than two dimensions, or another type than single or double precision.
     """
     _check_svd("linalg.svd", A, driver)
-    found: SingularValues = delivered(
+    found: SingularValues = all_given(
         SingularValues(*factored("linalg.svd", A, bool(full_matrices))), out, "linalg.svd"
     )
     return found

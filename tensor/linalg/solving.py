@@ -13,12 +13,12 @@ from .. import views
 from ..autocasting import autocasted
 from ..contractions import matmul
 from ..neural.node import record
-from ..operations.reduction import given
+from ..operations.reduction import all_given, given
 from .checks import check_alike, check_matrices, check_square
 from .errors import check_info
 from .host import on_host, one_by_one
 from .lu_on_host import zero_pivot
-from .results import InverseWithInfo, SolutionWithInfo, delivered
+from .results import InverseWithInfo, SolutionWithInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Inverse
 
     result, info = on_host(work, A)
     record((result,), (A,), "LinalgInvExBackward0", _inverse_gradient, (result,))
-    found: InverseWithInfo = delivered(InverseWithInfo(result, info), out, "linalg.inv_ex")
+    found: InverseWithInfo = all_given(InverseWithInfo(result, info), out, "linalg.inv_ex")
     return found
 
 
@@ -220,7 +220,7 @@ def solve_ex(
     """:func:`solve` that tells of singular matrices, whose solutions are NaN, instead of raising an error."""
     vector = _check_system("linalg.solve_ex", A, B, left)
     found = SolutionWithInfo(*_solve("linalg.solve_ex", A, B, bool(left), vector, check_errors))
-    result: SolutionWithInfo = delivered(found, out, "linalg.solve_ex")
+    result: SolutionWithInfo = all_given(found, out, "linalg.solve_ex")
     return result
 
 

@@ -291,3 +291,10 @@ def given(result: Tensor, out: Tensor | None, name: str) -> Tensor:
             f"{name}(): Expected out tensor to have dtype {result._layout.dtype!r}, but got {out._layout.dtype!r} instead"
         )
     return deliver(out, result, name)
+
+
+def all_given(found: Any, out: Any, name: str) -> Any:
+    """A named tuple of results, or those that the caller gave with their elements."""
+    if out is None:
+        return found
+    return type(found)(*(given(x, to, name) for x, to in zip(found, out, strict=True)))
