@@ -40,11 +40,11 @@ def to(
     non_blocking: bool = False,
     copy: bool = False,
     memory_format: MemoryFormat = preserve_format,
-    other: Tensor | None = None,
+    tensor: Tensor | None = None,
 ) -> Tensor:
     """The tensor with another dtype or device, or both: itself where nothing changes, else a copy.
 
-    ``to(dtype)``, ``to(device)``, ``to(device, dtype)`` and ``to(other)``, each followed by
+    ``to(dtype)``, ``to(device)``, ``to(device, dtype)`` and ``to(tensor)``, each followed by
     ``non_blocking`` and ``copy``.
 
     Parameters
@@ -60,8 +60,8 @@ def to(
     TypeError
         For other arguments.
     """
-    if other is not None:
-        args = (other, *args)
+    if tensor is not None:
+        args = (tensor, *args)
     if args:
         device, dtype, non_blocking, copy = _positional(args, device, dtype, non_blocking, copy)
     layout = input._layout

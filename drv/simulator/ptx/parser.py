@@ -107,14 +107,20 @@ class _Parser:
 
     # Module scope
 
+    def _version(self) -> tuple[int, int]:
+        token = self._next()
+        major, _, minor = token.text.partition(".")
+        if not (major.isdecimal() and (minor or "0").isdecimal()):
+            self._fail(f"{token.text!r} is no version", token)
+        return int(major), int(minor or 0)
+
     def module(self) -> Module:
         module = self._module
         while self._peek().kind != "end":
             token = self._next()
             text = token.text
             if text == ".version":
-                major, _, minor = self._next().text.partition(".")
-                module.version = int(major), int(minor or 0)
+                module.version = self._version()
             elif text == ".target":
                 module.target = self._word()
                 while self._accept(","):

@@ -33,7 +33,9 @@ def pairs() -> list[tuple[Any, str]]:
     # PyTorch's typed classes do not say what they take.
     classes = {name for name in cuda.__all__ if name.endswith("Tensor")}
     names = [
-        (cuda, name) for name in cuda.__all__ if name not in OWN | classes | {"memory", "OutOfMemoryError"}
+        (cuda, name)
+        for name in cuda.__all__
+        if name not in OWN | classes | {"amp", "memory", "OutOfMemoryError"}
     ]
     return names + [(cuda.memory, name) for name in cuda.memory.__all__ if name.startswith("_")]
 
