@@ -14,19 +14,9 @@ from nvrtc_kernels import dtypes, reducers, reduction, reduction_work
 from .device_arrays import DeviceArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from nvrtc_kernels.reducers import Reducer
-
-
-@pytest.fixture
-def device(request: pytest.FixtureRequest) -> Iterator[drv.Device]:
-    if request.config.getoption("--gpu"):
-        yield drv.Device(0)
-        return
-    with drv.simulator.installed(check="full"):
-        yield drv.Device(0)
-        assert not list(drv.simulator.findings())
 
 
 def reduced(

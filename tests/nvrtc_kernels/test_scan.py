@@ -15,20 +15,10 @@ from nvrtc_kernels import dtypes, scan
 from .device_arrays import DeviceArray, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 REAL = [each for each in dtypes.ALL if not each.is_complex]
 SUMS = {"cumsum": np.cumsum, "cumprod": np.cumprod}
-
-
-@pytest.fixture
-def device(request: pytest.FixtureRequest) -> Iterator[drv.Device]:
-    if request.config.getoption("--gpu"):
-        yield drv.Device(0)
-        return
-    with drv.simulator.installed(check="full"):
-        yield drv.Device(0)
-        assert not list(drv.simulator.findings())
 
 
 def scanned(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,21 +12,8 @@ from nvrtc_kernels import counting, dtypes, search, unique
 
 from .device_arrays import DeviceArray, run
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 REAL = [each for each in dtypes.ALL if not each.is_complex]
 INTEGERS = [each for each in REAL if each.category is dtypes.Category.INTEGER]
-
-
-@pytest.fixture
-def device(request: pytest.FixtureRequest) -> Iterator[drv.Device]:
-    if request.config.getoption("--gpu"):
-        yield drv.Device(0)
-        return
-    with drv.simulator.installed(check="full"):
-        yield drv.Device(0)
-        assert not list(drv.simulator.findings())
 
 
 def places(

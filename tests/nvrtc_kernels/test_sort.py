@@ -13,21 +13,9 @@ from nvrtc_kernels import dtypes, selection, sort
 from .device_arrays import DeviceArray, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from nvrtc_kernels.plans import Plan
 
 REAL = [each for each in dtypes.ALL if not each.is_complex]
-
-
-@pytest.fixture
-def device(request: pytest.FixtureRequest) -> Iterator[drv.Device]:
-    if request.config.getoption("--gpu"):
-        yield drv.Device(0)
-        return
-    with drv.simulator.installed(check="full"):
-        yield drv.Device(0)
-        assert not list(drv.simulator.findings())
 
 
 def numbers(shape: tuple[int, ...], kind: dtypes.dtype, seed: int = 0) -> np.ndarray:

@@ -13,18 +13,11 @@ from .against_pytorch import check_derivatives
 from .product_cases import assert_close, check, small
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 torch = pytest.importorskip("torch")
-
-
-@pytest.fixture(autouse=True)
-def _full_float32() -> Iterator[None]:
-    """No TF32, which PyTorch has not on the CPU."""
-    before = tensor.get_float32_matmul_precision()
-    tensor.set_float32_matmul_precision("highest")
-    yield
-    tensor.set_float32_matmul_precision(before)
+# PyTorch has no TF32 on the CPU.
+pytestmark = pytest.mark.usefixtures("full_precision")
 
 
 #: Equations with the shapes of their operands.

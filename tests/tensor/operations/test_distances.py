@@ -9,15 +9,9 @@ import pytest
 
 import tensor
 
+# PyTorch has no TF32 on the CPU.
+pytestmark = pytest.mark.usefixtures("full_precision")
 _RNG = np.random.default_rng(0)
-
-
-@pytest.fixture(autouse=True)
-def _exact_products() -> Any:
-    before = tensor.get_float32_matmul_precision()
-    tensor.set_float32_matmul_precision("highest")
-    yield
-    tensor.set_float32_matmul_precision(before)
 
 
 def _on(array: np.ndarray[Any, Any], device: str) -> Any:

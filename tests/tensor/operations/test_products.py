@@ -15,21 +15,14 @@ from .against_pytorch import check_derivatives
 from .product_cases import TYPES, assert_close, check, small
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 torch = pytest.importorskip("torch")
+# PyTorch has no TF32 on the CPU.
+pytestmark = pytest.mark.usefixtures("full_precision")
 
 #: Functions of two operands.
 PAIRS = ["mm", "bmm", "mv", "dot", "vdot", "inner", "outer", "matmul", "kron", "ger"]
-
-
-@pytest.fixture(autouse=True)
-def _full_float32() -> Iterator[None]:
-    """No TF32, which PyTorch has not on the CPU."""
-    before = tensor.get_float32_matmul_precision()
-    tensor.set_float32_matmul_precision("highest")
-    yield
-    tensor.set_float32_matmul_precision(before)
 
 
 #: Shapes of two operands, for every function.
