@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..tensors import Tensor
 
 _NORMS = ("backward", "ortho", "forward")
-_MIRRORED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
 def _norm(name: str, norm: str | None) -> str:

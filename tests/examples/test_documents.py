@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.test_examples import ROOT, run
+from .running import ROOT, run
 
 pytestmark = pytest.mark.simulator_only
 BLOCKS = [

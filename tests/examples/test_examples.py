@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from .running import ROOT, run
+
 pytestmark = pytest.mark.simulator_only
-
-
-def run(*command: str, **variables: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_find_a_race() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import drv
 import tensor
 from tensor.utils.data import Subset
 
-from .test_examples import ROOT, run
+from .running import load, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,12 +60,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.fixture
 def example() -> Any:
-    """The example as a module."""
-    found = importlib.util.spec_from_file_location("train_digits", ROOT / "examples" / "train_digits.py")
-    assert found is not None and found.loader is not None
-    made = importlib.util.module_from_spec(found)
-    found.loader.exec_module(made)
-    return made
+    return load("train_digits")
 
 
 @pytest.mark.parametrize(

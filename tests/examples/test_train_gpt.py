@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import pytest
 import drv
 import tensor
 
-from .test_examples import ROOT, run
+from .running import load, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,12 +58,7 @@ def test_it_learns_from_the_documents_of_this_project() -> None:
 
 @pytest.fixture
 def example() -> Any:
-    """The example as a module."""
-    found = importlib.util.spec_from_file_location("train_gpt", ROOT / "examples" / "train_gpt.py")
-    assert found is not None and found.loader is not None
-    made = importlib.util.module_from_spec(found)
-    found.loader.exec_module(made)
-    return made
+    return load("train_gpt")
 
 
 @pytest.mark.parametrize("where", [("--device", "cpu"), ("--simulate", "--amp")], ids=["cpu", "simulated"])

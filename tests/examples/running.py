@@ -1,0 +1,41 @@
+"""Running examples as a newcomer does, and having them as modules."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*command: str, **variables: str) -> str:
+    """What Python says when it runs ``command`` in the project's folder, which has to go well."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def load(name: str) -> ModuleType:
+    """The example ``name`` as a module."""
+    found = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    made = importlib.util.module_from_spec(found)
+    found.loader.exec_module(made)
+    return made
