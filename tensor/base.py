@@ -15,6 +15,7 @@ from nvrtc_kernels.dtypes import from_numpy
 
 from . import layout as layouts
 from .places import cpu
+from .recording.modes import first_version, inference_blocks
 from .storage import DeviceStorage, HostStorage, PinnedStorage
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _host_array(input: TensorBase, *, writes: bool) -> NDArray[Any]:
     return found
 
 
-_new = object.__new__
+_new: Any = object.__new__
 _class: type[Any] = TensorBase
 
 
@@ -145,7 +146,15 @@ def maker(layout: Layout) -> Callable[[], Tensor]:
         self._layout = layout
         self._offset = 0
         self._autograd = self._base = self._array = None
-        self._storage = DeviceStorage(place, size, allocate(size, local.stream.cuda_stream))
+        block = allocate(size, local.stream.cuda_stream)
+        # As DeviceStorage() would, without the call.
+        self._storage = storage = _new(DeviceStorage)
+        storage.place = place
+        storage.size = size
+        storage.block = block
+        storage.address = block.address
+        storage.version = first_version() if inference_blocks.count else 0
+        storage.plain = False
         return self
 
     return make

@@ -130,11 +130,7 @@ def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[.
         return lambda out, _a, _b, _alpha=1, beta=0: out.zero_() if beta == 0 else out.mul_(beta)
     if reads[0] is not None and reads[1] is not None:
         multiply = blas.product(place, kind, sizes, reads[0], reads[1], into, product.tf32)
-
-        def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
-            multiply(out._address, a._address, b._address, alpha, beta)
-
-        return run
+        return _OnAddresses(multiply)
     packed = [
         each if read is not None else each.as_contiguous() for each, read in zip((a, b), reads, strict=True)
     ]
@@ -146,6 +142,18 @@ def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[.
         place.plans[product, out._layout, a._layout, b._layout](out, a, b, alpha, beta)
 
     return run_packed
+
+
+class _OnAddresses:
+    """``run(c, a, b, alpha, beta)`` for tensors, by ``multiply`` for their addresses."""
+
+    __slots__ = ("multiply",)
+
+    def __init__(self, multiply: Callable[..., None]) -> None:
+        self.multiply = multiply
+
+    def __call__(self, out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+        self.multiply(out._address, a._address, b._address, alpha, beta)
 
 
 def _into_copy(product: _Product, c: Layout) -> Callable[..., None]:
@@ -198,6 +206,16 @@ class _Pair:
         out = contiguous[(*left[:-1], right[-1]), a.dtype, a.place]
         make = maker(out)
         multiply = a.place.plans[self.product, out, a, b]
+        if isinstance(multiply, _OnAddresses):
+            queue = multiply.multiply
+
+            def run_directly(a: Tensor, b: Tensor) -> Tensor:
+                made = make()
+                first, second = a._storage.address + a._offset, b._storage.address + b._offset
+                queue(made._storage.address, first, second)
+                return made
+
+            return run_directly
 
         def run(a: Tensor, b: Tensor) -> Tensor:
             made = make()

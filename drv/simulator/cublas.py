@@ -33,17 +33,18 @@ class SimulatedCublas(ProductCalls, MatrixCalls, VectorCalls):
 
     def _unexecuted(self, driver: SimulatedDriver, name: str) -> Callable[..., None]:
         checked = getattr(self, name)
-        handles, accepted, thread, inject = self._handles, driver.accepted, driver.thread, driver.inject
+        handles, accepted, thread = self._handles, driver.accepted.of(name), driver.thread
+        faults = driver.inject.launch_faults
 
         def call(handle: int, *arguments: Any) -> None:
             state = handles.get(handle)
             if state is None:
                 checked(handle, *arguments)
                 return
-            key = name, state.device, state.stream, state.math_mode, state.pointer_mode, *arguments
+            key = state.device, state.stream, state.math_mode, state.pointer_mode, *arguments
             context = accepted.get(key)
-            if context is None or thread.contexts[-1:] != [context] or inject.launches_may_fail:
+            if context is None or not thread.contexts or thread.contexts[-1] is not context or faults:
                 checked(handle, *arguments)
-                remember(driver, key)
+                remember(driver, accepted, key)
 
         return call

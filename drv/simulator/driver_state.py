@@ -19,6 +19,7 @@ from .injection import Injection
 from .options import Options, visible_devices
 from .python_stack import StackRecorder, format_stack
 from .scheduler import Event, Operation, Scheduler, Stream
+from .unexecuted import Accepted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,7 +92,7 @@ class DriverState:
         self.scheduler = Scheduler(options.schedule, options.seed, self.lock, self._operation_failed)
         #: Launches that nothing can be wrong with as long as no object they name changes, of a driver that
         #: runs nothing: see :mod:`.unexecuted`.
-        self.accepted: dict[tuple[Any, ...], Context] = {}
+        self.accepted = Accepted()
         self.contexts: dict[int, Context] = {}
         self.primary: dict[int, Context] = {}
         self.streams: dict[int, Stream] = {}

@@ -31,7 +31,7 @@ class Injection:
         """Forget every fault that has not happened yet."""
         self._bytes_left: int | None = None
         self._allocations_left: int | None = None
-        self._launches: list[_LaunchFault] = []
+        self.launch_faults: list[_LaunchFault] = []
 
     def out_of_memory_after(self, nbytes: int | None = None, *, allocations: int | None = None) -> None:
         """Refuse memory once ``nbytes`` more bytes, or ``allocations`` more allocations, were granted.
@@ -57,7 +57,7 @@ class Injection:
         """
         if nth < 1:
             raise ValueError(f"fail_launch: nth={nth}; launches are counted from 1")
-        self._launches.append(_LaunchFault(status, kernel, nth, sticky))
+        self.launch_faults.append(_LaunchFault(status, kernel, nth, sticky))
 
     def lose_device(self, ordinal: int) -> None:
         """Lose a device: every call on it, now and later, answers ``CUDA_ERROR_DEVICE_UNAVAILABLE``."""
@@ -76,18 +76,13 @@ class Injection:
             self._bytes_left -= nbytes
         return False
 
-    @property
-    def launches_may_fail(self) -> bool:
-        """Whether a launch needs to ask :meth:`launch_fault`."""
-        return bool(self._launches)
-
     def launch_fault(self, kernel: str) -> tuple[CUresult, bool] | None:
         """Status and stickiness of the fault of a launch of ``kernel``; counts it."""
         hit = None
-        for fault in list(self._launches):
+        for fault in list(self.launch_faults):
             if fault.kernel in (None, kernel):
                 fault.countdown -= 1
                 if fault.countdown == 0:
-                    self._launches.remove(fault)
+                    self.launch_faults.remove(fault)
                     hit = (fault.status, fault.sticky)
         return hit

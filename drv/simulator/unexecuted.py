@@ -14,42 +14,56 @@ from .driver_call import OK
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .driver_state import DriverState
+    from .driver_state import Context, DriverState
 
-#: Calls to remember.
+#: Calls of one name to remember.
 _LIMIT = 4096
-#: The calls, and how many of their arguments decide; what follows these is not looked at.
-UNEXECUTED = {
-    "cuLaunchKernel": 9,
-    "cuMemcpyDtoDAsync": 4,
-    "cuMemcpyHtoDAsync": 4,
-    "cuMemsetD8Async": 4,
-    "cuMemsetD16Async": 4,
-    "cuMemsetD32Async": 4,
-}
+#: The calls whose acceptance is remembered.
+UNEXECUTED = (
+    "cuLaunchKernel",
+    "cuMemcpyDtoDAsync",
+    "cuMemcpyHtoDAsync",
+    "cuMemsetD8Async",
+    "cuMemsetD16Async",
+    "cuMemsetD32Async",
+)
+
+
+class Accepted:
+    """The calls that were accepted, with the context that was current, by name and arguments."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, dict[tuple[Any, ...], Context]] = {}
+
+    def of(self, name: str) -> dict[tuple[Any, ...], Context]:
+        """The calls of ``name``."""
+        return self._by_name.setdefault(name, {})
+
+    def clear(self) -> None:
+        """Forget all calls: something that they name has changed."""
+        for calls in self._by_name.values():
+            calls.clear()
 
 
 def unexecuted(driver: DriverState, name: str) -> Callable[..., tuple[Any, ...]]:
     """The call ``name`` of ``driver``, whose ``execute`` is off."""
     checked = getattr(driver, name)
-    accepted, thread, inject = driver.accepted, driver.thread, driver.inject
-    arity = UNEXECUTED[name]
+    accepted, thread, faults = driver.accepted.of(name), driver.thread, driver.inject.launch_faults
 
     def call(*arguments: Any) -> tuple[Any, ...]:
-        key = name, *arguments[:arity]
-        context = accepted.get(key)
-        if context is not None and thread.contexts[-1:] == [context] and not inject.launches_may_fail:
+        context = accepted.get(arguments)
+        if context is not None and thread.contexts and thread.contexts[-1] is context and not faults:
             return OK
         answer: tuple[Any, ...] = checked(*arguments)
         if answer is OK:
-            remember(driver, key)
+            remember(driver, accepted, arguments)
         return answer
 
     return call
 
 
-def remember(driver: DriverState, key: tuple[Any, ...]) -> None:
+def remember(driver: DriverState, accepted: dict[tuple[Any, ...], Context], key: tuple[Any, ...]) -> None:
     """Note that a call was accepted in this thread's current context."""
-    if len(driver.accepted) >= _LIMIT:
-        driver.accepted.clear()
-    driver.accepted[key] = driver.thread.contexts[-1]
+    if len(accepted) >= _LIMIT:
+        accepted.clear()
+    accepted[key] = driver.thread.contexts[-1]

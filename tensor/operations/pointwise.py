@@ -378,9 +378,8 @@ class Pointwise:
             for kind in kinds
         ]
         if place.is_cuda:
-            run = self._cuda(target_layout, arguments, compute)
-        else:
-            run = self._host(target_layout, arguments, compute)
+            return self._cuda(target_layout, arguments, compute, fresh=target is None)
+        run = self._host(target_layout, arguments, compute)
         return run if target is not None else _allocating(run, target_layout, arguments)
 
     def types(self, kinds: Sequence[Layout | type]) -> tuple[dtype, dtype]:
@@ -404,7 +403,10 @@ class Pointwise:
             common = int64
         return self.rule(common)
 
-    def _cuda(self, target: Layout, kinds: Sequence[Layout | type], compute: dtype) -> Callable[..., None]:
+    def _cuda(
+        self, target: Layout, kinds: Sequence[Layout | type], compute: dtype, *, fresh: bool
+    ) -> Callable[..., Any]:
+        """What launches the kernel; with ``fresh``, on a new tensor."""
         place: Any = target.place
         wide = rules.computes_in(compute)
         scalars = tuple(
@@ -432,9 +434,24 @@ class Pointwise:
         local = place.local
         convert = packed_number(wide)
         if not numbers and len(tensors) == 1:
-            return lambda out, a: launch(
+            run_one: Callable[..., None] = lambda out, a: launch(  # noqa: E731 - as the others
                 local.stream.handle, out._storage.address + out._offset, a._storage.address + a._offset
             )
+            return _allocating(run_one, target, kinds) if fresh else run_one
+        if not numbers and len(tensors) == 2 and fresh:
+            make = maker(target)
+
+            def binary(a: Tensor, b: Tensor) -> Tensor:
+                out = make()
+                launch(
+                    local.stream.handle,
+                    out._storage.address,
+                    a._storage.address + a._offset,
+                    b._storage.address + b._offset,
+                )
+                return out
+
+            return binary
         if not numbers and len(tensors) == 2:
             return lambda out, a, b: launch(
                 local.stream.handle,
@@ -451,7 +468,7 @@ class Pointwise:
                 *[convert(operands[i]) for i in numbers],
             )
 
-        return run
+        return _allocating(run, target, kinds) if fresh else run
 
     def _host(self, target: Layout, kinds: Sequence[Layout | type], compute: dtype) -> Callable[..., None]:
         wide = rules.computes_in(compute)

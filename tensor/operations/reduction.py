@@ -71,6 +71,8 @@ class Reduction:
         self.rule = rule
         self.categories = frozenset(categories)
         self.identity = identity
+        #: Whether the numbers of a call decide which kernel it is.
+        self._chosen_by_numbers = not isinstance(kernel, Reducer)
 
     def __repr__(self) -> str:
         return f"<Reduction {self.name}>"
@@ -80,8 +82,11 @@ class Reduction:
     ) -> tuple[Tensor, ...]:
         """Results of reducing the dimensions ``axes``. Not recorded."""
         layout = input._layout
-        fixed = () if isinstance(self.kernel, Reducer) else scalars
-        found: tuple[Tensor, ...] = layout.place.plans[self, layout, axes, keepdim, *fixed](input, *scalars)
+        if self._chosen_by_numbers:
+            run = layout.place.plans[self, layout, axes, keepdim, *scalars]
+        else:
+            run = layout.place.plans[self, layout, axes, keepdim]
+        found: tuple[Tensor, ...] = run(input, *scalars)
         return found
 
     def plan(
@@ -131,8 +136,13 @@ class Reduction:
 
             def run_one(input: Tensor, *numbers: float) -> tuple[Tensor]:
                 made = make()
-                arguments = made._storage.address, input._address, *(scalars if fixed else numbers)
-                queue(local.stream.handle, *arguments)
+                storage = input._storage
+                queue(
+                    local.stream.handle,
+                    made._storage.address,
+                    storage.address + input._offset,
+                    *(scalars if fixed else numbers),
+                )
                 return (made,)
 
             return run_one
@@ -189,6 +199,10 @@ def _kind(array: NDArray[Any]) -> dtype:
     return from_numpy(array.dtype)
 
 
+#: All dimensions of tensors of few dimensions.
+_ALL = [tuple(range(rank)) for rank in range(9)]
+
+
 def axes_of(name: str, input: Tensor, dim: Any) -> tuple[int, ...]:
     """Dimensions that ``dim`` names, counted from 0: an int, several, or ``None`` (or none) for all.
 
@@ -201,7 +215,7 @@ def axes_of(name: str, input: Tensor, dim: Any) -> tuple[int, ...]:
     """
     rank = len(input._layout.shape)
     if dim is None:
-        return tuple(range(rank))
+        return _ALL[rank] if rank < len(_ALL) else tuple(range(rank))
     if isinstance(dim, (tuple, list)):
         if not dim:
             return tuple(range(rank))
