@@ -212,9 +212,11 @@ class Pointwise:
             self._write(out, operands)
             return out
         # A derivative that wants the former value gets a copy of it, with its history for second derivatives.
-        reads_former = 0 in (self._by_mask.get(mask) or self._form(mask, operands)).kept
-        former = out.clone() if reads_former else out
-        made = self.node(None, (former, *operands[1:]), mask)
+        form = self._by_mask.get(mask) or self._form(mask, operands)
+        former = out.clone() if 0 in form.kept else out
+        made: OperationNode = _new(OperationNode)
+        made.form = form
+        made.saved = save_operands(form.kept, (former, *operands[1:]), None)
         self._write(out, operands)
         made.keep_output(out)
         attach_in_place(made, operands, out)
@@ -306,7 +308,10 @@ class Pointwise:
 
     def _attach(self, result: Tensor, operands: tuple[Any, ...], mask: _Mask) -> None:
         if self.derivatives and result._layout.dtype.category >= Category.FLOATING:
-            attach(self.node(result, operands, mask), operands, (result,))
+            made: OperationNode = _new(OperationNode)
+            made.form = form = self._by_mask.get(mask) or self._form(mask, operands)
+            made.saved = save_operands(form.kept, operands, result)
+            attach(made, operands, (result,))
 
     def wanted(self, operands: tuple[Any, ...]) -> _Mask | None:
         """Of which operands gradients are wanted; ``None`` where nothing is to be recorded."""
@@ -319,13 +324,6 @@ class Pointwise:
             ]
         )
         return mask if True in mask else None
-
-    def node(self, result: Tensor | None, operands: tuple[Any, ...], mask: _Mask) -> OperationNode:
-        """A node with what the wanted derivatives need; ``result`` may follow later."""
-        made: OperationNode = _new(OperationNode)
-        made.form = form = self._by_mask.get(mask) or self._form(mask, operands)
-        made.saved = save_operands(form.kept, operands, result)
-        return made
 
     def _form(self, mask: _Mask, operands: tuple[Any, ...]) -> _Form:
         """What nodes have in common that want the gradients in ``mask``; remembered for the next time."""

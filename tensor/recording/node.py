@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..base import TensorBase
 from . import anomaly
 from .node_hooks import NodeHooks, RemovableHandle, run_hooks
-from .state import recorded
+from .state import AutogradState, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ..layout import Layout
     from ..streams import Stream
     from ..tensors import Tensor
-    from .state import AutogradState
 
 #: A node, and which of its outputs.
 Edge = "tuple[Node, int]"
 
+_new: Any = object.__new__
 _sequence = itertools.count()
 _LAST = 1 << 62
 #: Two threads may use a leaf for the first time at once; only one of them makes its node.
@@ -213,7 +213,12 @@ def attach(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None
     """Put ``node`` into the graph: the operation that made ``outputs`` of ``inputs``."""
     place_in_graph(node, inputs, outputs)
     if len(outputs) == 1:
-        outputs[0]._autograd = recorded(node, 0)
+        # As recorded() would, without the call.
+        outputs[0]._autograd = state = _new(AutogradState)
+        state.requires_grad = True
+        state.edge = node, 0
+        state.history = 0
+        state.origin = None
         return
     for number, output in enumerate(outputs):
         output._autograd = recorded(node, number)
