@@ -13,7 +13,8 @@ from .base import TensorBase, check_tensor
 from .complex_numbers import conjugate, sgn_gradient
 from .creation_like import zeros_like
 from .operations import rules
-from .operations.pointwise import IN_PLACE, Pointwise, by_kind, numbered
+from .operations.pointwise import IN_PLACE, Pointwise, by_kind
+from .operations.pointwise_node import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

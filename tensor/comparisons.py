@@ -11,7 +11,8 @@ from nvrtc_kernels.dtypes import Category, float64
 from .arithmetic import no_change
 from .base import check_tensor
 from .operations import rules
-from .operations.pointwise import Pointwise, by_kind, numbered
+from .operations.pointwise import Pointwise, by_kind
+from .operations.pointwise_node import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,8 @@ from .comparisons import EQ, GE, GT, ISFINITE, ISNAN, LE, LT
 from .complex_numbers import conjugate
 from .numeric_limits import finfo
 from .operations import rules
-from .operations.pointwise import IN_PLACE, Pointwise, by_kind, numbered
+from .operations.pointwise import IN_PLACE, Pointwise, by_kind
+from .operations.pointwise_node import numbered
 from .scalars import element
 from .views import view_as_complex, view_as_real
 

@@ -8,10 +8,9 @@ look-up, one allocation and one launch.
 
 from __future__ import annotations
 
-import re
 from copy import copy
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,10 +22,11 @@ from ..base import TensorBase, maker
 from ..copy_plans import host_conversion
 from ..recording.inplace import attach_in_place, check_in_place
 from ..recording.modes import modes
-from ..recording.node import Node, attach
-from ..recording.saved import freed, restore_all, save_operands, save_output
+from ..recording.node import attach
+from ..recording.saved import save_operands
 from ..scalars import packed_number, wrapped
 from . import rules
+from .pointwise_node import Form, OperationNode, node_name
 from .results import check_partial_overlap, check_target, result_layout
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 #: ``out=IN_PLACE`` writes the result to the first operand, and records that.
 IN_PLACE: Any = object()
 _LETTERS = "abcdefgh"
+_new: Any = object.__new__
 #: Elements that a NumPy form with several steps is computed for at a time, so that its arrays stay in the cache.
 _BLOCK = 1 << 14
 #: Of which operands gradients are wanted; ``None`` for numbers.
@@ -118,13 +119,13 @@ class Pointwise:
         self.include = include
         self.options = options
         self.derivatives = tuple(derivatives)
-        self.node_name = node or _node_name(name)
+        self.node_name = node or node_name(name)
         self._needs = tuple(
             () if function is None else tuple(signature(function).parameters)[1:]
             for function in self.derivatives
         )
         #: By which operands want gradients.
-        self._by_mask: dict[_Mask, _Form] = {}
+        self._by_mask: dict[_Mask, Form] = {}
 
     def __repr__(self) -> str:
         return f"<Pointwise {self.name}>"
@@ -325,7 +326,7 @@ class Pointwise:
         )
         return mask if True in mask else None
 
-    def _form(self, mask: _Mask, operands: tuple[Any, ...]) -> _Form:
+    def _form(self, mask: _Mask, operands: tuple[Any, ...]) -> Form:
         """What nodes have in common that want the gradients in ``mask``; remembered for the next time."""
         needed = {name for needs, wanted in zip(self._needs, mask, strict=False) if wanted for name in needs}
         names = sorted(needed)
@@ -338,7 +339,7 @@ class Pointwise:
         ]
         steps += [None] * (len(mask) - len(steps))
         shown = self.node_name if isinstance(self.node_name, str) else self.node_name(*operands)
-        found = self._by_mask[mask] = _Form(shown, kept, tuple(steps))
+        found = self._by_mask[mask] = Form(shown, kept, tuple(steps))
         return found
 
     # Planning
@@ -432,11 +433,15 @@ class Pointwise:
         local = place.local
         convert = packed_number(wide)
         if not numbers and len(tensors) == 1:
-            run_one: Callable[..., None] = lambda out, a: launch(  # noqa: E731 - as the others
-                local.stream.handle, out._storage.address + out._offset, a._storage.address + a._offset
-            )
-            return _allocating(run_one, target, kinds) if fresh else run_one
+
+            def run_unary(out: Tensor, a: Tensor) -> None:
+                launch(
+                    local.stream.handle, out._storage.address + out._offset, a._storage.address + a._offset
+                )
+
+            return _allocating(run_unary, target, kinds) if fresh else run_unary
         if not numbers and len(tensors) == 2 and fresh:
+            # The most frequent case, without the call of another function.
             make = maker(target)
 
             def binary(a: Tensor, b: Tensor) -> Tensor:
@@ -490,14 +495,17 @@ class Pointwise:
 
         def run_blocks(out: Tensor, *operands: Any) -> None:
             into = out._writable.reshape(-1)
-            values = [x._host.reshape(-1) if isinstance(x, TensorBase) else read(0, x) for x in operands]
-            whole = [isinstance(x, TensorBase) for x in operands]
+            long = [isinstance(x, TensorBase) for x in operands]
+            values = [
+                x._host.reshape(-1) if isinstance(x, TensorBase) else kind.type(wrapped(x, wide))
+                for x in operands
+            ]
             with np.errstate(all="ignore"):
                 for start in range(0, into.size, _BLOCK):
                     block = slice(start, start + _BLOCK)
                     parts = [
-                        x[block].astype(kind, copy=False) if convert else x[block] if long else x
-                        for x, long, convert in zip(values, whole, changed, strict=True)
+                        x if not spread else x[block].astype(kind) if convert else x[block]
+                        for x, spread, convert in zip(values, long, changed, strict=True)
                     ]
                     found = np.asarray(function(*parts))
                     if found.dtype == into.dtype:
@@ -522,78 +530,6 @@ class Pointwise:
                         finish(into, found)
 
         return run
-
-
-class _Form(NamedTuple):
-    """What the nodes of an operation have in common that want gradients of the same operands.
-
-    Attributes
-    ----------
-    shown
-        Name as PyTorch shows it.
-    kept
-        What is saved: operands by position, ``None`` for the result.
-    steps
-        For each operand its derivative, with the indices of what it needs in ``kept``; ``None`` if not wanted.
-    """
-
-    shown: str
-    kept: tuple[int | None, ...]
-    steps: tuple[tuple[Callable[..., Any], tuple[int, ...]] | None, ...]
-
-
-_new: Any = object.__new__
-
-
-class OperationNode(Node):
-    """A recorded pointwise operation."""
-
-    __slots__ = ("form",)
-
-    form: _Form
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return self.form.shown
-
-    def keep_output(self, result: Tensor) -> None:
-        """Keep ``result`` where the derivatives need it."""
-        if None in self.form.kept and self.saved is not None:
-            self.saved = tuple(
-                [
-                    save_output(result) if position is None else entry
-                    for position, entry in zip(self.form.kept, self.saved, strict=True)
-                ]
-            )
-
-    def backward(self, *grads: Any) -> Any:
-        """Gradients of the operands."""
-        if self.saved is None:
-            raise freed(self)
-        values = restore_all(self.saved, self)
-        results: list[Any] = []
-        for step in self.form.steps:
-            if step is None:
-                results.append(None)
-                continue
-            function, needs = step
-            found = function(grads[0], *[values[index] for index in needs])
-            if found._layout.dtype.is_complex:
-                found = _of_kind(found, self, len(results))
-            results.append(found)
-        return tuple(results)
-
-
-def _node_name(name: str) -> str:
-    """``Log1PBackward0`` for ``log1p``: the parts of a name, and what follows digits, begin with capitals."""
-    parts = "".join(part.capitalize() for part in name.split("_"))
-    return re.sub(r"(\d)([a-z])", lambda found: found[1] + found[2].upper(), parts) + "Backward0"
-
-
-def numbered(name: str, tensors: int = 1, numbers: int = 0) -> Callable[..., str]:
-    """Names of nodes that differ by whether the last operand is a tensor or a number."""
-    found = f"{name}Backward{tensors}", f"{name}Backward{numbers}"
-    return lambda *operands: found[not isinstance(operands[-1], TensorBase)]
 
 
 class _Mixed(Exception):  # noqa: N818 - never leaves this module
@@ -633,14 +569,6 @@ def _allocating(run: Callable[..., None], layout: Layout, kinds: Sequence[Any]) 
         return out
 
     return call
-
-
-def _of_kind(gradient: Tensor, node: Node, position: int) -> Tensor:
-    """A complex gradient, or its real part where the operand is real."""
-    edge = node.next[position]
-    if edge is None or edge[0].layouts[edge[1]].dtype.is_complex:
-        return gradient
-    return gradient.real
 
 
 def by_kind(real: str, *, integer: str = "", boolean: str = "", complex: str = "") -> Callable[[dtype], str]:
