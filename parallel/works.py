@@ -1,0 +1,226 @@
+"""``Work``: an operation between ranks that may still be under way."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from tensor.cuda import Event, StreamContext
+
+from .errors import DistBackendError, DistError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import timedelta
+
+    import tensor
+    from tensor.cuda import Stream
+
+    from .futures import Future
+
+
+class Work:
+    """An operation that was queued, as ``async_op=True`` returns it.
+
+    It is done for the host once its results are in place, or queued on CUDA streams; :meth:`wait` then has the
+    caller's current streams wait for those. Backends make one for each operation, and settle it with :meth:`succeed`
+    or :meth:`fail`, from any thread.
+
+    Parameters
+    ----------
+    operation : str
+        Its name, for messages.
+    outputs : sequence of Tensor
+        What :meth:`result` gives.
+    streams : sequence of Stream
+        The group's own streams on which results are written, at most one for each device.
+    """
+
+    def __init__(
+        self, operation: str, outputs: Sequence[tensor.Tensor] = (), *, streams: Sequence[Stream] = ()
+    ) -> None:
+        self.operation = operation
+        self._outputs = list(outputs)
+        self._streams = tuple(streams)
+        self._lock = threading.RLock()
+        self._settled = threading.Event()
+        self._error: BaseException | None = None
+        self._source: int | None = None
+        self._steps: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
+        #: One mark for each stream, after the results.
+        self._marks: list[Event] = []
+        #: The thread that carries out the operation, where there is one; it must not wait for itself.
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        state = "under way"
+        if self._settled.is_set():
+            state = "done" if self._error is None else f"failed: {self._error}"
+        return f"<parallel.Work {self.operation}, {state}>"
+
+    # What users call
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until the host may go on, and have this thread's current streams wait for the results.
+
+        For CPU tensors that is until the operation is done. For CUDA tensors the host goes on as soon as what is
+        missing is on a stream.
+
+        Parameters
+        ----------
+        timeout : timedelta, optional
+            How long at most; the operation goes on. Without, the operation's own time limit holds.
+
+        Returns
+        -------
+        bool
+            True.
+
+        Raises
+        ------
+        DistBackendError
+            If the operation failed, or is not done in time.
+        """
+        if not self._settled.is_set():
+            if threading.current_thread() is self._thread:
+                raise DistError(
+                    f"{self.operation}: a callback waits for an operation that the same thread has to carry out: "
+                    "wait for it outside of the callback, or use another group inside"
+                )
+            if not self._settled.wait(None if timeout is None else timeout.total_seconds()):
+                raise DistBackendError(
+                    f"{self.operation}: Operation timed out! It is not done after the {timeout} that wait() was given"
+                )
+        if self._error is not None:
+            raise self._error
+        for mark, stream in zip(self._marks, self._streams, strict=True):
+            current = stream.place.local.stream
+            if current != stream:
+                mark.wait(current)
+        return True
+
+    def synchronize(self) -> None:
+        """As :meth:`wait` without a timeout."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether the operation is over, on the device too; it may have failed."""
+        return self._settled.is_set() and (
+            self._error is not None or all(mark.query() for mark in self._marks)
+        )
+
+    def is_success(self) -> bool:
+        """Whether the operation is over and did not fail."""
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        """Why the operation failed; None when it did not, or is under way."""
+        return self._error
+
+    def result(self) -> list[tensor.Tensor]:
+        """The tensors that the operation fills; waits as :meth:`wait` does."""
+        self.wait()
+        return self._outputs
+
+    def source_rank(self) -> int:
+        """Rank, in the group, from which a ``recv`` came.
+
+        Raises
+        ------
+        DistError
+            For other operations, and as long as it is under way.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._source is None:
+            raise DistError(
+                "source_rank() may only be called on work objects that correspond to a recv or recv-from-any call "
+                f"that is done; this is {self!r}"
+            )
+        return self._source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> Future[list[tensor.Tensor]]:
+        """A future of :meth:`result`, for ``then``."""
+        from .futures import future_of_work
+
+        return future_of_work(self)
+
+    # What backends and collectives call
+
+    def succeed(self, source: int | None = None) -> None:
+        """Note that all results are in place or on the streams; of a ``recv``, from which rank they came."""
+        try:
+            with self._lock:
+                self._source = source
+                self._run(self._steps)
+                self._mark()
+                self._settled.set()
+        except BaseException as error:
+            self.fail(error)
+            return
+        self._call_back()
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the operation failed. What is settled stays as it is."""
+        with self._lock:
+            if self._settled.is_set():
+                return
+            self._error = error
+            self._steps.clear()
+            self._settled.set()
+        self._call_back()
+
+    def add_step(self, step: Callable[[], None]) -> None:
+        """Have ``step()`` run after the operation, as a part of it, with its streams current.
+
+        Where the operation is done for the host already, it is run at once. It is not when the operation fails.
+        """
+        with self._lock:
+            if not self._settled.is_set():
+                self._steps.append(step)
+            elif self._error is None:
+                self._run([step])
+                self._mark()
+
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """Have ``callback()`` called once this is settled: by the thread that settles it, or at once."""
+        with self._lock:
+            if not self._settled.is_set():
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def _run(self, steps: list[Callable[[], None]]) -> None:
+        if steps:
+            with self.current_streams():
+                for step in steps:
+                    step()
+        self._steps = []
+
+    @contextlib.contextmanager
+    def current_streams(self) -> Iterator[None]:
+        """The operation's streams are the thread's current ones."""
+        with contextlib.ExitStack() as stack:
+            for stream in self._streams:
+                stack.enter_context(StreamContext(stream))
+            yield
+
+    def _mark(self) -> None:
+        self._marks = [stream.record_event() for stream in self._streams]
+
+    def _call_back(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback()
+            except BaseException:
+                # The thread goes on to the next operation; the user sees the error as one of a thread.
+                kind, error, traceback = sys.exc_info()
+                threading.excepthook(
+                    threading.ExceptHookArgs((kind, error, traceback, threading.current_thread()))  # type: ignore[arg-type]
+                )
