@@ -1,16 +1,16 @@
-"""cuBLAS and cuFFT: NVIDIA's, found where pip installed them, or the simulated ones."""
+"""cuBLAS, cuFFT and NCCL: NVIDIA's, found where pip installed them, or the simulated ones."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidValueError, LibraryNotInstalledError
+from .errors import InvalidValueError, LibraryNotInstalledError, NotSupportedError
 
 if TYPE_CHECKING:
     from .runtime import Runtime
 
-_PACKAGES = {"cublas": "nvidia-cublas", "cufft": "nvidia-cufft"}
+_PACKAGES = {"cublas": "nvidia-cublas", "cufft": "nvidia-cufft", "nccl": "nvidia-nccl-cu13"}
 
 
 def load(runtime: Runtime, name: str) -> Any:
@@ -19,14 +19,17 @@ def load(runtime: Runtime, name: str) -> Any:
     Parameters
     ----------
     runtime : Runtime
-        Its driver decides: the simulated one has its own cuBLAS and cuFFT.
+        Its driver decides: the simulated one has its own cuBLAS and cuFFT, and no NCCL.
     name : str
-        ``"cublas"`` (a :class:`drv.cublas.Cublas`) or ``"cufft"`` (a :class:`drv.cufft.Cufft`).
+        ``"cublas"`` (a :class:`drv.cublas.Cublas`), ``"cufft"`` (a :class:`drv.cufft.Cufft`) or ``"nccl"``
+        (a :class:`drv.nccl.Nccl`).
 
     Raises
     ------
     LibraryNotInstalledError
         If NVIDIA's library is missing; the message names the extra to install.
+    NotSupportedError
+        If it is NCCL, for simulated devices.
     InvalidValueError
         If there is no library of that name.
     """
@@ -37,12 +40,16 @@ def load(runtime: Runtime, name: str) -> Any:
 
 
 def bind(name: str) -> Any:
-    """Bind NVIDIA's library ``name``, ``"cublas"`` or ``"cufft"``. Needs no GPU; most of its functions do."""
+    """Bind NVIDIA's library ``name``, as :func:`load` names them. Needs no GPU; most of its functions do."""
     _require_known(name)
     if name == "cublas":
         from . import cublas
 
         return cublas.bind(open_library(name))
+    if name == "nccl":
+        from . import nccl
+
+        return nccl.bind(open_library(name))
     from . import cufft
 
     return cufft.bind(open_library(name))
@@ -74,6 +81,11 @@ def _simulated(driver: Any, name: str) -> Any:
         from .simulator.cublas import SimulatedCublas
 
         return SimulatedCublas(driver)
+    if name == "nccl":
+        raise NotSupportedError(
+            "NCCL moves data between real GPUs, and the devices here are simulated: use the backend 'gloo' (or "
+            "'mpi'), which carries tensors of simulated devices too"
+        )
     from .simulator.cufft import SimulatedCufft
 
     return SimulatedCufft(driver)

@@ -7,7 +7,7 @@ of its status.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -114,11 +114,11 @@ class BoundLibrary:
 Failure: TypeAlias = Callable[[int, str], Exception]
 
 
-def bind(declarations: type, library: ctypes.CDLL, failure: Failure) -> Any:
+def bind(declarations: type, library: ctypes.CDLL, failure: Failure, passes: Collection[int] = ()) -> Any:
     """The functions that ``declarations`` declares, found in ``library``.
 
     They take exactly the declared parameters, return the declared result, and raise what ``failure`` makes of
-    a status other than 0.
+    a status other than 0 and those of ``passes``.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def bind(declarations: type, library: ctypes.CDLL, failure: Failure) -> Any:
     bound = BoundLibrary(str(library._name))
     for prototype in prototypes(declarations).values():
         try:
-            setattr(bound, prototype.name, _bind(prototype, library, failure))
+            setattr(bound, prototype.name, _bind(prototype, library, failure, passes))
         except AttributeError:
             raise LibraryNotInstalledError(
                 f"{library._name} has no function {prototype.symbol}: it is too old. Install the versions that "
@@ -137,7 +137,7 @@ def bind(declarations: type, library: ctypes.CDLL, failure: Failure) -> Any:
     return bound
 
 
-def _bind(prototype: Prototype, library: ctypes.CDLL, failure: Failure) -> Any:
+def _bind(prototype: Prototype, library: ctypes.CDLL, failure: Failure, passes: Collection[int]) -> Any:
     restype = prototype.restype or ctypes.c_int
     make: Any = ctypes.CFUNCTYPE(restype, *prototype.argtypes)
     place = (prototype.symbol, library)
@@ -153,7 +153,7 @@ def _bind(prototype: Prototype, library: ctypes.CDLL, failure: Failure) -> Any:
     if prototype.output is None:
 
         def check(status: int, function: Any, arguments: Any) -> None:
-            if status:
+            if status and status not in passes:
                 refuse(status, arguments)
 
         function = make(place)
@@ -161,7 +161,7 @@ def _bind(prototype: Prototype, library: ctypes.CDLL, failure: Failure) -> Any:
         return function
 
     def check_output(status: int, function: Any, arguments: Any) -> Any:
-        if status:
+        if status and status not in passes:
             refuse(status, arguments)
         return arguments
 

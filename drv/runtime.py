@@ -142,7 +142,7 @@ class Runtime:
         return cast("_T", found)
 
     def library(self, name: str) -> Any:
-        """Functions of ``"cublas"`` or ``"cufft"``, for the driver in use.
+        """Functions of ``"cublas"``, ``"cufft"`` or ``"nccl"``, for the driver in use.
 
         Raises
         ------

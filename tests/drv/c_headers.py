@@ -1,4 +1,4 @@
-"""Reads function prototypes and enums from C headers, as far as cuBLAS' and cuFFT's need it."""
+"""Reads function prototypes, enums and structs from C headers, as far as NVIDIA's libraries need it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def header(library: str, *names: str) -> str:
 def functions(text: str) -> dict[str, tuple[str, list[str]]]:
     """For each function its return type and its parameters' types, spelled with single spaces."""
     found = {}
-    pattern = r"([\w ]+?[\w*]) (?:CUBLASWINAPI|CUFFTAPI)\s+(\w+)\s*\(([^()]*)\)\s*;"
+    pattern = r"([\w ]+?[\w*]) (?:(?:CUBLASWINAPI|CUFFTAPI)\s+| *(?=nccl))(\w+)\s*\(([^()]*)\)\s*;"
     for returned, name, parameters in re.findall(pattern, text):
         given = [
             _type(parameter) for parameter in parameters.split(",") if parameter.strip() not in ("", "void")
@@ -39,7 +39,7 @@ def _type(parameter: str) -> str:
 
 
 def enums(text: str) -> dict[str, int]:
-    """Values of all enumerators."""
+    """Values of all enumerators, but for what follows a value that is an expression in its enum."""
     values: dict[str, int] = {}
     for body in re.findall(r"enum\s*\w*\s*\{([^}]*)\}", text):
         following = 0
@@ -48,7 +48,25 @@ def enums(text: str) -> dict[str, int]:
             if not name:
                 continue
             if value:
-                following = values[value] if value in values else int(value, 0)
+                number = _number(value, values)
+                if number is None:
+                    break
+                following = number
             values[name] = following
             following += 1
     return values
+
+
+def _number(text: str, known: dict[str, int]) -> int | None:
+    try:
+        return known[text] if text in known else int(text, 0)
+    except ValueError:
+        return None
+
+
+def fields(text: str, struct: str) -> list[tuple[str, str]]:
+    """Type and name of each field of ``typedef struct ... { ... } struct;``, in order."""
+    found = re.search(rf"struct\s*\w*\s*\{{([^{{}}]*)\}}\s*{struct}\s*;", text)
+    assert found, f"no struct {struct}"
+    declared = [f"{entry.strip()}" for entry in found[1].split(";") if entry.strip()]
+    return [(_type(entry), re.split(r"[\s*]+", entry)[-1]) for entry in declared]

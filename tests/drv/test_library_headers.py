@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 import drv
-from drv import cublas, cufft, libraries, library_types
+from drv import cublas, cufft, libraries, library_types, nccl
 from drv.prototypes import IntArray, LongArray, Prototype, prototypes
 
-from .c_headers import enums, functions, header
+from .c_headers import enums, fields, functions, header
 
 _HEADERS = {
     "cublas": ("cublas_api.h", "library_types.h"),
     "cufft": ("cufft.h", "cufftXt.h", "library_types.h"),
+    "nccl": ("nccl.h",),
 }
-_DECLARED = {"cublas": cublas.Cublas, "cufft": cufft.Cufft}
+_DECLARED = {"cublas": cublas.Cublas, "cufft": cufft.Cufft, "nccl": nccl.Nccl}
 _NUMBERS = {
     "int": ctypes.c_int,
     "cufftHandle": ctypes.c_int,
@@ -34,7 +35,11 @@ _OUTPUTS = {
     "size_t*": ctypes.c_size_t,
     "cublasHandle_t*": ctypes.c_size_t,
     "cudaStream_t*": ctypes.c_size_t,
+    "ncclComm_t*": ctypes.c_size_t,
+    "ncclUniqueId*": nccl.UniqueId,
 }
+_STRUCTS = {"ncclUniqueId": nccl.UniqueId, "ncclConfig_t*": ctypes.POINTER(nccl.Config)}
+_ENUMS = r"cublas\w+_t|cudaDataType|cufftType|nccl(Result|DataType|RedOp|ScalarResidence)_t"
 _ARRAYS = {"int*": IntArray, "long long int*": LongArray}
 
 
@@ -44,15 +49,17 @@ def _all_prototypes() -> list[tuple[str, Prototype]]:
 
 def _expected(c_type: str, declared: Any, *, output: bool) -> Any:
     if output:
-        is_enum = re.fullmatch(r"cublas\w+_t\*", c_type)
+        is_enum = re.fullmatch(_ENUMS, c_type[:-1])
         return ctypes.POINTER(_OUTPUTS.get(c_type, ctypes.c_int if is_enum else None))
+    if c_type in _STRUCTS:
+        return _STRUCTS[c_type]
     if declared in (IntArray, LongArray):
         return _ARRAYS[c_type]
-    if c_type.endswith("*") or c_type in ("cublasHandle_t", "cudaStream_t"):
+    if c_type.endswith("*") or c_type in ("cublasHandle_t", "cudaStream_t", "ncclComm_t"):
         return ctypes.c_void_p
     if c_type in _NUMBERS:
         return _NUMBERS[c_type]
-    assert re.fullmatch(r"cublas\w+_t|cudaDataType|cufftType", c_type), f"unknown type {c_type}"
+    assert re.fullmatch(_ENUMS, c_type), f"unknown type {c_type}"
     return ctypes.c_int
 
 
@@ -64,7 +71,7 @@ def test_prototypes(library: str, prototype: Prototype) -> None:
     if prototype.restype is ctypes.c_char_p:
         assert returned == "const char*"
     else:
-        assert returned in ("cublasStatus_t", "cufftResult")
+        assert returned in ("cublasStatus_t", "cufftResult", "ncclResult_t")
     assert len(parameters) == len(prototype.argtypes)
     output = prototype.output.index if prototype.output is not None else -1
     for index, (c_type, declared) in enumerate(zip(parameters, prototype.argtypes, strict=True)):
@@ -93,6 +100,10 @@ def test_names_are_those_of_the_macros() -> None:
         ("cublas", library_types.cudaDataType),
         ("cufft", cufft.cufftResult),
         ("cufft", cufft.cufftType),
+        ("nccl", nccl.ncclResult_t),
+        ("nccl", nccl.ncclRedOp_t),
+        ("nccl", nccl.ncclDataType_t),
+        ("nccl", nccl.ncclScalarResidence_t),
     ],
 )
 def test_enums(library: str, enum: type[IntEnum]) -> None:
@@ -114,6 +125,29 @@ def test_statuses_are_complete() -> None:
     )
 
 
+def test_statuses_of_nccl_are_complete() -> None:
+    text = header("nccl", "nccl.h")
+    body = re.search(r"enum \{([^}]*)\} ncclResult_t;", text)
+    assert body
+    names = re.findall(r"(\w+)\s*=", body[1])
+    assert set(names) - set(nccl.ncclResult_t.__members__) == {"ncclNumResults"}
+
+
+def test_structs() -> None:
+    text = header("nccl", "nccl.h")
+    types = {
+        "size_t": ctypes.c_size_t,
+        "unsigned int": ctypes.c_uint,
+        "int": ctypes.c_int,
+        "char*": ctypes.c_char_p,
+    }
+    expected = [(name, types[c_type]) for c_type, name in fields(text, "ncclConfig_t")]
+    assert list(nccl.Config._fields_) == expected[: len(nccl.Config._fields_)]
+    assert re.search(r"#define NCCL_UNIQUE_ID_BYTES 128\s", text)
+    assert re.search(r"#define NCCL_API_MAGIC 0xcafebeef\s", text)
+    assert re.search(r"#define NCCL_CONFIG_UNDEF_INT INT_MIN\s", text)
+
+
 def _bound(name: str) -> Any:
     try:
         return libraries.bind(name)
@@ -121,7 +155,7 @@ def _bound(name: str) -> Any:
         pytest.skip(f"{name} is not installed")
 
 
-@pytest.mark.parametrize("name", ["cublas", "cufft"])
+@pytest.mark.parametrize("name", ["cublas", "cufft", "nccl"])
 def test_every_symbol_exists(name: str) -> None:
     bound = _bound(name)
     for prototype in prototypes(_DECLARED[name]).values():
@@ -146,3 +180,15 @@ def test_calls_that_need_no_gpu() -> None:
         fft.cufftPlanMany(1, (2**31,), None, 1, 0, None, 1, 0, cufft.cufftType.CUFFT_C2C, 1)
     with pytest.raises(TypeError):
         fft.cufftDestroy()
+
+
+def test_calls_of_nccl_that_need_no_gpu() -> None:
+    bound = _bound("nccl")
+    assert bound.ncclGetVersion() >= nccl.Config.VERSION
+    assert bound.ncclGetErrorString(0) == b"no error"
+    with pytest.raises(
+        drv.InvalidValueError, match=r"ncclCommCount.comm=0. failed: ncclInvalidArgument.*NCCL_DEBUG"
+    ):
+        bound.ncclCommCount(0)
+    with pytest.raises(ctypes.ArgumentError):
+        bound.ncclCommInitRank(1, b"x" * 128, 0)
