@@ -34,11 +34,19 @@ struct WideOf {
     typedef decltype(wide(T())) type;
 };
 
+// The operand that a step writes without having read it: none, of most.
+template <class Step>
+struct WriteOnly {
+    static constexpr int operand = -1;
+};
+
 template <class Step, class T, int Operands>
 __device__ inline void step_element(const Step& step, T* const (&operand)[Operands], long long at) {
     typename WideOf<T>::type x[Operands];
 #pragma unroll
-    for (int k = 0; k < Operands; ++k) x[k] = wide(operand[k][at]);
+    for (int k = 0; k < Operands; ++k) {
+        if (k != WriteOnly<Step>::operand) x[k] = wide(operand[k][at]);
+    }
     step(x);
 #pragma unroll
     for (int k = 0; k < Operands; ++k) {
@@ -50,12 +58,16 @@ template <int Width, class Step, class T, int Operands>
 __device__ inline void step_pack(const Step& step, T* const (&operand)[Operands], long long at) {
     Pack<T, Width> pack[Operands];
 #pragma unroll
-    for (int k = 0; k < Operands; ++k) pack[k] = *reinterpret_cast<const Pack<T, Width>*>(operand[k] + at);
+    for (int k = 0; k < Operands; ++k) {
+        if (k != WriteOnly<Step>::operand) pack[k] = *reinterpret_cast<const Pack<T, Width>*>(operand[k] + at);
+    }
 #pragma unroll
     for (int i = 0; i < Width; ++i) {
         typename WideOf<T>::type x[Operands];
 #pragma unroll
-        for (int k = 0; k < Operands; ++k) x[k] = wide(pack[k].item[i]);
+        for (int k = 0; k < Operands; ++k) {
+            if (k != WriteOnly<Step>::operand) x[k] = wide(pack[k].item[i]);
+        }
         step(x);
 #pragma unroll
         for (int k = 0; k < Operands; ++k) {
@@ -109,6 +121,19 @@ struct Scale {
     static constexpr int read_only = -1;
     const float* factor;  // of type W
     __device__ void operator()(W (&x)[1]) const { x[0] *= *reinterpret_cast<const W*>(factor); }
+};
+
+// Copies of many tensors, times a number
+template <class W>
+struct ScaledCopy {
+    static constexpr int read_only = 1;
+    W factor;
+    __device__ void operator()(W (&x)[2]) const { x[0] = factor * x[1]; }
+};
+
+template <class W>
+struct WriteOnly<ScaledCopy<W>> {
+    static constexpr int operand = 0;
 };
 
 // The optimizers
