@@ -1,0 +1,431 @@
+"""Runs a function in several processes, so that the failure of one ends all and is raised in the caller."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
+# How long processes may take to end after SIGTERM, in seconds, where the caller names no grace period.
+GRACE_PERIOD = 5.0
+
+# A traceback that is longer loses its middle: it has to fit a pipe that nobody may be reading yet.
+_LONGEST_TRACEBACK = 30_000
+
+
+class ProcessException(Exception):  # noqa: N818 - PyTorch's name
+    """A process of :func:`spawn` failed.
+
+    Attributes
+    ----------
+    msg
+        What the exception says.
+    error_index
+        Index of the process that failed first.
+    error_pid
+        Its process id.
+    """
+
+    def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
+        super().__init__(msg)
+        self.msg = msg
+        self.error_index = error_index
+        self.error_pid = error_pid
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.msg, self.error_index, self.error_pid)
+
+
+class ProcessRaisedException(ProcessException):
+    """The function raised in a process; the message holds the traceback from there."""
+
+
+class ProcessExitedException(ProcessException):
+    """A process ended with an exit code that is not 0, or by a signal.
+
+    Attributes
+    ----------
+    exit_code
+        The exit code; minus the signal's number where one ended it.
+    signal_name
+        The signal's name, as "SIGSEGV", or None.
+    """
+
+    def __init__(
+        self, msg: str, error_index: int, error_pid: int, exit_code: int, signal_name: str | None = None
+    ) -> None:
+        super().__init__(msg, error_index, error_pid)
+        self.exit_code = exit_code
+        self.signal_name = signal_name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What a process has told: that it called the function, and when (``time.monotonic``) and how that failed."""
+
+    called: bool = False
+    failed_at: float = 0.0
+    traceback: str = ""
+
+
+class ProcessContext:
+    """The processes that :func:`start_processes` has started.
+
+    Attributes
+    ----------
+    processes
+        One ``multiprocessing`` process per index.
+    """
+
+    def __init__(self, processes: Sequence[BaseProcess], reports: Sequence[Connection]) -> None:
+        self.processes = list(processes)
+        self.sentinels = {process.sentinel: index for index, process in enumerate(self.processes)}
+        self._reports = dict(enumerate(reports))
+        self._progress = [_Progress() for _ in self.processes]
+        self._failure: ProcessException | None = None
+
+    def pids(self) -> list[int]:
+        """Process ids, by index."""
+        return [process.pid or 0 for process in self.processes]
+
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        """Wait until a process ends; True when all have ended well, False while some still run.
+
+        When a process fails, the others get SIGTERM and, if they take too long, SIGKILL; so they do when
+        anything interrupts the wait, as Ctrl-C does.
+
+        Parameters
+        ----------
+        timeout
+            Wait no longer than this many seconds.
+        grace_period
+            After a failure, the seconds that the others have to end of themselves before SIGTERM, and again
+            before SIGKILL. By default they get SIGTERM at once, and SIGKILL after five seconds.
+
+        Raises
+        ------
+        ProcessRaisedException
+            The function raised in a process; of several, the first.
+        ProcessExitedException
+            A process ended otherwise than by returning from the function.
+        """
+        if self._failure is not None:
+            raise self._failure
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while self.sentinels:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                waited_for: list[Any] = [*self.sentinels, *self._reports.values()]
+                ready = multiprocessing.connection.wait(waited_for, left)
+                noticed = time.monotonic()
+                self._read_reports()
+                ended = [self.sentinels.pop(each) for each in ready if isinstance(each, int)]
+                failed = self._first_failure(ended, noticed)
+                if failed is not None:
+                    self._end(grace_period)
+                    self._failure = self._describe(failed)
+                    raise self._failure
+                if ended or not ready:
+                    break
+        except ProcessException:
+            raise
+        except BaseException:
+            self._end(None)
+            raise
+        if not self.sentinels:
+            self._close()
+        return not self.sentinels
+
+    def _read_reports(self) -> None:
+        for index, report in list(self._reports.items()):
+            progress = self._progress[index]
+            try:
+                while report.poll(0):
+                    message = report.recv()
+                    progress.called = True
+                    if message is not None:
+                        progress.failed_at, progress.traceback = message
+            except (EOFError, OSError):
+                report.close()
+                del self._reports[index]
+
+    def _first_failure(self, ended: Sequence[int], noticed: float) -> int | None:
+        """Index of the process that failed before all others, if any has failed."""
+        times = {index: each.failed_at for index, each in enumerate(self._progress) if each.traceback}
+        for index in ended:
+            self.processes[index].join()
+            if self.processes[index].exitcode != 0:
+                times.setdefault(index, noticed)
+        return min(times, key=times.__getitem__) if times else None
+
+    def _end(self, grace_period: float | None) -> None:
+        """End every process: wait, SIGTERM, wait, SIGKILL."""
+        if grace_period is not None:
+            self._wait(grace_period)
+        for index, process in enumerate(self.processes):
+            # One that has raised is about to end and may be tidying up.
+            if process.is_alive() and not self._progress[index].traceback:
+                process.terminate()
+        self._wait(GRACE_PERIOD if grace_period is None else grace_period)
+        for process in self.processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+        self._read_reports()
+        self._close()
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        for process in self.processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+
+    def _close(self) -> None:
+        self.sentinels.clear()
+        for report in self._reports.values():
+            report.close()
+        self._reports.clear()
+
+    def _describe(self, index: int) -> ProcessException:
+        process, progress = self.processes[index], self._progress[index]
+        pid, code = process.pid or 0, process.exitcode or 0
+        also = [
+            f"\nProcess {other} failed after it: {each.traceback.rstrip().splitlines()[-1]}"
+            for other, each in enumerate(self._progress)
+            if each.traceback and other != index
+        ]
+        if progress.traceback:
+            message = f"\n\n-- Process {index} terminated with the following error:\n{progress.traceback}"
+            return ProcessRaisedException(message + "".join(also), index, pid)
+        if code < 0:
+            name = signal_name(-code)
+            message = f"process {index} terminated with signal {name}{advice_on_signal(name)}"
+        else:
+            name = None
+            message = f"process {index} terminated with exit code {code}"
+        if not progress.called:
+            message += (
+                ", before the function was called: what it printed says why. A spawned process imports the main "
+                "module and finds the function there by its name: define it at the top of a module, and start "
+                "processes under `if __name__ == '__main__':`"
+            )
+        return ProcessExitedException(message + "".join(also), index, pid, code, name)
+
+
+def signal_name(number: int) -> str:
+    """Name of a signal, as "SIGTERM"."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"<unknown signal {number}>"
+
+
+def advice_on_signal(name: str) -> str:
+    """What a user may do about a process that this signal has ended, as the end of a message."""
+    if name == "SIGKILL":
+        return " (the system does this when memory runs out)"
+    if name in ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL"):
+        return " (PYTHONFAULTHANDLER=1 in the environment shows where)"
+    return ""
+
+
+@overload
+def start_processes(
+    fn: Callable[..., object],
+    args: Sequence[Any] = (),
+    nprocs: int = 1,
+    join: Literal[True] = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> None: ...
+
+
+@overload
+def start_processes(
+    fn: Callable[..., object],
+    args: Sequence[Any] = (),
+    nprocs: int = 1,
+    *,
+    join: Literal[False],
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext: ...
+
+
+def start_processes(
+    fn: Callable[..., object],
+    args: Sequence[Any] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Call ``fn(i, *args)`` in ``nprocs`` processes, i = 0, 1, ...; see :func:`spawn`.
+
+    Parameters
+    ----------
+    start_method
+        "spawn" (fresh interpreters), "forkserver", or "fork", which CUDA does not survive once it is in use.
+    """
+    if not callable(fn):
+        raise TypeError(f"spawn: fn must be a function, not {type(fn).__name__}")
+    if not isinstance(args, (tuple, list)):
+        raise TypeError(
+            f"spawn: args must be the tuple of fn's further arguments, not {type(args).__name__}; "
+            "for a single one write args=(value,)"
+        )
+    if isinstance(nprocs, bool) or not isinstance(nprocs, int) or nprocs < 1:
+        raise ValueError(f"spawn: nprocs must be an integer of at least 1, not {nprocs!r}")
+    if start_method not in multiprocessing.get_all_start_methods():
+        methods = ", ".join(multiprocessing.get_all_start_methods())
+        raise ValueError(f"spawn: start_method must be one of {methods}, not {start_method!r}")
+    context = _start(fn, tuple(args), nprocs, daemon, start_method)
+    if not join:
+        return context
+    while not context.join():
+        pass
+    return None
+
+
+def _start(
+    fn: Callable[..., object], args: tuple[Any, ...], nprocs: int, daemon: bool, start_method: str
+) -> ProcessContext:
+    factory: Any = multiprocessing.get_context(start_method)
+    processes: list[BaseProcess] = []
+    reports: list[Connection] = []
+    try:
+        for index in range(nprocs):
+            receiver, sender = factory.Pipe(duplex=False)
+            reports.append(receiver)
+            with sender:
+                process = factory.Process(target=_call, args=(fn, index, args, sender), daemon=daemon)
+                process.start()
+            processes.append(process)
+    except BaseException:
+        ProcessContext(processes, reports)._end(None)
+        raise
+    return ProcessContext(processes, reports)
+
+
+@overload
+def spawn(
+    fn: Callable[..., object],
+    args: Sequence[Any] = (),
+    nprocs: int = 1,
+    join: Literal[True] = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> None: ...
+
+
+@overload
+def spawn(
+    fn: Callable[..., object],
+    args: Sequence[Any] = (),
+    nprocs: int = 1,
+    *,
+    join: Literal[False],
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext: ...
+
+
+def spawn(
+    fn: Callable[..., object],
+    args: Sequence[Any] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Call ``fn(i, *args)`` in ``nprocs`` fresh processes, i = 0, 1, ..., and wait for them.
+
+    When one fails, the others are ended and its error is raised here. No process outlives this one.
+
+    Parameters
+    ----------
+    fn
+        A function at the top of a module, which the processes can import.
+    args
+        Its further arguments; they are pickled.
+    nprocs
+        How many processes.
+    join
+        Whether to wait; otherwise a :class:`ProcessContext` is returned, whose ``join`` does.
+    daemon
+        Whether the processes are daemons in ``multiprocessing``'s sense.
+    start_method
+        Always "spawn"; :func:`start_processes` knows others.
+
+    Raises
+    ------
+    ProcessRaisedException
+        ``fn`` raised in a process; the message holds its traceback.
+    ProcessExitedException
+        A process ended with an exit code that is not 0, or by a signal.
+    """
+    if start_method != "spawn":
+        warnings.warn(
+            f"spawn always uses the start method 'spawn' and not {start_method!r}; for another one use "
+            "parallel.start_processes",
+            FutureWarning,
+            stacklevel=2,
+        )
+    if not join:
+        return start_processes(fn, args, nprocs, join=False, daemon=daemon)
+    return start_processes(fn, args, nprocs, daemon=daemon)
+
+
+def _call(fn: Callable[..., object], index: int, args: tuple[Any, ...], report: Connection) -> None:
+    """What a process runs."""
+    _end_with_parent()
+    # Without a reader the parent is gone, and the watch ends this process.
+    with contextlib.suppress(OSError):
+        report.send(None)
+    try:
+        fn(index, *args)
+    except KeyboardInterrupt:
+        # Ctrl-C reaches the parent too, which raises it; an interrupt of this process alone is a failure.
+        sys.stdout.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except Exception:
+        text = traceback.format_exc()
+        if len(text) > _LONGEST_TRACEBACK:
+            half = _LONGEST_TRACEBACK // 2
+            text = f"{text[:half]}\n... ({len(text) - 2 * half:,} characters left out) ...\n{text[-half:]}"
+        with contextlib.suppress(OSError):
+            report.send((time.monotonic(), text))
+        sys.exit(1)
+
+
+def _end_with_parent() -> None:
+    """Let this process end soon after the one that started it is gone, however that ended."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    sentinel = parent.sentinel
+
+    def watch() -> None:
+        multiprocessing.connection.wait([sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE_PERIOD)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="parallel-parent-watch", daemon=True).start()
