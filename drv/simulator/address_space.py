@@ -126,6 +126,10 @@ class AddressSpace:
         allocation.freed = stack
         self._freed.append(allocation)
 
+    def remember_freed(self, count: int) -> None:
+        """Keep at least the last ``count`` freed allocations for reports."""
+        self._freed = deque(self._freed, maxlen=max(count, self.REMEMBERED))
+
     def find(self, address: int) -> Allocation | None:
         """Live allocation that holds the byte at ``address``."""
         index = bisect_right(self._bases, address) - 1

@@ -10,6 +10,7 @@ from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
 from .address_space import Allocation, MemoryKind
+from .device_properties import ALLOCATION_ALIGNMENT
 from .driver_call import (
     OK,
     SUCCESS,
@@ -176,6 +177,19 @@ class MemoryCalls(MemoryBook):
         # Under unified addressing all host allocations are portable and mapped.
         record = self._host_record(p)
         return SUCCESS, record.flags | cuda.CU_MEMHOSTALLOC_PORTABLE | cuda.CU_MEMHOSTALLOC_DEVICEMAP
+
+    # For allocators that guard memory
+
+    def guard_memory(self, gap: int, remembered: int) -> None:
+        """Leave ``gap`` bytes of addresses behind each allocation, and remember so many freed ones for reports."""
+        with self.lock:
+            self.gap = max(self.gap, -(-gap // ALLOCATION_ALIGNMENT) * ALLOCATION_ALIGNMENT)
+            self.memory.remember_freed(remembered)
+
+    def poison(self, address: int, value: int) -> None:
+        """Fill the allocation at ``address``, which nothing uses yet, with bytes that do not count as written."""
+        with self.lock:
+            self.records[address].allocation.data[:] = value
 
     def host_access(self, address: int, nbytes: int, *, writes: bool) -> None:
         """The host touches ``nbytes`` of pinned or registered memory: what the race finder needs to know."""

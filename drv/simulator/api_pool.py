@@ -104,10 +104,11 @@ class PoolCalls(MemoryBook):
         if record.pool is not None:
             record.pool.used -= record.charged
         record.charged = 0
+        stack = self.recorder.take()
 
         def run() -> None:
             if self.records.get(address) is record:
-                self.release(record)
+                self.release(record, stack)
 
         self.enqueue(stream, f"free of {record.allocation.size} bytes", run)
         return OK

@@ -43,7 +43,8 @@ class SimulatedDriver(
 
     Its methods have the names, parameters and ``(CUresult, ...)`` results of that module's functions and use its
     enums and handle types; a function that is not simulated answers ``CUDA_ERROR_NOT_SUPPORTED``. Beyond CUDA's there
-    are ``findings``, ``inject``, ``fault_report``, ``host_access`` and ``library_call``.
+    are ``findings``, ``faults``, ``inject``, ``fault_report``, ``host_access``, ``guard_memory``, ``poison`` and
+    ``library_call``.
     """
 
     def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:

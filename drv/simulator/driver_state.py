@@ -14,6 +14,7 @@ from cuda.bindings.driver import CUresult
 from .address_space import AddressSpace, Allocation, Frame
 from .device_properties import SimulatedDevice
 from .driver_call import OK, CallError, integer, invalid_handle
+from .faults import FaultRecord
 from .findings import Findings
 from .injection import Injection
 from .options import Options, visible_devices
@@ -100,6 +101,8 @@ class DriverState:
         self._next_handle = 0x5000_0000_0000
         self._next_identifier = 0
         self.last_report: str | None = None
+        #: Every fault so far, the earliest first.
+        self.faults: list[FaultRecord] = []
         self.findings = Findings()
         #: The race checker, which is also the observer of every access; none unless it is asked for.
         self.observer: RaceChecker | None = None
@@ -291,6 +294,8 @@ class DriverState:
         context: Context = operation.stream.context
         queued = f"\nQueued by\n{format_stack(operation.stack)}" if operation.stack else ""
         report = f"{fault.report}\nIn {operation.label} on {operation.stream_name}.{queued}"
+        label, stream = operation.label, operation.stream_name
+        self.faults.append(FaultRecord(fault.status, report, label, stream, operation.stack, fault.access))
         if fault.sticky:
             self.lose(context, fault.status, report)
         else:
@@ -320,9 +325,10 @@ class DriverState:
         """The live allocation that holds ``address``."""
         return self.memory.find(address)
 
-    def forget(self, allocation: Allocation) -> None:
-        """Take ``allocation`` out of the address space."""
-        stack: tuple[Frame, ...] = self.recorder.take()
+    def forget(self, allocation: Allocation, stack: tuple[Frame, ...] | None = None) -> None:
+        """Take ``allocation`` out of the address space; freed at ``stack``, by default the caller's."""
+        if stack is None:
+            stack = self.recorder.take()
         self.accepted.clear()
         self.memory.remove(allocation, stack)
         if self.observer is not None:

@@ -8,7 +8,7 @@ import numpy as np
 from cuda.bindings.driver import CUresult
 
 from .address_space import AddressSpace, Allocation, MemoryKind
-from .faults import DeviceFault
+from .faults import BadAccess, DeviceFault, FaultKind
 from .observation import Access, AccessObserver
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class LibraryMemory:
                 f"{_verb(write)} of {nbytes} bytes at {address:#x}, to which "
                 f"{'no device' if self._device is None else f'device {self._device}'} has access: "
                 f"{allocation.describe()}",
+                access=BadAccess(FaultKind.FORBIDDEN, _access(write), nbytes, address, allocation),
             )
         return allocation
 
@@ -128,7 +129,13 @@ class LibraryMemory:
             text += f"; the address was in {freed.describe()}, which is freed"
         elif near is not None:
             text += f"; the nearest is {near.describe()}"
-        return DeviceFault(CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, text)
+        reason = FaultKind.OUT_OF_BOUNDS if freed is None else FaultKind.FREED
+        access = BadAccess(reason, _access(write), nbytes, address, freed or near)
+        return DeviceFault(CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, text, access=access)
+
+
+def _access(write: bool) -> Access:
+    return Access.WRITE if write else Access.READ
 
 
 def _verb(write: bool) -> str:

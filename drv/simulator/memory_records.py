@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .address_space import Frame
     from .options import Options
 
 _PAGE = 4096
@@ -52,6 +53,8 @@ class MemoryBook(DriverState):
     def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:
         super().__init__(options, environment)
         self.records: dict[int, MemoryRecord] = {}
+        #: Bytes of address space, a multiple of the alignment, that are nobody's behind each allocation.
+        self.gap = ALLOCATION_ALIGNMENT
         self._next_address: dict[int, int] = {}
         self._nothing = np.empty(0, np.uint8)
 
@@ -81,7 +84,7 @@ class MemoryBook(DriverState):
         """A free address on ``device``. Freed ones come back only after all others were used once."""
         # The upper half is where kernels allocate (``malloc``).
         start, stop = device.base, device.base + DEVICE_STRIDE // 2
-        step = (size + 2 * ALLOCATION_ALIGNMENT - 1) // ALLOCATION_ALIGNMENT * ALLOCATION_ALIGNMENT
+        step = (size + self.gap + ALLOCATION_ALIGNMENT - 1) // ALLOCATION_ALIGNMENT * ALLOCATION_ALIGNMENT
         address = self._next_address.get(device.index, start)
         if address + step > stop:
             address = start
@@ -119,9 +122,9 @@ class MemoryBook(DriverState):
         self.records[allocation.base] = record
         return record
 
-    def release(self, record: MemoryRecord) -> None:
-        """Free an allocation. Work that still uses it meets a fault."""
-        self.forget(record.allocation)
+    def release(self, record: MemoryRecord, stack: tuple[Frame, ...] | None = None) -> None:
+        """Free an allocation, at ``stack``. Work that still uses it meets a fault."""
+        self.forget(record.allocation, stack)
         record.allocation.drop_bytes()
         del self.records[record.allocation.base]
         if record.charged and record.context is not None:

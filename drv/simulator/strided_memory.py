@@ -16,7 +16,8 @@ import numpy as np
 from cuda.bindings.driver import CUresult
 from numpy.lib.stride_tricks import as_strided
 
-from .faults import DeviceFault
+from .faults import BadAccess, DeviceFault, FaultKind
+from .observation import Access
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def load(
     """
     if 0 in shape:
         return np.empty(shape, dtype)
-    _require_aligned(address, dtype, "read")
+    _require_aligned(address, dtype, Access.READ)
     pattern = _pattern(shape, strides, dtype.itemsize)
     if not pattern.outer:
         return pattern.view(_rows(memory, address, pattern, write=False), dtype)
@@ -51,18 +52,20 @@ def store(memory: LibraryMemory, address: int, values: NDArray[Any], strides: Ax
     """Write ``values``, already of the type in memory, to an array as :func:`load` reads it."""
     if values.size == 0:
         return
-    _require_aligned(address, values.dtype, "write")
+    _require_aligned(address, values.dtype, Access.WRITE)
     pattern = _pattern(values.shape, strides, values.dtype.itemsize)
     for place, offset in pattern.blocks():
         rows = _rows(memory, address + offset, pattern, write=True)
         pattern.view(rows, values.dtype)[...] = values[place]
 
 
-def _require_aligned(address: int, dtype: np.dtype[Any], verb: str) -> None:
+def _require_aligned(address: int, dtype: np.dtype[Any], access: Access) -> None:
     if address % dtype.itemsize:
         raise DeviceFault(
             CUresult.CUDA_ERROR_MISALIGNED_ADDRESS,
-            f"{verb} of {dtype.name} elements at {address:#x}, which is no multiple of {dtype.itemsize} bytes",
+            f"{access.value} of {dtype.name} elements at {address:#x}, which is no multiple of "
+            f"{dtype.itemsize} bytes",
+            access=BadAccess(FaultKind.MISALIGNED, access, dtype.itemsize, address),
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUresult
 
-from ..faults import DeviceFault
+from ..faults import BadAccess, DeviceFault, FaultKind
 from ..observation import Access
 
 if TYPE_CHECKING:
@@ -60,11 +60,15 @@ class Reports:
         thread = position(int(lanes.thread[lane]), self.launch.block)
         return f"block {block}, thread {thread}"
 
-    def _fault(self, status: CUresult, what: str, site: Site, *lines: str) -> DeviceFault:
+    def _fault(
+        self, status: CUresult, what: str, site: Site, *lines: str, access: BadAccess | None = None
+    ) -> DeviceFault:
         name = self.launch.plan.entry.name
         inside = "" if site.function == name else f" in function {site.function}"
         return DeviceFault(
-            status, "\n  ".join([f"kernel '{name}' {what}", f"at {where(site)}{inside}", *lines])
+            status,
+            "\n  ".join([f"kernel '{name}' {what}", f"at {where(site)}{inside}", *lines]),
+            access=access,
         )
 
     def access(
@@ -73,19 +77,24 @@ class Reports:
         """A lane touched global memory that it may not."""
         memory = self.launch.memory
         status = CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
-        lines = [f"by {self.thread(lanes, lane)}, address {address:#x}"]
+        thread = self.thread(lanes, lane)
+        lines = [f"by {thread}, address {address:#x}"]
         found = memory.find(address)
+        reason, about = FaultKind.OUT_OF_BOUNDS, found
         if wrong == "misaligned":
             status = CUresult.CUDA_ERROR_MISALIGNED_ADDRESS
+            reason = FaultKind.MISALIGNED
             what = f"{_VERBS[kind]} {width} bytes at an address that is no multiple of {width}"
             if found is not None:
                 lines.append(self._inside(found, address))
         elif wrong == "peer":
             assert found is not None
+            reason = FaultKind.FORBIDDEN
             what = f"on device {self.launch.device} {_VERBS[kind]} {width} bytes of device {found.device}"
             lines += [self._inside(found, address), "peer access between the two devices is not enabled"]
         elif wrong == "read-only":
             assert found is not None
+            reason = FaultKind.FORBIDDEN
             what = f"{_VERBS[kind]} {width} bytes of constant memory, which kernels may only read"
             lines.append(self._inside(found, address))
         elif found is not None:
@@ -94,6 +103,7 @@ class Reports:
         else:
             freed = memory.find_freed(address)
             if freed is not None:
+                reason, about = FaultKind.FREED, freed
                 what = f"{_VERBS[kind]} {width} bytes of memory that was freed"
                 lines += [
                     self._inside(freed, address),
@@ -103,8 +113,10 @@ class Reports:
                 what = f"{_VERBS[kind]} {width} bytes through a null pointer"
             else:
                 what = f"{_VERBS[kind]} {width} bytes outside any allocation"
+                about = memory.nearest(address)
                 lines += self._near(address)
-        return self._fault(status, what, site, *lines)
+        access = BadAccess(reason, kind, width, address, about, site=site, thread=thread)
+        return self._fault(status, what, site, *lines, access=access)
 
     @staticmethod
     def _inside(found: Allocation, address: int) -> str:
@@ -130,14 +142,18 @@ class Reports:
             "local": "the thread's local memory",
             "param": "the kernel's parameters",
         }
-        lines = [f"by {self.thread(lanes, lane)}, byte {at} of {names[space]}, which has {size} bytes"]
-        if 0 <= at <= size - width:
+        thread = self.thread(lanes, lane)
+        lines = [f"by {thread}, byte {at} of {names[space]}, which has {size} bytes"]
+        inside = 0 <= at <= size - width
+        reason = FaultKind.MISALIGNED if inside else FaultKind.OUT_OF_BOUNDS
+        access = BadAccess(reason, kind, width, at, space=space, site=site, thread=thread)
+        if inside:
             what = (
                 f"{_VERBS[kind]} {width} bytes of {space} memory at an address that is no multiple of {width}"
             )
-            return self._fault(CUresult.CUDA_ERROR_MISALIGNED_ADDRESS, what, site, *lines)
+            return self._fault(CUresult.CUDA_ERROR_MISALIGNED_ADDRESS, what, site, *lines, access=access)
         what = f"{_VERBS[kind]} {width} bytes outside {names[space]}"
-        return self._fault(CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, what, site, *lines)
+        return self._fault(CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, what, site, *lines, access=access)
 
     def trap(self, lanes: Lanes, site: Site) -> DeviceFault:
         """``trap``."""
