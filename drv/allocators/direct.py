@@ -1,0 +1,218 @@
+"""What allocators without a cache have in common: each block is one piece of memory, counted and reported."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ..errors import InvalidValueError, OutOfMemoryError
+from .history import describe
+from .limits import memory_limit, process_use
+from .out_of_memory import explain
+from .protocol import LARGEST_REQUEST
+from .statistics import LARGE, RECORD, UNCHANGED, Statistics
+
+if TYPE_CHECKING:
+    from ..device import Device
+    from .history import Frames
+    from .protocol import Observer
+
+
+class DirectBlock:
+    """One piece of memory. See :class:`~drv.allocators.protocol.Block`."""
+
+    __slots__ = ("address", "frames", "live", "requested", "size", "stream")
+
+    def __init__(self, address: int, size: int, stream: int) -> None:
+        self.address = address
+        self.size = self.requested = size
+        self.stream = stream
+        self.live = True
+        self.frames: Frames | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<driver allocation of {self.size} bytes at {self.address:#x}{'' if self.live else ', freed'}>"
+        )
+
+
+B = TypeVar("B", bound=DirectBlock)
+
+
+class DirectAllocator(ABC, Generic[B]):
+    """Gets each block when it is asked for, and gives it back when it is freed.
+
+    Blocks and segments are one here, and count as large.
+
+    Parameters
+    ----------
+    device : Device
+        Whose memory.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.ordinal = device.ordinal
+        self._observer: Observer | None = None
+        self._counts = counts = Statistics()
+        for counters in (counts.all, counts.small_pool, counts.large_pool):
+            counters.segment, counters.reserved_bytes = counters.allocation, counters.allocated_bytes
+        # Re-entrant, as a finalizer may free a block while the counters are read.
+        self._reading = threading.RLock()
+        self._live: dict[int, B] = {}
+        self._limit: int | None = None
+
+    @abstractmethod
+    def _obtain(self, size: int, stream: int) -> B:
+        """A new block of ``size`` bytes, more than 0. Raises OutOfMemoryError if there is none."""
+
+    @abstractmethod
+    def _nothing(self, stream: int) -> B:
+        """A block of 0 bytes at address 0."""
+
+    @abstractmethod
+    def _give_back(self, block: B) -> None:
+        """Take the memory of ``block``, which is freed; never raises."""
+
+    def allocate(self, size: int, stream: int = 0) -> B:
+        """See :meth:`~drv.allocators.protocol.Allocator.allocate`."""
+        if size <= 0:
+            if size < 0:
+                raise InvalidValueError(f"cannot allocate {size} bytes")
+            return self._nothing(stream)
+        if size >= LARGEST_REQUEST or (self._limit is not None and self._held() + size > self._limit):
+            raise self._out_of_memory(size, stream)
+        try:
+            block = self._obtain(size, stream)
+        except OutOfMemoryError:
+            raise self._out_of_memory(size, stream) from None
+        self._live[block.address] = block
+        self._note(size)
+        if self._observer is not None:
+            block.frames = self._observer.frames_for_allocation()
+            self._observer.record("alloc", block.address, size, stream, block.frames)
+        return block
+
+    def free(self, block: B) -> None:
+        """See :meth:`~drv.allocators.protocol.Allocator.free`."""
+        if not block.live:
+            raise InvalidValueError(f"{block!r} was freed before")
+        block.live = False
+        if not block.size:
+            return
+        del self._live[block.address]
+        self._note(-block.size)
+        if self._observer is not None:
+            frames = self._observer.frames_for_free() or block.frames
+            for action in ("free_requested", "free_completed"):
+                self._observer.record(action, block.address, block.size, block.stream, frames)
+        self._give_back(block)
+
+    def live_blocks(self) -> list[B]:
+        """Blocks that were handed out and not freed, by address."""
+        return [block for _, block in sorted(self._live.items())]
+
+    def empty_cache(self) -> None:
+        """Nothing to do: there is no cache."""
+
+    def set_memory_fraction(self, fraction: float) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.set_memory_fraction`."""
+        self._limit = memory_limit(fraction, self.memory_info()[1])
+
+    def observe(self, observer: Observer | None) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.observe`."""
+        self._observer = observer
+
+    def grant_access(self, device: int) -> None:
+        """Nothing to do: peer access covers the driver's own allocations."""
+
+    def statistics(self) -> dict[str, int]:
+        """See :meth:`~drv.allocators.protocol.Allocator.statistics`."""
+        with self._reading:
+            counted = self._counts.report(None)
+        counted["num_device_alloc"] = counted["allocation.all.allocated"]
+        counted["num_device_free"] = counted["allocation.all.freed"]
+        return counted
+
+    def reset_peaks(self) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.reset_peaks`."""
+        with self._reading:
+            self._counts.reset_peaks()
+
+    def reset_accumulated(self) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.reset_accumulated`."""
+        with self._reading:
+            self._counts.reset_accumulated()
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """See :meth:`~drv.allocators.protocol.Allocator.snapshot`."""
+        return [self._describe(block) for block in self.live_blocks()]
+
+    def memory_info(self) -> tuple[int, int]:
+        """See :meth:`~drv.allocators.protocol.MemorySource.memory_info`."""
+        free, total = self.device.memory_info()
+        return free, total
+
+    def process_use(self) -> int | None:
+        """See :meth:`~drv.allocators.protocol.MemorySource.process_use`."""
+        return process_use(self.device)
+
+    def _note(self, size: int) -> None:
+        # Codes stand below the multiples of 512 that a caching allocator hands out; here a size may be
+        # anything, so it is counted as what it takes and requested as what it is.
+        rounded = (abs(size) + 511) & -512
+        counts = self._counts
+        counts.journal += ((rounded if size > 0 else -rounded) + UNCHANGED + LARGE, size, 0)
+        if len(counts.journal) > 1000 * RECORD:
+            with self._reading:
+                counts.settle()
+
+    def _held(self) -> int:
+        with self._reading:
+            self._counts.settle()
+            return self._counts.all.allocated_bytes.current
+
+    def _out_of_memory(self, size: int, stream: int) -> OutOfMemoryError:
+        free, total = self.memory_info()
+        self._counts.num_ooms += 1
+        if self._observer is not None:
+            self._observer.record("oom", free, size, stream, self._observer.frames_for_allocation())
+        held = self._held()
+        message = explain(
+            size,
+            self.ordinal,
+            free=free,
+            total=total,
+            process_use=self.process_use(),
+            allowed=self._limit,
+            allocated=held,
+            reserved=held,
+            expandable=True,
+        )
+        return OutOfMemoryError(message, status="CUDA_ERROR_OUT_OF_MEMORY", call=f"allocate({size} bytes)")
+
+    def _describe(self, block: B) -> dict[str, Any]:
+        frames = describe(block.frames)
+        return {
+            "device": self.ordinal,
+            "address": block.address,
+            "total_size": block.size,
+            "allocated_size": block.size,
+            "active_size": block.size,
+            "requested_size": block.requested,
+            "stream": block.stream,
+            "segment_type": "large",
+            "segment_pool_id": (0, 0),
+            "is_expandable": False,
+            "frames": frames,
+            "blocks": [
+                {
+                    "address": block.address,
+                    "size": block.size,
+                    "requested_size": block.requested,
+                    "state": "active_allocated",
+                    "frames": frames,
+                }
+            ],
+        }
