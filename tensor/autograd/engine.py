@@ -63,17 +63,21 @@ def run(
     return pass_.captured
 
 
-def queue_callback(function: Callable[[], Any]) -> None:
+def queue_callback(function: Callable[[], Any], *, outermost: bool = False) -> None:
     """Have ``function`` called at the end of this thread's backward pass, before it returns.
 
-    The caller's streams are current then, and have waited for the gradients.
+    The caller's streams are current then, and have waited for the gradients. Of passes inside each other it is the
+    innermost one, or the outermost.
 
     Raises
     ------
     RuntimeError
         If no backward pass runs in this thread.
     """
-    _running("queue_callback()").callbacks.append(function)
+    running = _running("queue_callback()")
+    while outermost and running.outer is not None:
+        running = running.outer
+    running.callbacks.append(function)
 
 
 def pass_number() -> int:
@@ -119,6 +123,7 @@ class Pass:
         "leaves",
         "needed",
         "number",
+        "outer",
         "ready",
         "root",
         "streams",
@@ -128,6 +133,8 @@ class Pass:
         self, root: GraphRoot, keep_graph: bool, captures: Sequence[Any] | None, accumulates: bool
     ) -> None:
         self.number = next(_numbers)
+        #: The pass that this one is inside of.
+        self.outer: Pass | None = current.pass_
         self.keep_graph = keep_graph
         self.accumulates = accumulates
         self.captures: dict[Node, list[tuple[int, int]]] = {}

@@ -162,6 +162,29 @@ def test_a_hook_that_runs_another_graph_backward() -> None:
 # In several threads
 
 
+@pytest.mark.parametrize("depth", [1, 40])
+def test_callbacks_of_the_inner_and_of_the_outermost_pass(depth: int) -> None:
+    """Deep ones too, which run in threads of their own."""
+    order: list[str] = []
+
+    def inner(level: int) -> None:
+        x = tensor.ones(1, requires_grad=True)
+
+        def hook(gradient: tensor.Tensor) -> None:
+            if level:
+                inner(level - 1)
+                return
+            engine.queue_callback(lambda: order.append("outermost"), outermost=True)
+            engine.queue_callback(lambda: order.append("inner"))
+
+        x.register_hook(hook)
+        (2 * x).sum().backward()
+        order.append(str(level))
+
+    inner(depth)
+    assert order == ["inner", *map(str, range(depth)), "outermost", str(depth)]
+
+
 def test_separate_graphs(place_name: str) -> None:
     def work(number: int) -> list[float]:
         x = leaf(1, 2, 3, device=place_name)
