@@ -159,9 +159,6 @@ def test_a_hook_that_runs_another_graph_backward() -> None:
     assert y.grad.tolist() == [6, 8]
 
 
-# In several threads
-
-
 @pytest.mark.parametrize("depth", [1, 40])
 def test_callbacks_of_the_inner_and_of_the_outermost_pass(depth: int) -> None:
     """Deep ones too, which run in threads of their own."""
@@ -178,11 +175,15 @@ def test_callbacks_of_the_inner_and_of_the_outermost_pass(depth: int) -> None:
             engine.queue_callback(lambda: order.append("inner"))
 
         x.register_hook(hook)
-        (2 * x).sum().backward()
+        with tensor.enable_grad():
+            (2 * x).sum().backward()
         order.append(str(level))
 
     inner(depth)
     assert order == ["inner", *map(str, range(depth)), "outermost", str(depth)]
+
+
+# In several threads
 
 
 def test_separate_graphs(place_name: str) -> None:
