@@ -194,7 +194,7 @@ class _OfAll(Future[list[Future[Any]]]):
         self._futures = list(futures)
 
     def done(self) -> bool:
-        return all([each.done() for each in self._futures])
+        return all(each.done() for each in self._futures)
 
     def wait(self) -> list[Future[Any]]:
         wait_all(self._futures)

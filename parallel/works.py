@@ -222,5 +222,5 @@ class Work:
                 # The thread goes on to the next operation; the user sees the error as one of a thread.
                 kind, error, traceback = sys.exc_info()
                 threading.excepthook(
-                    threading.ExceptHookArgs((kind, error, traceback, threading.current_thread()))  # type: ignore[arg-type]
+                    threading.ExceptHookArgs((kind, error, traceback, threading.current_thread()))
                 )
