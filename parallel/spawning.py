@@ -15,6 +15,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from .exit_codes import describe_exit, signal_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
@@ -213,36 +215,16 @@ class ProcessContext:
         if progress.traceback:
             message = f"\n\n-- Process {index} terminated with the following error:\n{progress.traceback}"
             return ProcessRaisedException(message + "".join(also), index, pid)
-        if code < 0:
-            name = signal_name(-code)
-            message = f"process {index} terminated with signal {name}{advice_on_signal(name)}"
-        else:
-            name = None
-            message = f"process {index} terminated with exit code {code}"
+        message = f"process {index} terminated with {describe_exit(code)}"
         if not progress.called:
             message += (
                 ", before the function was called: what it printed says why. A spawned process imports the main "
                 "module and finds the function there by its name: define it at the top of a module, and start "
                 "processes under `if __name__ == '__main__':`"
             )
-        return ProcessExitedException(message + "".join(also), index, pid, code, name)
-
-
-def signal_name(number: int) -> str:
-    """Name of a signal, as "SIGTERM"."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"<unknown signal {number}>"
-
-
-def advice_on_signal(name: str) -> str:
-    """What a user may do about a process that this signal has ended, as the end of a message."""
-    if name == "SIGKILL":
-        return " (the system does this when memory runs out)"
-    if name in ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL"):
-        return " (PYTHONFAULTHANDLER=1 in the environment shows where)"
-    return ""
+        return ProcessExitedException(
+            message + "".join(also), index, pid, code, signal_name(-code) if code < 0 else None
+        )
 
 
 @overload

@@ -244,7 +244,13 @@ start_processes({function}, ({folder!r},), nprocs=2, start_method={method!r})
 
 def _start_script(function: str, folder: Path, method: str) -> tuple[subprocess.Popen[str], list[int]]:
     code = _SCRIPT.format(root=str(ROOT), function=function, folder=str(folder), method=method)
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests that run in the background of a shell inherit that SIGINT is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     pids = []
     for index in range(2):
         _wait_for(folder / f"pid{index}")
