@@ -44,6 +44,7 @@ from .errors import (
     NotPermittedError,
     NotSupportedError,
     OutOfMemoryError,
+    OverwriteError,
     PeerAccessError,
     UninitializedReadError,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "NotPermittedError",
     "NotSupportedError",
     "OutOfMemoryError",
+    "OverwriteError",
     "Parameter",
     "PeerAccessError",
     "PinnedMemory",

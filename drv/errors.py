@@ -157,7 +157,7 @@ class CompileError(CudaError):
 
 
 class FindingError(CudaError):
-    """The simulated driver found a mistake that a GPU may hide. ``findings`` holds its records."""
+    """A checker found a mistake that a GPU may hide. ``findings`` holds its records."""
 
     def __init__(self, message: str, findings: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
@@ -174,6 +174,10 @@ class FreedInUseError(FindingError):
 
 class UninitializedReadError(FindingError):
     """Memory was read that nothing had written."""
+
+
+class OverwriteError(FindingError):
+    """Memory beside an allocation, or memory that was freed, was written to: the guarding allocator found it."""
 
 
 _CLASSES: Mapping[int, type[CudaError]] = {

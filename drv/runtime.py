@@ -19,6 +19,8 @@ from .failures import failure, findings_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
+    from .allocators.guard import Guard
+
 _T = TypeVar("_T")
 _NOT_READY = 600
 _DROPPED = "it belongs to a runtime that drv.reset() dropped; make a new one"
@@ -72,6 +74,8 @@ class Runtime:
         self.alive = True
         self.current = CurrentDevice()
         self.launch_blocking = environment.launch_blocking()
+        #: Looks for overwritten memory at every synchronisation, where allocators guard it.
+        self.guard: Guard | None = None
         self.recent_launches: deque[Any] = deque(maxlen=8)
         self.host_errors: deque[BaseException] = deque()
         #: Live page-locked ranges; their pages go with the contexts.
@@ -268,7 +272,7 @@ class Runtime:
             found = self.driver.findings.take_unraised()
             if found:
                 return findings_error(found)
-        return None
+        return None if self.guard is None else self.guard.pending_error()
 
     def _require_alive(self) -> None:
         if not self.alive:

@@ -1,4 +1,4 @@
-"""Options of the caching allocator, as ``GRAPHROOT_CUDA_ALLOC_CONF`` writes them."""
+"""Options of the allocators, as ``GRAPHROOT_CUDA_ALLOC_CONF`` writes them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class AllocatorOptions:
-    """How the caching allocator behaves.
+    """How the caching allocator behaves, or which one takes its place.
 
     Attributes
     ----------
+    guarding : bool
+        Whether allocators that look for writes outside their blocks take the place of those that cache.
+    red_zone, quarantine : int
+        For those: bytes of red zone on each side of a block, and of freed memory that is kept from reuse.
     max_split_size : int or None
         Blocks of at least so many bytes are not split, and serve only requests that large.
     garbage_collection_threshold : float
@@ -42,6 +46,9 @@ class AllocatorOptions:
     garbage_collection_threshold: float = 0.0
     roundup_power2_divisions: tuple[int, ...] = field(default=(0,) * _INTERVALS)
     expandable_segments: bool = False
+    guarding: bool = False
+    red_zone: int = 512
+    quarantine: int = 256 * _MIB
     text: str = ""
 
     @classmethod
@@ -166,14 +173,24 @@ def _expandable_segments(name: str, value: str) -> dict[str, Any]:
 
 
 def _backend(name: str, value: str) -> dict[str, Any]:
-    if value != "native":
-        raise _bad(name, value, "native, the one backend there is")
-    return {}
+    if value not in ("native", "guarding"):
+        raise _bad(name, value, "native or guarding, the backends there are")
+    return {"guarding": value == "guarding"}
+
+
+def _red_zone(name: str, value: str) -> dict[str, Any]:
+    return {"red_zone": _integer(name, value, "a number of bytes")}
+
+
+def _quarantine(name: str, value: str) -> dict[str, Any]:
+    return {"quarantine": _integer(name, value, "a number of bytes")}
 
 
 _PARSERS: Mapping[str, Callable[[str, str], dict[str, Any]]] = {
     "backend": _backend,
     "expandable_segments": _expandable_segments,
+    "guard_quarantine": _quarantine,
+    "guard_red_zone": _red_zone,
     "garbage_collection_threshold": _garbage_collection_threshold,
     "max_split_size_mb": _max_split_size,
     "roundup_power2_divisions": _roundup_power2_divisions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import InvalidValueError, OutOfMemoryError
 from .gate import Gate, closed_above
@@ -13,8 +13,21 @@ from .statistics import Stat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..memory import PinnedMemory
     from .events import StreamEvents, StreamKey
+
+
+class HostMemory(Protocol):
+    """Pinned memory, as :class:`~drv.memory.PinnedMemory` is."""
+
+    @property
+    def address(self) -> int:
+        """First address."""
+
+    nbytes: int
+
+    def free(self) -> None:
+        """Give the memory back."""
+
 
 #: Smallest size class in bytes: the driver locks whole pages.
 PAGE = 4096
@@ -25,7 +38,7 @@ class PinnedBlock:
 
     Attributes
     ----------
-    memory : PinnedMemory
+    memory : HostMemory
         The driver's allocation, all of it this block's.
     uses : dict
         Streams that copy from or to it, as ``(device, stream)``.
@@ -33,7 +46,7 @@ class PinnedBlock:
 
     __slots__ = ("address", "live", "memory", "requested", "size", "stream", "uses")
 
-    def __init__(self, memory: PinnedMemory) -> None:
+    def __init__(self, memory: HostMemory) -> None:
         self.memory = memory
         self.address = memory.address
         self.size = memory.nbytes
@@ -63,7 +76,7 @@ class PinnedAllocator:
     """
 
     def __init__(
-        self, pin: Callable[[int], PinnedMemory], events: StreamEvents, *, caching: bool = True
+        self, pin: Callable[[int], HostMemory], events: StreamEvents, *, caching: bool = True
     ) -> None:
         self._pin = pin
         self._events = events

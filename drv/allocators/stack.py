@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 from .. import environment
@@ -9,19 +10,28 @@ from ..memory import PinnedMemory
 from .caching import CachingAllocator
 from .driver_memory import DriverMemory
 from .events import StreamEvents
+from .guard import Guard
+from .guarding import GuardedPinned, GuardingAllocator
 from .options import AllocatorOptions
+from .patterns import POISON
 from .pinned import PinnedAllocator
+from .stream_ordered import StreamOrderedMemory
 from .virtual_memory import VirtualMemory
 
 if TYPE_CHECKING:
+    from ..device import Device
     from ..runtime import Runtime
     from .protocol import DeviceAllocator
+
+#: Freed allocations that the simulated driver remembers for reports, where it guards memory.
+_REMEMBERED = 1 << 16
 
 
 def device_allocator(runtime: Runtime, ordinal: int) -> DeviceAllocator[Any]:
     """The allocator of a device's memory: always the same one until the runtime is dropped.
 
-    It caches, as ``GRAPHROOT_CUDA_ALLOC_CONF`` says, unless ``GRAPHROOT_NO_CUDA_MEMORY_CACHING`` is set.
+    It caches, as ``GRAPHROOT_CUDA_ALLOC_CONF`` says, unless that asks for a guarding allocator
+    (``backend:guarding``) or ``GRAPHROOT_NO_CUDA_MEMORY_CACHING`` is set.
 
     Raises
     ------
@@ -31,10 +41,18 @@ def device_allocator(runtime: Runtime, ordinal: int) -> DeviceAllocator[Any]:
 
     def make() -> DeviceAllocator[Any]:
         device = runtime.device(ordinal)
+        options = AllocatorOptions.from_environment()
+        if options.guarding and _driver_checks(runtime):
+            runtime.driver.guard_memory(options.red_zone, _REMEMBERED)
+            return StreamOrderedMemory(device, StreamEvents(runtime))
         source = DriverMemory(device)
+        if options.guarding:
+            guard = guard_of(runtime, options)
+            guarding = GuardingAllocator(source, guard, StreamEvents(runtime))
+            guard.members.append(guarding)
+            return guarding
         if not environment.memory_caching():
             return source
-        options = AllocatorOptions.from_environment()
         return CachingAllocator(ordinal, source, StreamEvents(runtime), options, VirtualMemory(device))
 
     return runtime.cache(("device allocator", ordinal), make)
@@ -43,10 +61,42 @@ def device_allocator(runtime: Runtime, ordinal: int) -> DeviceAllocator[Any]:
 def pinned_allocator(runtime: Runtime) -> PinnedAllocator:
     """The allocator of pinned host memory: always the same one until the runtime is dropped."""
 
-    def pin(size: int) -> PinnedMemory:
-        return PinnedMemory(size, runtime.current.selected or runtime.devices[0])
+    def device() -> Device:
+        return runtime.current.selected or runtime.devices[0]
 
-    return runtime.cache(
-        "pinned allocator",
-        lambda: PinnedAllocator(pin, StreamEvents(runtime), caching=environment.memory_caching()),
-    )
+    def pin(size: int) -> PinnedMemory:
+        return PinnedMemory(size, device())
+
+    def pin_poisoned(size: int) -> PinnedMemory:
+        memory = pin(size)
+        ctypes.memset(memory.address, POISON, size)
+        return memory
+
+    def make() -> PinnedAllocator:
+        options = AllocatorOptions.from_environment()
+        events = StreamEvents(runtime)
+        if not options.guarding:
+            return PinnedAllocator(pin, events, caching=environment.memory_caching())
+        if _driver_checks(runtime):
+            return PinnedAllocator(pin_poisoned, events, caching=False)
+        guard = guard_of(runtime, options)
+        guarding = GuardedPinned(guard, device)
+        guard.members.append(guarding)
+        return PinnedAllocator(guarding, events, caching=False)
+
+    return runtime.cache("pinned allocator", make)
+
+
+def guard_of(runtime: Runtime, options: AllocatorOptions) -> Guard:
+    """What the guarding allocators of a runtime share; it is consulted by every synchronising call."""
+
+    def make() -> Guard:
+        runtime.guard = Guard(runtime, options.red_zone, options.quarantine)
+        return runtime.guard
+
+    return runtime.cache("guard", make)
+
+
+def _driver_checks(runtime: Runtime) -> bool:
+    """Whether the driver itself finds every stray access, with the thread and the source line."""
+    return runtime.simulated and bool(runtime.driver.checks_accesses)

@@ -19,6 +19,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
+    from ..python_stack import Frame
+
 #: First address of device 0; each device owns the next ``DEVICE_STRIDE`` bytes.
 DEVICE_BASE = 1 << 48
 DEVICE_STRIDE = 1 << 44
@@ -28,9 +30,6 @@ LOCAL_WINDOW = 1 << 41
 WINDOW_SIZE = 1 << 32
 #: Every allocation's bytes are padded to this, so that views of any element type exist.
 PADDING = 16
-
-#: One line of a Python stack: file name, line, function.
-Frame = tuple[str, int, str]
 
 
 class MemoryKind(Enum):

@@ -180,6 +180,11 @@ class MemoryCalls(MemoryBook):
 
     # For allocators that guard memory
 
+    @property
+    def checks_accesses(self) -> bool:
+        """Whether every access of every thread is checked."""
+        return self.options.check != "off" and self.execute
+
     def guard_memory(self, gap: int, remembered: int) -> None:
         """Leave ``gap`` bytes of addresses behind each allocation, and remember so many freed ones for reports."""
         with self.lock:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from .address_space import Frame
+    from ..python_stack import Frame
 
 
 @dataclass(slots=True, eq=False)

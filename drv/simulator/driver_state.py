@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUresult
 
-from .address_space import AddressSpace, Allocation, Frame
+from ..python_stack import Frame, StackRecorder, format_stack
+from .address_space import AddressSpace, Allocation
 from .device_properties import SimulatedDevice
 from .driver_call import OK, CallError, integer, invalid_handle
 from .faults import FaultRecord
 from .findings import Findings
 from .injection import Injection
 from .options import Options, visible_devices
-from .python_stack import StackRecorder, format_stack
 from .scheduler import Event, Operation, Scheduler, Stream
 from .unexecuted import Accepted
 

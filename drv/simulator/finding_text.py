@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..python_stack import format_stack
 from .findings import RANGES_KEPT, Kind
-from .python_stack import format_stack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,13 +13,14 @@ from enum import StrEnum
 from threading import RLock
 from typing import TYPE_CHECKING, overload
 
+from ..python_stack import format_stack
 from .observation import Access
-from .python_stack import format_stack
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-    from .address_space import Allocation, Frame
+    from ..python_stack import Frame
+    from .address_space import Allocation
     from .observation import Site
 
 #: What an access of each kind does, in reports.

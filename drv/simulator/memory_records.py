@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .address_space import Frame
+    from ..python_stack import Frame
     from .options import Options
 
 _PAGE = 4096

@@ -13,7 +13,8 @@ from ..observation import Access
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..address_space import Allocation, Frame
+    from ...python_stack import Frame
+    from ..address_space import Allocation
     from ..observation import Lanes
     from .code import Site
     from .launch_state import LaunchState

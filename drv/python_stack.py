@@ -1,4 +1,4 @@
-"""Python stacks of the calls that queued an operation or made an allocation, taken cheaply."""
+"""Python stacks of the calls that queued an operation or made an allocation, taken cheaply, for reports."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import CodeType
 
-    from .address_space import Frame
+#: One line of a Python stack: file name, line, function.
+Frame = tuple[str, int, str]
 
 #: Packages of this project: what they do on behalf of the user is not what a report should point at.
 _PACKAGES = tuple(
-    str(Path(__file__).resolve().parents[2] / name) + os.sep
-    for name in ("drv", "nvrtc_kernels", "tensor", "nn", "parallel")
+    str(Path(__file__).resolve().parents[1].joinpath(*name)) + os.sep
+    for name in (("drv",), ("nvrtc_kernels",), ("tensor",), ("nn",), ("parallel",), ("tools", "memcheck"))
 )
 
 

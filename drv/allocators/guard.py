@@ -1,0 +1,135 @@
+"""The guard of a runtime: what its guarding allocators share, and where they report."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from threading import RLock
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import CudaError, OverwriteError
+from ..python_stack import StackRecorder
+from .overwrites import Overwrite, OverwriteKind
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..python_stack import Frame
+    from ..runtime import Runtime
+    from .patterns import Range
+
+
+class Guarded(Protocol):
+    """Memory between red zones."""
+
+    address: int
+    size: int
+    allocated: tuple[Frame, ...]
+    freed: tuple[Frame, ...] | None
+
+
+class Checked(Protocol):
+    """What has guarded memory."""
+
+    def check(self) -> list[Overwrite]:
+        """Overwritten memory since the last check."""
+
+
+class Guard:
+    """Looks for overwritten memory whenever the runtime synchronises or memory is freed.
+
+    Parameters
+    ----------
+    red_zone, quarantine : int
+        Bytes on each side of a block; bytes of freed memory that are kept from reuse, for each device.
+
+    Attributes
+    ----------
+    found : list of Overwrite
+        Everything so far, the earliest first; for the same lines of Python once, with how often in ``counts``.
+    collect : bool
+        Whether it is only kept here, and no synchronising call raises it.
+    """
+
+    def __init__(self, runtime: Runtime, red_zone: int, quarantine: int) -> None:
+        self.red_zone = red_zone
+        self.quarantine = quarantine
+        self.found: list[Overwrite] = []
+        self.counts: dict[Hashable, int] = {}
+        self.collect = False
+        self.members: list[Checked] = []
+        self._runtime = runtime
+        self._recorder = StackRecorder(enabled=True)
+        self._unraised: list[Overwrite] = []
+        self._lock = RLock()
+        self._busy = False
+
+    def stack(self) -> tuple[Frame, ...]:
+        """The Python stack of the program's own code, innermost first."""
+        return self._recorder.take()
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Keep other threads out; whether this thread was outside, which a finalizer may not find."""
+        with self._lock:
+            outside = not self._busy
+            self._busy = True
+            try:
+                yield outside
+            finally:
+                if outside:
+                    self._busy = False
+
+    def check(self) -> None:
+        """Compare all guarded memory with what it should hold. Raises nothing."""
+        with self.alone() as outside:
+            if outside:
+                self.compare()
+
+    def compare(self) -> None:
+        """What :meth:`check` does, for those who are :meth:`alone`."""
+        # Where the context is lost, the call that is about to return says so.
+        with suppress(CudaError):
+            for member in self.members if self._runtime.alive else ():
+                for each in member.check():
+                    self._keep(each)
+
+    def pending_error(self) -> OverwriteError | None:
+        """What a synchronising call has to raise, after a check."""
+        self.check()
+        with self._lock:
+            due, self._unraised = self._unraised, []
+        if not due or self.collect:
+            return None
+        more = f"\n({len(due) - 1} more)" if len(due) > 1 else ""
+        return OverwriteError(f"{due[0]}{more}", tuple(due))
+
+    def overwrite(
+        self, memory: Guarded, what: str, device: int | None, each: Range, offsets: NDArray[np.intp]
+    ) -> Overwrite:
+        """The record of bytes at ``offsets`` of a range having changed."""
+        base = each.start - memory.address
+        inside = 0 <= base < memory.size
+        return Overwrite(
+            OverwriteKind.FREED if inside else OverwriteKind.OUT_OF_BOUNDS,
+            what,
+            device,
+            memory.address,
+            memory.size,
+            base + int(offsets[0]),
+            base + int(offsets[-1]),
+            int(offsets.size),
+            tuple(function.name for function in self._runtime.recent_launches),
+            self.stack(),
+            memory.allocated,
+            memory.freed,
+        )
+
+    def _keep(self, each: Overwrite) -> None:
+        key = each.key()
+        if key not in self.counts:
+            self.found.append(each)
+        self.counts[key] = self.counts.get(key, 0) + 1
+        self._unraised.append(each)

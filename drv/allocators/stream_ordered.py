@@ -1,0 +1,107 @@
+"""Memory that the simulated driver's own checks guard to the byte."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CudaError
+from .direct import DirectAllocator, DirectBlock
+from .patterns import POISON, pushed
+
+if TYPE_CHECKING:
+    from ..device import Device
+    from .events import StreamEvents, StreamKey
+
+_NON_BLOCKING = 1
+_DISABLE_TIMING = 2
+
+
+class OrderedBlock(DirectBlock):
+    """An allocation in the order of a stream.
+
+    Attributes
+    ----------
+    uses : dict
+        Other streams that use it, as ``(device, stream)``.
+    """
+
+    __slots__ = ("uses",)
+
+    def __init__(self, address: int, size: int, stream: int) -> None:
+        super().__init__(address, size, stream)
+        self.uses: dict[StreamKey, None] = {}
+
+
+class StreamOrderedMemory(DirectAllocator[OrderedBlock]):
+    """Each block is an allocation of the driver, made and freed in the order of its stream.
+
+    Nothing waits: a free that did would order the streams, and hide the races between them. Work on another
+    stream that nothing orders before the free is a use of freed memory, whether or not the memory would have
+    been handed out again by then. Fresh memory is poisoned, without that counting as written.
+
+    Parameters
+    ----------
+    device : Device
+        A simulated one.
+    events : StreamEvents
+        Tells when the driver may be called.
+    """
+
+    def __init__(self, device: Device, events: StreamEvents) -> None:
+        super().__init__(device)
+        self._events = events
+        self._deferred: deque[OrderedBlock] = deque()
+        self._last: Any = None
+
+    def record_stream(self, block: OrderedBlock, stream: int, device: int | None = None) -> None:
+        """See :meth:`~drv.allocators.protocol.Allocator.record_stream`."""
+        block.uses[self.ordinal if device is None else device, stream] = None
+
+    def _obtain(self, size: int, stream: int) -> OrderedBlock:
+        device, runtime = self.device, self.device.runtime
+        device.use()
+        runtime.collect()
+        while self._deferred:
+            self._free(self._deferred.popleft())
+        status, address = runtime.driver.cuMemAllocAsync(size, stream)
+        if status:
+            runtime.fail(status, "cuMemAllocAsync", f"{size} bytes on device {device.ordinal}")
+        runtime.driver.poison(int(address), POISON)
+        return OrderedBlock(int(address), size, stream)
+
+    def _nothing(self, stream: int) -> OrderedBlock:
+        return OrderedBlock(0, 0, stream)
+
+    def _give_back(self, block: OrderedBlock) -> None:
+        if not self._events.ready():
+            self._deferred.append(block)
+        elif self.device.runtime.alive:
+            self._free(block)
+
+    def _free(self, block: OrderedBlock) -> None:
+        # A stream that is gone, or a context that is lost: then the memory is left to the context.
+        with contextlib.suppress(CudaError), pushed(self.device):
+            driver, check = self.device.runtime.driver, self.device.runtime.check
+            block.uses.pop((self.ordinal, block.stream), None)
+            stream: Any = block.stream
+            if block.uses:
+                # On a stream of its own the free comes after all uses and orders nothing else.
+                if self._last is None:
+                    self._last = check(driver.cuStreamCreate(_NON_BLOCKING), "cuStreamCreate")
+                stream = self._last
+                for key in ((self.ordinal, block.stream), *block.uses):
+                    self._wait(stream, key)
+            check(driver.cuMemFreeAsync(block.address, stream), "cuMemFreeAsync")
+
+    def _wait(self, stream: Any, key: StreamKey) -> None:
+        """Let ``stream`` wait for what the stream of ``key`` has queued."""
+        driver, check = self.device.runtime.driver, self.device.runtime.check
+        with pushed(self.device.runtime.device(key[0])):
+            event = check(driver.cuEventCreate(_DISABLE_TIMING), "cuEventCreate")
+            try:
+                check(driver.cuEventRecord(event, key[1]), "cuEventRecord")
+                check(driver.cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent")
+            finally:
+                driver.cuEventDestroy(event)
