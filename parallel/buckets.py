@@ -116,25 +116,30 @@ class Bucket:
         if stream not in self._streams:
             self._streams.append(stream)
 
-    def fill(self, factor: float, *, adopt: bool) -> None:
+    def fill(self, factor: float, *, adopt: Sequence[int] | None = None) -> None:
         """Put ``factor`` times the gradients, zeros for missing ones, in place, on the current stream.
 
-        With ``adopt`` the parameters' gradients are parts of the bucket from now on.
+        With ``adopt`` the gradients are parts of the bucket from now on: of those parameters at whose number it is
+        true. Those of others, which may be unused on all ranks and then stay as they are, leave the bucket.
         """
         self._join_streams()
         targets, sources = [], []
-        for parameter, view in zip(self.parameters, self.views, strict=True):
-            gradient = parameter._autograd.grad
+        for number, parameter, view in zip(self.numbers, self.parameters, self.views, strict=True):
+            state = parameter._autograd
+            gradient = state.grad
             if gradient is None:
                 view.zero_()
-            elif not shows(gradient, view):
-                targets.append(view)
-                sources.append(gradient)
-                if adopt:
-                    parameter._autograd.grad = view
-            elif factor != 1:
-                targets.append(view)
-                sources.append(view)
+                continue
+            adopted = adopt is not None and adopt[number]
+            if shows(gradient, view):
+                if adopt is not None and not adopted:
+                    state.grad = gradient.clone()
+                if factor == 1:
+                    continue
+            elif adopted:
+                state.grad = view
+            targets.append(view)
+            sources.append(gradient)
         scaled_copies(targets, sources, factor)
 
     def _join_streams(self) -> None:

@@ -52,20 +52,21 @@ def test_gradients_lie_side_by_side(where: str) -> None:
     ]
     parameters[0].grad = tensor.arange(6.0, device=where).view(2, 3)
     parameters[2].grad = tensor.arange(4.0, device=where)
-    bucket = Bucket(0, [3, 1, 0, 2], parameters)
-    bucket.fill(0.5, adopt=False)
+    bucket = Bucket(0, [3, 1, 2, 0], parameters)
+    bucket.fill(0.5, adopt=None)
     assert bucket.flat.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 0, 0, 0.5, 1, 1.5]
     assert bucket.views[0].tolist() == [[0, 0.5, 1], [1.5, 2, 2.5]]
     assert parameters[0].grad.tolist() == [[0, 1, 2], [3, 4, 5]]
-    bucket.fill(1, adopt=True)
+    bucket.fill(1, adopt=[1] * 4)
     assert bucket.flat.tolist() == [0, 1, 2, 3, 4, 5, 0, 0, 1, 2, 3]
     bucket.flat.zero_()
     assert parameters[2].grad.tolist() == [0, 0, 0, 0]
     bucket.flat.fill_(3)
-    bucket.fill(2, adopt=True)
+    bucket.fill(2, adopt=[1, 1, 0, 1])
+    assert bucket.flat.tolist() == [6, 6, 6, 6, 6, 6, 0, 6, 6, 6, 6]
     assert parameters[0].grad.tolist() == [[6, 6, 6], [6, 6, 6]]
+    assert parameters[2].grad.tolist() == [3, 3, 3, 3]
     # There was no gradient, and there is none.
-    assert bucket.flat[6].item() == 0
     assert parameters[1].grad is None
 
 
@@ -73,7 +74,7 @@ def test_gradients_lie_as_their_parameters_do() -> None:
     parameter = tensor.zeros(3, 2).T.requires_grad_()
     parameter.grad = tensor.arange(6.0).view(3, 2).T
     bucket = Bucket(0, [0], [parameter])
-    bucket.fill(1, adopt=True)
+    bucket.fill(1, adopt=[1] * 4)
     assert bucket.flat.tolist() == [0, 1, 2, 3, 4, 5]
     assert parameter.grad.stride() == parameter.stride() == (1, 2)
     assert parameter.grad.tolist() == [[0, 2, 4], [1, 3, 5]]

@@ -1,0 +1,469 @@
+"""``Reducer``: averages gradients between ranks while the backward pass that computes them still runs.
+
+A hook on each parameter tells when its gradient is ready. Once all gradients of a bucket are, and those of all buckets
+before it, its reduction begins; so the order of reductions is the same on all ranks, whatever the order of
+gradients is. At the end of the pass the results are waited for and become the parameters' gradients.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import tensor
+from tensor import Tensor
+from tensor.autograd.engine import queue_callback, will_execute
+from tensor.cuda import StreamContext
+from tensor.neural.scaled_copies import scaled_copies
+from tensor.recording.node import edge_of
+
+from .buckets import Bucket, GradBucket, assign, shows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tensor.autograd.graph import Node
+    from tensor.recording.node_hooks import RemovableHandle
+
+    from .futures import Future
+
+    Hook = Callable[[Any, GradBucket], Future[Any]]
+
+_MARKED_TWICE = (
+    "Expected to mark a variable ready only once. This error is caused by one of the following reasons: 1) Use of a module "
+    "parameter outside the `forward` function. Please make sure model parameters are not shared across multiple "
+    "concurrent forward-backward passes, or use static_graph=True if the graph does not change during training. 2) Reused "
+    "parameters in multiple reentrant backward passes, for example several `checkpoint` functions that wrap the same part of "
+    "the model: use checkpoint(..., use_reentrant=False), or static_graph=True if the graph does not change. 3) A "
+    "parameter that find_unused_parameters=True did not find in the graph of the outputs, and that got a gradient all the "
+    "same."
+)
+
+
+class Reducer:
+    """Averages the gradients of ``parameters`` between the ranks of a group.
+
+    Parameters
+    ----------
+    parameters
+        Leaves that require gradients, in the same order on all ranks.
+    names
+        Theirs, for messages.
+    collectives
+        Operations between the ranks: ``all_reduce(tensor)`` and ``broadcast(tensor)`` begin to sum, and to take
+        rank 0's, in place, and return what has ``wait()``; ``rank`` and ``size``.
+    limits
+        Bytes of the first, second, ... bucket, see :func:`parallel.buckets.assign`.
+    find_unused_parameters
+        Whether parameters may be missing in the graph of the outputs.
+    gradient_as_bucket_view
+        Whether gradients are parts of the buckets instead of copies.
+    static_graph
+        Whether each pass runs through the same graph; then parameters may be unused, or get several gradients.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        names: Sequence[str],
+        collectives: Any,
+        limits: Sequence[int],
+        *,
+        find_unused_parameters: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+    ) -> None:
+        self.parameters = list(parameters)
+        self.names = list(names)
+        self.collectives = collectives
+        self.limits = tuple(limits)
+        self.find_unused = find_unused_parameters and not static_graph
+        self.as_view = gradient_as_bucket_view
+        self.static_graph = static_graph
+        #: Ranks that gradients are divided by; a function, where that is known later.
+        self.divisor: int | Callable[[], int] = collectives.size
+        self.hook: tuple[Any, Hook] | None = None
+        count = len(self.parameters)
+        #: Whether the gradients of the next pass are to be reduced; whether they are being; whether they were.
+        self.expected = self.running = self.reduced = False
+        self._warned = False
+        self._next = 0
+        self._factor = 1.0
+        self._ready = bytearray(count)
+        self._unused: list[int] = []
+        #: Since the last reduction, by parameter: whether it got a gradient.
+        self._used = bytearray(count)
+        self._used_anywhere: list[int] | None = None
+        self._used_map: Tensor | None = None
+        self._used_work: Any = None
+        #: In a static graph: how many gradients each parameter gets in a pass, and how many are missing.
+        self._gradients: list[int] | None = None
+        self._missing: list[int] = []
+        #: Order in which gradients became ready in the first pass that was reduced.
+        self._order: dict[int, None] = {}
+        self.rebuilt = False
+        self.buckets: list[Bucket] = []
+        self._bucket_of: list[Bucket] = []
+        self._make_buckets(assign(self.parameters, self.limits))
+        self._handles: list[RemovableHandle] = [
+            parameter.register_post_accumulate_grad_hook(_arrival(weakref.ref(self), number))
+            for number, parameter in enumerate(self.parameters)
+        ]
+
+    def __del__(self) -> None:
+        for handle in getattr(self, "_handles", ()):
+            handle.remove()
+
+    def _make_buckets(self, assignment: Sequence[Sequence[int]]) -> None:
+        self.buckets = [
+            Bucket(index, numbers, [self.parameters[number] for number in numbers])
+            for index, numbers in enumerate(assignment)
+        ]
+        by_number = {number: bucket for bucket in self.buckets for number in bucket.numbers}
+        self._bucket_of = [by_number[number] for number in range(len(self.parameters))]
+
+    # Around the forward pass
+
+    def rebuild(self) -> bool:
+        """Arrange the buckets anew, in the order in which the first pass of rank 0 had gradients ready.
+
+        Every rank calls this before each forward pass; the first time after a reduction it is an operation between
+        them.
+
+        Returns
+        -------
+        bool
+            Whether the buckets were arranged anew.
+        """
+        if self.rebuilt or self.find_unused or len(self._order) != len(self.parameters) or self.running:
+            return False
+        self.rebuilt = True
+        device = self.parameters[0].device
+        order = tensor.tensor(list(self._order), dtype=tensor.int64, device=device)
+        self.collectives.broadcast(order).wait()
+        self._order.clear()
+        assignment = assign(self.parameters, self.limits, order.tolist())
+        if assignment != [bucket.numbers for bucket in self.buckets]:
+            self._make_buckets(assignment)
+            if self.as_view:
+                self._adopt()
+        return True
+
+    def _adopt(self) -> None:
+        """Have the gradients that are there be parts of the buckets."""
+        for bucket in self.buckets:
+            for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
+                gradient = parameter._autograd.grad
+                if gradient is not None:
+                    scaled_copies([view], [gradient])
+                    parameter._autograd.grad = view
+            bucket.read()
+
+    def prepare(self, outputs: Any) -> None:
+        """Have the gradients of the next backward pass, which begins at ``outputs``, reduced.
+
+        Raises
+        ------
+        RuntimeError
+            If the reduction of an earlier pass is not complete.
+        """
+        self.check_finished()
+        self.expected, self.reduced = True, False
+        self._next = 0
+        count = len(self.parameters)
+        self._ready = bytearray(count)
+        for bucket in self.buckets:
+            bucket.pending = len(bucket.numbers)
+        if self._gradients is not None:
+            self._missing = list(self._gradients)
+            self._unused = [number for number in range(count) if not self._gradients[number]]
+        elif self.find_unused:
+            self._unused = self._not_reached(outputs)
+        if not self.rebuilt:
+            self._order.clear()
+
+    def skip(self) -> None:
+        """Have the gradients of the next backward pass stay this rank's."""
+        self.expected = self.reduced = False
+
+    def check_finished(self) -> None:
+        """Raise RuntimeError if the reduction of the last pass has begun and is not complete."""
+        if not self.running:
+            return
+        missing = [
+            f"{name} (number {number})" for number, name in enumerate(self.names) if not self._ready[number]
+        ]
+        raise RuntimeError(
+            "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates "
+            "that your module has parameters that were not used in producing loss, or that the backward pass raised an "
+            "exception. You can enable unused parameter detection by passing the keyword argument "
+            "`find_unused_parameters=True` to `parallel.DistributedDataParallel`, and by making sure all `forward` function "
+            "outputs participate in calculating loss. If you already have done the above, then it wasn't able to locate the "
+            "output tensors in the return value of your module's `forward` function: tensors in tuples, lists, dicts and "
+            f"dataclasses are found. Parameters which did not receive grad for rank {self.collectives.rank}: "
+            f"{', '.join(missing) or 'none'}"
+        )
+
+    def _not_reached(self, outputs: Any) -> list[int]:
+        """Numbers of the parameters that no gradient of ``outputs`` goes to."""
+        waiting = [edge[0] for each in tensors_in(outputs) if (edge := edge_of(each)) is not None]
+        seen: set[Node] = set(waiting)
+        while waiting:
+            for edge in waiting.pop().next:
+                if edge is not None and edge[0] not in seen:
+                    seen.add(edge[0])
+                    waiting.append(edge[0])
+        return [number for number, parameter in enumerate(self.parameters) if _node_of(parameter) not in seen]
+
+    # In the backward pass
+
+    def arrive(self, number: int) -> None:
+        """Note that a gradient of parameter ``number`` was computed."""
+        self._used[number] = 1
+        if not self.expected:
+            if self.reduced:
+                self._warn()
+            return
+        if not self.running:
+            self._begin()
+        bucket = self._bucket_of[number]
+        if bucket.local is not None and bucket.local.stream is not bucket.stream:
+            bucket.note(bucket.local.stream)
+        if self.static_graph:
+            if self._gradients is None:
+                self._missing[number] += 1
+                # The last of several gradients counts.
+                self._order.pop(number, None)
+                self._order[number] = None
+                return
+            self._missing[number] -= 1
+            if self._missing[number] > 0:
+                return
+        self._mark(number)
+
+    def _begin(self) -> None:
+        self.running = True
+        divisor = self.divisor if isinstance(self.divisor, int) else self.divisor()
+        self._factor = 1.0 if self.hook is not None else 1 / divisor
+        if self.static_graph and self._gradients is None:
+            self._missing = [0] * len(self.parameters)
+            queue_callback(self._first_of_static_graph, outermost=True)
+            return
+        queue_callback(self._mark_without_gradients, outermost=True)
+        for number in self._unused:
+            self._mark(number)
+
+    def _mark(self, number: int) -> None:
+        """Note that the gradient of parameter ``number`` is complete in this pass."""
+        if self._ready[number]:
+            raise RuntimeError(
+                f"{_MARKED_TWICE} Parameter at index {number} with name {self.names[number]} has been marked as ready twice."
+            )
+        self._ready[number] = 1
+        if not self.rebuilt and not self.static_graph:
+            self._order[number] = None
+        bucket = self._bucket_of[number]
+        bucket.pending -= 1
+        if not bucket.pending:
+            with tensor.no_grad():
+                bucket.fill(self._factor, adopt=self._used if self.as_view else None)
+                self._launch()
+
+    def _launch(self) -> None:
+        """Begin the reductions of all buckets whose turn it is."""
+        buckets = self.buckets
+        while self._next < len(buckets) and not buckets[self._next].pending:
+            bucket = buckets[self._next]
+            self._next += 1
+            with _stream(bucket):
+                bucket.reduction = self._reduce(bucket, bucket.flat)
+        if self._next == len(buckets):
+            if self.find_unused or (self.static_graph and self._used_anywhere is None):
+                device = self.parameters[0].device
+                self._used_map = tensor.tensor(list(self._used), dtype=tensor.int32, device=device)
+                self._used_work = self.collectives.all_reduce(self._used_map)
+            queue_callback(self._finish, outermost=True)
+
+    def _reduce(self, bucket: Bucket, flat: Tensor) -> Any:
+        """Begin to reduce ``flat``, the contents of ``bucket``."""
+        if self.hook is None:
+            return self.collectives.all_reduce(flat)
+        state, hook = self.hook
+        future = hook(state, GradBucket(bucket, flat, bucket.index == len(self.buckets) - 1))
+        if not hasattr(future, "wait"):
+            raise TypeError(
+                f"the communication hook '{getattr(hook, '__name__', hook)}' returned {type(future).__name__}: expected a "
+                "Future of the reduced tensor, such as parallel.all_reduce(..., async_op=True).get_future()"
+            )
+        return future
+
+    # At its end
+
+    def _mark_without_gradients(self) -> None:
+        """Mark parameters that the pass has come to without a gradient: a Function may give None."""
+        if not self.running:
+            return
+        for number, parameter in enumerate(self.parameters):
+            if not self._ready[number]:
+                node = _node_of(parameter)
+                if node is not None and will_execute(node):
+                    self._mark(number)
+
+    def _first_of_static_graph(self) -> None:
+        """Reduce all gradients of the first pass, in which their number becomes known."""
+        self._gradients = list(self._missing)
+        unused = [number for number, count in enumerate(self._gradients) if not count]
+        self._order = dict.fromkeys([*unused, *self._order])
+        for number in range(len(self.parameters)):
+            self._mark(number)
+
+    def _finish(self) -> None:
+        """Wait for the reductions, and give the parameters their gradients."""
+        self.expected = False
+        with tensor.no_grad():
+            for bucket in self.buckets:
+                reduction, bucket.reduction = bucket.reduction, None
+                self._receive(bucket, reduction)
+                self._deliver(bucket)
+                bucket.read()
+        if self._used_work is not None:
+            # The operation has to be over before its tensor goes.
+            self._used_work.wait()
+        if not self.static_graph:
+            self._used_anywhere = None
+        elif self._used_anywhere is None:
+            self._read_map()
+        self._used_map = self._used_work = None
+        self._used = bytearray(len(self.parameters))
+        self.running, self.reduced = False, True
+
+    def _receive(self, bucket: Bucket, reduction: Any) -> None:
+        """Wait until ``bucket`` has the results."""
+        if self.hook is None:
+            reduction.wait()
+            return
+        result = _result(reduction, bucket)
+        if result._storage is not bucket.flat._storage or result._offset != bucket.flat._offset:
+            bucket.flat.copy_(result.reshape(-1))
+
+    def _deliver(self, bucket: Bucket) -> None:
+        """Give parameters the contents of their bucket."""
+        targets, sources = [], []
+        for number, parameter, view in zip(bucket.numbers, bucket.parameters, bucket.views, strict=True):
+            state = parameter._autograd
+            gradient = state.grad
+            if gradient is not None and shows(gradient, view):
+                continue
+            if not self._is_used_anywhere(number):
+                continue
+            if self.as_view:
+                state.grad = view
+                continue
+            if gradient is None:
+                gradient = state.grad = tensor.empty_like(view)
+            targets.append(gradient)
+            sources.append(view)
+        scaled_copies(targets, sources)
+
+    def _is_used_anywhere(self, number: int) -> bool:
+        """Whether the parameter got a gradient on any rank."""
+        if self._used[number] or not (self.find_unused or self.static_graph):
+            return True
+        if self._used_anywhere is None:
+            self._read_map()
+        return bool(self._used_anywhere and self._used_anywhere[number])
+
+    def _read_map(self) -> None:
+        if self._used_map is not None:
+            self._used_work.wait()
+            self._used_anywhere = self._used_map.tolist()
+
+    def _warn(self) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                "a backward pass of a DistributedDataParallel module computed gradients that are not averaged between the "
+                "ranks: those of its last forward pass have been already. Call forward() again before each backward(), or "
+                "sum the losses of several forward passes and call backward() once",
+                stacklevel=2,
+            )
+
+    # For ranks without inputs of their own
+
+    def shadow(self) -> None:
+        """Take part in the reductions of the others' backward pass, with gradients that are zero."""
+        with tensor.no_grad():
+            reductions = []
+            for bucket in self.buckets:
+                zeros = tensor.zeros_like(bucket.flat)
+                reductions.append((bucket, self._reduce(bucket, zeros), zeros))
+            if self.find_unused or (self.static_graph and self._used_anywhere is None):
+                device = self.parameters[0].device
+                used = tensor.zeros(len(self.parameters), dtype=tensor.int32, device=device)
+                self.collectives.all_reduce(used).wait()
+                if self.static_graph:
+                    self._used_anywhere = used.tolist()
+            for bucket, reduction, _ in reductions:
+                if self.hook is None:
+                    reduction.wait()
+                else:
+                    _result(reduction, bucket)
+        if not self.rebuilt and not self._order:
+            # What is broadcast is the order of rank 0; if that is this one, it is the order that there is.
+            self._order = dict.fromkeys(number for bucket in self.buckets for number in bucket.numbers)
+
+
+def _arrival(reducer: weakref.ref[Reducer], number: int) -> Callable[[Tensor], None]:
+    """The hook of a parameter, which does not keep the reducer."""
+
+    def hook(_: Tensor) -> None:
+        found = reducer()
+        if found is not None:
+            found.arrive(number)
+
+    return hook
+
+
+def _node_of(parameter: Tensor) -> Node | None:
+    """The end of the graph that adds to the gradient of ``parameter``; None where there is no graph."""
+    accumulator = parameter._autograd.accumulator
+    found: Node | None = None if accumulator is None else accumulator()
+    return found
+
+
+def _stream(bucket: Bucket) -> contextlib.AbstractContextManager[Any]:
+    """The stream on which a bucket was filled is current."""
+    return contextlib.nullcontext() if bucket.filled_on is None else StreamContext(bucket.filled_on)
+
+
+def _result(future: Any, bucket: Bucket) -> Tensor:
+    """What a communication hook's future gives."""
+    result = future.wait()
+    if isinstance(result, (list, tuple)) and len(result) == 1:
+        result = result[0]
+    if not isinstance(result, Tensor) or result.numel() != bucket.flat.numel():
+        given = (
+            f"a tensor of shape {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
+        )
+        raise TypeError(
+            f"the future of a communication hook gave {given} for bucket {bucket.index}: expected a tensor with its "
+            f"{bucket.flat.numel()} elements"
+        )
+    return result
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors in tuples, lists, dicts and dataclasses inside each other."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Tensor):
+            yield each
+        elif isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, (list, tuple)):
+            waiting.extend(each)
+        elif hasattr(type(each), "__dataclass_fields__"):
+            waiting.extend(getattr(each, name) for name in type(each).__dataclass_fields__)
