@@ -395,7 +395,10 @@ class DeviceStorage(Storage):
 
     def record_stream(self, stream: Stream) -> None:
         """Note that ``stream`` uses the bytes: once freed, they are not reused before its work is done."""
-        if self.block is not None and stream.cuda_stream != self.block.stream:
+        # The default streams of all devices have one handle.
+        if self.block is not None and (
+            stream.cuda_stream != self.block.stream or stream.place is not self.place
+        ):
             self.place.allocator.record_stream(self.block, stream.cuda_stream, stream.place.ordinal)
 
     def belongs_to(self, stream: Stream) -> bool:

@@ -1,0 +1,289 @@
+"""Parts of one tensor sent to devices, and brought together again: each is the other's derivative.
+
+What is scattered is copied on a stream of its own on each receiving device. So the copies run beside what the devices
+still have to do, and beside each other; from host memory they go through pinned memory, which the host fills for one
+device while the others are being sent to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import drv
+from tensor.base import empty, view_of
+from tensor.copy_plans import COPY, copied
+from tensor.cuda import Stream
+from tensor.layout import contiguous
+from tensor.parts import step_through
+from tensor.places import cpu
+from tensor.recording.modes import modes
+
+from .broadcasting import DevicesNode
+from .peers import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tensor import Tensor
+    from tensor.layout import Layout
+    from tensor.places import CudaPlace, Place
+
+#: Bytes from which on a copy to a device goes through pinned memory. Shorter ones are sent with the command itself.
+_PINNED_FROM = 1 << 16
+
+
+def copy_stream(place: CudaPlace) -> Stream:
+    """The stream of a device on which it receives what is scattered."""
+    found: Stream = place.runtime.cache(("scatter stream", place.ordinal), lambda: Stream(place.device))
+    return found
+
+
+@contextlib.contextmanager
+def _current(stream: Stream) -> Iterator[None]:
+    """Make a stream the current one of its device, without making the device current."""
+    local = stream.place.local
+    before, local.stream = local.stream, stream
+    try:
+        yield
+    finally:
+        local.stream = before
+
+
+class ScatterNode(DevicesNode):
+    """A recorded scatter.
+
+    Attributes
+    ----------
+    dim : int
+        Which dimension is divided.
+    origin : Layout
+        Of what was scattered.
+    """
+
+    __slots__ = ("dim", "origin")
+
+    dim: int
+    origin: Layout
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "ScatterBackward"
+
+    def backward(self, *grads: Any) -> Any:
+        """The chunks' gradients together; zeros for a chunk that none reached."""
+        present: Any = next(grad for grad in grads if grad is not None)
+        parts = [
+            present.new_zeros(layout.shape, device=layout.device) if grad is None else grad
+            for grad, layout in zip(grads, self.layouts, strict=True)
+        ]
+        return gathered(parts, self.dim, self.origin.place)
+
+
+class GatherNode(DevicesNode):
+    """A recorded gathering.
+
+    Attributes
+    ----------
+    dim : int
+        Along which dimension.
+    origins : tuple of Layout
+        Of what was gathered.
+    """
+
+    __slots__ = ("dim", "origins")
+
+    dim: int
+    origins: tuple[Layout, ...]
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "GatherBackward"
+
+    def backward(self, *grads: Any) -> Any:
+        """The chunks of the gradient, each where its part was."""
+        sizes = [layout.shape[self.dim] for layout in self.origins]
+        places: list[Any] = [layout.place for layout in self.origins]
+        return tuple(scattered(grads[0], places, sizes, self.dim))
+
+
+def scattered(
+    input: Tensor,
+    places: Sequence[CudaPlace],
+    sizes: Sequence[int],
+    dim: int,
+    streams: Sequence[Stream | None] | None = None,
+) -> list[Tensor]:
+    """Chunks of ``sizes`` along ``dim``, one on each place. Those on the input's own place are views.
+
+    Parameters
+    ----------
+    streams
+        Where given, the copies run on these streams, or on the current one for ``None``, and the caller waits for them.
+    """
+    recording, modes.recording = modes.recording, False
+    try:
+        made = _sent(input, places, sizes, dim, streams)
+    finally:
+        modes.recording = recording
+    if recording and input.requires_grad:
+        node = ScatterNode.__new__(ScatterNode)
+        node.dim, node.origin = dim, input._layout
+        node.place((input,), made)
+    return made
+
+
+def _sent(
+    input: Tensor,
+    places: Sequence[CudaPlace],
+    sizes: Sequence[int],
+    dim: int,
+    streams: Sequence[Stream | None] | None,
+) -> list[Tensor]:
+    source: Any = input._layout.place
+    made: list[Tensor] = []
+    receiving: list[Stream] = []
+    start = 0
+    for number, (place, size) in enumerate(zip(places, sizes, strict=True)):
+        part = step_through(input, dim, start, size, 1)
+        start += size
+        if place is source:
+            made.append(view_of(part._storage, part._layout, part._offset))
+            continue
+        chosen = copy_stream(place) if streams is None else streams[number]
+        stream = place.local.stream if chosen is None else chosen
+        there = _sent_on(stream, part)
+        made.append(there)
+        receiving.append(stream)
+        if streams is None:
+            main = place.local.stream
+            main.native.wait_stream(stream.native)
+            there.record_stream(main)
+    if source.is_cuda:
+        # What the device does next may write what is being read.
+        for stream in receiving:
+            source.local.stream.native.wait_stream(stream.native)
+    return made
+
+
+def _sent_on(stream: Stream, part: Tensor) -> Tensor:
+    """A copy of ``part`` on the device of ``stream``, made on it."""
+    layout, place = part._layout, stream.place
+    packed = layout.as_dense()
+    with _current(stream):
+        if not layout.place.is_cuda:
+            if layout.nbytes >= _PINNED_FROM and not (layout is packed and part.is_pinned()):
+                part = copied(part, packed, pin_memory=True)
+            return copied(part, packed.on(place), non_blocking=True)
+        there = empty(packed.on(place))
+        if not layout.numel:
+            return there
+        if layout is not packed:
+            part = copied(part, packed)
+            # It is free before the copy from it is done.
+            part.record_stream(stream)
+        here: Any = layout.place
+        connect((here, place))
+        stream.native.wait_stream(here.local.stream.native)
+        drv.copy_peer(
+            there._address, place.native, part._address, here.native, packed.nbytes, stream=stream.native
+        )
+        return there
+
+
+def gathered(tensors: Sequence[Tensor], dim: int, destination: Place) -> Tensor:
+    """Tensors of one shape but for ``dim``, which are on CUDA devices, joined along it on ``destination``."""
+    recording, modes.recording = modes.recording, False
+    try:
+        made = empty(_joined(tensors, dim, destination))
+        if destination.is_cuda:
+            _brought(tensors, dim, made)
+        else:
+            _brought_home(tensors, dim, made)
+    finally:
+        modes.recording = recording
+    kind = made._layout.dtype
+    if recording and (kind.is_floating_point or kind.is_complex) and any(x.requires_grad for x in tensors):
+        node = GatherNode.__new__(GatherNode)
+        node.dim, node.origins = dim, tuple([x._layout for x in tensors])
+        node.place(tensors, (made,))
+    return made
+
+
+def _joined(tensors: Sequence[Tensor], dim: int, destination: Place) -> Layout:
+    """Layout of the result: of the first one's type, and with all tensors' order of dimensions where that is one."""
+    first = tensors[0]._layout
+    shape = (*first.shape[:dim], sum(x._layout.shape[dim] for x in tensors), *first.shape[dim + 1 :])
+    orders = {_order(x._layout.strides) for x in tensors}
+    rows = contiguous[shape, first.dtype, destination]
+    if len(orders) > 1 or not all(x._layout.dense for x in tensors):
+        return rows
+    order = orders.pop()
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return rows.with_strides(shape, tuple(strides))
+
+
+def _order(strides: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+
+
+def _parts(whole: Tensor, tensors: Sequence[Tensor], dim: int) -> list[Tensor]:
+    """Views of ``whole``, one for each of the tensors that it is joined from."""
+    parts, start = [], 0
+    for x in tensors:
+        size = x._layout.shape[dim]
+        parts.append(step_through(whole, dim, start, size, 1))
+        start += size
+    return parts
+
+
+def _brought(tensors: Sequence[Tensor], dim: int, made: Tensor) -> None:
+    """Copy to a device: from each of the others on its own stream, so that the copies overlap."""
+    there: Any = made._layout.place
+    main = there.local.stream.native
+    parts = _parts(made, tensors, dim)
+    landed: list[tuple[Tensor, Tensor]] = []
+    senders: dict[Any, None] = {}
+    for part, x in zip(parts, tensors, strict=True):
+        here: Any = x._layout.place
+        if not x._layout.numel:
+            continue
+        if here is there:
+            there.plans[COPY, part._layout, x._layout](part, x, False)
+            continue
+        packed = part._layout.as_dense().on(here)
+        if x._layout is not packed:
+            x = copied(x, packed)
+        target = part
+        if not part._layout.dense:
+            target = empty(packed.on(there))
+            landed.append((part, target))
+        stream = here.local.stream.native
+        if here not in senders:
+            senders[here] = None
+            connect((here, there))
+        # The memory may be in use by what the device did before.
+        stream.wait_stream(main)
+        drv.copy_peer(target._address, there.native, x._address, here.native, packed.nbytes, stream=stream)
+    for here in senders:
+        main.wait_stream(here.local.stream.native)
+    for part, target in landed:
+        there.plans[COPY, part._layout, target._layout](part, target, False)
+
+
+def _brought_home(tensors: Sequence[Tensor], dim: int, made: Tensor) -> None:
+    """Copy to the host: every device sends to pinned memory before the first one is waited for."""
+    sent = []
+    for part, x in zip(_parts(made, tensors, dim), tensors, strict=True):
+        layout = part._layout.as_dense()
+        place: Any = x._layout.place
+        if x._layout.numel:
+            if x._layout.dtype is not layout.dtype or x._layout.strides != layout.strides:
+                x = copied(x, layout.on(place))
+            sent.append((part, copied(x, layout, non_blocking=True, pin_memory=True), place.local.stream))
+    for part, x, stream in sent:
+        stream.synchronize()
+        cpu.plans[COPY, part._layout, x._layout](part, x, False)

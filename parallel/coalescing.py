@@ -1,0 +1,280 @@
+"""Many tensors moved between devices, or summed up, in few copies.
+
+Tensors of one type are put behind each other in runs of up to ``buffer_size`` bytes by one kernel, and each run
+travels as one copy. A tensor that fills a run alone is copied from where it is.
+
+A copy between devices is queued on the receiving device's current stream, behind what the sending device's current
+stream holds, so that copies to several devices and the sender's own work overlap. Memory that was packed is the
+copy's own; where a tensor of the caller is read, the sender waits for the copy before its later work, which may
+write that tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import drv
+from nvrtc_kernels import coalescing
+from nvrtc_kernels.dtypes import uint8
+from tensor.base import empty, view_of
+from tensor.copy_plans import copied
+from tensor.layout import contiguous
+from tensor.storage import ForeignStorage
+
+from .peers import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor import Tensor
+    from tensor.cuda import Stream
+    from tensor.layout import Layout
+    from tensor.places import CudaPlace
+    from tensor.storage import Storage
+
+#: Bytes of a run.
+BUFFER_SIZE = 10 * 1024 * 1024
+#: Bytes that the start of each tensor in a run is a multiple of.
+_ALIGNMENT = 16
+
+
+class Part(ForeignStorage):
+    """A piece of another storage that counts its own changes.
+
+    What is written to one tensor of a run is no change of the others, although they share the memory.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, whole: Storage, offset: int, size: int) -> None:
+        super().__init__(whole.place, size, whole.address + offset, whole)  # type: ignore[arg-type]
+
+    def record_stream(self, stream: Stream) -> None:
+        """Note that ``stream`` uses the whole."""
+        self.owner.record_stream(stream)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Tensors of one type that travel together.
+
+    Attributes
+    ----------
+    positions
+        Which of the tensors.
+    counts
+        Their elements of type ``kind``, which is real.
+    offsets
+        Bytes from the start of the run to each of them.
+    nbytes
+        Of the run.
+    """
+
+    kind: dtype
+    positions: tuple[int, ...]
+    counts: tuple[int, ...]
+    offsets: tuple[int, ...]
+    nbytes: int
+
+
+def runs_of(layouts: Sequence[Layout], buffer_size: int) -> tuple[Run, ...]:
+    """Divide tensors without gaps into runs, in their order. Those without elements are in none."""
+    made: list[Run] = []
+    by_type: dict[dtype, list[int]] = {}
+    for position, layout in enumerate(layouts):
+        if layout.numel:
+            by_type.setdefault(layout.dtype, []).append(position)
+    for kind, positions in by_type.items():
+        taken: list[int] = []
+        size = 0
+        for position in positions:
+            nbytes = _aligned(layouts[position].nbytes)
+            if taken and size + nbytes > buffer_size:
+                made.append(_run(kind, taken, layouts))
+                taken, size = [], 0
+            taken.append(position)
+            size += nbytes
+        made.append(_run(kind, taken, layouts))
+    return tuple(made)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+
+
+def _run(kind: dtype, positions: list[int], layouts: Sequence[Layout]) -> Run:
+    numbers = 2 if kind.is_complex else 1
+    counts = tuple([layouts[position].numel * numbers for position in positions])
+    offsets, end, nbytes = [], 0, 0
+    for position in positions:
+        offsets.append(end)
+        nbytes = end + layouts[position].nbytes
+        end = _aligned(nbytes)
+    real = kind.to_real() if kind.is_complex else kind
+    return Run(real, tuple(positions), counts, tuple(offsets), nbytes)
+
+
+class _Runs:
+    """``place.plans[operation, layouts, buffer_size]``: :func:`runs_of` those."""
+
+    def plan(self, layouts: tuple[Layout, ...], buffer_size: int) -> tuple[Run, ...]:
+        """See :func:`runs_of`."""
+        return runs_of(layouts, buffer_size)
+
+
+class _Sum:
+    """``place.plans[operation, place, kind, sources]``: :func:`nvrtc_kernels.coalescing.plan`."""
+
+    def plan(self, place: CudaPlace, kind: dtype, sources: int) -> Callable[..., None]:
+        """What copies or sums tensors on a device."""
+        return coalescing.plan(place.native, kind, sources)
+
+
+_RUNS, _SUM = _Runs(), _Sum()
+
+
+def _dense(x: Tensor, wanted: Layout) -> Tensor:
+    """``x``, or a copy where its elements lie otherwise than in ``wanted``, which has no gaps."""
+    have = x._layout
+    if have.strides == wanted.strides and have.dtype is wanted.dtype:
+        return x
+    return copied(x, wanted.on(have.place))
+
+
+def _pack(tensors: Sequence[Tensor], run: Run, place: CudaPlace) -> Tensor:
+    """The tensors of a run, which are on ``place``, behind each other."""
+    whole = empty(contiguous[(run.nbytes,), uint8, place])
+    start = whole._address
+    addresses: list[int] = []
+    for position, offset in zip(run.positions, run.offsets, strict=True):
+        addresses += (start + offset, tensors[position]._address)
+    place.plans[_SUM, place, run.kind, 1](place.local.stream.handle, addresses, run.counts)
+    return whole
+
+
+def _send(to: Tensor, origin: Tensor, nbytes: int) -> None:
+    """Copy bytes to another device, on its current stream, behind what the sender's holds."""
+    there: Any = to._layout.place
+    here: Any = origin._layout.place
+    stream = there.local.stream.native
+    stream.wait_stream(here.local.stream.native)
+    drv.copy_peer(to._address, there.native, origin._address, here.native, nbytes, stream=stream)
+
+
+def copies(
+    tensors: Sequence[Tensor], places: Sequence[CudaPlace], buffer_size: int = BUFFER_SIZE
+) -> list[list[Tensor]]:
+    """Copies of ``tensors``, which are on one device, on each of ``places``; nothing is recorded.
+
+    Each device gets its copies from the one before it, so that a run is on several connections at once.
+    """
+    if not tensors or not places:
+        return [[] for _ in places]
+    source: Any = tensors[0]._layout.place
+    wanted = tuple([x._layout.as_dense() for x in tensors])
+    tensors = [
+        x if x._layout is layout else copied(x, layout) for x, layout in zip(tensors, wanted, strict=True)
+    ]
+    made: list[list[Any]] = [[None] * len(tensors) for _ in places]
+    connect((source, *places))
+    reads_tensors = False
+    for run in source.plans[_RUNS, wanted, buffer_size]:
+        alone = len(run.positions) == 1
+        if alone:
+            origin = tensors[run.positions[0]]
+            reads_tensors = True
+        else:
+            origin = _pack(tensors, run, source)
+            # It is free before the copy from it is done.
+            origin.record_stream(places[0].local.stream)
+        for place, results in zip(places, made, strict=True):
+            if alone:
+                position = run.positions[0]
+                results[position] = there = empty(wanted[position].on(place))
+            else:
+                there = empty(contiguous[(run.nbytes,), uint8, place])
+                whole = there._storage
+                for position, offset in zip(run.positions, run.offsets, strict=True):
+                    layout = wanted[position].on(place)
+                    results[position] = view_of(Part(whole, offset, layout.nbytes), layout, 0)
+            _send(there, origin, run.nbytes)
+            origin = there
+    # What a device does next may write what the following one still reads.
+    senders = (source, *places) if reads_tensors else places
+    for sender, receiver in pairwise(senders):
+        sender.local.stream.native.wait_stream(receiver.local.stream.native)
+    for position, layout in enumerate(wanted):
+        if not layout.numel:
+            for place, results in zip(places, made, strict=True):
+                results[position] = empty(layout.on(place))
+    return made
+
+
+def sums(
+    columns: Sequence[Sequence[Tensor]],
+    destination: CudaPlace,
+    layouts: Sequence[Layout] | None = None,
+    buffer_size: int = BUFFER_SIZE,
+) -> list[Tensor]:
+    """Sums of the first tensors of all columns, of the second ones, ..., on ``destination``; nothing is recorded.
+
+    The tensors of a column are on one device. Sums have the first column's types and, without gaps, the order of
+    dimensions in ``layouts``, by default the first column's.
+    """
+    if not columns[0]:
+        return []
+    wanted = tuple([x._layout.as_dense().on(destination) for x in columns[0]] if layouts is None else layouts)
+    columns = [[_dense(x, layout) for x, layout in zip(each, wanted, strict=True)] for each in columns]
+    places: list[Any] = [each[0]._layout.place for each in columns]
+    connect((destination, *places))
+    made: list[Any] = [None] * len(wanted)
+    senders: dict[Any, None] = {}
+    for run in destination.plans[_RUNS, wanted, buffer_size]:
+        here = [
+            _arrived(column, run, place, destination, wanted, senders)
+            for column, place in zip(columns, places, strict=True)
+        ]
+        for position in run.positions:
+            made[position] = empty(wanted[position])
+        results = [made[position]._address for position in run.positions]
+        _add(results, [addresses for addresses, _ in here], run, destination)
+    for place in senders:
+        place.local.stream.native.wait_stream(destination.local.stream.native)
+    return [empty(layout) if x is None else x for x, layout in zip(made, wanted, strict=True)]
+
+
+def _arrived(
+    column: Sequence[Tensor],
+    run: Run,
+    place: CudaPlace,
+    destination: CudaPlace,
+    layouts: Sequence[Layout],
+    senders: dict[Any, None],
+) -> tuple[list[int], Tensor | None]:
+    """Addresses of a run's tensors on the destination, and what keeps them. Notes whose tensors are read there."""
+    if place is destination:
+        return [column[position]._address for position in run.positions], None
+    if len(run.positions) == 1:
+        origin, made = column[run.positions[0]], empty(layouts[run.positions[0]])
+        senders[place] = None
+    else:
+        origin = _pack(column, run, place)
+        origin.record_stream(destination.local.stream)
+        made = empty(contiguous[(run.nbytes,), uint8, destination])
+    _send(made, origin, run.nbytes)
+    start = made._address
+    return [start + offset for offset in run.offsets], made
+
+
+def _add(results: list[int], sources: list[list[int]], run: Run, place: CudaPlace) -> None:
+    """Write the sums of ``sources`` to the addresses ``results``."""
+    handle = place.local.stream.handle
+    limit = coalescing.MAX_SOURCES
+    taken, rest = sources[:limit], sources[limit:]
+    while taken:
+        addresses = [address for row in zip(results, *taken, strict=True) for address in row]
+        place.plans[_SUM, place, run.kind, len(taken)](handle, addresses, run.counts)
+        taken, rest = ([results, *rest[: limit - 1]] if rest else []), rest[limit - 1 :]

@@ -1,0 +1,41 @@
+"""Access of devices to each other's memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensor import cuda
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tensor.places import CudaPlace
+
+
+def connect(places: Iterable[CudaPlace]) -> None:
+    """Let each device access the next one's memory, and the reverse, where the hardware can.
+
+    Copies between them are correct without; with it they do not go through the host.
+    """
+    before: CudaPlace | None = None
+    for place in places:
+        if before is not None and before is not place:
+            key = ("connected", *sorted((before.ordinal, place.ordinal)))
+            place.runtime.cache(key, _Connection(before.ordinal, place.ordinal))
+        before = place
+
+
+class _Connection:
+    """Makes two devices peers when it is called."""
+
+    __slots__ = ("devices",)
+
+    def __init__(self, *devices: int) -> None:
+        self.devices = devices
+
+    def __call__(self) -> bool:
+        here, there = self.devices
+        for user, owner in ((here, there), (there, here)):
+            if cuda.can_device_access_peer(user, owner):
+                cuda.enable_peer_access(owner, user)
+        return True

@@ -1,0 +1,463 @@
+"""Tensors exchanged between devices: values, derivatives, order of streams, and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import drv
+import tensor
+from parallel import comm
+from tensor import cuda
+
+from .simulated import MACHINES, install
+
+pytestmark = pytest.mark.simulator_only
+
+
+@pytest.fixture(params=MACHINES)
+def three(request: pytest.FixtureRequest) -> None:
+    install(3, **request.param)
+
+
+@pytest.fixture
+def two() -> None:
+    install(2)
+
+
+def values(*shape: int) -> tensor.Tensor:
+    count = int(np.prod(shape))
+    return tensor.arange(count, dtype=tensor.float32).reshape(shape)
+
+
+def equal(x: Any, expected: Any) -> None:
+    expected = expected.detach().cpu().numpy() if isinstance(expected, tensor.Tensor) else expected
+    np.testing.assert_array_equal(x.detach().cpu().numpy(), expected)
+
+
+# broadcast
+
+
+def test_broadcast(three: None) -> None:
+    for source in ("cpu", "cuda:0", "cuda:1"):
+        x = values(3, 50).to(source)
+        copies = comm.broadcast(x, ["cuda:0", 1, tensor.device("cuda:2")])
+        assert isinstance(copies, tuple)
+        assert [each.device.index for each in copies] == [0, 1, 2]
+        for each in copies:
+            equal(each, values(3, 50))
+        if source != "cpu":
+            assert copies[x.device.index] is x
+
+
+def test_what_was_broadcast_may_be_written_at_once(three: None) -> None:
+    x = tensor.full((500,), 3.0, device="cuda:0")
+    copies = comm.broadcast(x, (0, 1, 2))
+    x.fill_(7)
+    copies[1].mul_(2)
+    equal(copies[1], np.full(500, 6))
+    equal(copies[2], np.full(500, 3))
+
+
+def test_broadcast_out(three: None) -> None:
+    x = values(40).to("cuda:1")
+    out = [tensor.zeros(40, device=f"cuda:{i}") for i in range(3)]
+    made = comm.broadcast(x, out=out)
+    assert all(a is b for a, b in zip(made, out, strict=True))
+    for each in out:
+        equal(each, values(40))
+
+
+def test_derivative_of_broadcast_is_the_sum(three: None) -> None:
+    x = values(5).to("cuda:0").requires_grad_()
+    copies = comm.broadcast(x, (0, 1, 2))
+    assert copies[1].grad_fn.name() == "BroadcastBackward"
+    sum((each * (i + 1)).sum().to("cuda:0") for i, each in enumerate(copies)).backward()
+    equal(x.grad, np.full(5, 6))
+
+
+def test_broadcast_differentiates_twice(two: None) -> None:
+    x = values(4).to("cuda:0").requires_grad_()
+    _, copy = comm.broadcast(x, (0, 1))
+    (first,) = tensor.autograd.grad((copy**3).sum(), x, create_graph=True)
+    (second,) = tensor.autograd.grad(first.sum(), x)
+    equal(second, 6 * values(4))
+
+
+def test_broadcast_errors(two: None) -> None:
+    x = values(3).cuda()
+    with pytest.raises(RuntimeError, match="exactly one of 'devices' and 'out'"):
+        comm.broadcast(x)
+    with pytest.raises(RuntimeError, match="exactly one of 'devices' and 'out'"):
+        comm.broadcast(x, (0,), out=[x])
+    with pytest.raises(RuntimeError, match=r"out\[0\] has shape \[4\]"):
+        comm.broadcast(x, out=[values(4).cuda()])
+    with pytest.raises(RuntimeError, match=r"out\[0\] is on cpu"):
+        comm.broadcast(x, out=[values(3)])
+    with pytest.raises(ValueError, match="at least one device"):
+        comm.broadcast(x, [])
+    with pytest.raises(ValueError, match="Expected a cuda device"):
+        comm.broadcast(x, ["cpu"])
+    with pytest.raises(TypeError, match="expects a Tensor, got int"):
+        comm.broadcast(3, (0, 1))  # type: ignore[arg-type]
+
+
+# broadcast_coalesced
+
+
+def several(device: str = "cuda:0") -> list[tensor.Tensor]:
+    """Types, shapes, strides and sizes of all kinds, between them tensors larger than a buffer of 256 bytes."""
+    made = [
+        values(3),
+        values(7, 11),
+        values(4, 3, 2, 2).to(memory_format=tensor.channels_last),
+        tensor.arange(5),
+        values(2, 0),
+        tensor.tensor(2.5),
+        tensor.tensor([True, False, True]),
+        values(6, 10)[:, ::2],
+        tensor.tensor([1 + 2j, 3 - 1j]),
+        values(9).half(),
+        tensor.tensor(7),
+        values(5).to(tensor.bfloat16),
+    ]
+    return (
+        [each.to(device) for each in made[:7]]
+        + [values(6, 10).to(device)[:, ::2]]
+        + [each.to(device) for each in made[8:]]
+    )
+
+
+@pytest.mark.parametrize("buffer_size", [1, 256])
+def test_broadcast_coalesced(three: None, buffer_size: int) -> None:
+    given = several()
+    made = comm.broadcast_coalesced(given, (0, 1, 2), buffer_size)
+    assert all(a is b for a, b in zip(made[0], given, strict=True))
+    for number, column in enumerate(made[1:], 1):
+        for x, original in zip(column, given, strict=True):
+            assert x.device.index == number
+            assert x.dtype is original.dtype
+            assert x._version == 0
+            equal(x, original)
+    assert made[1][2].is_contiguous(memory_format=tensor.channels_last)
+
+
+def test_copies_that_travelled_together_are_written_apart(three: None) -> None:
+    given = [tensor.full((n,), float(n), device="cuda:0") for n in (1, 2, 3)]
+    _, *others = comm.broadcast_coalesced(given, (0, 1, 2))
+    for each in given:
+        each.zero_()
+    others[0][1].add_(1)
+    assert [each._version for each in others[0]] == [0, 1, 0]
+    equal(others[0][1], [3, 3])
+    for n, x in zip((1, 2, 3), others[1], strict=True):
+        equal(x, np.full(n, n))
+    equal(others[0][2], [3, 3, 3])
+
+
+def test_copies_are_few(two: None) -> None:
+    given = [tensor.ones(10, device="cuda:0") for _ in range(40)] + [
+        tensor.ones(3, dtype=tensor.int64, device="cuda:0")
+    ] * 5
+    driver = drv.runtime().driver
+    calls, former = [], driver.cuMemcpyPeerAsync
+    driver.cuMemcpyPeerAsync = lambda *arguments: (calls.append(arguments[4]), former(*arguments))[1]
+    try:
+        _, made = comm.broadcast_coalesced(given, (0, 1))
+        assert len(calls) == 2
+        comm.reduce_add_coalesced([given, made], 0)
+        assert len(calls) == 4
+    finally:
+        del driver.cuMemcpyPeerAsync
+
+
+def test_derivatives_of_coalesced(three: None) -> None:
+    given = [values(3).cuda().requires_grad_(), values(2, 2).cuda(), values(4).cuda().requires_grad_()]
+    made = comm.broadcast_coalesced(given, (0, 1, 2))
+    loss = (made[0][0] * 2).sum() + (made[1][0] * made[1][1].sum() * 3).sum().to(0) + made[2][0].sum().to(0)
+    assert not made[1][1].requires_grad
+    # Nothing has come from the last one: it has no gradient, as without copies.
+    loss.backward()
+    equal(given[0].grad, np.full(3, 2 + 18 + 1))
+    assert given[2].grad is None
+
+
+def test_broadcast_coalesced_errors(two: None) -> None:
+    x = values(3).cuda()
+    with pytest.raises(RuntimeError, match=r"devices\[0\], cuda:1, but tensors\[0\] is on cuda:0"):
+        comm.broadcast_coalesced([x], (1, 0))
+    with pytest.raises(RuntimeError, match="positive buffer_size"):
+        comm.broadcast_coalesced([x], (0, 1), 0)
+    with pytest.raises(RuntimeError, match=r"tensors\[0\] is on cpu"):
+        comm.broadcast_coalesced([values(3)], (0, 1))
+
+
+# reduce_add
+
+
+def test_reduce_add(three: None) -> None:
+    given = [values(3, 50).to(f"cuda:{i}") + i for i in range(3)]
+    made = comm.reduce_add(given, "cuda:1")
+    for each in given:
+        each.zero_()
+    assert made.device.index == 1
+    equal(made, 3 * values(3, 50) + 3)
+    with cuda.device(2):
+        assert comm.reduce_add(given).device.index == 2
+    assert comm.reduce_add(given[1:2], 1) is given[1]
+
+
+def test_reduce_add_of_other_strides_and_types(three: None) -> None:
+    a = values(3, 4).cuda()
+    b = values(4, 3).to("cuda:1").t()
+    equal(comm.reduce_add([a, b], 0), values(3, 4) + values(4, 3).t())
+    halves = [
+        tensor.tensor([x], dtype=tensor.float16, device=f"cuda:{i}") for i, x in enumerate([2048, 1, 1])
+    ]
+    equal(comm.reduce_add(halves, 0), np.array([2050], np.float16))
+    whole = [tensor.tensor([1 + 2j], device=f"cuda:{i}") for i in range(3)]
+    equal(comm.reduce_add(whole, 0), np.array([3 + 6j], np.complex64))
+
+
+def test_more_summands_than_a_launch_adds(two: None) -> None:
+    given = [values(7).to(f"cuda:{i % 2}") for i in range(40)]
+    equal(comm.reduce_add(given, 0), 40 * values(7))
+
+
+def test_derivative_of_reduce_add_is_the_broadcast(three: None) -> None:
+    given = [values(4).to(f"cuda:{i}").requires_grad_() for i in range(3)]
+    made = comm.reduce_add(given, 0)
+    (made * values(4).cuda()).sum().backward()
+    for i, each in enumerate(given):
+        assert each.grad.device.index == i
+        equal(each.grad, values(4))
+
+
+@pytest.mark.parametrize("buffer_size", [256, 10485760])
+def test_reduce_add_coalesced(three: None, buffer_size: int) -> None:
+    given = [[x for x in several(f"cuda:{i}") if x.dtype is not tensor.bool] for i in range(3)]
+    made = comm.reduce_add_coalesced(given, 0, buffer_size)
+    for x, original in zip(made, given[0], strict=True):
+        assert x.dtype is original.dtype
+        equal(x, original * 3)
+        assert x._storage.nbytes() == x.numel() * x.element_size()
+
+
+def test_reduce_add_errors(two: None) -> None:
+    a, b = values(3).cuda(), values(3).to("cuda:1")
+    with pytest.raises(RuntimeError, match="destination cuda:0, but they are on cuda:1"):
+        comm.reduce_add([b], 0)
+    with pytest.raises(ValueError, match=r"input 1 has invalid size: got \[4\], but expected \[3\]"):
+        comm.reduce_add([a, values(4).cuda()], 0)
+    with pytest.raises(ValueError, match="input 1 has another type"):
+        comm.reduce_add([a, b.double()], 0)
+    with pytest.raises(RuntimeError, match="input 1 is on cpu"):
+        comm.reduce_add([a, values(3)], 0)
+    with pytest.raises(RuntimeError, match="empty list"):
+        comm.reduce_add([])
+    with pytest.raises(ValueError, match="as many tensors from every device, but got 1, 2"):
+        comm.reduce_add_coalesced([[a], [b, b]])
+    with pytest.raises(RuntimeError, match=r"inputs\[0\] on one device, but they are on cuda:0 and cuda:1"):
+        comm.reduce_add_coalesced([[a, b], [b, b]])
+    assert comm.reduce_add_coalesced([[], []]) == ()
+
+
+# scatter
+
+
+@pytest.mark.parametrize("source", ["cpu", "pinned", "cuda:1"])
+def test_scatter(three: None, source: str) -> None:
+    x = values(5, 7, 4)
+    x = x.pin_memory() if source == "pinned" else x.to(source)
+    for dim in (0, 1, -1):
+        parts = comm.scatter(x, (0, 1, 2), dim=dim)
+        expected = values(5, 7, 4).chunk(3, dim)
+        assert len(parts) == len(expected)
+        for number, (part, each) in enumerate(zip(parts, expected, strict=True)):
+            assert part.device.index == number
+            equal(part, each)
+
+
+def test_scatter_of_much_goes_through_pinned_memory(three: None) -> None:
+    x = values(3, 1 << 15)
+    parts = comm.scatter(x, (0, 1, 2))
+    x.zero_()
+    for part, each in zip(parts, values(3, 1 << 15).split(1), strict=True):
+        equal(part, each)
+    across = comm.scatter(values(2, 1 << 16).pin_memory(), (0, 1), dim=1)
+    equal(across[1], values(2, 1 << 16)[:, 1 << 15 :])
+
+
+def test_what_was_scattered_may_be_written_at_once(three: None) -> None:
+    x = tensor.full((6, 300), 3.0, device="cuda:0")
+    parts = comm.scatter(x, (0, 1, 2))
+    x.fill_(7)
+    for part in parts[1:]:
+        equal(part, np.full((2, 300), 3))
+
+
+def test_memory_of_what_was_scattered_is_not_used_too_early(three: None) -> None:
+    for _ in range(4):
+        parts = comm.scatter(tensor.full((6, 1000), 2.0).pin_memory(), (0, 1, 2))
+        sums = [part.sum() for part in parts]
+        del parts
+        assert [each.item() for each in sums] == [4000] * 3
+
+
+def test_scatter_with_sizes(three: None) -> None:
+    x = values(6, 2).cuda().requires_grad_()
+    parts = comm.scatter(x, (1, 0), chunk_sizes=[4, 2])
+    assert [part.shape[0] for part in parts] == [4, 2]
+    assert parts[1].data_ptr() == x.data_ptr() + 32
+    assert parts[0].grad_fn.name() == "ScatterBackward"
+    (parts[0] * 3).sum().backward()
+    equal(x.grad, np.repeat([3, 0], [8, 4]).reshape(6, 2))
+
+
+def test_derivative_of_scatter_is_gather(three: None) -> None:
+    for source in ("cpu", "cuda:1"):
+        x = values(2, 7).to(source).requires_grad_()
+        parts = comm.scatter(x, (0, 1, 2), dim=1)
+        sum((part * part).sum().cpu() for part in parts).backward()
+        assert x.grad.device == x.device
+        equal(x.grad, 2 * values(2, 7))
+
+
+def test_scatter_differentiates_twice(two: None) -> None:
+    x = values(4, 2).requires_grad_()
+    parts = comm.scatter(x, (0, 1))
+    (first,) = tensor.autograd.grad(sum((part**3).sum().cpu() for part in parts), x, create_graph=True)
+    (second,) = tensor.autograd.grad(first.sum(), x)
+    equal(second, 6 * values(4, 2))
+
+
+def test_scatter_on_streams_of_the_caller(three: None) -> None:
+    x = values(4, 600).pin_memory()
+    streams = [None, cuda.Stream(1)]
+    parts = comm.scatter(x, (0, 1), streams=streams)
+    cuda.current_stream(1).wait_stream(streams[1])
+    parts[1].record_stream(cuda.current_stream(1))
+    equal(cuda_sum(parts), values(4, 600).sum().numpy())
+
+
+def cuda_sum(parts: Any) -> tensor.Tensor:
+    return sum(part.sum().cpu() for part in parts)
+
+
+def test_scatter_out(three: None) -> None:
+    x = values(5, 2)
+    out = [tensor.zeros(n, 2, device=f"cuda:{i}") for i, n in enumerate((2, 2, 1))]
+    made = comm.scatter(x, out=out)
+    assert made[0] is out[0]
+    equal(comm.gather(made, destination=-1), x)
+    side = cuda.Stream(1)
+    comm.scatter(x.pin_memory() + 1, out=out, streams=[None, side, None])
+    cuda.current_stream(1).wait_stream(side)
+    equal(comm.gather(out, destination="cpu"), x + 1)
+
+
+def test_scatter_errors(two: None) -> None:
+    x = values(4, 2).cuda()
+    with pytest.raises(RuntimeError, match="exactly one of 'devices' and 'out'"):
+        comm.scatter(x)
+    with pytest.raises(RuntimeError, match="at least one dimension"):
+        comm.scatter(tensor.tensor(1.0), (0, 1))
+    with pytest.raises(
+        RuntimeError, match=r"2 chunk_sizes, one for each device, that sum to 4, .* got \[3, 2\]"
+    ):
+        comm.scatter(x, (0, 1), [3, 2])
+    with pytest.raises(RuntimeError, match="'chunk_sizes' must not be given"):
+        comm.scatter(x, chunk_sizes=[4], out=[x])
+    with pytest.raises(RuntimeError, match="sum to 4, but they sum to 2"):
+        comm.scatter(x, out=[x[:2]])
+    with pytest.raises(RuntimeError, match=r"out\[0\] with the shape .* got \[3\]"):
+        comm.scatter(x, out=[values(3).cuda()])
+    with pytest.raises(RuntimeError, match="a stream or None for each of 2 chunks, got 1"):
+        comm.scatter(x, (0, 1), streams=[None])
+    with pytest.raises(IndexError):
+        comm.scatter(x, (0, 1), dim=2)
+
+
+# gather
+
+
+@pytest.mark.parametrize("destination", ["cpu", "cuda:2"])
+def test_gather(three: None, destination: str) -> None:
+    for dim, sizes in ((0, [2, 2, 1]), (1, [3, 3, 1]), (-1, [1, 2, 1])):
+        pieces = values(5, 7, 4).split(sizes, dim)
+        given = [piece.to(f"cuda:{i}") for i, piece in enumerate(pieces)]
+        made = comm.gather(given, dim, destination)
+        for each in given:
+            each.zero_()
+        assert str(made.device) == destination
+        equal(made, values(5, 7, 4))
+
+
+def test_gather_keeps_the_order_of_dimensions(two: None) -> None:
+    given = [values(2, 3, 4, 5).to(f"cuda:{i}").to(memory_format=tensor.channels_last) for i in range(2)]
+    for destination in ("cuda:0", "cpu"):
+        made = comm.gather(given, destination=destination)
+        assert made.is_contiguous(memory_format=tensor.channels_last)
+        equal(made, tensor.cat([values(2, 3, 4, 5)] * 2))
+    given[1] = given[1].contiguous()
+    assert comm.gather(given, destination=0).is_contiguous()
+
+
+def test_gather_out_and_default_destination(three: None) -> None:
+    given = [values(2, 3).to(f"cuda:{i}") for i in range(3)]
+    out = tensor.zeros(6, 3, device="cuda:1")
+    assert comm.gather(given, out=out) is out
+    equal(out, tensor.cat([values(2, 3)] * 3))
+    with cuda.device(2):
+        assert comm.gather(given).device.index == 2
+
+
+@pytest.mark.parametrize("destination", ["cpu", "cuda:1"])
+def test_derivative_of_gather_is_scatter(three: None, destination: str) -> None:
+    given = [values(n, 2).to(f"cuda:{i}").requires_grad_() for i, n in enumerate((2, 3, 1))]
+    made = comm.gather(given, 0, destination)
+    assert made.grad_fn.name() == "GatherBackward"
+    (made * values(6, 2).to(destination)).sum().backward()
+    for each, expected in zip(given, values(6, 2).split([2, 3, 1]), strict=True):
+        assert each.grad.device == each.device
+        equal(each.grad, expected)
+
+
+def test_gather_errors(two: None) -> None:
+    a, b = values(3, 2).cuda(), values(3, 3).to("cuda:1")
+    with pytest.raises(RuntimeError, match=r"shape \[3, 2\] and tensors\[1\] \[3, 3\]"):
+        comm.gather([a, b])
+    with pytest.raises(RuntimeError, match=r"tensors\[1\] is on cpu"):
+        comm.gather([a, values(3, 2)])
+    with pytest.raises(RuntimeError, match="empty list"):
+        comm.gather([])
+    with pytest.raises(RuntimeError, match=r"tensors\[0\] has none"):
+        comm.gather([tensor.tensor(1.0, device="cuda")])
+    with pytest.raises(RuntimeError, match=r"out of shape \[6, 2\], got \[3, 2\]"):
+        comm.gather([a, a], out=a)
+    with pytest.raises(RuntimeError, match="one of 'destination' and 'out'"):
+        comm.gather([a], destination=0, out=a)
+
+
+# Streams
+
+
+def test_exchange_on_side_streams(three: None) -> None:
+    sides = [cuda.Stream(i) for i in range(3)]
+    x = values(6, 400).pin_memory()
+    with sides[0], sides[1], sides[2]:
+        parts = comm.scatter(x, (0, 1, 2))
+        joined = comm.gather([part * 2 for part in parts], 0, 0)
+        copies = comm.broadcast(joined, (0, 1, 2))
+        total = comm.reduce_add(copies, 1)
+        back = comm.gather([total], 0, "cpu")
+    equal(back, 6 * values(6, 400))
+
+
+def test_nothing_is_left_unwritten_and_read() -> None:
+    install(2, check="full")
+    made = comm.broadcast_coalesced([values(3).cuda(), values(5).cuda()], (0, 1))
+    equal(comm.reduce_add_coalesced(made, 0)[1], 2 * values(5))
+    assert not drv.simulator.findings()
