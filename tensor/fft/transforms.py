@@ -8,7 +8,7 @@ dimensions; more go by steps.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,189 +16,225 @@ from nvrtc_kernels.dtypes import complex64, complex128, float32, float64
 
 from .. import layout as layouts
 from .. import parts, views
-from ..base import maker, wrap
+from ..base import maker, view_of, wrap
 from ..copy_plans import copied
 from ..kept import kept
 from ..recording.modes import modes
 from ..recording.node import Node, attach
+from . import on_host
 from .plan_cache import Key, Side, plan_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from nvrtc_kernels.dtypes import dtype
+
     from ..layout import Layout
+    from ..places import Place
     from ..tensors import Tensor
 
 #: Dimensions of a cuFFT plan, at most.
 _RANK = 3
 COMPLEX = {float32: complex64, float64: complex128}
 REAL = {complex64: float32, complex128: float64}
+#: Types of results that are not the inputs'.
+_KINDS: dict[str, dict[dtype, dtype]] = {"c2c": {}, "r2c": COMPLEX, "c2r": REAL}
 
 
-def _side(shape: Sequence[int], strides: Sequence[int], dims: Sequence[int]) -> Side | None:
-    """How cuFFT can walk through memory of given strides; ``None`` if it cannot."""
-    step = strides[dims[-1]]
-    if step <= 0:
-        return None
-    embed = [shape[dims[-1]]]
-    inner = step
-    for outer, dim in zip(reversed(dims[:-1]), reversed(dims[1:]), strict=True):
-        if strides[outer] % inner or strides[outer] < inner * shape[dim]:
-            return None
-        embed[0] = strides[outer] // inner
-        embed.insert(0, shape[outer])
-        inner = strides[outer]
-    # The other dimensions must be one.
-    others = [
-        (shape[axis], strides[axis]) for axis in range(len(shape)) if axis not in dims and shape[axis] > 1
-    ]
-    batch = 0
-    for (_, stride), after in zip(reversed(others), [None, *reversed(others)], strict=False):
-        if after is None:
-            batch = stride
-        elif stride != after[0] * after[1]:
-            return None
-        if stride <= 0:
-            return None
-    return Side(tuple(embed), step, batch or 1)
+class _Shape(NamedTuple):
+    """What a transform makes of a layout.
+
+    Attributes
+    ----------
+    order : tuple of int
+        The dimensions as they lie in the result, from the outermost on: those that are not transformed in the order
+        that they have in the input, then those that are. That is PyTorch's order, and needs no rearrangement.
+    made : Layout
+        The result's.
+    """
+
+    order: tuple[int, ...]
+    made: Layout
+
+    @classmethod
+    def of(cls, kind: str, layout: Layout, dims: tuple[int, ...], size: int | None) -> _Shape:
+        """Of a transform of kind ``c2c``, ``r2c`` or ``c2r``, the last to ``size`` elements."""
+        strides, shape = layout.strides, list(layout.shape)
+        outer = sorted(
+            [axis for axis in range(len(shape)) if axis not in dims], key=lambda axis: -strides[axis]
+        )
+        last = dims[-1:] if kind != "c2c" else ()
+        inner = sorted(dims[: len(dims) - len(last)], key=lambda axis: -strides[axis])
+        order = (*outer, *inner, *last)
+        if kind == "r2c":
+            shape[dims[-1]] = shape[dims[-1]] // 2 + 1
+        elif kind == "c2r":
+            assert size is not None
+            shape[dims[-1]] = size
+        return cls(
+            order, in_order(tuple(shape), order, _KINDS[kind].get(layout.dtype, layout.dtype), layout.place)
+        )
 
 
-class _Step:
-    """A transform over up to three dimensions; ``place.plans[STEP, kind, layout, dims, size, overwrites]`` is it."""
+def in_order(shape: tuple[int, ...], order: tuple[int, ...], dtype: dtype, place: Place) -> Layout:
+    """A layout without gaps whose dimensions lie in a given order."""
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return layouts.strided[shape, tuple(strides), dtype, place]
+
+
+class _Transform:
+    """``place.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]``: ``run(x)``, not recorded."""
 
     def plan(
-        self, kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, overwrites: bool
-    ) -> Callable[[Tensor, bool], Tensor]:
-        """``run(x, inverse)``, not scaled.
+        self, kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
+    ) -> Callable[[Tensor], Tensor]:
+        """How to transform tensors of a layout, times ``scale``.
 
         Parameters
         ----------
         size
             Elements of the last dimension of a real result.
-        overwrites
-            Whether nobody needs the input afterwards.
         """
-        place: Any = layout.place
-        shape = list(layout.shape)
-        last = dims[-1]
-        sizes = [shape[dim] for dim in dims]
-        if kind == "r2c":
-            shape[last] = shape[last] // 2 + 1
-        elif kind == "c2r":
-            assert size is not None
-            shape[last] = sizes[-1] = size
-        kinds = {"r2c": COMPLEX, "c2r": REAL}
-        dtype = kinds[kind][layout.dtype] if kind in kinds else layout.dtype
-        out = layouts.contiguous[tuple(shape), dtype, place]
-        made = _side(shape, out.strides, dims)
-        if made is None:
-            return _moved(kind, layout, dims, size)
-        # cuFFT may write to the input of a transform to real numbers.
-        copies = kind == "c2r" and not overwrites
-        given = None if copies else _side(layout.shape, layout.strides, dims)
-        if given is None:
-            copies, layout = True, layout.as_contiguous()
-            given = _side(layout.shape, layout.strides, dims)
-            assert given is not None
-        count = prod(n for axis, n in enumerate(shape) if axis not in dims)
-        complex_bytes = dtype.itemsize if dtype.is_complex else 2 * dtype.itemsize
-        key = Key(kind, complex_bytes, tuple(sizes), given, made, count)
-        make, transform = maker(out), plan_cache(place).transform
-
-        def run(x: Tensor, inverse: bool) -> Tensor:
-            if copies:
-                x = copied(x, layout)
-            result = make()
-            transform(key, x._address, result._address, inverse=inverse)
-            return result
-
-        return run
+        if not layout.numel:
+            made = _Shape.of(kind, layout, dims, size).made
+            make = maker(made.as_contiguous())
+            return lambda _: make()
+        plan = _on_device if layout.place.is_cuda else _on_host
+        return plan(kind, layout, dims, size, inverse, scale)
 
 
-STEP = _Step()
+TRANSFORM = _Transform()
 
 
-def _moved(
-    kind: str, layout: Layout, dims: tuple[int, ...], size: int | None
-) -> Callable[[Tensor, bool], Tensor]:
-    """Through a copy with the transformed dimensions last; the result's lie there too."""
-    rank = len(layout.shape)
-    order = [axis for axis in range(rank) if axis not in dims] + list(dims)
-    back = [order.index(axis) for axis in range(rank)]
-    plans = layout.place.plans
+def _on_host(
+    kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
+) -> Callable[[Tensor], Tensor]:
+    order, made = _Shape.of(kind, layout, dims, size)
+    shape, dtype, axes = [made.shape[axis] for axis in order], made.dtype.numpy, len(dims)
+    turned = order != tuple(range(len(order)))
 
-    def run(x: Tensor, inverse: bool) -> Tensor:
-        permuted = views.permute(x, order)
-        turned = permuted.contiguous()
-        last = tuple(range(rank - len(dims), rank))
-        step = plans[STEP, kind, turned._layout, last, size, turned is not permuted]
-        result = views.permute(step(turned, inverse), back)
-        result._base = None
-        return result
+    def run(x: Tensor) -> Tensor:
+        result = np.empty(shape, dtype)
+        on_host.transform(
+            kind, x._host.transpose(order), axes, result, inverse=inverse, scale=scale, size=size
+        )
+        found = wrap(result)
+        return view_of(found._storage, made, 0) if turned else found
 
     return run
 
 
-def _on_host(kind: str, x: Tensor, dims: Sequence[int], size: int | None, inverse: bool) -> Tensor:
-    array = x._host
-    found: Any
-    with np.errstate(all="ignore"):
-        if kind == "r2c":
-            found = np.fft.rfftn(array, axes=dims)
-        elif kind == "c2r":
-            sizes = [*(array.shape[dim] for dim in dims[:-1]), size]
-            found = np.fft.irfftn(array, sizes, axes=dims, norm="forward")
-        elif inverse:
-            found = np.fft.ifftn(array, axes=dims, norm="forward")
-        else:
-            found = np.fft.fftn(array, axes=dims)
-    kinds = {"r2c": COMPLEX, "c2r": REAL}
-    dtype = kinds[kind][x._layout.dtype] if kind in kinds else x._layout.dtype
-    return wrap(np.ascontiguousarray(found, dtype.numpy))
-
-
-def _on_device(kind: str, x: Tensor, dims: tuple[int, ...], size: int | None, inverse: bool) -> Tensor:
-    """The unscaled transform, by as many plans of cuFFT as it takes."""
-    plans = x._layout.place.plans
-    if len(dims) <= _RANK:
-        result: Tensor = plans[STEP, kind, x._layout, dims, size, False](x, inverse)
-        return result
+def _on_device(
+    kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
+) -> Callable[[Tensor], Tensor]:
+    """By as many plans of cuFFT as it takes."""
     rest, last = dims[:-_RANK], dims[-_RANK:]
-    result = x
-    if kind != "c2r":
-        result = plans[STEP, kind, x._layout, last, size, False](x, inverse)
+    steps = []
+    if kind != "c2r" or not rest:
+        run, layout = _step(kind, layout, last, size, inverse, overwrites=False)
+        steps.append(run)
     while rest:
         rest, some = rest[:-_RANK], rest[-_RANK:]
-        result = plans[STEP, "c2c", result._layout, some, None, False](result, inverse)
-    if kind == "c2r":
+        run, layout = _step("c2c", layout, some, None, inverse, overwrites=False)
+        steps.append(run)
+    if kind == "c2r" and len(dims) > _RANK:
         # What the steps before made is nobody else's.
-        result = plans[STEP, kind, result._layout, last, size, True](result, inverse)
-    return result
+        run, layout = _step(kind, layout, last, size, inverse, overwrites=True)
+        steps.append(run)
+    if scale != 1:
+        steps.append(_scaled(layout, scale))
+    if len(steps) == 1:
+        return steps[0]
+
+    def run_all(x: Tensor) -> Tensor:
+        for step in steps:
+            x = step(x)
+        return x
+
+    return run_all
 
 
-def _transform(
-    kind: str, x: Tensor, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
-) -> Tensor:
-    """The scaled transform, not recorded."""
-    recording, modes.recording = modes.recording, False
-    try:
-        x = x.detach()
-        if not x._layout.numel:
-            shape = list(x._layout.shape)
-            if kind != "c2c":
-                shape[dims[-1]] = size if size is not None else shape[dims[-1]] // 2 + 1
-            kinds = {"r2c": COMPLEX, "c2r": REAL}
-            dtype = kinds[kind][x._layout.dtype] if kind in kinds else x._layout.dtype
-            result: Tensor = x.new_zeros(shape, dtype=dtype)
-            return result
-        on = _on_device if x._layout.place.is_cuda else _on_host
-        result = on(kind, x, dims, size, inverse)
-        if scale != 1:
-            result.mul_(scale)
-        result._storage.version = 0
+def _scaled(layout: Layout, scale: float) -> Callable[[Tensor], Tensor]:
+    def run(x: Tensor) -> Tensor:
+        before, modes.recording = modes.recording, False
+        try:
+            x.mul_(scale)
+        finally:
+            modes.recording = before
+        x._storage.version = 0
+        return x
+
+    return run
+
+
+def _step(
+    kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, *, overwrites: bool
+) -> tuple[Callable[[Tensor], Tensor], Layout]:
+    """An unscaled transform over up to three dimensions, and the layout of its result.
+
+    Parameters
+    ----------
+    overwrites
+        Whether nobody needs the input afterwards.
+    """
+    order, made = _Shape.of(kind, layout, dims, size)
+    place: Any = layout.place
+    # cuFFT may write to the input of a transform to real numbers.
+    copies = kind == "c2r" and not overwrites
+    given = None if copies else _side(layout, order, len(dims))
+    if given is None:
+        copies, layout = True, in_order(tuple(layout.shape), order, layout.dtype, place)
+        given = _side(layout, order, len(dims))
+    written = _side(made, order, len(dims))
+    assert given is not None
+    assert written is not None
+    inner = order[len(order) - len(dims) :]
+    complex_bytes = max(layout.dtype.itemsize, made.dtype.itemsize)
+    if kind != "c2c":
+        complex_bytes = 2 * min(layout.dtype.itemsize, made.dtype.itemsize)
+    real = made if kind == "c2r" else layout
+    sizes = tuple([real.shape[axis] for axis in inner])
+    key = Key(
+        kind, complex_bytes, sizes, given, written, made.numel // prod(made.shape[axis] for axis in inner)
+    )
+    make, transform = maker(made), plan_cache(place).transform
+
+    def run(x: Tensor) -> Tensor:
+        if copies:
+            x = copied(x, layout)
+        result = make()
+        transform(key, x._storage.address + x._offset, result._storage.address, inverse=inverse)
         return result
-    finally:
-        modes.recording = recording
+
+    return run, made
+
+
+def _side(layout: Layout, order: tuple[int, ...], count: int) -> Side | None:
+    """How cuFFT can walk through memory over the last ``count`` dimensions of ``order``; ``None`` if it cannot."""
+    shape, strides = [layout.shape[axis] for axis in order], [layout.strides[axis] for axis in order]
+    first = len(order) - count
+    step = inner = strides[-1]
+    if step <= 0:
+        return None
+    embed = [shape[-1]]
+    for axis in range(len(order) - 2, first - 1, -1):
+        if strides[axis] % inner or strides[axis] < inner * shape[axis + 1]:
+            return None
+        embed[0] = strides[axis] // inner
+        embed.insert(0, shape[axis])
+        inner = strides[axis]
+    # The other dimensions must be one.
+    batch = after = 0
+    for axis in range(first - 1, -1, -1):
+        if shape[axis] == 1:
+            continue
+        if strides[axis] <= 0 or (after and strides[axis] != after):
+            return None
+        batch, after = batch or strides[axis], shape[axis] * strides[axis]
+    return Side(tuple(embed), step, batch or 1)
 
 
 class FftNode(Node):
@@ -258,11 +294,12 @@ def _weighted(x: Tensor, dim: int, size: int, weight: float) -> Tensor:
 def _recorded(
     kind: str, x: Tensor, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
 ) -> Tensor:
-    result = _transform(kind, x, dims, size, inverse, scale)
-    if modes.recording and x.requires_grad:
+    layout = x._layout
+    result: Tensor = layout.place.plans[TRANSFORM, kind, layout, dims, size, inverse, scale](x)
+    if x._autograd is not None and modes.recording and x.requires_grad:
         node = FftNode.__new__(FftNode)
         node.kind, node.dims, node.size, node.inverse, node.scale = kind, dims, size, inverse, scale
-        node.given, node.saved = x._layout.shape[dims[-1]], ()
+        node.given, node.saved = layout.shape[dims[-1]], ()
         attach(node, (x,), (result,))
     return result
 

@@ -360,7 +360,7 @@ LAYOUTS: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
         lambda x: tensor.fft.fft(x),
         ("c2c", (3,), ((3,), 2, 5), ((3,), 1, 3)),
     ),
-    "columns": (lambda x: x, lambda x: tensor.fft.fft(x, dim=0), ("c2c", (6,), ((6,), 5, 1), ((6,), 5, 1))),
+    "columns": (lambda x: x, lambda x: tensor.fft.fft(x, dim=0), ("c2c", (6,), ((6,), 5, 1), ((6,), 1, 6))),
     "part of a matrix": (
         lambda x: x[1:5, 1:4],
         lambda x: tensor.fft.fft2(x),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensor
+from tensor.fft import on_host
 
 _RNG = np.random.default_rng(0)
 NAMES = [
@@ -171,3 +172,59 @@ def test_wrong_arguments(name: str) -> None:
     call, error, message = WRONG[name]
     with pytest.raises(error, match=message):
         call(tensor.ones(3, 4))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("ihfft2", "ihfftn")])
+def test_strides_are_pytorchs(name: str, place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    array = _data(name, (3, 4, 5, 6))
+    every = [{"dim": (0, 2)}, {"dim": (3, 0)}, {"dim": (1, 0, 2)}] if name[-1] in "2n" else [{}, {"dim": 0}]
+    if name.endswith("2"):
+        every[-1] = {}
+    for order in ((0, 1, 2, 3), (2, 0, 3, 1), (3, 1, 2, 0)):
+        x, y = tensor.from_numpy(array).to(place_name).permute(order), torch.from_numpy(array).permute(order)
+        for options in every:
+            found, expected = getattr(tensor.fft, name)(x, **options), getattr(torch.fft, name)(y, **options)
+            assert tuple(found.stride()) == expected.stride(), (order, options)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [((70, 1024), (1,)), ((1024, 70), (0,)), ((4, 130, 150), (1, 2)), ((9, 100, 101), (0, 2))],
+)
+def test_work_that_threads_share(shape: tuple[int, ...], dims: tuple[int, ...], dtype: str) -> None:
+    real = _RNG.standard_normal(shape).astype(dtype)
+    both = real + np.asarray(1j, np.result_type(dtype, np.complex64)) * real[::-1]
+    atol = (1e-12 if dtype == "float64" else 1e-3) * np.sqrt(real.size)
+    wide = both.astype(np.complex128)
+    x, z = tensor.from_numpy(real), tensor.from_numpy(both)
+    found, back = tensor.fft.fftn(z, dim=dims), tensor.fft.ifftn(z, dim=dims, norm="ortho")
+    np.testing.assert_allclose(found.numpy(), np.fft.fftn(wide, axes=dims), rtol=0, atol=atol)
+    np.testing.assert_allclose(back.numpy(), np.fft.ifftn(wide, axes=dims, norm="ortho"), rtol=0, atol=atol)
+    half = tensor.fft.rfftn(x, dim=dims)
+    np.testing.assert_allclose(
+        half.numpy(), np.fft.rfftn(real.astype(np.float64), axes=dims), rtol=0, atol=atol
+    )
+    again = tensor.fft.irfftn(half, [shape[dim] for dim in dims], dim=dims)
+    np.testing.assert_allclose(again.numpy(), real, rtol=0, atol=atol)
+    for function, given, result in ((tensor.fft.fftn, z, found), (tensor.fft.rfftn, x, half)):
+        assert function(given, dim=dims).numpy().tobytes() == result.numpy().tobytes()
+
+
+def test_single_precision_is_as_precise_as_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    array = (_RNG.standard_normal((64, 1024)) + 1j * _RNG.standard_normal((64, 1024))).astype(np.complex64)
+    exact = np.fft.fft(array.astype(np.complex128))
+    ours, theirs = tensor.fft.fft(tensor.from_numpy(array)), torch.fft.fft(torch.from_numpy(array))
+    assert ours.dtype == tensor.complex64
+    assert np.abs(ours.numpy() - exact).max() < 2 * np.abs(theirs.numpy() - exact).max()
+
+
+def test_a_numpy_whose_loops_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = tensor.randn(3, 4, 5, generator=tensor.Generator().manual_seed(0))
+    expected = [tensor.fft.rfftn(x), tensor.fft.irfftn(tensor.fft.rfft(x), norm="ortho"), tensor.fft.fft(x)]
+    monkeypatch.setattr(on_host, "_loops", None)
+    found = [tensor.fft.rfftn(x), tensor.fft.irfftn(tensor.fft.rfft(x), norm="ortho"), tensor.fft.fft(x)]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-5)

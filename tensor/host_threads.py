@@ -1,0 +1,84 @@
+"""Threads that share work of NumPy functions which let go of the interpreter's lock.
+
+They start with the first work that is worth it, as many as there are processors for this process, or as
+``OMP_NUM_THREADS`` says; after a fork the child starts its own. The thread that asks takes part. Which thread does
+a piece of work decides nothing about its result.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def thread_count() -> int:
+    """How many threads work at once, at most: the asking one among them."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    allowed = len(os.sched_getaffinity(0))
+    return min(int(given), allowed) if given.isdecimal() and int(given) else allowed
+
+
+class _Threads:
+    """The pool of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.size = 0
+        self.pool: ThreadPoolExecutor | None = None
+
+    def started(self) -> int:
+        """Start the pool unless that was done; returns the number of threads with the asking one."""
+        if not self.size:
+            with self.lock:
+                if not self.size:
+                    wanted = thread_count()
+                    if wanted > 1:
+                        self.pool = ThreadPoolExecutor(wanted - 1, thread_name_prefix="tensor-host")
+                    self.size = wanted
+        return self.size
+
+
+_threads = _Threads()
+
+
+def _after_fork() -> None:
+    global _threads
+    _threads = _Threads()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def share(work: Callable[[int], None], pieces: int) -> None:
+    """Do ``work(i)`` for each ``i`` below ``pieces``, at once where there are several. Raises what one of them does.
+
+    The pieces are independent of each other and large enough for a thread's while: a tenth of a millisecond or more.
+    """
+    threads = _threads
+    helpers = min(pieces, threads.started()) - 1 if pieces > 1 else 0
+    if helpers <= 0 or threads.pool is None:
+        for piece in range(pieces):
+            work(piece)
+        return
+    numbers = count()
+
+    def several() -> None:
+        while (piece := next(numbers)) < pieces:
+            work(piece)
+
+    others = [threads.pool.submit(several) for _ in range(helpers)]
+    try:
+        several()
+    finally:
+        # The pool may be busy with somebody else's work: what has not begun by now is not needed.
+        running = [other for other in others if not other.cancel()]
+        failures = [other.exception() for other in running]
+    for failure in failures:
+        if failure is not None:
+            raise failure
