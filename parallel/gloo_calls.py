@@ -1,0 +1,304 @@
+"""The calls of one group: that they agree on all ranks, how they wait, and how they fail."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import DistBackendError
+from .mesh import EAGER_BYTES
+from .reductions import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .backend import Array
+    from .mesh import Mesh, Receipt
+
+# Room for what a rank that is behind calls next; and how long the others wait for its side of a disagreement.
+_REMEMBERED = 256
+_ANSWER_SECONDS = 1.0
+_TYPES = sorted(DTYPES, key=lambda dtype: dtype.name)
+_CODES = {dtype: code for code, dtype in enumerate(_TYPES, 1)}
+_ACCEPT, _REFUSE = 0, 1
+# The streams of announced transfers lie below those of collectives; two for each, the answer and the data.
+_FIRST_TRANSFER = -1000
+
+
+class Call:
+    """One collective on this rank."""
+
+    __slots__ = ("_calls", "deadline", "description", "sequence", "signature")
+
+    def __init__(self, calls: Calls, description: str, sequence: int, deadline: float) -> None:
+        self._calls = calls
+        self.description = description
+        self.sequence = sequence
+        self.signature = calls.signature(description)
+        self.deadline = deadline
+
+    def post(self, rank: int, stream: int, array: Array | None = None) -> Receipt:
+        """Expect the next message of ``stream`` from ``rank``, in ``array``."""
+        view = None if array is None else _bytes_of(array)
+        return self._calls.channel.post(self._calls.ranks[rank], stream, view)
+
+    def send(self, rank: int, stream: int, array: Array | None = None) -> None:
+        """Send ``array``, or a message without content."""
+        body = b"" if array is None else _bytes_of(array)
+        calls = self._calls
+        try:
+            calls.channel.send(calls.ranks[rank], stream, body, self.sequence, self.signature, self.deadline)
+        except DistBackendError as error:
+            raise calls.failed(self, str(error)) from None
+
+    def finish(self, receipts: list[Receipt]) -> None:
+        """Wait for messages, and see that they belong to the same call."""
+        for receipt in receipts:
+            if not receipt.wait(self.deadline):
+                raise self._calls.late(self, receipts)
+            if receipt.error is not None:
+                raise self._calls.failed(self, receipt.error)
+            if receipt.sequence != self.sequence or receipt.signature != self.signature:
+                raise self._calls.disagreement(self)
+
+    @contextmanager
+    def agreement(self, stream: int) -> Iterator[None]:
+        """Have each rank compare its call with its neighbour's, where the messages alone would not tell."""
+        size, rank = self._calls.size, self._calls.rank
+        if size == 1:
+            yield
+            return
+        receipt = self.post((rank - 1) % size, stream)
+        self.send((rank + 1) % size, stream)
+        yield
+        self.finish([receipt])
+
+
+class Calls:
+    """What a group has called so far, and its channel."""
+
+    def __init__(self, mesh: Mesh, name: str, ranks: tuple[int, ...]) -> None:
+        self.ranks = ranks
+        self.rank = ranks.index(mesh.rank)
+        self.size = len(ranks)
+        self.name = name
+        self._sequence = 0
+        self._signatures: dict[str, int] = {}
+        self._history: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED)
+        self._changed = threading.Condition()
+        # What each rank says that it called, once ranks have disagreed about a call.
+        self._disputed: int | None = None
+        self._called: dict[int, str] = {}
+        self._transfers = 0
+        self.channel = mesh.open(name, ranks)
+        self.channel.listen(self._heard)
+
+    def begin(self, operation: str, array: Array, deadline: float) -> Call:
+        """The next collective: ``operation`` on ``array``."""
+        if array.dtype not in _CODES:
+            raise TypeError(f"{operation} takes {', '.join(t.name for t in _TYPES)}; not {array.dtype}")
+        description = (
+            operation if not _sized(operation) else f"{operation} of {len(array)} {array.dtype.name}"
+        )
+        with self._changed:
+            self._sequence += 1
+            call = Call(self, description, self._sequence, deadline)
+            if self.channel.broken is None:
+                self._history.append((call.sequence, description))
+        if self.channel.broken is not None:
+            raise self.failed(call, self.channel.broken)
+        return call
+
+    def signature(self, description: str) -> int:
+        """A number by which ranks compare calls."""
+        known = self._signatures.get(description)
+        if known is None:
+            text = f"{description} {self.ranks}"
+            known = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+            self._signatures[description] = known
+        return known
+
+    def failed(self, call: Call, reason: str) -> DistBackendError:
+        """The error of ``call``, after telling the others."""
+        with self._changed:
+            disputed = self._disputed is not None
+        if disputed:
+            return self.disagreement(call)
+        error = DistBackendError(f"{self._where()}: {call.description} failed: {reason}")
+        self._tell({"failed": f"rank {self.rank} failed in {call.description}: {reason}"}, reason)
+        return error
+
+    def late(self, call: Call, receipts: list[Receipt]) -> DistBackendError:
+        """The error of a call that ran out of time."""
+        missing = sorted(
+            {self.ranks.index(one.peer) for one in receipts if not one.wait(0) and one.peer >= 0}
+        )
+        names = ", ".join(map(str, missing))
+        waited = f"ran out of time waiting for rank{'s' if len(missing) > 1 else ''} {names}"
+        error = DistBackendError(
+            f"{self._where()}: {call.description} {waited}: has every rank called it, and is the timeout long enough?"
+        )
+        self._tell({"failed": f"rank {self.rank} {waited} in {call.description}"}, waited)
+        return error
+
+    def disagreement(self, call: Call) -> DistBackendError:
+        """The error of ranks that called different things, which says what each called."""
+        with self._changed:
+            sequence = call.sequence if self._disputed is None else self._disputed
+        self._dispute(sequence, None)
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        with self._changed:
+            while len(self._called) < self.size and self._changed.wait(max(0.0, deadline - time.monotonic())):
+                pass
+            called = dict(self._called)
+        lines = "; ".join(
+            f"rank {rank} {called.get(rank, 'has not called anything, or does not answer')}"
+            for rank in range(self.size)
+        )
+        return DistBackendError(
+            f"{self._where()}: the ranks disagree on their call number {sequence}: {lines}"
+        )
+
+    def _dispute(self, sequence: int, heard: tuple[int, str] | None) -> None:
+        """Note what a rank called, and tell all what this one did, once."""
+        with self._changed:
+            first = self._disputed is None
+            if first:
+                self._disputed = sequence
+                self._called[self.rank] = self._called_at(sequence)
+            if heard is not None:
+                self._called[heard[0]] = heard[1]
+            self._changed.notify_all()
+            mine = self._called[self.rank]
+        self.channel.fail("the ranks disagree on what they call")
+        if first:
+            text = json.dumps({"disputed": sequence, "called": mine}).encode()
+            # Apart, because a reader that sends cannot receive.
+            threading.Thread(target=self.channel.tell_failure, args=(text,), daemon=True).start()
+
+    def _called_at(self, sequence: int) -> str:
+        for number, description in reversed(self._history):
+            if number == sequence:
+                return f"called {description}"
+        return f"has made {self._sequence} calls"
+
+    def _heard(self, peer: int, text: bytes) -> None:
+        rank = self.ranks.index(peer)
+        message: dict[str, Any] = json.loads(text)
+        if "disputed" in message:
+            self._dispute(message["disputed"], (rank, message["called"]))
+        else:
+            self.channel.fail(message["failed"])
+
+    def _tell(self, message: dict[str, Any], reason: str) -> None:
+        first = self.channel.broken is None
+        self.channel.fail(reason)
+        if first:
+            self.channel.tell_failure(json.dumps(message).encode())
+
+    def _where(self) -> str:
+        return f"rank {self.rank} of {self.size} in group {self.name!r}"
+
+    def send(self, array: Array, dst: int, tag: int, deadline: float) -> None:
+        """Send to one rank; what is long is announced, and goes when the other has room for it."""
+        what = f"send of {_described(array)} to rank {dst} with tag {tag}"
+        signature = self._check_transfer(what, array, dst, tag)
+        peer = self.ranks[dst]
+        body = _bytes_of(array)
+        try:
+            if len(body) <= EAGER_BYTES:
+                self.channel.send(peer, tag, body, 0, signature, deadline)
+                return
+            with self._changed:
+                self._transfers += 1
+                stream = _FIRST_TRANSFER - 2 * self._transfers
+            answer = self.channel.post(peer, stream, None)
+            self.channel.send(peer, tag, b"", -stream, signature, deadline, offer=True)
+            self._wait(answer, what, f"rank {dst} has not received it", deadline)
+            if answer.signature == _REFUSE:
+                raise DistBackendError(f"rank {dst} receives something of another size or type")
+            for chunk in _pieces(body):
+                self.channel.send(peer, stream + 1, chunk, 0, signature, deadline)
+        except DistBackendError as error:
+            raise DistBackendError(f"{self._where()}: {what} failed: {error}") from None
+
+    def recv(self, array: Array, src: int | None, tag: int, deadline: float) -> int:
+        """Receive from one rank, or from any."""
+        source = "any rank" if src is None else f"rank {src}"
+        what = f"recv of {_described(array)} from {source} with tag {tag}"
+        expected = self._check_transfer(what, array, src, tag)
+        body = _bytes_of(array)
+        try:
+            receipt = self.channel.post(None if src is None else self.ranks[src], tag, body)
+            self._wait(receipt, what, f"{source} has not sent it", deadline)
+            peer = receipt.peer
+            rank = self.ranks.index(peer)
+            fits = receipt.signature == expected
+            if receipt.offer:
+                answers, data = -receipt.sequence, 1 - receipt.sequence
+                pieces = [self.channel.post(peer, data, piece) for piece in _pieces(body)] if fits else []
+                self.channel.send(peer, answers, b"", 0, _ACCEPT if fits else _REFUSE, deadline)
+                for piece in pieces:
+                    self._wait(piece, what, f"rank {rank} has not sent all of it", deadline)
+            if not fits:
+                raise DistBackendError(f"rank {rank} sent {_decoded(receipt.signature)}")
+        except DistBackendError as error:
+            raise DistBackendError(f"{self._where()}: {what} failed: {error}") from None
+        return rank
+
+    def _wait(self, receipt: Receipt, what: str, late: str, deadline: float) -> None:
+        if not receipt.wait(deadline):
+            self.channel.withdraw(receipt)
+            raise DistBackendError(f"{late} in time")
+        if receipt.error is not None:
+            raise DistBackendError(receipt.error)
+
+    def _check_transfer(self, what: str, array: Array, other: int | None, tag: int) -> int:
+        if array.dtype not in _CODES:
+            raise TypeError(f"{what}: the types are {', '.join(t.name for t in _TYPES)}")
+        if other == self.rank:
+            raise ValueError(f"{what}: a rank does not send to itself")
+        if tag < 0:
+            raise ValueError(f"{what}: a tag is not negative")
+        return _CODES[array.dtype] << 56 | len(array)
+
+    def close(self) -> None:
+        """Forget the group."""
+        self.channel.close()
+
+    def abort(self) -> None:
+        """Let all calls fail, and tell the others from another thread."""
+        if self.channel.broken is None:
+            self.channel.fail("it was aborted")
+            text = json.dumps({"failed": f"rank {self.rank} aborted the group"}).encode()
+            threading.Thread(target=self.channel.tell_failure, args=(text,), daemon=True).start()
+
+
+def _bytes_of(array: Array) -> memoryview:
+    return array.view(np.uint8).data
+
+
+def _pieces(body: memoryview) -> list[memoryview]:
+    return [body[start : start + (1 << 19)] for start in range(0, len(body), 1 << 19)]
+
+
+def _described(array: Array) -> str:
+    return f"{len(array)} {array.dtype.name}"
+
+
+def _decoded(signature: int) -> str:
+    code, count = signature >> 56, signature & ((1 << 56) - 1)
+    name = _TYPES[code - 1].name if 1 <= code <= len(_TYPES) else "something"
+    return f"{count} {name}"
+
+
+def _sized(operation: str) -> bool:
+    # Sizes of an all_to_all may differ between ranks; a barrier has none.
+    return operation not in ("barrier",)

@@ -1,0 +1,213 @@
+"""How the ranks of a job connect to each other, and nobody else to them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import selectors
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import DistBackendError, DistNetworkError, DistStoreError
+
+if TYPE_CHECKING:
+    from .stores import Store
+
+_MAGIC = b"graphroot mesh 1"
+_TOKEN_BYTES = 32
+_HELLO = struct.Struct(f"<{len(_MAGIC)}s{_TOKEN_BYTES}sII")
+_WELCOME_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a rank listens, and the secret that it lets in."""
+
+    host: str
+    port: int
+    token: str
+    machine: str
+
+
+@dataclass(slots=True)
+class _Stranger:
+    received: bytearray = field(default_factory=bytearray)
+
+
+def connect_all(store: Store, rank: int, size: int, deadline: float) -> dict[int, socket.socket]:
+    """A connection to every other rank, by rank. Ranks connect to those below them and accept those above.
+
+    Each rank listens on the interface that reaches the store, and publishes in it where, with a random token;
+    connections that do not present it are dropped.
+    """
+    host = store.local_address() or "127.0.0.1"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    connections: dict[int, socket.socket] = {}
+    try:
+        with socket.create_server((host, 0), family=family, backlog=max(16, size)) as listener:
+            token = secrets.token_bytes(_TOKEN_BYTES)
+            mine = _Place(host, listener.getsockname()[1], token.hex(), _machine())
+            places = _exchange_places(store, rank, size, mine, deadline)
+            welcomes = {}
+            for other in range(rank):
+                connections[other] = _connect(places[other], mine, rank, other, deadline)
+                welcomes[other] = _welcome(bytes.fromhex(places[other].token))
+            connections |= _accept(listener, token, rank, range(rank + 1, size), deadline)
+            for other, expected in welcomes.items():
+                _expect_welcome(connections[other], expected, other, deadline)
+    except BaseException:
+        for connection in connections.values():
+            connection.close()
+        raise
+    for connection in connections.values():
+        connection.settimeout(None)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return connections
+
+
+def _exchange_places(store: Store, rank: int, size: int, mine: _Place, deadline: float) -> list[_Place]:
+    keys = [f"mesh/{other}" for other in range(size)]
+    store.set(keys[rank], json.dumps([mine.host, mine.port, mine.token, mine.machine]))
+    try:
+        store.wait(keys, timedelta(seconds=max(0.0, deadline - time.monotonic())))
+    except DistStoreError as error:
+        missing = [str(other) for other in range(size) if not store.check([keys[other]])]
+        if not missing:
+            raise
+        verb = "rank has" if len(missing) == 1 else "ranks have"
+        raise DistStoreError(
+            f"rank {rank} waited for all {size} ranks, and {len(missing)} {verb} not joined: {', '.join(missing)} ({error})"
+        ) from None
+    return [_Place(*json.loads(value)) for value in store.multi_get(keys)]
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
+    return f"{socket.gethostname()} {boot}"
+
+
+def _connect(place: _Place, mine: _Place, rank: int, other: int, deadline: float) -> socket.socket:
+    if place.machine != mine.machine and place.host.startswith("127."):
+        raise DistNetworkError(
+            f"rank {other} runs on the machine {place.machine.split()[0]!r} and rank {rank} on "
+            f"{mine.machine.split()[0]!r}, but it listens on loopback alone, because the store has no network address: "
+            f"use tcp:// or env:// with an address that all machines reach"
+        )
+    try:
+        left = max(0.001, deadline - time.monotonic())
+        connection = socket.create_connection(
+            (place.host, place.port), timeout=left, source_address=(mine.host, 0)
+        )
+    except OSError as error:
+        raise DistBackendError(
+            f"rank {rank} cannot connect to rank {other} at {place.host}:{place.port} ({error}): it has died, or a "
+            f"firewall is between them"
+        ) from None
+    try:
+        connection.sendall(_HELLO.pack(_MAGIC, bytes.fromhex(place.token), rank, other))
+    except OSError as error:
+        connection.close()
+        raise DistBackendError(f"rank {other} has closed its connection to rank {rank} ({error})") from None
+    return connection
+
+
+def _accept(
+    listener: socket.socket, token: bytes, rank: int, expected: range, deadline: float
+) -> dict[int, socket.socket]:
+    """Accept until all ``expected`` have come; who says nothing, or something else, delays nobody."""
+    accepted: dict[int, socket.socket] = {}
+    listener.setblocking(False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        try:
+            while len(accepted) < len(expected):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    missing = ", ".join(str(other) for other in expected if other not in accepted)
+                    raise DistBackendError(f"rank {rank} waited for connections from ranks {missing} in vain")
+                for key, _ in selector.select(left):
+                    if key.fileobj is listener:
+                        _admit(listener, selector)
+                        continue
+                    guest = key.fileobj
+                    assert isinstance(guest, socket.socket)
+                    other = _read_hello(guest, key.data, token, rank)
+                    if other is None:
+                        continue
+                    selector.unregister(guest)
+                    if other in expected and other not in accepted:
+                        guest.settimeout(5)
+                        accepted[other] = guest
+                        guest.sendall(_welcome(token))
+                    else:
+                        guest.close()
+        except BaseException:
+            for connection in accepted.values():
+                connection.close()
+            raise
+        finally:
+            for key in list(selector.get_map().values()):
+                if key.fileobj is not listener:
+                    assert isinstance(key.fileobj, socket.socket)
+                    key.fileobj.close()
+    return accepted
+
+
+def _admit(listener: socket.socket, selector: selectors.BaseSelector) -> None:
+    try:
+        guest, _ = listener.accept()
+    except OSError:
+        return
+    guest.setblocking(False)
+    selector.register(guest, selectors.EVENT_READ, _Stranger())
+
+
+def _read_hello(guest: socket.socket, stranger: _Stranger, token: bytes, rank: int) -> int | None:
+    """The rank that a whole hello names; None while it is incomplete, -1 when it is not one of ours."""
+    try:
+        data = guest.recv(_HELLO.size - len(stranger.received))
+    except BlockingIOError:
+        return None
+    except OSError:
+        return -1
+    stranger.received += data
+    if not data:
+        return -1
+    if len(stranger.received) < _HELLO.size:
+        return None
+    magic, presented, sender, receiver = _HELLO.unpack(stranger.received)
+    if magic == _MAGIC and hmac.compare_digest(presented, token) and receiver == rank:
+        return int(sender)
+    return -1
+
+
+def _welcome(token: bytes) -> bytes:
+    return hashlib.blake2b(_MAGIC, key=token, digest_size=_WELCOME_BYTES).digest()
+
+
+def _expect_welcome(connection: socket.socket, expected: bytes, other: int, deadline: float) -> None:
+    received = b""
+    try:
+        while len(received) < len(expected):
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            data = connection.recv(len(expected) - len(received))
+            if not data:
+                raise OSError("it closed the connection")
+            received += data
+    except OSError as error:
+        raise DistBackendError(f"rank {other} has not accepted the connection to it ({error})") from None
+    if not hmac.compare_digest(received, expected):
+        raise DistBackendError(
+            f"what answers for rank {other} does not know its token: the port has changed hands"
+        )

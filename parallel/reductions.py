@@ -1,0 +1,119 @@
+"""How host arrays of several ranks are combined, element by element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from .reduce_op import ReduceOp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from .backend import Array
+
+_HALVES: frozenset[np.dtype[Any]] = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
+_FLOATS: frozenset[np.dtype[Any]] = _HALVES | {np.dtype(np.float32), np.dtype(np.float64)}
+_COMPLEX: frozenset[np.dtype[Any]] = frozenset({np.dtype(np.complex64), np.dtype(np.complex128)})
+_INTEGERS: frozenset[np.dtype[Any]] = frozenset(
+    np.dtype(kind) for kind in (np.bool_, np.uint8, np.int8, np.int16, np.int32, np.int64)
+)
+DTYPES: frozenset[np.dtype[Any]] = _INTEGERS | _FLOATS | _COMPLEX
+"""What ranks can send each other."""
+
+# On bools NumPy's add, multiply, minimum and maximum are "or", "and", "and" and "or", as PyTorch's are.
+_FUNCTIONS: dict[ReduceOp, np.ufunc] = {
+    ReduceOp.SUM: np.add,
+    ReduceOp.AVG: np.add,
+    ReduceOp.PRODUCT: np.multiply,
+    ReduceOp.MIN: np.minimum,
+    ReduceOp.MAX: np.maximum,
+    ReduceOp.BAND: np.bitwise_and,
+    ReduceOp.BOR: np.bitwise_or,
+    ReduceOp.BXOR: np.bitwise_xor,
+}
+_ALLOWED: dict[ReduceOp, frozenset[np.dtype[Any]]] = {
+    ReduceOp.SUM: DTYPES,
+    ReduceOp.PRODUCT: DTYPES,
+    ReduceOp.MIN: _INTEGERS | _FLOATS,
+    ReduceOp.MAX: _INTEGERS | _FLOATS,
+    ReduceOp.AVG: _FLOATS | _COMPLEX,
+    ReduceOp.BAND: _INTEGERS,
+    ReduceOp.BOR: _INTEGERS,
+    ReduceOp.BXOR: _INTEGERS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Combines arrays of one type by one operation; made by :func:`reduction`.
+
+    Sums and products of half precision are in float32, and rounded once. NaN goes through MIN and MAX.
+    """
+
+    function: np.ufunc
+    widen: bool
+    divisor: int
+
+    def combine(self, output: Array, parts: Sequence[Array]) -> None:
+        """Let ``output`` be the combination of all ``parts``, in their order; ``output`` may be one of them."""
+        # float16 overflows, and so on, as it does on a device: without a warning.
+        with np.errstate(all="ignore"):
+            if self.widen:
+                self._combine_wide(output, parts)
+            else:
+                self._combine(output, parts)
+
+    def _combine(self, output: Array, parts: Sequence[Array]) -> None:
+        own = next((index for index, part in enumerate(parts) if part is output), None)
+        if own in (None, 0):
+            if own is None:
+                np.copyto(output, parts[0])
+            rest = parts[1:]
+        elif own == 1:
+            # The order of the operands decides which of two NaNs comes out.
+            self.function(parts[0], output, out=output)
+            rest = parts[2:]
+        else:
+            total = self.function(parts[0], parts[1])
+            for part in parts[2:]:
+                self.function(total, part, out=total)
+            np.copyto(output, total)
+            rest = ()
+        for part in rest:
+            self.function(output, part, out=output)
+        if self.divisor > 1:
+            np.divide(output, output.dtype.type(self.divisor), out=output)
+
+    def _combine_wide(self, output: Array, parts: Sequence[Array]) -> None:
+        total: NDArray[np.float32] = parts[0].astype(np.float32)
+        wide = np.empty_like(total)
+        for part in parts[1:]:
+            np.copyto(wide, part)
+            self.function(total, wide, out=total)
+        if self.divisor > 1:
+            np.divide(total, np.float32(self.divisor), out=total)
+        np.copyto(output, total, casting="same_kind")
+
+
+def reduction(op: ReduceOp, dtype: np.dtype[Any], size: int) -> Reduction:
+    """The combination of ``size`` ranks' arrays of ``dtype`` by ``op``.
+
+    Raises
+    ------
+    TypeError
+        The type has no such operation: there is no smallest complex number, no average of integers, and no bits of a
+        floating point number to combine.
+    """
+    if not isinstance(op, ReduceOp):
+        raise TypeError(f"op is a ReduceOp, not {op!r}")
+    if dtype not in _ALLOWED[op]:
+        names = ", ".join(sorted(one.name for one in _ALLOWED[op]))
+        raise TypeError(f"ReduceOp.{op.name} is not for {dtype.name}; it is for {names}")
+    widen = dtype in _HALVES and op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT)
+    return Reduction(_FUNCTIONS[op], widen, size if op is ReduceOp.AVG else 1)

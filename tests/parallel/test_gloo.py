@@ -1,0 +1,194 @@
+"""Collectives over sockets: what they compute, for every type and size."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from parallel.file_store import FileStore
+from parallel.gloo import GlooTransport
+from parallel.mesh import Mesh
+from parallel.reduce_op import ReduceOp
+
+from .processes import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Nothing, one, few, more than fits one message, several chunks with a remainder.
+SIZES = (0, 1, 3, 1000, 100_001, 700_001)
+HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+FLOATS = (*HALVES, np.dtype(np.float32), np.dtype(np.float64))
+COMPLEX = (np.dtype(np.complex64), np.dtype(np.complex128))
+INTEGERS = tuple(map(np.dtype, (np.bool_, np.uint8, np.int8, np.int16, np.int32, np.int64)))
+
+
+class _Group:
+    """The world's group in a process, and its end."""
+
+    def __init__(self, rank: int, size: int, path: str) -> None:
+        self.store = FileStore(path, size)
+        self.mesh = Mesh(self.store, rank, size, 20)
+        self.transport = GlooTransport(self.mesh, "world", range(size))
+
+    def __enter__(self) -> GlooTransport:
+        return self.transport
+
+    def __exit__(self, *_: object) -> None:
+        self.transport.close()
+        self.mesh.close()
+        self.store.close()
+
+
+def soon(seconds: float = 20) -> float:
+    return time.monotonic() + seconds
+
+
+def _values(dtype: np.dtype[Any], count: int, rank: int) -> Any:
+    generator = np.random.default_rng(rank)
+    if dtype.kind == "c":
+        return (generator.standard_normal(count) + 1j * generator.standard_normal(count)).astype(dtype)
+    if dtype in FLOATS:
+        return generator.standard_normal(count).astype(dtype)
+    return generator.integers(0, 2 if dtype.kind == "b" else 100, count).astype(dtype)
+
+
+def _cases() -> Iterator[tuple[ReduceOp, np.dtype[Any]]]:
+    for dtype in (*INTEGERS, *FLOATS, *COMPLEX):
+        yield ReduceOp.SUM, dtype
+        yield ReduceOp.PRODUCT, dtype
+        if dtype not in COMPLEX:
+            yield ReduceOp.MIN, dtype
+            yield ReduceOp.MAX, dtype
+        if dtype in INTEGERS:
+            yield ReduceOp.BAND, dtype
+            yield ReduceOp.BOR, dtype
+            yield ReduceOp.BXOR, dtype
+        else:
+            yield ReduceOp.AVG, dtype
+
+
+def _expected(op: ReduceOp, dtype: np.dtype[Any], parts: list[Any]) -> Any:
+    function = {
+        ReduceOp.SUM: np.add,
+        ReduceOp.AVG: np.add,
+        ReduceOp.PRODUCT: np.multiply,
+        ReduceOp.MIN: np.minimum,
+        ReduceOp.MAX: np.maximum,
+        ReduceOp.BAND: np.bitwise_and,
+        ReduceOp.BOR: np.bitwise_or,
+        ReduceOp.BXOR: np.bitwise_xor,
+    }[op]
+    wide = [part.astype(np.float32) if dtype in HALVES else part for part in parts]
+    total = wide[0].copy()
+    for part in wide[1:]:
+        total = function(total, part)
+    return (total / len(parts) if op is ReduceOp.AVG else total).astype(dtype)
+
+
+def _check(actual: Any, expected: Any, case: str) -> None:
+    if actual.dtype in COMPLEX:
+        # A complex product is rounded in one of two ways, by the place of the element in the array.
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5, err_msg=case)
+    else:
+        np.testing.assert_array_equal(actual, expected, err_msg=case, strict=True)
+
+
+def _reduces(rank: int, size: int, path: str) -> list[bytes]:
+    bits = []
+    with _Group(rank, size, path) as group:
+        for count in (0, 5, 40_000, 300_001):
+            for op, dtype in _cases():
+                if count > 5 and dtype.itemsize * count > 2_500_000:
+                    continue
+                parts = [_values(dtype, count, other) for other in range(size)]
+                expected = _expected(op, dtype, parts)
+                array = parts[rank].copy()
+                group.all_reduce(array, op, soon())
+                _check(array, expected, f"{op} {dtype} {count}")
+                bits.append(array.tobytes()[:4096])
+                array = parts[rank].copy()
+                group.reduce(array, size - 1, op, soon())
+                np.testing.assert_array_equal(
+                    array, expected if rank == size - 1 else parts[rank], strict=True
+                )
+                share = count // size
+                output = np.empty(share, dtype)
+                group.reduce_scatter(output, parts[rank][: size * share], op, soon())
+                _check(output, expected[rank * share : (rank + 1) * share], f"{op} {dtype} {count}")
+    return bits
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_reductions(size: int, tmp_path: Path) -> None:
+    bits = run(_reduces, size, str(tmp_path / "store"))
+    assert all(one == bits[0] for one in bits)
+
+
+def _moves(rank: int, size: int, path: str) -> list[str]:
+    with _Group(rank, size, path) as group:
+        for count in SIZES:
+            for root in range(size):
+                array = np.full(count, rank, np.int64)
+                group.broadcast(array, root, soon())
+                assert (array == root).all()
+                every = np.repeat(np.arange(size), count)
+                slots = np.empty(size * count, np.int64) if rank == root else None
+                group.gather(slots, np.full(count, rank), root, soon())
+                assert slots is None or np.array_equal(slots, every)
+                group.scatter(array, every if rank == root else None, root, soon())
+                assert (array == rank).all()
+            slots = np.empty(size * count, np.int64)
+            group.all_gather(slots, np.full(count, rank), soon())
+            assert np.array_equal(slots, every)
+            counts = [(rank + 1) * (other + 1) * count // 12 for other in range(size)]
+            output = np.empty(sum(counts), np.int64)
+            own = np.concatenate([np.full(n, 10 * rank + other) for other, n in enumerate(counts)])
+            group.all_to_all(output, own, counts, counts, soon())
+            expected = np.concatenate([np.full(n, 10 * other + rank) for other, n in enumerate(counts)])
+            assert np.array_equal(output, expected)
+            group.barrier(soon())
+    return [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_moves_leave_nothing_behind(size: int, tmp_path: Path) -> None:
+    assert run(_moves, size, str(tmp_path / "store")) == [["MainThread"]] * size
+    assert not list(tmp_path.iterdir())
+
+
+def _messages(rank: int, size: int, path: str) -> None:
+    with _Group(rank, size, path) as group:
+        for tag, count in enumerate(SIZES, 7):
+            array = np.empty(count, np.float32)
+            if rank == 0:
+                sources = sorted(group.recv(array, None, tag, soon()) for _ in range(size - 1))
+                assert sources == list(range(1, size))
+                # Tags choose: what came first stays.
+                for other in range(1, size):
+                    assert group.recv(array, other, 2, soon()) == other
+                    assert (array == 2).all()
+                    group.recv(array, other, 1, soon())
+                    assert (array == 1).all()
+            else:
+                group.send(np.full(count, rank, np.float32), 0, tag, soon())
+                senders = [
+                    threading.Thread(
+                        target=group.send, args=(np.full(count, other, np.float32), 0, other, soon())
+                    )
+                    for other in (1, 2)
+                ]
+                for sender in senders:
+                    sender.start()
+                for sender in senders:
+                    sender.join()
+
+
+def test_messages_with_tags_and_from_anybody(tmp_path: Path) -> None:
+    run(_messages, 3, str(tmp_path / "store"))
