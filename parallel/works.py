@@ -175,6 +175,10 @@ class Work:
             self._settled.set()
         self._call_back()
 
+    def carried_out_by(self, thread: threading.Thread) -> None:
+        """Note which thread carries out the operation, so that it is not left to wait for itself."""
+        self._thread = thread
+
     def add_step(self, step: Callable[[], None]) -> None:
         """Have ``step()`` run after the operation, as a part of it, with its streams current.
 
