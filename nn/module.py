@@ -63,11 +63,12 @@ class Module(Members, State, Conversions, HookRegistration):
     def _replicate_for_data_parallel(self) -> Self:
         """A module with the same attributes and tables of its own, without parameters."""
         made = self.__new__(type(self))
-        made.__dict__ = self.__dict__.copy()
-        made._parameters = {}
-        made._buffers = self._buffers.copy()
-        made._modules = self._modules.copy()
-        made.__dict__["_is_replica"] = True
+        own = made.__dict__
+        own.update(self.__dict__)
+        own["_parameters"] = {}
+        own["_buffers"] = self._buffers.copy()
+        own["_modules"] = self._modules.copy()
+        own["_is_replica"] = True
         return made
 
 

@@ -1,0 +1,194 @@
+"""Modules that run at the same time, each in a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tensor import Tensor, inference_mode, set_grad_enabled
+from tensor import cuda as cuda_state
+from tensor.recording.modes import modes
+from tensor.utils.forward_state import note
+
+from .device_arguments import ordinal_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["parallel_apply"]
+
+
+def parallel_apply(
+    modules: Sequence[Any],
+    inputs: Sequence[Any],
+    kwargs_tup: Sequence[dict[str, Any]] | None = None,
+    devices: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Call each module with its input, in threads: one for each, unless there is only one module.
+
+    In a thread the module's device is the current one, and streams, the recording of gradients, inference mode and
+    autocast are what they are in the caller.
+
+    Parameters
+    ----------
+    modules
+        What is called; mostly replicas of one module.
+    inputs
+        For each module the tuple of its arguments, or its one argument.
+    kwargs_tup
+        For each module its keyword arguments.
+    devices
+        CUDA devices, by default those of the first tensor in the module's arguments.
+
+    Returns
+    -------
+    list
+        What the modules return.
+
+    Raises
+    ------
+    ValueError
+        If numbers of arguments differ, or a device is neither given nor found.
+    Exception
+        What a module raises, of the same type. The text has its traceback, and the number and device of the module.
+    """
+    count = len(modules)
+    kwargs = [{}] * count if kwargs_tup is None else kwargs_tup
+    for name, given in (("inputs", inputs), ("kwargs_tup", kwargs), ("devices", devices)):
+        if given is not None and len(given) != count:
+            raise ValueError(
+                f"parallel_apply() got {count} modules, but {len(given)} {name}: there is one for each"
+            )
+    ordinals = [
+        _device_of(number, inputs[number], kwargs[number]) if devices is None else ordinal_of(devices[number])
+        for number in range(count)
+    ]
+    calls = [
+        _Call(module, given if isinstance(given, (tuple, list)) else (given,), named, ordinal, number)
+        for number, (module, given, named, ordinal) in enumerate(
+            zip(modules, inputs, kwargs, ordinals, strict=True)
+        )
+    ]
+    if count == 1:
+        with cuda_state.device(ordinals[0]):
+            calls[0].run()
+    else:
+        _run_in_threads(calls)
+    return [call.outcome() for call in calls]
+
+
+def _device_of(number: int, given: Any, named: dict[str, Any]) -> int:
+    found = _first_tensor((given, named))
+    if found is None or not found.is_cuda:
+        where = "no tensor was found" if found is None else f"the first tensor is on {found.device}"
+        raise ValueError(
+            f"In replica {number}, no device was provided and {where} in its input; device cannot be resolved: pass "
+            "devices"
+        )
+    ordinal: int = found.get_device()
+    return ordinal
+
+
+def _first_tensor(obj: Any) -> Tensor | None:
+    if isinstance(obj, Tensor):
+        return obj
+    parts = obj.values() if isinstance(obj, dict) else obj if isinstance(obj, (tuple, list)) else ()
+    for each in parts:
+        found = _first_tensor(each)
+        if found is not None:
+            return found
+    return None
+
+
+class _Call:
+    """A call of a module, and what came of it."""
+
+    __slots__ = ("args", "device", "error", "kwargs", "module", "number", "result")
+
+    def __init__(
+        self, module: Any, args: Sequence[Any], kwargs: dict[str, Any], device: int, number: int
+    ) -> None:
+        self.module = module
+        self.args = args
+        self.kwargs = kwargs
+        self.device = device
+        self.number = number
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Call the module; nothing is raised."""
+        try:
+            self.result = self.module(*self.args, **self.kwargs)
+        except BaseException as error:
+            self.error = error
+
+    def outcome(self) -> Any:
+        """What the module has returned; raises what it has raised."""
+        if self.error is not None:
+            error, self.error = self.error, None
+            _raise_again(error, f"replica {self.number} on device {self.device}")
+        return self.result
+
+
+def _run_in_threads(calls: Sequence[_Call]) -> None:
+    state = note(random=False)
+    recording, inference = modes.recording, modes.inference
+
+    def work(call: _Call) -> None:
+        with contextlib.ExitStack() as stack:
+            try:
+                if inference:
+                    stack.enter_context(inference_mode())
+                stack.enter_context(set_grad_enabled(recording))
+                stack.enter_context(state())
+                stack.enter_context(cuda_state.device(call.device))
+            except BaseException as error:
+                call.error = error
+                return
+            call.run()
+
+    threads = [
+        threading.Thread(target=work, args=(call,), name=f"replica {call.number} on device {call.device}")
+        for call in calls
+    ]
+    started = []
+    try:
+        for thread in threads:
+            thread.start()
+            started.append(thread)
+    finally:
+        for thread in started:
+            thread.join()
+
+
+def _raise_again(error: BaseException, where: str) -> NoReturn:
+    """Raise ``error`` as its own type, with its traceback and where it was raised in the text.
+
+    It is a ``RuntimeError`` where the class takes no message.
+    """
+    if not isinstance(error, Exception):
+        raise error
+    shown = "".join(traceback.format_exception(error))
+    text = f"Caught {type(error).__name__} in {where}.\nOriginal {shown}"
+    # The original would keep the tensors in the frames of the replica.
+    raise _with_text(type(error), text) from None
+
+
+def _with_text(kind: Callable[[str], Exception], text: str) -> Exception:
+    with contextlib.suppress(Exception):
+        made = kind(_Text(text))
+        if type(made) is kind and text in str(made):
+            return made
+    return RuntimeError(text)
+
+
+class _Text(str):
+    """A message that ``KeyError``, which shows the representation, shows line by line too."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
