@@ -117,7 +117,7 @@ def _times(start: Start, rounds: int, folder: Path, environment: Mapping[str, st
 
 
 def _environment(folder: Path, gpu: bool) -> dict[str, str]:
-    """This process's, with byte code kept in ``folder``."""
+    """The environment of this process, with byte code kept in ``folder``."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     paths = [str(Path(tensor.__file__).parents[1]), environment.get("PYTHONPATH")]
