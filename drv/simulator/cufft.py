@@ -17,12 +17,14 @@ from cuda.bindings.driver import CUresult
 from ..cufft import CUFFT_FORWARD, CUFFT_INVERSE, CUFFT_PLAN_NULL, cufftResult, cufftType, failure
 from ..library_types import cudaDataType
 from .fft_layout import Transform, transform
-from .library_call import Driver, Refusal, answer_text, refusing
+from .library_call import Refusal, answer_text, refusing
 from .strided_memory import load, store
+from .unexecuted import remember
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .driver import SimulatedDriver
     from .library_memory import LibraryMemory
 
 # ruff: noqa: N815, A002 - the names are C's
@@ -70,13 +72,41 @@ def _execute(name: str, kind: cufftType) -> Callable[..., None]:
     return call(execute_real)
 
 
+_EXECUTIONS = (
+    "cufftExecC2C",
+    "cufftExecR2C",
+    "cufftExecC2R",
+    "cufftExecZ2Z",
+    "cufftExecD2Z",
+    "cufftExecZ2D",
+    "cufftXtExec",
+)
+
+
 class SimulatedCufft:
     """cuFFT on a simulated driver."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: SimulatedDriver) -> None:
         self._driver = driver
         self._plans: dict[int, Plan] = {}
         self._numbers = count(1)
+        if not driver.execute:
+            self.__dict__.update({name: self._unexecuted(driver, name) for name in _EXECUTIONS})
+
+    def _unexecuted(self, driver: SimulatedDriver, name: str) -> Callable[..., None]:
+        """An execution that is accepted again without another look: see :mod:`.unexecuted`."""
+        checked, plans = getattr(self, name), self._plans
+        accepted, thread, faults = driver.accepted.of(name), driver.thread, driver.inject.launch_faults
+
+        def call(plan: int, *arguments: int) -> None:
+            state = plans.get(plan)
+            key = plan, state and state.stream, state and state.work_area, *arguments
+            context = accepted.get(key)
+            if context is None or not thread.contexts or thread.contexts[-1] is not context or faults:
+                checked(plan, *arguments)
+                remember(driver, accepted, key)
+
+        return call
 
     cufftExecC2C = _execute("cufftExecC2C", cufftType.CUFFT_C2C)
     cufftExecR2C = _execute("cufftExecR2C", cufftType.CUFFT_R2C)

@@ -12,13 +12,14 @@ from ..autocasting import autocasted
 from ..base import TensorBase
 from ..creation import delivered, get_default_dtype
 from ..ranges import arange
-from .transforms import COMPLEX, c2c, c2r, r2c
+from .transforms import COMPLEX, recorded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nvrtc_kernels.dtypes import dtype
 
+    from ..layout import Layout
     from ..tensors import Tensor
 
 _NORMS = ("backward", "ortho", "forward")
@@ -44,24 +45,29 @@ def single_or_double(name: str, input: Any, *, complex: bool | None) -> Tensor:
     if not isinstance(input, TensorBase):
         raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
     kind = input._layout.dtype
+    wanted = _precision(name, kind, complex)
     x: Any = input
+    return x if wanted is kind else x.to(wanted)  # type: ignore[no-any-return]
+
+
+def _precision(name: str, kind: dtype, complex: bool | None) -> dtype:
+    """The type in which elements of a type are transformed."""
     if not kind.is_floating_point and not kind.is_complex:
-        x = x.to(get_default_dtype())
-        kind = x._layout.dtype
+        kind = get_default_dtype()
     if kind.is_complex:
         if complex is False:
             raise RuntimeError(f"{name} expects a real input tensor, but got {kind!r}")
-        return x  # type: ignore[no-any-return]
+        return kind
     if kind not in (float32, float64):
         raise RuntimeError(
             f"{name}(): Unsupported dtype {kind!r}: transforms are computed in single or double precision, convert with "
             ".to(tensor.float32)"
         )
-    return x.to(COMPLEX[kind]) if complex else x  # type: ignore[no-any-return]
+    return COMPLEX[kind] if complex else kind
 
 
-def _dimension(name: str, x: Tensor, dim: int) -> int:
-    rank = len(x._layout.shape)
+def _dimension(name: str, shape: Sequence[int], dim: int) -> int:
+    rank = len(shape)
     if not rank:
         raise RuntimeError(f"{name}(): expected a tensor with at least one dimension")
     if not -rank <= dim < rank:
@@ -71,15 +77,17 @@ def _dimension(name: str, x: Tensor, dim: int) -> int:
     return dim % rank
 
 
-def _shape(name: str, x: Tensor, s: Any, dim: Any, *, last_half: bool = False) -> tuple[list[int], list[int]]:
+def _shape(
+    name: str, shape: Sequence[int], s: Any, dim: Any, *, last_half: bool = False
+) -> tuple[list[int], list[int]]:
     """Dimensions to transform, and their sizes; ``last_half`` says that the last one is half a spectrum."""
-    rank = len(x._layout.shape)
+    rank = len(shape)
     if isinstance(s, int):
         s = (s,)
     if isinstance(dim, int):
         dim = (dim,)
     if dim is not None:
-        dims = [_dimension(name, x, each) for each in dim]
+        dims = [_dimension(name, shape, each) for each in dim]
         if len(set(dims)) != len(dims):
             raise RuntimeError("FFT dims must be unique")
         if s is not None and len(s) != len(dims):
@@ -94,7 +102,7 @@ def _shape(name: str, x: Tensor, s: Any, dim: Any, *, last_half: bool = False) -
         dims = list(range(rank))
     if not dims and last_half:
         raise RuntimeError(f"{name} must transform at least one axis")
-    sizes = [x._layout.shape[each] for each in dims]
+    sizes = [shape[each] for each in dims]
     if last_half and dims:
         sizes[-1] = 2 * (sizes[-1] - 1)
     if s is not None:
@@ -120,48 +128,97 @@ def _resized(x: Tensor, dims: Sequence[int], sizes: list[int]) -> Tensor:
     return constant_pad(x, tuple((0, n) for n in missing), 0) if any(missing) else x
 
 
-def _complex(
-    name: str, input: Tensor, s: Any, dim: Any, norm: str | None, out: Tensor | None, *, inverse: bool
-) -> Tensor:
-    mode = _norm(name, norm)
-    x = single_or_double(name, input, complex=True)
-    dims, sizes = _shape(name, x, s, dim)
-    if not dims:
-        return delivered(out, x.clone(), name)
-    scale = _scale(mode, prod(sizes), inverse=inverse)
-    return delivered(out, c2c(_resized(x, dims, sizes), dims, inverse=inverse, scale=scale), name)
+class _Function:
+    """A function of the module; ``place.plans[function, layout, s, dim, norm]`` is it for tensors of a layout.
+
+    Parameters
+    ----------
+    kind : {"c2c", "r2c", "c2r"}
+        Half the transform of real data is conjugate for the inverse one; real data come from half a Hermitian spectrum
+        by the inverse transform, and by the forward one from the conjugate spectrum.
+    single
+        Whether it is for one dimension.
+    """
+
+    def __init__(self, name: str, kind: str, *, inverse: bool, single: bool) -> None:
+        self.name = name
+        self.kind = kind
+        self.inverse = inverse
+        self.single = single
+
+    def __call__(self, input: Tensor, s: Any, dim: Any, norm: str | None, out: Tensor | None) -> Tensor:
+        """The function of a tensor, recorded."""
+        try:
+            layout = input._layout
+            run = layout.place.plans[self, layout, s, dim, norm]
+        except (AttributeError, TypeError):
+            if not isinstance(input, TensorBase):
+                raise TypeError(
+                    f"{self.name}(): argument 'input' must be Tensor, not {type(input).__name__}"
+                ) from None
+            # Sizes and dimensions may be lists, tensors or anything with numbers.
+            s, dim = (tuple(each) if hasattr(each, "__iter__") else each for each in (s, dim))
+            run = self.plan(input._layout, s, dim, norm)
+        result: Tensor = run(input)
+        return result if out is None else delivered(out, result, self.name)
+
+    def plan(self, layout: Layout, s: Any, dim: Any, norm: str | None) -> Callable[[Tensor], Tensor]:
+        """How to transform tensors of a layout."""
+        name, kind, inverse, shape = self.name, self.kind, self.inverse, layout.shape
+        number = layout.dtype
+        if not number.is_floating_point and not number.is_complex:
+            # What they are converted to may change.
+            return lambda x: self(single_or_double(name, x, complex=None), s, dim, norm, None)
+        if self.single:
+            _dimension(name, shape, dim)
+            s, dim = (None if s is None else (s,)), (dim,)
+        mode = _norm(name, norm)
+        number = _precision(name, number, kind != "r2c")
+        dims, sizes = _shape(name, shape, s, dim, last_half=kind == "c2r")
+        if not dims:
+            if kind == "c2c":
+                return lambda x: x.to(number).clone()
+            raise RuntimeError(f"{name} must transform at least one axis")
+        scale = _scale(mode, prod(sizes), inverse=inverse)
+        size, mirrored = None, (kind, inverse) in (("r2c", True), ("c2r", False))
+        if kind == "c2r":
+            size = sizes[-1]
+            sizes[-1] = size // 2 + 1
+        backwards = inverse if kind == "c2c" else kind == "c2r"
+        transform = recorded(kind, tuple(dims), size, inverse=backwards, scale=scale)
+        if number is layout.dtype and not mirrored and [shape[axis] for axis in dims] == sizes:
+            return transform(layout)
+
+        def run(x: Tensor) -> Tensor:
+            if number is not layout.dtype:
+                x = x.to(number)
+            x = _resized(x, dims, sizes)
+            if mirrored and kind == "c2r":
+                x = x.conj()
+            found = transform(x._layout)(x)
+            return found.conj() if mirrored and kind == "r2c" else found
+
+        return run
 
 
-def _from_real(
-    name: str, input: Tensor, s: Any, dim: Any, norm: str | None, out: Tensor | None, *, inverse: bool
-) -> Tensor:
-    """Half the transform of real data, conjugate for the inverse one."""
-    mode = _norm(name, norm)
-    x = single_or_double(name, input, complex=False)
-    dims, sizes = _shape(name, x, s, dim)
-    if not dims:
-        raise RuntimeError(f"{name} must transform at least one axis")
-    scale = _scale(mode, prod(sizes), inverse=inverse)
-    found = r2c(_resized(x, dims, sizes), dims, scale=scale)
-    return delivered(out, found.conj() if inverse else found, name)
-
-
-def _to_real(
-    name: str, input: Tensor, s: Any, dim: Any, norm: str | None, out: Tensor | None, *, inverse: bool
-) -> Tensor:
-    """Real data from half a Hermitian spectrum, by the inverse transform or the forward one."""
-    mode = _norm(name, norm)
-    x = single_or_double(name, input, complex=True)
-    dims, sizes = _shape(name, x, s, dim, last_half=True)
-    scale = _scale(mode, prod(sizes), inverse=inverse)
-    x = _resized(x, dims, [*sizes[:-1], sizes[-1] // 2 + 1])
-    return delivered(out, c2r(x if inverse else x.conj(), dims, sizes[-1], scale=scale), name)
-
-
-def _one(name: str, input: Any, n: int | None, dim: int) -> tuple[Any, Any]:
-    if isinstance(input, TensorBase):
-        _dimension(name, input, dim)  # type: ignore[arg-type]
-    return (None if n is None else (n,)), (dim,)
+_FFT = _Function("fft", "c2c", inverse=False, single=True)
+_IFFT = _Function("ifft", "c2c", inverse=True, single=True)
+_RFFT = _Function("rfft", "r2c", inverse=False, single=True)
+_IRFFT = _Function("irfft", "c2r", inverse=True, single=True)
+_HFFT = _Function("hfft", "c2r", inverse=False, single=True)
+_IHFFT = _Function("ihfft", "r2c", inverse=True, single=True)
+_FFT2 = _Function("fft2", "c2c", inverse=False, single=False)
+_IFFT2 = _Function("ifft2", "c2c", inverse=True, single=False)
+_RFFT2 = _Function("rfft2", "r2c", inverse=False, single=False)
+_IRFFT2 = _Function("irfft2", "c2r", inverse=True, single=False)
+_HFFT2 = _Function("hfft2", "c2r", inverse=False, single=False)
+_IHFFT2 = _Function("ihfft2", "r2c", inverse=True, single=False)
+_FFTN = _Function("fftn", "c2c", inverse=False, single=False)
+_IFFTN = _Function("ifftn", "c2c", inverse=True, single=False)
+_RFFTN = _Function("rfftn", "r2c", inverse=False, single=False)
+_IRFFTN = _Function("irfftn", "c2r", inverse=True, single=False)
+_HFFTN = _Function("hfftn", "c2r", inverse=False, single=False)
+_IHFFTN = _Function("ihfftn", "r2c", inverse=True, single=False)
 
 
 @autocasted
@@ -191,7 +248,7 @@ def fft(
     IndexError
         If ``dim`` does not exist.
     """
-    return _complex("fft", input, *_one("fft", input, n, dim), norm, out, inverse=False)
+    return _FFT(input, n, dim, norm, out)
 
 
 @autocasted
@@ -199,7 +256,7 @@ def ifft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Inverse of :func:`fft`."""
-    return _complex("ifft", input, *_one("ifft", input, n, dim), norm, out, inverse=True)
+    return _IFFT(input, n, dim, norm, out)
 
 
 @autocasted
@@ -207,7 +264,7 @@ def rfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """:func:`fft` of real data: the ``n // 2 + 1`` coefficients whose mirror images the others are."""
-    return _from_real("rfft", input, *_one("rfft", input, n, dim), norm, out, inverse=False)
+    return _RFFT(input, n, dim, norm, out)
 
 
 @autocasted
@@ -215,7 +272,7 @@ def irfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Inverse of :func:`rfft`: ``n`` real elements, ``2 * (coefficients - 1)`` by default."""
-    return _to_real("irfft", input, *_one("irfft", input, n, dim), norm, out, inverse=True)
+    return _IRFFT(input, n, dim, norm, out)
 
 
 @autocasted
@@ -223,7 +280,7 @@ def hfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """:func:`fft` of Hermitian data, of which ``input`` is one half: the real spectrum."""
-    return _to_real("hfft", input, *_one("hfft", input, n, dim), norm, out, inverse=False)
+    return _HFFT(input, n, dim, norm, out)
 
 
 @autocasted
@@ -231,7 +288,7 @@ def ihfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Inverse of :func:`hfft`."""
-    return _from_real("ihfft", input, *_one("ihfft", input, n, dim), norm, out, inverse=True)
+    return _IHFFT(input, n, dim, norm, out)
 
 
 @autocasted
@@ -239,7 +296,7 @@ def fft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """:func:`fft` over two dimensions."""
-    return _complex("fft2", input, s, dim, norm, out, inverse=False)
+    return _FFT2(input, s, dim, norm, out)
 
 
 @autocasted
@@ -247,7 +304,7 @@ def ifft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Inverse of :func:`fft2`."""
-    return _complex("ifft2", input, s, dim, norm, out, inverse=True)
+    return _IFFT2(input, s, dim, norm, out)
 
 
 @autocasted
@@ -255,7 +312,7 @@ def rfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """:func:`rfft` over the last of two dimensions, and :func:`fft` over the other."""
-    return _from_real("rfft2", input, s, dim, norm, out, inverse=False)
+    return _RFFT2(input, s, dim, norm, out)
 
 
 @autocasted
@@ -263,21 +320,21 @@ def irfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Inverse of :func:`rfft2`."""
-    return _to_real("irfft2", input, s, dim, norm, out, inverse=True)
+    return _IRFFT2(input, s, dim, norm, out)
 
 
 def hfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """:func:`hfft` over the last of two dimensions, and :func:`fft` over the other."""
-    return _to_real("hfft2", input, s, dim, norm, out, inverse=False)
+    return _HFFT2(input, s, dim, norm, out)
 
 
 def ihfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Inverse of :func:`hfft2`."""
-    return _from_real("ihfft2", input, s, dim, norm, out, inverse=True)
+    return _IHFFT2(input, s, dim, norm, out)
 
 
 @autocasted
@@ -285,7 +342,7 @@ def fftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """:func:`fft` over any dimensions, all of them by default."""
-    return _complex("fftn", input, s, dim, norm, out, inverse=False)
+    return _FFTN(input, s, dim, norm, out)
 
 
 @autocasted
@@ -293,7 +350,7 @@ def ifftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Inverse of :func:`fftn`."""
-    return _complex("ifftn", input, s, dim, norm, out, inverse=True)
+    return _IFFTN(input, s, dim, norm, out)
 
 
 @autocasted
@@ -301,7 +358,7 @@ def rfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """:func:`rfft` over the last of any dimensions, and :func:`fft` over the others."""
-    return _from_real("rfftn", input, s, dim, norm, out, inverse=False)
+    return _RFFTN(input, s, dim, norm, out)
 
 
 @autocasted
@@ -309,21 +366,21 @@ def irfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Inverse of :func:`rfftn`."""
-    return _to_real("irfftn", input, s, dim, norm, out, inverse=True)
+    return _IRFFTN(input, s, dim, norm, out)
 
 
 def hfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """:func:`hfft` over the last of any dimensions, and :func:`fft` over the others."""
-    return _to_real("hfftn", input, s, dim, norm, out, inverse=False)
+    return _HFFTN(input, s, dim, norm, out)
 
 
 def ihfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Inverse of :func:`hfftn`."""
-    return _from_real("ihfftn", input, s, dim, norm, out, inverse=True)
+    return _IHFFTN(input, s, dim, norm, out)
 
 
 # What belongs to spectra

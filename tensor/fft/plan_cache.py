@@ -68,6 +68,7 @@ class FftPlan:
     def __init__(self, place: CudaPlace, key: Key) -> None:
         self.place = place
         self.library: Any = place.runtime.library("cufft")
+        self._current = place.runtime.current
         place.native.use()
         kind, execute = _KINDS[key.kind, key.complex_bytes]
         self._execute = getattr(self.library, execute)
@@ -106,21 +107,23 @@ class FftPlan:
         """Queue the transform of the memory at ``given`` to that at ``made`` on this thread's current stream."""
         place = self.place
         stream = place.local.stream
-        block = place.allocate(self.work_bytes, stream.cuda_stream) if self.work_bytes else None
+        block, work_area = None, 0
+        if self.work_bytes:
+            block = place.allocate(self.work_bytes, stream.cuda_stream)
+            work_area = block.address
         try:
             # Stream and work area are the plan's: nobody else may set them before it is executed.
             with self._lock:
-                place.native.use()
+                if self._current.device is not place.native:
+                    place.native.use()
                 if stream is not self._stream:
                     self.library.cufftSetStream(self.handle, int(stream.handle))
                     self._stream = self._streams[stream] = stream
-                work_area = block.address if block is not None else 0
                 if work_area != self._work_area:
                     self.library.cufftSetWorkArea(self.handle, work_area)
                     self._work_area = work_area
                 if self._directed:
-                    direction = CUFFT_INVERSE if inverse else CUFFT_FORWARD
-                    self._execute(self.handle, given, made, direction)
+                    self._execute(self.handle, given, made, CUFFT_INVERSE if inverse else CUFFT_FORWARD)
                 else:
                     self._execute(self.handle, given, made)
         finally:
@@ -192,10 +195,11 @@ class PlanCache:
                 plan = FftPlan(self.place, key)
                 self.created += 1
                 self._plans[key] = plan
+                plan.users += 1
+                self._shrink()
             else:
                 self._plans.move_to_end(key)
-            plan.users += 1
-            self._shrink()
+                plan.users += 1
         try:
             plan.execute(given, made, inverse=inverse)
         finally:
@@ -203,7 +207,8 @@ class PlanCache:
                 plan.users -= 1
                 if plan.evicted and not plan.users:
                     self._retire(plan)
-                self._sweep()
+                if self._retired:
+                    self._sweep()
 
     def _shrink(self) -> None:
         while len(self._plans) > self._limit:
@@ -221,8 +226,6 @@ class PlanCache:
 
     def _sweep(self) -> None:
         """Destroy evicted plans that the device is done with."""
-        if not self._retired:
-            return
         waiting = []
         for plan in self._retired:
             if plan.idle():

@@ -16,6 +16,7 @@ from nvrtc_kernels.dtypes import complex64, complex128, float32, float64
 
 from .. import layout as layouts
 from .. import parts, views
+from ..arithmetic import MUL
 from ..base import maker, view_of, wrap
 from ..copy_plans import copied
 from ..kept import kept
@@ -158,13 +159,10 @@ def _on_device(
 
 
 def _scaled(layout: Layout, scale: float) -> Callable[[Tensor], Tensor]:
+    multiply = layout.place.plans[MUL, layout, layout, float]
+
     def run(x: Tensor) -> Tensor:
-        before, modes.recording = modes.recording, False
-        try:
-            x.mul_(scale)
-        finally:
-            modes.recording = before
-        x._storage.version = 0
+        multiply(x, x, scale)
         return x
 
     return run
@@ -291,27 +289,37 @@ def _weighted(x: Tensor, dim: int, size: int, weight: float) -> Tensor:
     return made
 
 
-def _recorded(
-    kind: str, x: Tensor, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
-) -> Tensor:
-    layout = x._layout
-    result: Tensor = layout.place.plans[TRANSFORM, kind, layout, dims, size, inverse, scale](x)
-    if x._autograd is not None and modes.recording and x.requires_grad:
-        node = FftNode.__new__(FftNode)
-        node.kind, node.dims, node.size, node.inverse, node.scale = kind, dims, size, inverse, scale
-        node.given, node.saved = layout.shape[dims[-1]], ()
-        attach(node, (x,), (result,))
-    return result
+def recorded(
+    kind: str, dims: tuple[int, ...], size: int | None, *, inverse: bool, scale: float
+) -> Callable[[Layout], Callable[[Tensor], Tensor]]:
+    """Of a layout, what transforms tensors of it and records that."""
+
+    def prepared(layout: Layout) -> Callable[[Tensor], Tensor]:
+        transform = layout.place.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]
+        given = layout.shape[dims[-1]]
+
+        def run(x: Tensor) -> Tensor:
+            result: Tensor = transform(x)
+            if x._autograd is not None and modes.recording and x.requires_grad:
+                node = FftNode.__new__(FftNode)
+                node.kind, node.dims, node.size, node.inverse, node.scale = kind, dims, size, inverse, scale
+                node.given, node.saved = given, ()
+                attach(node, (x,), (result,))
+            return result
+
+        return run
+
+    return prepared
 
 
 def c2c(x: Tensor, dims: Sequence[int], *, inverse: bool, scale: float = 1.0) -> Tensor:
     """Transform of complex data over ``dims``, the sign of whose exponent is positive for the inverse one."""
-    return _recorded("c2c", x, tuple(sorted(dims)), None, inverse, scale)
+    return recorded("c2c", tuple(dims), None, inverse=inverse, scale=scale)(x._layout)(x)
 
 
 def r2c(x: Tensor, dims: Sequence[int], *, scale: float = 1.0) -> Tensor:
     """The transform of real data over ``dims``: of the last one the half that is not the other's mirror image."""
-    return _recorded("r2c", x, (*sorted(dims[:-1]), dims[-1]), None, False, scale)
+    return recorded("r2c", tuple(dims), None, inverse=False, scale=scale)(x._layout)(x)
 
 
 def c2r(x: Tensor, dims: Sequence[int], size: int, *, scale: float = 1.0) -> Tensor:
@@ -319,4 +327,4 @@ def c2r(x: Tensor, dims: Sequence[int], size: int, *, scale: float = 1.0) -> Ten
     wanted = size // 2 + 1
     if x._layout.shape[dims[-1]] != wanted:
         x = parts.narrow(x, dims[-1], 0, wanted)
-    return _recorded("c2r", x, (*sorted(dims[:-1]), dims[-1]), size, True, scale)
+    return recorded("c2r", tuple(dims), size, inverse=True, scale=scale)(x._layout)(x)
