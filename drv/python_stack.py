@@ -8,16 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from types import CodeType
+    from types import CodeType, FrameType
 
 #: One line of a Python stack: file name, line, function.
 Frame = tuple[str, int, str]
 
 #: Packages of this project: what they do on behalf of the user is not what a report should point at.
-_PACKAGES = tuple(
-    str(Path(__file__).resolve().parents[1].joinpath(*name)) + os.sep
-    for name in (("drv",), ("nvrtc_kernels",), ("tensor",), ("nn",), ("parallel",), ("tools", "memcheck"))
+_NAMES = ("drv", "nvrtc_kernels", "tensor", "nn", "parallel")
+_ROOT = Path(__file__).resolve().parents[1]
+_PACKAGES = (
+    *(str(_ROOT / name) + os.sep for name in _NAMES),
+    "<frozen importlib",
 )
+#: A program that runs scripts: what is further out is how it was started, and no part of the script.
+_RUNS_SCRIPTS = str(_ROOT / "tools" / "memcheck") + os.sep
+_OUTSIDE: Frame = ("", 0, "")
 
 
 class StackRecorder:
@@ -49,14 +54,27 @@ class StackRecorder:
                 if len(known) >= self.REMEMBERED:
                     known.clear()
                 code = frame.f_code
-                inside = code.co_filename.startswith(_PACKAGES)
-                found = known[key] = None if inside else (code.co_filename, frame.f_lineno or 0, code.co_name)
+                if code.co_filename.startswith(_PACKAGES) or _is_made(frame):
+                    found = None
+                elif code.co_filename.startswith(_RUNS_SCRIPTS):
+                    found = _OUTSIDE
+                else:
+                    found = (code.co_filename, frame.f_lineno or 0, code.co_name)
+                known[key] = found
+            if found is _OUTSIDE:
+                break
             if found is not None:
                 stack.append(found)
                 if len(stack) == self.DEPTH:
                     break
             frame = frame.f_back  # type: ignore[assignment]
         return tuple(stack)
+
+
+def _is_made(frame: FrameType) -> bool:
+    """Whether a frame runs code that this project has made from text."""
+    made = frame.f_code.co_filename.startswith("<")
+    return made and frame.f_globals.get("__name__", "").split(".")[0] in _NAMES
 
 
 def format_stack(stack: tuple[Frame, ...], indent: str = "    ") -> str:

@@ -145,6 +145,22 @@ class Runtime:
                     found = self._cache[key] = factory()
         return cast("_T", found)
 
+    def forget_cached(self) -> None:
+        """Let go of everything kept under :meth:`cache`: what it holds of the driver's is given back.
+
+        For the end of a program: whoever looked something up before goes on with what was forgotten. A value
+        that has a method ``let_go`` has it called, to end what the garbage collector cannot.
+        """
+        with self._cache_lock:
+            forgotten, self._cache = self._cache, {}
+        for value in forgotten.values():
+            let_go = getattr(value, "let_go", None)
+            if let_go is not None:
+                let_go()
+        # Finalizers of what was kept still reach the driver.
+        forgotten.clear()
+        self.collect()
+
     def library(self, name: str) -> Any:
         """Functions of ``"cublas"``, ``"cufft"`` or ``"nccl"``, for the driver in use.
 
@@ -218,9 +234,7 @@ class Runtime:
         if not self.alive:
             return
         self._end_callbacks()
-        # Finalizers of cached objects still reach the driver, so they go first.
-        self._cache = {}
-        self.collect()
+        self.forget_cached()
         # NumPy arrays may still show page-locked memory, which would vanish with its context.
         if not self.host_allocations:
             for device in self.devices:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import environment
 from .errors import CudaError, ForkError, NoDeviceError, NoDriverError
@@ -23,6 +23,19 @@ _FORKED = (
 _NOT_INITIALIZED = 3
 
 
+class Supervisor(Protocol):
+    """A tool that watches over a program's runtimes."""
+
+    def simulator_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Options for a simulated driver that is about to be made, for which the program asks for ``options``."""
+
+    def started(self, runtime: Runtime) -> None:
+        """``runtime`` was made and nothing has used it yet."""
+
+    def ending(self, runtime: Runtime) -> None:
+        """``runtime`` is about to be dropped by :func:`reset`."""
+
+
 class _Selection:
     """The runtime in use, and how to make it."""
 
@@ -34,6 +47,8 @@ class _Selection:
         #: What the parent of this forked process had used: ``"context"``, ``"driver"`` or nothing.
         self.inherited = ""
         self.hooked = False
+        #: The tool that watches, if one does.
+        self.supervisor: Supervisor | None = None
 
 
 _selection = _Selection()
@@ -95,9 +110,22 @@ def reset() -> None:
     """
     with _selection.lock:
         _selection.simulator = None
+        if _selection.supervisor is not None and _selection.runtime is not None:
+            _selection.supervisor.ending(_selection.runtime)
         dropped, _selection.runtime = _selection.runtime, None
         if dropped is not None:
             dropped.close()
+
+
+def supervise(supervisor: Supervisor | None) -> None:
+    """Have ``supervisor`` watch over every runtime that is made from now on; ``None`` ends it."""
+    _selection.supervisor = supervisor
+
+
+def supervised(options: dict[str, Any]) -> dict[str, Any]:
+    """``options`` of a simulated driver, as the tool that watches wants them."""
+    watching = _selection.supervisor
+    return options if watching is None else watching.simulator_options(options)
 
 
 def install(simulator: Callable[[], Any]) -> Runtime:
@@ -135,6 +163,8 @@ def _start(driver: Any, *, simulated: bool) -> Runtime:
         os.register_at_fork(after_in_child=_after_fork)
         atexit.register(_at_exit)
     made = _selection.runtime = Runtime(driver, simulated=simulated)
+    if _selection.supervisor is not None:
+        _selection.supervisor.started(made)
     return made
 
 

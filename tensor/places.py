@@ -100,6 +100,11 @@ class CudaPlace(Place):
         """See :meth:`Place.check_alive`."""
         self.native.use()
 
+    def let_go(self) -> None:
+        """Drop plans and what belongs to threads, which the garbage collector does not see through."""
+        self.plans.clear()
+        self.local = _Local(self.local.default)
+
     @property
     def default_stream(self) -> Stream:
         """The device's default stream."""

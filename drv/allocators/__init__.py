@@ -7,11 +7,15 @@ dropped with it. What they do is :class:`Allocator`'s subject.
 from .blocks import CachedBlock
 from .caching import CachingAllocator
 from .driver_memory import DriverBlock, DriverMemory
+from .guard import Guard
+from .guarding import GuardedPinned, GuardingAllocator
 from .history import History
 from .options import AllocatorOptions
+from .overwrites import Overwrite, OverwriteKind
 from .pinned import PinnedAllocator, PinnedBlock
 from .protocol import Allocator, Block, DeviceAllocator, MemorySource, Observer
-from .stack import device_allocator, pinned_allocator
+from .stack import device_allocator, guard_runtime, pinned_allocator
+from .stream_ordered import StreamOrderedMemory
 from .summary import memory_summary
 
 __all__ = [
@@ -23,12 +27,19 @@ __all__ = [
     "DeviceAllocator",
     "DriverBlock",
     "DriverMemory",
+    "Guard",
+    "GuardedPinned",
+    "GuardingAllocator",
     "History",
     "MemorySource",
     "Observer",
+    "Overwrite",
+    "OverwriteKind",
     "PinnedAllocator",
     "PinnedBlock",
+    "StreamOrderedMemory",
     "device_allocator",
+    "guard_runtime",
     "memory_summary",
     "pinned_allocator",
 ]

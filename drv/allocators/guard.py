@@ -11,7 +11,7 @@ from ..python_stack import StackRecorder
 from .overwrites import Overwrite, OverwriteKind
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -31,7 +31,16 @@ class Guarded(Protocol):
 
 
 class Checked(Protocol):
-    """What has guarded memory."""
+    """What has guarded memory: its kind in words, and the device whose it is, ``None`` for the host's."""
+
+    @property
+    def memory(self) -> str: ...
+
+    @property
+    def owner(self) -> int | None: ...
+
+    def live_blocks(self) -> Sequence[Guarded]:
+        """What was handed out and not freed."""
 
     def check(self) -> list[Overwrite]:
         """Overwritten memory since the last check."""
@@ -107,15 +116,15 @@ class Guard:
         return OverwriteError(f"{due[0]}{more}", tuple(due))
 
     def overwrite(
-        self, memory: Guarded, what: str, device: int | None, each: Range, offsets: NDArray[np.intp]
+        self, member: Checked, memory: Guarded, each: Range, offsets: NDArray[np.intp]
     ) -> Overwrite:
         """The record of bytes at ``offsets`` of a range having changed."""
         base = each.start - memory.address
         inside = 0 <= base < memory.size
         return Overwrite(
             OverwriteKind.FREED if inside else OverwriteKind.OUT_OF_BOUNDS,
-            what,
-            device,
+            member.memory,
+            member.owner,
             memory.address,
             memory.size,
             base + int(offsets[0]),

@@ -77,6 +77,8 @@ class GuardingAllocator(DirectAllocator[GuardedBlock]):
         Tells when the driver may be called.
     """
 
+    memory = "device memory"
+
     def __init__(self, source: DriverMemory, guard: Guard, events: StreamEvents) -> None:
         super().__init__(source.device)
         self.source = source
@@ -89,6 +91,11 @@ class GuardingAllocator(DirectAllocator[GuardedBlock]):
         self._deferred: deque[GuardedBlock] = deque()
         self._quarantine: deque[GuardedBlock] = deque()
         self._quarantined = 0
+
+    @property
+    def owner(self) -> int:
+        """Ordinal of the device."""
+        return self.ordinal
 
     def record_stream(self, block: GuardedBlock, stream: int, device: int | None = None) -> None:
         """Nothing to do: freeing waits for all work."""
@@ -109,7 +116,7 @@ class GuardingAllocator(DirectAllocator[GuardedBlock]):
             offsets = np.flatnonzero(self._patterns.read(each.start, each.length) != each.expected)
             if offsets.size:
                 wrong.append(each)
-                found.append(self.guard.overwrite(block, "device memory", self.ordinal, each, offsets))
+                found.append(self.guard.overwrite(self, block, each, offsets))
         self._patterns.fill(wrong)
         return found
 
@@ -221,6 +228,9 @@ class GuardedPinnedMemory:
 class GuardedPinned:
     """Makes pinned memory between red zones, and keeps what is freed in quarantine."""
 
+    memory = "pinned host memory"
+    owner = None
+
     def __init__(self, guard: Guard, device: Callable[[], Device]) -> None:
         self.guard = guard
         self.zone = zone_size(guard.red_zone)
@@ -262,5 +272,5 @@ class GuardedPinned:
                 offsets = np.flatnonzero(part != each.expected)
                 if offsets.size:
                     part[:] = each.expected
-                    found.append(self.guard.overwrite(memory, "pinned host memory", None, each, offsets))
+                    found.append(self.guard.overwrite(self, memory, each, offsets))
         return found

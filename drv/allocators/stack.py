@@ -97,6 +97,15 @@ def guard_of(runtime: Runtime, options: AllocatorOptions) -> Guard:
     return runtime.cache("guard", make)
 
 
+def guard_runtime(runtime: Runtime) -> Guard | None:
+    """The guard of a runtime whose allocators look for overwritten memory; ``None`` where none do.
+
+    The simulated driver checks accesses itself, unless that is turned off.
+    """
+    options = AllocatorOptions.from_environment()
+    return guard_of(runtime, options) if options.guarding and not _driver_checks(runtime) else None
+
+
 def _driver_checks(runtime: Runtime) -> bool:
     """Whether the driver itself finds every stray access, with the thread and the source line."""
     return runtime.simulated and bool(runtime.driver.checks_accesses)

@@ -95,6 +95,7 @@ def _driver(options: dict[str, Any]) -> Any:
     from .options import OptionError, parse_options
 
     try:
-        return SimulatedDriver(parse_options(environment.simulator_options(), **options))
+        wanted = selection.supervised(options)
+        return SimulatedDriver(parse_options(environment.simulator_options(), **wanted))
     except OptionError as error:
         raise InvalidValueError(str(error)) from error
