@@ -1,0 +1,8 @@
+"""Command line of memcheck."""
+
+import sys
+
+from tools.memcheck.checking import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,62 @@
+"""Checking one run of a script: run it, forget it, look for what is left, report."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tools.memcheck import report, sanitizer
+from tools.memcheck.options import parse
+from tools.memcheck.script import CannotRun, Script
+from tools.memcheck.sources import Sources
+from tools.memcheck.watching import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tools.memcheck.findings import Finding
+    from tools.memcheck.options import Options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the script that the command line names, and report. The exit status."""
+    options = parse(arguments)
+    if options.sanitizer:
+        return sanitizer.run(options)
+    watch, script = Watch(options), Script(options.target, options.module)
+    with watch.watching():
+        try:
+            script.run()
+        except CannotRun as error:
+            print(f"memcheck: {error}", file=sys.stderr)
+            return 2
+        watch.settle()
+        sources = Sources()
+        script.forget()
+        watch.settle()
+        if options.leak_check:
+            watch.look_for_leaks()
+    found = watch.findings()
+    status = options.error_exitcode if found else script.status
+    report.write(sys.stderr, found, sources, options.max_reports)
+    print(f"memcheck: {_summary(options, watch, script, found)}", file=sys.stderr)
+    if options.json is not None:
+        report.write_json(
+            options.json,
+            found,
+            sources,
+            command=options.target,
+            drivers=[runtime.name for runtime in watch.runtimes],
+            script_status=script.status,
+            status=status,
+        )
+    return status
+
+
+def _summary(options: Options, watch: Watch, script: Script, found: Sequence[Finding]) -> str:
+    parts = [f"{script.name} ended with status {script.status}"]
+    if not watch.runtimes:
+        parts.append("it used no GPU")
+    elif watch.lost and options.leak_check:
+        parts.append("leaks were not looked for, as an error has lost the device's context")
+    return f"{'; '.join(parts)}; {len(found)} errors"

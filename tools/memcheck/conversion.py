@@ -1,0 +1,188 @@
+"""Records of the checkers as findings: of the simulated driver, of the guarding allocators, and what is left."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from drv.allocators.overwrites import OverwriteKind
+from drv.simulator.faults import FaultKind
+from drv.simulator.findings import ACTIONS, Kind
+from tools.memcheck.findings import Access, Finding, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from drv.allocators.overwrites import Overwrite
+    from drv.simulator.address_space import Allocation
+    from drv.simulator.faults import FaultRecord
+    from drv.simulator.findings import AccessReport
+    from drv.simulator.findings import Finding as DriverFinding
+
+_KINDS = {
+    Kind.RACE: "race",
+    Kind.FREED_IN_USE: "freed while in use",
+    Kind.UNINITIALIZED: "uninitialized read",
+    Kind.SHARED_RACE: "race within a kernel",
+    Kind.KERNEL_RACE: "race within a kernel",
+}
+
+
+def plain(text: str) -> str:
+    """``text`` with the names of kernels as they are written in CUDA C++."""
+    return re.sub(r"_Z\w+", lambda match: _written(match[0]), text)
+
+
+def _written(mangled: str) -> str:
+    """The name, without parameters, that a mangled one stands for."""
+    parts, at = [], 3 if mangled.startswith("_ZN") else 2
+    while (number := re.compile(r"\d+").match(mangled, at)) is not None:
+        start = number.end()
+        at = start + int(number[0])
+        parts.append(mangled[start:at])
+        if not mangled.startswith("_ZN"):
+            break
+    return "::".join(parts) or mangled
+
+
+def count_of(number: int, what: str = "byte") -> str:
+    """``1 byte``, ``2 bytes``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def from_driver(found: DriverFinding) -> Finding:
+    """A race or a read of memory never written."""
+    kind = _KINDS[found.kind]
+    accesses = tuple(_access(each) for each in (found.first, found.second) if each is not None)
+    memory = None if found.allocation is None else memory_of(found.allocation)
+    advice = plain(found.message.splitlines()[-1])
+    last = accesses[-1]
+    if kind == "uninitialized read":
+        message = f"{_who(last)} {last.action} memory that nothing has written"
+    elif kind == "race within a kernel":
+        space = "shared" if memory is None else "global"
+        message = f"two threads of {last.operation} touch {space} memory and nothing orders them"
+    elif kind == "freed while in use":
+        message = f"memory is freed, and nothing says that {_who(accesses[0])} has ended before"
+    else:
+        message = f"nothing orders {_who(last)} after {_who(accesses[0])}, and both touch the same memory"
+    return Finding(kind, message, accesses, memory, found.ranges, advice, found.count)
+
+
+def from_fault(fault: FaultRecord) -> Finding:
+    """What stopped a kernel or a copy."""
+    bad = fault.access
+    operation = plain(fault.operation)
+    if bad is None:
+        lines = plain(fault.report).splitlines()
+        thread = next((line.strip()[3:] for line in lines if line.strip().startswith("by block")), None)
+        access = Access(operation, "", fault.stream, thread, stack=fault.stack)
+        details = "" if len(lines) < 2 else f": {lines[1].strip()}"
+        message = lines[0] if "at " in details[:5] else lines[0] + details
+        return Finding("stopped kernel", message, (access,))
+    action = ACTIONS[bad.access]
+    site = bad.site
+    access = Access(
+        operation,
+        action,
+        fault.stream,
+        bad.thread or None,
+        None if site is None else site.source,
+        None if site is None else f"PTX line {site.ptx_line}: {site.text}",
+        fault.stack,
+    )
+    memory = None if bad.allocation is None else memory_of(bad.allocation)
+    ranges: tuple[tuple[int, int], ...] = ()
+    if memory is not None:
+        start = bad.address - memory.address
+        ranges = ((start, start + bad.width),)
+        if bad.kind is FaultKind.OUT_OF_BOUNDS and not -memory.size <= start <= 2 * memory.size + (1 << 20):
+            # So far away it is a wrong address, and no allocation's fault.
+            memory, ranges = None, ()
+    what = f"{operation} {action} {count_of(bad.width)}"
+    return Finding(str(bad.kind), f"{what} {_place(bad, memory)}", (access,), memory, ranges)
+
+
+def _place(bad: Any, memory: Memory | None) -> str:
+    if bad.space != "global":
+        names = {"shared": "the block's shared memory", "local": "the thread's local memory"}
+        return f"at byte {bad.address} of {names.get(bad.space, 'its parameters')}"
+    if bad.kind is FaultKind.MISALIGNED:
+        return f"at {bad.address:#x}, which is no multiple of {bad.width}"
+    if memory is None:
+        return "through a null pointer" if bad.address < 1 << 16 else f"at {bad.address:#x}, where nothing is"
+    start = bad.address - memory.address
+    if bad.kind is FaultKind.FREED:
+        return f"at byte {start} of {count_of(memory.size)} that were freed"
+    if bad.kind is FaultKind.FORBIDDEN:
+        return f"at byte {start} of memory that it may not touch that way"
+    if start < 0:
+        return f"that begin {count_of(-start)} before an allocation of {count_of(memory.size)}"
+    if start < memory.size:
+        return f"across the end of an allocation of {count_of(memory.size)}"
+    past = start - memory.size
+    return f"{f'{count_of(past)} past' if past else 'right past'} the end of an allocation of {count_of(memory.size)}"
+
+
+def from_overwrite(found: Overwrite, count: int, *, blocking: bool) -> Finding:
+    """Changed bytes that a guarding allocator saw."""
+    launched = plain(found.launches[-1]) if found.launches else None
+    operation = "something"
+    if blocking and launched is not None:
+        operation = f"kernel '{launched}', or what followed it,"
+    access = Access(operation, "writes", stack=found.seen)
+    memory = Memory(found.memory, found.device, found.address, found.size, found.allocated, found.freed)
+    where = found.where
+    kind = "use after free" if found.kind is OverwriteKind.FREED else "out of bounds"
+    message = f"{operation} wrote {where}"
+    ranges = ((found.first, found.last + 1),)
+    return Finding(kind, message, (access,), memory, ranges, count=count)
+
+
+def leaks(left: Iterable[Memory]) -> list[Finding]:
+    """Memory that is still allocated, one finding for each line of Python that allocated it."""
+    groups: dict[Any, list[Memory]] = {}
+    for memory in left:
+        groups.setdefault((memory.what, memory.device, memory.allocated), []).append(memory)
+    found = []
+    for group in groups.values():
+        first = group[0]
+        total = sum(memory.size for memory in group)
+        where = "" if first.device is None else f" on device {first.device}"
+        pieces = "is" if len(group) == 1 else f"in {len(group)} allocations are"
+        message = f"{count_of(total)} of {first.what}{where} {pieces} still allocated when the script is gone"
+        if len(group) == 1 and total != 1:
+            message = message.replace(" is still", " are still")
+        found.append(
+            Finding("leak", message, (), first, count=1, details={"bytes": total, "allocations": len(group)})
+        )
+    return found
+
+
+def _who(access: Access) -> str:
+    return access.operation if access.stream is None else f"{access.operation} on {access.stream}"
+
+
+def _access(report: AccessReport) -> Access:
+    site = report.site
+    return Access(
+        plain(report.operation),
+        report.action,
+        report.stream,
+        report.thread or None,
+        None if site is None else site.source,
+        None if site is None else f"PTX line {site.ptx_line}: {site.text}",
+        report.stack,
+    )
+
+
+def memory_of(allocation: Allocation) -> Memory:
+    """An allocation of the simulated driver."""
+    return Memory(
+        f"{allocation.kind.value} '{allocation.name}'" if allocation.name else allocation.kind.value,
+        allocation.device,
+        allocation.base,
+        allocation.size,
+        allocation.stack,
+        allocation.freed,
+    )

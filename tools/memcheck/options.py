@@ -1,0 +1,147 @@
+"""The command line: what to check, how, and what to run."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_DESCRIPTION = """\
+Run a script and report its mistakes with GPU memory: accesses outside an allocation, uses of freed memory, reads of
+memory never written, races between streams, misaligned accesses, leaks. Options come before the script; what comes
+after it belongs to the script.
+"""
+_USAGE = "python -m tools.memcheck [options] (script.py | -m module) [arguments]"
+_VALUE_OPTIONS = ("--schedule", "--error-exitcode", "--json", "--red-zone", "--quarantine", "--max-reports")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@dataclass(slots=True, frozen=True)
+class Options:
+    """What the command line says. Sizes are in bytes.
+
+    Attributes
+    ----------
+    simulate : str or None
+        Options of the simulated driver that is asked for, or ``None`` where the script and its environment decide.
+    target : tuple of str
+        The script or module, and its arguments.
+    """
+
+    target: tuple[str, ...]
+    module: bool = False
+    simulate: str | None = None
+    schedule: str | None = None
+    leak_check: bool = True
+    red_zone: int = 512
+    quarantine: int = 256 << 20
+    max_reports: int = 50
+    error_exitcode: int = 86
+    json: Path | None = None
+    sanitizer: bool = False
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Options from the command line; ends the program with status 2 and a message where it is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.memcheck", usage=_USAGE, description=_DESCRIPTION, allow_abbrev=False
+    )
+    add = parser.add_argument
+    add(
+        "--simulate",
+        metavar="OPTIONS",
+        help="run on a simulated GPU; OPTIONS as in GRAPHROOT_SIMULATOR, such as devices=2,memory=1GiB",
+    )
+    add(
+        "--schedule",
+        choices=("eager", "lazy", "random"),
+        help="when a simulated GPU runs queued work (default: eager, or what the script says)",
+    )
+    add(
+        "--leak-check",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="report memory that is still allocated when the script is gone (default: yes)",
+    )
+    add("--red-zone", type=_size, default=512, metavar="BYTES", help="on each side of an allocation (512)")
+    add(
+        "--quarantine",
+        type=_size,
+        default=256 << 20,
+        metavar="BYTES",
+        help="freed memory that is kept from reuse on each GPU (256m)",
+    )
+    add("--max-reports", type=_count, default=50, metavar="N", help="how many findings are told in full (50)")
+    add(
+        "--error-exitcode",
+        type=_status,
+        default=86,
+        metavar="N",
+        help="exit status when something was found (86)",
+    )
+    add("--json", type=Path, metavar="FILE", help="where to write the findings for programs")
+    add(
+        "--sanitizer",
+        action="store_true",
+        help="run under NVIDIA's compute-sanitizer, which has to be installed, on a GPU",
+    )
+    add("-m", dest="module", nargs=argparse.REMAINDER, help="run a module as `python -m` does")
+    add("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    found = parser.parse_args(_with_values(arguments))
+    target = found.script if found.module is None else found.module
+    if not target or (found.module is None and target[0].startswith("-")):
+        parser.error(f"expected a script to run: {_USAGE}")
+    if found.sanitizer and (found.simulate is not None or found.schedule is not None):
+        parser.error("--sanitizer runs on a GPU: leave out --simulate and --schedule")
+    return Options(
+        target=tuple(target),
+        module=found.module is not None,
+        simulate=found.simulate,
+        schedule=found.schedule,
+        leak_check=found.leak_check,
+        red_zone=found.red_zone,
+        quarantine=found.quarantine,
+        max_reports=found.max_reports,
+        error_exitcode=found.error_exitcode,
+        json=found.json,
+        sanitizer=found.sanitizer,
+    )
+
+
+def _with_values(arguments: Sequence[str]) -> list[str]:
+    """Arguments with ``--simulate`` and its optional value joined, so that a script after it is no value."""
+    result = list(arguments)
+    at = 0
+    while at < len(result) and result[at].startswith("-") and result[at] != "-m":
+        if result[at] == "--simulate":
+            value = result[at + 1] if at + 1 < len(result) else ""
+            if re.match(r"\w+=", value) and not Path(value).exists():
+                result[at : at + 2] = [f"--simulate={value}"]
+            else:
+                result[at] = "--simulate="
+        at += 2 if result[at] in _VALUE_OPTIONS else 1
+    return result
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([kmg]?)(?:i?b)?", text.strip().lower())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes, such as 4096, 64k or 1g")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)
+
+
+def _status(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 255:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an exit status from 1 to 255")
+    return int(text)

@@ -1,0 +1,157 @@
+"""The report for people, and the same for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tools.memcheck.sources import short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tools.memcheck.findings import Access, Finding, Stack
+    from tools.memcheck.sources import Sources
+
+VERSION = 1
+
+
+def write(out: TextIO, findings: Sequence[Finding], sources: Sources, limit: int) -> None:
+    """Tell the first ``limit`` findings in full."""
+    for number, found in enumerate(findings[:limit], 1):
+        print(f"memcheck: [{number}] {found.kind}: {found.message}", file=out)
+        for line in _body(found, sources):
+            print(f"  {line}", file=out)
+        print(file=out)
+    if len(findings) > limit:
+        print(f"memcheck: {len(findings) - limit} more are not shown (--max-reports)\n", file=out)
+
+
+def _body(found: Finding, sources: Sources) -> Iterator[str]:
+    two_sided = len(found.accesses) > 1
+    for number, access in enumerate(found.accesses):
+        if two_sided:
+            yield f"{('first', 'then')[number]}: {access.operation} {access.action}".rstrip()
+        margin = "  " if two_sided else ""
+        for line in _access(access, sources):
+            yield margin + line
+    if found.kind == "leak":
+        yield "allocated by"
+        assert found.memory is not None
+        yield from _stack(found.memory.allocated, sources)
+    elif found.memory is not None:
+        memory = found.memory
+        part = f"{_ranges(found)} of " if found.ranges else ""
+        yield f"{part}{memory.describe()}, allocated by"
+        yield from _stack(memory.allocated, sources)
+        if memory.freed is not None:
+            yield "and freed by"
+            yield from _stack(memory.freed, sources)
+    if found.advice:
+        yield found.advice
+    if found.count > 1:
+        yield f"({found.count} times)"
+
+
+def _access(access: Access, sources: Sources) -> Iterator[str]:
+    if access.thread:
+        yield f"in {access.thread}" if not access.thread.startswith("by ") else access.thread
+    if access.source is not None:
+        file, line = access.source
+        text = sources.cuda(file, line)
+        yield f"at {short(file)}:{line}{': ' + text if text else ''}"
+    elif access.instruction:
+        yield f"at {access.instruction}"
+    if access.stream is None:
+        yield "seen after" if access.operation.startswith(("something", "kernel")) else "in"
+    else:
+        yield f"queued on {access.stream} by"
+    yield from _stack(access.stack, sources)
+
+
+def _stack(stack: Stack, sources: Sources) -> Iterator[str]:
+    """Lines of a Python stack, the innermost last."""
+    if not stack:
+        yield "  an unknown place"
+    for frame in reversed(stack):
+        file, line, function = frame
+        yield f'  File "{short(file)}", line {line}, in {function}'
+        text = sources.python(frame)
+        if text:
+            yield f"    {text}"
+
+
+def _ranges(found: Finding) -> str:
+    shown = ", ".join(f"[{start}, {stop})" for start, stop in found.ranges[:4])
+    return f"bytes {shown}{', ...' if len(found.ranges) > 4 else ''}"
+
+
+def write_json(
+    path: Path,
+    findings: Sequence[Finding],
+    sources: Sources,
+    *,
+    command: Sequence[str],
+    drivers: Sequence[str],
+    script_status: int,
+    status: int,
+) -> None:
+    """Write all findings to ``path``; docs/memcheck.md says what is where."""
+    document = {
+        "tool": "memcheck",
+        "version": VERSION,
+        "command": list(command),
+        "drivers": list(drivers),
+        "script_status": script_status,
+        "status": status,
+        "errors": len(findings),
+        "findings": [_finding(each, sources) for each in findings],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _finding(found: Finding, sources: Sources) -> dict[str, Any]:
+    memory = found.memory
+    return {
+        "kind": found.kind,
+        "message": found.message,
+        "count": found.count,
+        "accesses": [
+            {
+                "operation": each.operation,
+                "action": each.action or None,
+                "stream": each.stream,
+                "thread": each.thread,
+                "source": None if each.source is None else _source(each.source, sources),
+                "instruction": each.instruction,
+                "stack": _frames(each.stack, sources),
+            }
+            for each in found.accesses
+        ],
+        "memory": None
+        if memory is None
+        else {
+            "kind": memory.what,
+            "device": memory.device,
+            "address": memory.address,
+            "size": memory.size,
+            "allocated": _frames(memory.allocated, sources),
+            "freed": None if memory.freed is None else _frames(memory.freed, sources),
+        },
+        "ranges": [list(each) for each in found.ranges],
+        "advice": found.advice or None,
+        **({"leak": found.details} if found.details else {}),
+    }
+
+
+def _source(source: tuple[str, int], sources: Sources) -> dict[str, Any]:
+    return {"file": source[0], "line": source[1], "text": sources.cuda(*source)}
+
+
+def _frames(stack: Stack, sources: Sources) -> list[dict[str, Any]]:
+    return [
+        {"file": frame[0], "line": frame[1], "function": frame[2], "text": sources.python(frame)}
+        for frame in stack
+    ]

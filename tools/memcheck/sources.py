@@ -1,0 +1,53 @@
+"""Lines of source for reports: of Python files, of kernels that scripts hold as text, of the project's own kernels."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nvrtc_kernels.program import Program
+
+if TYPE_CHECKING:
+    from drv.python_stack import Frame
+
+
+class Sources:
+    """Finds lines by file and number.
+
+    Make it while the script's kernels still exist: their text is looked for among all objects. Where two programs
+    of different text have the same name, neither is quoted.
+    """
+
+    def __init__(self) -> None:
+        self._kernels: dict[str, str | None] = {}
+        for each in gc.get_objects():
+            if type(each) is Program:
+                known = self._kernels.setdefault(each.name, each.source)
+                if known != each.source:
+                    self._kernels[each.name] = None
+
+    def python(self, frame: Frame) -> str:
+        """The line of a frame, without indentation; empty where it cannot be had."""
+        return linecache.getline(frame[0], frame[1]).strip()
+
+    def cuda(self, file: str, line: int) -> str:
+        """The line of a CUDA source; empty where it cannot be had."""
+        text = self._kernels.get(file)
+        if text is None:
+            return linecache.getline(file, line).strip() if Path(file).is_file() else ""
+        lines = text.splitlines()
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def short(file: str) -> str:
+    """A path as people read it: from the current folder on where it lies in it."""
+    if not Path(file).is_absolute():
+        return file
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:
+        return file
+    return file if relative.startswith(os.pardir) else relative

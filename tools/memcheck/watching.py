@@ -1,0 +1,168 @@
+"""Watching over the runtimes that a script makes: how they are to check, and what they found."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+from typing import TYPE_CHECKING, Any
+
+from drv import selection
+from drv.allocators import guard_runtime
+from drv.errors import CudaError
+from drv.simulator.address_space import MemoryKind
+from tools.memcheck import conversion
+from tools.memcheck.findings import Finding, Memory, merged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from drv import Runtime
+    from drv.allocators import Guard
+    from tools.memcheck.options import Options
+
+#: Memory that a script allocates; module variables and the heap of kernels belong to modules and devices.
+_SCRIPTS_OWN = (MemoryKind.DEVICE, MemoryKind.PINNED, MemoryKind.REGISTERED, MemoryKind.MAPPED)
+
+
+class Watch:
+    """Prepares every runtime of the process for checking, and gathers what is found.
+
+    Attributes
+    ----------
+    runtimes : list of Runtime
+        Those that were made, the earliest first.
+    lost : bool
+        Whether no leaks could be looked for, as an error has lost a device's context.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.runtimes: list[Runtime] = []
+        self.lost = False
+        self._sources: list[Callable[[], list[Finding]]] = []
+        self._left: list[Memory] = []
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch for a block; the environment is then what it was."""
+        before = os.environ.copy()
+        self._set_environment()
+        selection.supervise(self)
+        try:
+            yield
+        finally:
+            selection.supervise(None)
+            for name in set(os.environ) - set(before):
+                del os.environ[name]
+            os.environ.update(before)
+
+    def _set_environment(self) -> None:
+        options, variables = self.options, os.environ
+        variables["GRAPHROOT_NO_CUDA_MEMORY_CACHING"] = "1"
+        variables["GRAPHROOT_CUDA_ALLOC_CONF"] = (
+            f"backend:guarding,guard_red_zone:{options.red_zone},guard_quarantine:{options.quarantine}"
+        )
+        self._blocking = variables.get("CUDA_LAUNCH_BLOCKING")
+        variables["CUDA_LAUNCH_BLOCKING"] = "1"
+        if options.simulate is not None:
+            variables["GRAPHROOT_DRIVER"] = "simulator"
+            given = variables.get("GRAPHROOT_SIMULATOR", "")
+            variables["GRAPHROOT_SIMULATOR"] = ",".join(filter(None, (given, options.simulate)))
+
+    # What the runtime's selection asks and tells
+
+    def simulator_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """See :class:`drv.selection.Supervisor`."""
+        asked = dict(part.split("=", 1) for part in (self.options.simulate or "").split(",") if "=" in part)
+        wanted = options | {name.strip(): value.strip() for name, value in asked.items()}
+        if self.options.schedule is not None:
+            wanted["schedule"] = self.options.schedule
+        if asked.get("check") != "off":
+            # Streams stay asynchronous, unless the user has asked for something else.
+            wanted["check"] = "full"
+            if self._blocking is None:
+                os.environ.pop("CUDA_LAUNCH_BLOCKING", None)
+            else:
+                os.environ["CUDA_LAUNCH_BLOCKING"] = self._blocking
+        return wanted
+
+    def started(self, runtime: Runtime) -> None:
+        """See :class:`drv.selection.Supervisor`."""
+        self.runtimes.append(runtime)
+        if runtime.simulated:
+            # They outlive the runtime, which the script may drop.
+            findings, faults = runtime.driver.findings, runtime.driver.faults
+            findings.collect = True
+            self._sources.append(lambda: [conversion.from_fault(each) for each in faults])
+            self._sources.append(lambda: [conversion.from_driver(each) for each in findings])
+        guard = guard_runtime(runtime)
+        if guard is not None:
+            guard.collect = True
+            blocking = runtime.launch_blocking
+            self._sources.append(
+                lambda: [
+                    conversion.from_overwrite(each, guard.counts[each.key()], blocking=blocking)
+                    for each in guard.found
+                ]
+            )
+
+    def ending(self, runtime: Runtime) -> None:
+        """See :class:`drv.selection.Supervisor`."""
+        settle(runtime)
+
+    # What was found
+
+    def settle(self) -> None:
+        """Let everything that is queued run."""
+        for runtime in self.runtimes:
+            settle(runtime)
+
+    def look_for_leaks(self) -> None:
+        """Note what is still allocated, after the script is gone and the library has let go of its caches."""
+        for runtime in self.runtimes:
+            if not runtime.alive:
+                continue
+            if _is_lost(runtime):
+                self.lost = True
+                continue
+            guard = runtime.guard
+            runtime.forget_cached()
+            gc.collect()
+            settle(runtime)
+            self._left += _left_on_driver(runtime) if guard is None else _left_in_allocators(guard)
+
+    def findings(self) -> list[Finding]:
+        """Everything found; the same lines once, with a count."""
+        found = [each for source in self._sources for each in source()]
+        return merged(found) + conversion.leaks(self._left)
+
+
+def settle(runtime: Runtime) -> None:
+    """Let everything run that is queued on a runtime; what went wrong is on record."""
+    if runtime.alive:
+        for device in runtime.devices:
+            if device.context is not None:
+                with contextlib.suppress(CudaError):
+                    device.synchronize()
+
+
+def _is_lost(runtime: Runtime) -> bool:
+    """Whether a context of the runtime is lost, with which nothing can be freed any more."""
+    if runtime.simulated:
+        return any(context.lost is not None for context in runtime.driver.contexts.values())
+    return any(device.lost is not None for device in runtime.devices)
+
+
+def _left_on_driver(runtime: Runtime) -> Iterable[Memory]:
+    """What is allocated on a simulated driver, whoever asked for it."""
+    for record in runtime.driver.records.values():
+        if record.allocation.kind in _SCRIPTS_OWN and not record.freeing:
+            yield conversion.memory_of(record.allocation)
+
+
+def _left_in_allocators(guard: Guard) -> Iterable[Memory]:
+    """What the guarding allocators handed out."""
+    for member in guard.members:
+        for block in member.live_blocks():
+            yield Memory(member.memory, member.owner, block.address, block.size, block.allocated)
