@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # Children are forked from a server that has imported everything and has no threads and no driver: a start takes
 # milliseconds, where a fresh interpreter takes seconds.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tensor", "nn", "parallel"])
+_CONTEXT.set_forkserver_preload(["pytest", "tensor", "nn", "parallel"])
 
 
 class RankError(AssertionError):
