@@ -39,7 +39,7 @@ class Future(Generic[T]):
         self._callbacks: list[Callable[[Future[T]], Any]] = []
 
     def done(self) -> bool:
-        """Whether the value, or an error, is there."""
+        """Whether the value, or an error, is there; CUDA tensors may still be under way on streams."""
         return self._settled.is_set()
 
     def wait(self) -> T:
@@ -118,7 +118,8 @@ class _OfWork(Future[list[Tensor]]):
         self._work = work
 
     def done(self) -> bool:
-        return self._work.is_completed()
+        # What is under way on streams is a value; who takes it has streams wait.
+        return self._work.is_settled()
 
     def wait(self) -> list[Tensor]:
         return self._work.result()

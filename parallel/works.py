@@ -42,7 +42,7 @@ class Work:
         self, operation: str, outputs: Sequence[tensor.Tensor] = (), *, streams: Sequence[Stream] = ()
     ) -> None:
         self.operation = operation
-        self._outputs = list(outputs)
+        self.outputs = list(outputs)
         self._streams = tuple(streams)
         self._lock = threading.RLock()
         self._settled = threading.Event()
@@ -106,6 +106,10 @@ class Work:
         """As :meth:`wait` without a timeout."""
         self.wait()
 
+    def is_settled(self) -> bool:
+        """Whether the host is done with the operation: its results are in place or on streams, or it failed."""
+        return self._settled.is_set()
+
     def is_completed(self) -> bool:
         """Whether the operation is over, on the device too; it may have failed."""
         return self._settled.is_set() and (
@@ -123,7 +127,7 @@ class Work:
     def result(self) -> list[tensor.Tensor]:
         """The tensors that the operation fills; waits as :meth:`wait` does."""
         self.wait()
-        return self._outputs
+        return self.outputs
 
     def source_rank(self) -> int:
         """Rank, in the group, from which a ``recv`` came.
