@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         watch.settle()
         if options.leak_check:
             watch.look_for_leaks()
+    gc.unfreeze()
     found = watch.findings()
     status = options.error_exitcode if found else script.status
     report.write(sys.stderr, found, sources, options.max_reports)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from drv.allocators.overwrites import OverwriteKind
@@ -26,6 +27,11 @@ _KINDS = {
     Kind.SHARED_RACE: "race within a kernel",
     Kind.KERNEL_RACE: "race within a kernel",
 }
+
+_KEEP = (
+    "Hold on to the tensor until this has run; where another stream than the one it was made on uses it, call "
+    "its record_stream(stream) before it is dropped."
+)
 
 
 def plain(text: str) -> str:
@@ -54,7 +60,8 @@ def from_driver(found: DriverFinding) -> Finding:
     """A race or a read of memory never written."""
     kind = _KINDS[found.kind]
     accesses = tuple(_access(each) for each in (found.first, found.second) if each is not None)
-    memory = None if found.allocation is None else memory_of(found.allocation)
+    # Where it was freed later has nothing to do with it.
+    memory = None if found.allocation is None else replace(memory_of(found.allocation), freed=None)
     advice = plain(found.message.splitlines()[-1])
     last = accesses[-1]
     if kind == "uninitialized read":
@@ -64,6 +71,12 @@ def from_driver(found: DriverFinding) -> Finding:
         message = f"two threads of {last.operation} touch {space} memory and nothing orders them"
     elif kind == "freed while in use":
         message = f"memory is freed, and nothing says that {_who(accesses[0])} has ended before"
+        if last.stream is not None and last.operation.startswith("free of"):
+            accesses = (accesses[0], replace(last, operation="the memory", action="is freed"))
+            advice = (
+                f"Call record_stream({accesses[0].stream}) on the tensor before it is dropped, or let {last.stream} "
+                f"wait for {accesses[0].stream} first."
+            )
     else:
         message = f"nothing orders {_who(last)} after {_who(accesses[0])}, and both touch the same memory"
     return Finding(kind, message, accesses, memory, found.ranges, advice, found.count)
@@ -100,7 +113,11 @@ def from_fault(fault: FaultRecord) -> Finding:
             # So far away it is a wrong address, and no allocation's fault.
             memory, ranges = None, ()
     what = f"{operation} {action} {count_of(bad.width)}"
-    return Finding(str(bad.kind), f"{what} {_place(bad, memory)}", (access,), memory, ranges)
+    freed = bad.kind is FaultKind.FREED
+    if memory is not None and not freed:
+        memory = replace(memory, freed=None)
+    advice = _KEEP if freed else ""
+    return Finding(str(bad.kind), f"{what} {_place(bad, memory)}", (access,), memory, ranges, advice)
 
 
 def _place(bad: Any, memory: Memory | None) -> str:

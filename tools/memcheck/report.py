@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TextIO
 
+from drv.simulator.finding_text import HOST
 from tools.memcheck.sources import short
 
 if TYPE_CHECKING:
@@ -63,10 +64,10 @@ def _access(access: Access, sources: Sources) -> Iterator[str]:
         yield f"at {short(file)}:{line}{': ' + text if text else ''}"
     elif access.instruction:
         yield f"at {access.instruction}"
-    if access.stream is None:
-        yield "seen after" if access.operation.startswith(("something", "kernel")) else "in"
-    else:
+    if access.stream is not None:
         yield f"queued on {access.stream} by"
+    elif access.operation != HOST:
+        yield "seen after"
     yield from _stack(access.stack, sources)
 
 

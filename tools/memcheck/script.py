@@ -95,8 +95,10 @@ class Script:
         if self._namespace is not None:
             self._namespace.__dict__.clear()
             self._namespace = None
+        # What finalizers let go of is for the next round.
         for _ in range(3):
-            gc.collect()
+            if not gc.collect():
+                break
 
     def _load_file(self) -> tuple[types.ModuleType, Callable[[], types.CodeType]]:
         given = self.target[0]
@@ -209,6 +211,8 @@ def _show(error: BaseException) -> None:
 def _restored() -> Iterator[None]:
     """What a script may find changed, or change, is put back: arguments, search path, ``__main__``."""
     argv, path, main = sys.argv[:], sys.path[:], sys.modules["__main__"]
+    # What is there by now is no garbage of the script's.
+    gc.freeze()
     try:
         if not path:
             sys.path.append("")

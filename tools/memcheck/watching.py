@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drv import selection
-from drv.allocators import guard_runtime
+from drv.allocators import guard_runtime, pinned_allocator
 from drv.errors import CudaError
 from drv.simulator.address_space import MemoryKind
 from tools.memcheck import conversion
@@ -127,6 +127,8 @@ class Watch:
                 self.lost = True
                 continue
             guard = runtime.guard
+            # Freed blocks that waited for copies, all of which are done.
+            pinned_allocator(runtime).empty_cache()
             runtime.forget_cached()
             gc.collect()
             settle(runtime)
