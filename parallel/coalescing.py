@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 BUFFER_SIZE = 10 * 1024 * 1024
 #: Bytes that the start of each tensor in a run is a multiple of.
 _ALIGNMENT = 16
+#: Bytes from which on a tensor that is a run for itself is not packed.
+_ALONE = 1 << 20
 
 
 class Part(ForeignStorage):
@@ -49,8 +51,18 @@ class Part(ForeignStorage):
 
     __slots__ = ()
 
-    def __init__(self, whole: Storage, offset: int, size: int) -> None:
-        super().__init__(whole.place, size, whole.address + offset, whole)  # type: ignore[arg-type]
+    @classmethod
+    def of(cls, whole: Storage, version: int, offset: int, size: int) -> Part:
+        """``size`` bytes of ``whole`` from ``offset`` on."""
+        # As __init__ would, without the call: every parameter of every replica is one.
+        self: Part = object.__new__(cls)
+        self.place = whole.place
+        self.size = size
+        self.address = whole.address + offset
+        self.version = version
+        self.plain = False
+        self.owner = whole
+        return self
 
     def record_stream(self, stream: Stream) -> None:
         """Note that ``stream`` uses the whole."""
@@ -71,6 +83,8 @@ class Run:
         Bytes from the start of the run to each of them.
     nbytes
         Of the run.
+    alone
+        Whether it is one tensor, which is copied from where it is. A small one is not: the sender would wait for it.
     """
 
     kind: dtype
@@ -78,6 +92,7 @@ class Run:
     counts: tuple[int, ...]
     offsets: tuple[int, ...]
     nbytes: int
+    alone: bool
 
 
 def runs_of(layouts: Sequence[Layout], buffer_size: int) -> tuple[Run, ...]:
@@ -114,7 +129,8 @@ def _run(kind: dtype, positions: list[int], layouts: Sequence[Layout]) -> Run:
         nbytes = end + layouts[position].nbytes
         end = _aligned(nbytes)
     real = kind.to_real() if kind.is_complex else kind
-    return Run(real, tuple(positions), counts, tuple(offsets), nbytes)
+    alone = len(positions) == 1 and nbytes >= _ALONE
+    return Run(real, tuple(positions), counts, tuple(offsets), nbytes, alone)
 
 
 class _Runs:
@@ -125,6 +141,28 @@ class _Runs:
         return runs_of(layouts, buffer_size)
 
 
+class _Route:
+    """``place.plans[operation, layouts, places, buffer_size]``: runs, with what their tensors are on each place."""
+
+    def plan(
+        self, layouts: tuple[Layout, ...], places: tuple[CudaPlace, ...], buffer_size: int
+    ) -> list[tuple[Run, list[tuple[Layout, list[tuple[int, int, int, Layout]]]]]]:
+        """For each run and place the layout of the whole; for each tensor its position, offset, bytes and layout."""
+        return [
+            (run, [_there(run, layouts, place) for place in places]) for run in runs_of(layouts, buffer_size)
+        ]
+
+
+def _there(
+    run: Run, layouts: Sequence[Layout], place: CudaPlace
+) -> tuple[Layout, list[tuple[int, int, int, Layout]]]:
+    parts = [
+        (position, offset, layouts[position].nbytes, layouts[position].on(place))
+        for position, offset in zip(run.positions, run.offsets, strict=True)
+    ]
+    return (parts[0][3] if run.alone else contiguous[(run.nbytes,), uint8, place]), parts
+
+
 class _Sum:
     """``place.plans[operation, place, kind, sources]``: :func:`nvrtc_kernels.coalescing.plan`."""
 
@@ -133,7 +171,7 @@ class _Sum:
         return coalescing.plan(place.native, kind, sources)
 
 
-_RUNS, _SUM = _Runs(), _Sum()
+_RUNS, _ROUTE, _SUM = _Runs(), _Route(), _Sum()
 
 
 def _dense(x: Tensor, wanted: Layout) -> Tensor:
@@ -181,27 +219,25 @@ def copies(
     made: list[list[Any]] = [[None] * len(tensors) for _ in places]
     connect((source, *places))
     reads_tensors = False
-    for run in source.plans[_RUNS, wanted, buffer_size]:
-        alone = len(run.positions) == 1
-        if alone:
+    for run, route in source.plans[_ROUTE, wanted, tuple(places), buffer_size]:
+        if run.alone:
             origin = tensors[run.positions[0]]
             reads_tensors = True
         else:
             origin = _pack(tensors, run, source)
             # It is free before the copy from it is done.
             origin.record_stream(places[0].local.stream)
-        for place, results in zip(places, made, strict=True):
-            if alone:
-                position = run.positions[0]
-                results[position] = there = empty(wanted[position].on(place))
-            else:
-                there = empty(contiguous[(run.nbytes,), uint8, place])
-                whole = there._storage
-                for position, offset in zip(run.positions, run.offsets, strict=True):
-                    layout = wanted[position].on(place)
-                    results[position] = view_of(Part(whole, offset, layout.nbytes), layout, 0)
+        for (layout, parts), results in zip(route, made, strict=True):
+            there = empty(layout)
             _send(there, origin, run.nbytes)
             origin = there
+            if run.alone:
+                results[run.positions[0]] = there
+                continue
+            whole = there._storage
+            version = whole.version
+            for position, offset, nbytes, layout_there in parts:
+                results[position] = view_of(Part.of(whole, version, offset, nbytes), layout_there, 0)
     # What a device does next may write what the following one still reads.
     senders = (source, *places) if reads_tensors else places
     for sender, receiver in pairwise(senders):
@@ -257,7 +293,7 @@ def _arrived(
     """Addresses of a run's tensors on the destination, and what keeps them. Notes whose tensors are read there."""
     if place is destination:
         return [column[position]._address for position in run.positions], None
-    if len(run.positions) == 1:
+    if run.alone:
         origin, made = column[run.positions[0]], empty(layouts[run.positions[0]])
         senders[place] = None
     else:

@@ -52,13 +52,17 @@ def test_broadcast(three: None) -> None:
             assert copies[x.device.index] is x
 
 
-def test_what_was_broadcast_may_be_written_at_once(three: None) -> None:
-    x = tensor.full((500,), 3.0, device="cuda:0")
+@pytest.mark.parametrize("count", [500, 1 << 18])
+def test_what_was_broadcast_may_be_written_at_once(three: None, count: int) -> None:
+    x = tensor.full((count,), 3.0, device="cuda:0")
     copies = comm.broadcast(x, (0, 1, 2))
     x.fill_(7)
     copies[1].mul_(2)
-    equal(copies[1], np.full(500, 6))
-    equal(copies[2], np.full(500, 3))
+    equal(copies[1], np.full(count, 6))
+    equal(copies[2], np.full(count, 3))
+    total = comm.reduce_add(copies, 0)
+    copies[2].zero_()
+    equal(total, np.full(count, 16))
 
 
 def test_broadcast_out(three: None) -> None:
