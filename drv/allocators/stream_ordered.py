@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -81,19 +80,25 @@ class StreamOrderedMemory(DirectAllocator[OrderedBlock]):
             self._free(block)
 
     def _free(self, block: OrderedBlock) -> None:
-        # A stream that is gone, or a context that is lost: then the memory is left to the context.
-        with contextlib.suppress(CudaError), pushed(self.device):
-            driver, check = self.device.runtime.driver, self.device.runtime.check
-            block.uses.pop((self.ordinal, block.stream), None)
-            stream: Any = block.stream
-            if block.uses:
-                # On a stream of its own the free comes after all uses and orders nothing else.
-                if self._last is None:
-                    self._last = check(driver.cuStreamCreate(_NON_BLOCKING), "cuStreamCreate")
-                stream = self._last
-                for key in ((self.ordinal, block.stream), *block.uses):
-                    self._wait(stream, key)
-            check(driver.cuMemFreeAsync(block.address, stream), "cuMemFreeAsync")
+        try:
+            with pushed(self.device):
+                self._free_in_order(block)
+        except CudaError:
+            # A stream is gone: no order is left to keep. (Or the context is lost, and the memory with it.)
+            self.device.runtime.release(self.device, "cuMemFree", block.address)
+
+    def _free_in_order(self, block: OrderedBlock) -> None:
+        driver, check = self.device.runtime.driver, self.device.runtime.check
+        block.uses.pop((self.ordinal, block.stream), None)
+        stream: Any = block.stream
+        if block.uses:
+            # On a stream of its own the free comes after all uses and orders nothing else.
+            if self._last is None:
+                self._last = check(driver.cuStreamCreate(_NON_BLOCKING), "cuStreamCreate")
+            stream = self._last
+            for key in ((self.ordinal, block.stream), *block.uses):
+                self._wait(stream, key)
+        check(driver.cuMemFreeAsync(block.address, stream), "cuMemFreeAsync")
 
     def _wait(self, stream: Any, key: StreamKey) -> None:
         """Let ``stream`` wait for what the stream of ``key`` has queued."""
