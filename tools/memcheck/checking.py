@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from tools.memcheck.sources import Sources
 from tools.memcheck.watching import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tools.memcheck.findings import Finding
     from tools.memcheck.options import Options
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.sanitizer:
         return sanitizer.run(options)
     watch, script = Watch(options), Script(options.target, options.module)
-    with watch.watching():
+    with watch.watching(), _frozen():
         try:
             script.run()
         except CannotRun as error:
@@ -37,7 +38,6 @@ def main(arguments: Sequence[str]) -> int:
         watch.settle()
         if options.leak_check:
             watch.look_for_leaks()
-    gc.unfreeze()
     found = watch.findings()
     status = options.error_exitcode if found else script.status
     report.write(sys.stderr, found, sources, options.max_reports)
@@ -53,6 +53,16 @@ def main(arguments: Sequence[str]) -> int:
             status=status,
         )
     return status
+
+
+@contextlib.contextmanager
+def _frozen() -> Iterator[None]:
+    """Keep the collector from looking at what is there by now, which is no garbage of the script's."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _summary(options: Options, watch: Watch, script: Script, found: Sequence[Finding]) -> str:

@@ -211,8 +211,6 @@ def _show(error: BaseException) -> None:
 def _restored() -> Iterator[None]:
     """What a script may find changed, or change, is put back: arguments, search path, ``__main__``."""
     argv, path, main = sys.argv[:], sys.path[:], sys.modules["__main__"]
-    # What is there by now is no garbage of the script's.
-    gc.freeze()
     try:
         if not path:
             sys.path.append("")
