@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .backend import Array
-    from .mesh import Mesh, Receipt
+    from .channels import Receipt
+    from .mesh import Mesh
     from .reduce_op import ReduceOp
 
 CHUNK_BYTES = 1 << 19

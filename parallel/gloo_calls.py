@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .channels import DATA, OFFER, TRANSFER, Header
 from .errors import DistBackendError
 from .mesh import EAGER_BYTES
 from .reductions import DTYPES
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .backend import Array
-    from .mesh import Mesh, Receipt
+    from .channels import Receipt
+    from .mesh import Mesh
 
 # Room for what a rank that is behind calls next; and how long the others wait for its side of a disagreement.
 _REMEMBERED = 256
@@ -47,14 +49,15 @@ class Call:
     def post(self, rank: int, stream: int, array: Array | None = None) -> Receipt:
         """Expect the next message of ``stream`` from ``rank``, in ``array``."""
         view = None if array is None else _bytes_of(array)
-        return self._calls.channel.post(self._calls.ranks[rank], stream, view)
+        return self._calls.channel.post(self._calls.ranks[rank], stream, view, self.sequence)
 
     def send(self, rank: int, stream: int, array: Array | None = None) -> None:
         """Send ``array``, or a message without content."""
         body = b"" if array is None else _bytes_of(array)
         calls = self._calls
         try:
-            calls.channel.send(calls.ranks[rank], stream, body, self.sequence, self.signature, self.deadline)
+            header = Header(DATA, calls.channel.identity, stream, self.sequence, self.signature, len(body))
+            calls.channel.send(calls.ranks[rank], header, body, self.deadline, self.sequence)
         except DistBackendError as error:
             raise calls.failed(self, str(error)) from None
 
@@ -98,7 +101,7 @@ class Calls:
         self._called: dict[int, str] = {}
         self._transfers = 0
         self.channel = mesh.open(name, ranks)
-        self.channel.listen(self._heard)
+        self.channel.listen(self._heard, lambda sequence: self._dispute(sequence, None))
 
     def begin(self, operation: str, array: Array, deadline: float) -> Call:
         """The next collective: ``operation`` on ``array``."""
@@ -110,10 +113,15 @@ class Calls:
         with self._changed:
             self._sequence += 1
             call = Call(self, description, self._sequence, deadline)
-            if self.channel.broken is None:
-                self._history.append((call.sequence, description))
-        if self.channel.broken is not None:
-            raise self.failed(call, self.channel.broken)
+            self._history.append((call.sequence, description))
+            disputed = self._disputed
+        if disputed == call.sequence:
+            self._state_own_call()
+        trouble = self.channel.trouble(call.sequence)
+        if trouble is not None:
+            raise self.failed(call, trouble)
+        if not self.channel.announce(call.sequence, call.signature):
+            raise self.disagreement(call)
         return call
 
     def signature(self, description: str) -> int:
@@ -132,7 +140,7 @@ class Calls:
         if disputed:
             return self.disagreement(call)
         error = DistBackendError(f"{self._where()}: {call.description} failed: {reason}")
-        self._tell({"failed": f"rank {self.rank} failed in {call.description}: {reason}"}, reason)
+        self._tell(f"rank {self.rank} failed in {call.description}: {reason}", reason, call)
         return error
 
     def late(self, call: Call, receipts: list[Receipt]) -> DistBackendError:
@@ -145,7 +153,7 @@ class Calls:
         error = DistBackendError(
             f"{self._where()}: {call.description} {waited}: has every rank called it, and is the timeout long enough?"
         )
-        self._tell({"failed": f"rank {self.rank} {waited} in {call.description}"}, waited)
+        self._tell(f"rank {self.rank} {waited} in {call.description}", waited, call)
         return error
 
     def disagreement(self, call: Call) -> DistBackendError:
@@ -159,7 +167,7 @@ class Calls:
                 pass
             called = dict(self._called)
         lines = "; ".join(
-            f"rank {rank} {called.get(rank, 'has not called anything, or does not answer')}"
+            f"rank {rank} called {called[rank]}" if rank in called else f"rank {rank} has not called it yet"
             for rank in range(self.size)
         )
         return DistBackendError(
@@ -167,27 +175,30 @@ class Calls:
         )
 
     def _dispute(self, sequence: int, heard: tuple[int, str] | None) -> None:
-        """Note what a rank called, and tell all what this one did, once."""
+        """The ranks disagree about call ``sequence``; ``heard`` is a rank and what it called."""
         with self._changed:
-            first = self._disputed is None
-            if first:
+            if self._disputed is None:
                 self._disputed = sequence
-                self._called[self.rank] = self._called_at(sequence)
             if heard is not None:
                 self._called[heard[0]] = heard[1]
             self._changed.notify_all()
-            mine = self._called[self.rank]
-        self.channel.fail("the ranks disagree on what they call")
-        if first:
-            text = json.dumps({"disputed": sequence, "called": mine}).encode()
-            # Apart, because a reader that sends cannot receive.
-            threading.Thread(target=self.channel.tell_failure, args=(text,), daemon=True).start()
+        self.channel.fail("the ranks disagree on what they call", sequence)
+        self._state_own_call()
 
-    def _called_at(self, sequence: int) -> str:
-        for number, description in reversed(self._history):
-            if number == sequence:
-                return f"called {description}"
-        return f"has made {self._sequence} calls"
+    def _state_own_call(self) -> None:
+        """Tell all what this rank called where the ranks disagree, once and as soon as it has."""
+        with self._changed:
+            sequence = self._disputed
+            assert sequence is not None
+            called = [text for number, text in self._history if number == sequence]
+            if self.rank in self._called or not (called or self._sequence > sequence):
+                return
+            mine = called[0] if called else f"something that is {self._sequence - sequence} calls ago"
+            self._called[self.rank] = mine
+            self._changed.notify_all()
+        text = json.dumps({"disputed": sequence, "called": mine}).encode()
+        # Apart, because a reader that sends cannot receive.
+        threading.Thread(target=self.channel.tell_failure, args=(text,), daemon=True).start()
 
     def _heard(self, peer: int, text: bytes) -> None:
         rank = self.ranks.index(peer)
@@ -195,13 +206,13 @@ class Calls:
         if "disputed" in message:
             self._dispute(message["disputed"], (rank, message["called"]))
         else:
-            self.channel.fail(message["failed"])
+            self.channel.fail(message["failed"], message["call"])
 
-    def _tell(self, message: dict[str, Any], reason: str) -> None:
+    def _tell(self, text: str, reason: str, call: Call) -> None:
         first = self.channel.broken is None
-        self.channel.fail(reason)
+        self.channel.fail(reason, call.sequence)
         if first:
-            self.channel.tell_failure(json.dumps(message).encode())
+            self.channel.tell_failure(json.dumps({"failed": text, "call": call.sequence}).encode())
 
     def _where(self) -> str:
         return f"rank {self.rank} of {self.size} in group {self.name!r}"
@@ -214,18 +225,18 @@ class Calls:
         body = _bytes_of(array)
         try:
             if len(body) <= EAGER_BYTES:
-                self.channel.send(peer, tag, body, 0, signature, deadline)
+                self._send(DATA, peer, tag, body, 0, signature, deadline)
                 return
             with self._changed:
                 self._transfers += 1
                 stream = _FIRST_TRANSFER - 2 * self._transfers
-            answer = self.channel.post(peer, stream, None)
-            self.channel.send(peer, tag, b"", -stream, signature, deadline, offer=True)
+            answer = self.channel.post(peer, stream, None, TRANSFER)
+            self._send(OFFER, peer, tag, b"", -stream, signature, deadline)
             self._wait(answer, what, f"rank {dst} has not received it", deadline)
             if answer.signature == _REFUSE:
                 raise DistBackendError(f"rank {dst} receives something of another size or type")
             for chunk in _pieces(body):
-                self.channel.send(peer, stream + 1, chunk, 0, signature, deadline)
+                self._send(DATA, peer, stream + 1, chunk, 0, signature, deadline)
         except DistBackendError as error:
             raise DistBackendError(f"{self._where()}: {what} failed: {error}") from None
 
@@ -236,15 +247,17 @@ class Calls:
         expected = self._check_transfer(what, array, src, tag)
         body = _bytes_of(array)
         try:
-            receipt = self.channel.post(None if src is None else self.ranks[src], tag, body)
+            receipt = self.channel.post(None if src is None else self.ranks[src], tag, body, TRANSFER)
             self._wait(receipt, what, f"{source} has not sent it", deadline)
             peer = receipt.peer
             rank = self.ranks.index(peer)
             fits = receipt.signature == expected
             if receipt.offer:
                 answers, data = -receipt.sequence, 1 - receipt.sequence
-                pieces = [self.channel.post(peer, data, piece) for piece in _pieces(body)] if fits else []
-                self.channel.send(peer, answers, b"", 0, _ACCEPT if fits else _REFUSE, deadline)
+                pieces = []
+                if fits:
+                    pieces = [self.channel.post(peer, data, piece, TRANSFER) for piece in _pieces(body)]
+                self._send(DATA, peer, answers, b"", 0, _ACCEPT if fits else _REFUSE, deadline)
                 for piece in pieces:
                     self._wait(piece, what, f"rank {rank} has not sent all of it", deadline)
             if not fits:
@@ -252,6 +265,19 @@ class Calls:
         except DistBackendError as error:
             raise DistBackendError(f"{self._where()}: {what} failed: {error}") from None
         return rank
+
+    def _send(
+        self,
+        kind: int,
+        peer: int,
+        stream: int,
+        body: memoryview | bytes,
+        sequence: int,
+        signature: int,
+        deadline: float,
+    ) -> None:
+        header = Header(kind, self.channel.identity, stream, sequence, signature, len(body))
+        self.channel.send(peer, header, body, deadline)
 
     def _wait(self, receipt: Receipt, what: str, late: str, deadline: float) -> None:
         if not receipt.wait(deadline):
@@ -277,7 +303,7 @@ class Calls:
         """Let all calls fail, and tell the others from another thread."""
         if self.channel.broken is None:
             self.channel.fail("it was aborted")
-            text = json.dumps({"failed": f"rank {self.rank} aborted the group"}).encode()
+            text = json.dumps({"failed": f"rank {self.rank} aborted the group", "call": 0}).encode()
             threading.Thread(target=self.channel.tell_failure, args=(text,), daemon=True).start()
 
 
