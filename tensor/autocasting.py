@@ -25,6 +25,7 @@ from nvrtc_kernels.dtypes import float32, float64
 from .base import TensorBase
 from .recording.autocast import autocast_blocks, settings
 from .recording.modes import modes
+from .written_code import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -274,9 +275,9 @@ _REFUSALS = {
 }
 
 _CALL = """
-def {name}({heads}):
+def _call({heads}):
     if _blocks.count{unless}:
-        _args, _named, _casts = _enter({name!r}, _rules, ({args}), {{{named}}})
+        _args, _named, _casts = _enter(_name, _rules, ({args}), {{{named}}})
         try:
             return _function(*_args, **_named)
         finally:
@@ -326,21 +327,18 @@ def autocasted(function: _F) -> _F:
         "_blocks": autocast_blocks,
         "_enter": enter,
         "_modes": modes,
+        "_name": name,
         "_function": function,
         "_rules": rules,
     }
-    exec(
-        _CALL.format(
-            name=name,
-            heads=", ".join(heads),
-            unless=" and out is None" if "out" in named or "out" in args else "",
-            args="".join(f"{each}, " for each in args),
-            named=", ".join(f"{each!r}: {each}" for each in named if each != "out"),
-            passed=", ".join([*args, *(f"{each}={each}" for each in named)]),
-        ),
-        made,
+    text = _CALL.format(
+        heads=", ".join(heads),
+        unless=" and out is None" if "out" in named or "out" in args else "",
+        args="".join(f"{each}, " for each in args),
+        named=", ".join(f"{each!r}: {each}" for each in named if each != "out"),
+        passed=", ".join([*args, *(f"{each}={each}" for each in named)]),
     )
-    call: Any = update_wrapper(made[name], function)
+    call: Any = update_wrapper(written(text, name, made), function)
     # It is no shell that may be taken off again.
     del call.__wrapped__
     call.autocasts, call.bare = rules, function

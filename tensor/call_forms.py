@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from .base import TensorBase
+from .written_code import parameter_names, written
 
 #: Names of parameters that are tensors, or sequences of them, whatever else they may be.
 _TENSORS = frozenset(("self", "tensors"))
@@ -39,14 +40,16 @@ def complete_methods(cls: type[Any]) -> None:
     """Let the methods of a class that have a ``dim`` take NumPy's names too."""
     for name in dir(cls):
         method = getattr(cls, name)
-        if isinstance(method, FunctionType) and "dim" in inspect.signature(method).parameters:
+        if isinstance(method, FunctionType) and "dim" in parameter_names(method):
             setattr(cls, name, completed(method, cls.__module__, name, f"{cls.__name__}."))
 
 
 def _takes_tensors(function: FunctionType) -> bool:
-    parameters = inspect.signature(function).parameters.values()
+    annotations = function.__annotations__
     return any(
-        each.name in _TENSORS or "Tensor" in str(each.annotation) for each in parameters if each.name != "out"
+        name in _TENSORS or "Tensor" in str(annotations.get(name, ""))
+        for name in parameter_names(function)
+        if name != "out"
     )
 
 
@@ -66,7 +69,7 @@ def completed(function: FunctionType, module: str, name: str, owner: str = "") -
         if each.name in _ALIASES and _ALIASES[each.name] not in names and not open_ended
     }
     made: dict[str, Any] = {"_function": function, "_explanation": _explanation, "_absent": _ABSENT}
-    made |= {"__name__": module, "_twice": _twice, "_missing": _missing}
+    made |= {"__name__": module, "_name": name, "_twice": _twice, "_missing": _missing}
     heads, passed, steps = [], [], []
     keyword_only = optional = False
     for each in parameters:
@@ -78,7 +81,7 @@ def completed(function: FunctionType, module: str, name: str, owner: str = "") -
         elif optional and each.kind is each.POSITIONAL_OR_KEYWORD:
             default = "=_absent"
             made[f"_default_{each.name}"] = _ABSENT
-            steps.append(f"    if {each.name} is _absent: raise _missing({name!r}, {each.name!r})")
+            steps.append(f"    if {each.name} is _absent: raise _missing(_name, {each.name!r})")
         if each.kind is each.KEYWORD_ONLY and not keyword_only:
             heads.append("*")
         keyword_only = keyword_only or each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
@@ -86,7 +89,7 @@ def completed(function: FunctionType, module: str, name: str, owner: str = "") -
         if stars == "*" and each.name in _SEQUENCES:
             heads += [f"*_{each.name}", f"{each.name}=_absent"]
             passed.append(f"*_{each.name}")
-            steps.append(_SEQUENCE.format(name=name, own=each.name))
+            steps.append(_SEQUENCE.format(own=each.name))
             continue
         heads.append(f"{stars}{each.name}{default}")
         by_name = f"{each.name}=" if each.kind is each.KEYWORD_ONLY else ""
@@ -95,15 +98,10 @@ def completed(function: FunctionType, module: str, name: str, owner: str = "") -
         heads.append("*")
     for own, alias in aliases.items():
         heads.append(f"{alias}=_absent")
-        steps.insert(0, _ALIAS.format(name=name, own=own, alias=alias))
+        steps.insert(0, _ALIAS.format(own=own, alias=alias))
     named = "".join(f"({each.name!r}, {each.name}), " for each in parameters)
-    exec(
-        _CALL.format(
-            name=name, heads=", ".join(heads), steps="\n".join(steps), passed=", ".join(passed), named=named
-        ),
-        made,
-    )
-    call: FunctionType = update_wrapper(made[name], function)
+    text = _CALL.format(heads=", ".join(heads), steps="\n".join(steps), passed=", ".join(passed), named=named)
+    call: FunctionType = update_wrapper(written(text, name, made), function)
     # So that it is pickled by the name that users know.
     call.__module__, call.__qualname__, call.__name__ = module, f"{owner}{name}", name
     return call
@@ -112,22 +110,22 @@ def completed(function: FunctionType, module: str, name: str, owner: str = "") -
 _ALIAS = """
     if {alias} is not _absent:
         if {own} is not _default_{own}:
-            raise _twice({name!r}, {own!r}, {alias!r})
+            raise _twice(_name, {own!r}, {alias!r})
         {own} = {alias}"""
 
 _SEQUENCE = """
     if {own} is not _absent:
         if _{own}:
-            raise _twice({name!r}, {own!r}, "*{own}")
+            raise _twice(_name, {own!r}, "*{own}")
         _{own} = ({own},)"""
 
 _CALL = """
-def {name}({heads}):
+def _call({heads}):
 {steps}
     try:
         return _function({passed})
     except AttributeError as _error:
-        _found = _explanation(_error, {name!r}, ({named}))
+        _found = _explanation(_error, _name, ({named}))
         if _found is None:
             raise
         raise _found from None
