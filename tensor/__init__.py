@@ -96,7 +96,7 @@ from .comparisons import (
 )
 from .complex_numbers import angle, conj, conj_physical, polar, resolve_conj, resolve_neg
 from .construction import as_tensor, asarray, from_numpy, frombuffer, tensor
-from .contractions import cross, einsum, inner, kron, matmul, outer, tensordot, trace
+from .contractions import cross, inner, kron, matmul, outer, tensordot, trace
 from .conversions import is_nonzero
 from .copies import clone
 from .creation import (
@@ -148,6 +148,7 @@ from .diagonals import (
 from .differences import cumulative_trapezoid, diff, trapezoid, trapz
 from .distances import cdist, dist, pdist
 from .divisors import gcd, lcm
+from .einstein_sums import einsum
 from .equality import allclose, equal
 from .extremes import (
     amax,

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels.dtypes import Category
 
 from . import views
 from .autocasting import autocasted
-from .base import empty
+from .base import empty, maker
 from .complex_numbers import conjugate as conjugated
-from .copy_plans import check_no_overlap, copied
+from .copy_plans import COPY, check_no_overlap, copied
 from .layout import contiguous
 from .operations.pointwise import IN_PLACE
-from .products import PRODUCT, _delivered, bmm, check_operands, mm, mv
+from .products import (
+    PRODUCT,
+    OnAddresses,
+    _delivered,
+    bmm,
+    check_layouts,
+    check_operands,
+    check_tensors,
+    mm,
+    mv,
+)
 from .recording.inplace import attach_in_place, check_in_place
 from .recording.modes import modes
 from .recording.node import Node, attach
@@ -24,6 +35,7 @@ if TYPE_CHECKING:
 
     from nvrtc_kernels.dtypes import dtype
 
+    from .layout import Layout
     from .tensors import Tensor
 
 
@@ -138,16 +150,83 @@ def _add_product(
             input._storage.version += 1
     finally:
         modes.recording = before
-    tensors = (input, a, b)
-    if modes.recording and any(x.requires_grad for x in tensors):
-        node = AddProductNode.__new__(AddProductNode)
-        node.form, node.alpha, node.beta = form, alpha, beta
-        node.saved = (save(a) if b.requires_grad else None, save(b) if a.requires_grad else None)
-        if in_place:
-            attach_in_place(node, tensors, result)
-        else:
-            attach(node, tensors, (result,))
+    _record(form, result, (input, a, b), beta, alpha, in_place=in_place)
     return result if in_place else _delivered(result, out)
+
+
+def _record(
+    form: str, result: Tensor, tensors: tuple[Tensor, ...], beta: Any, alpha: Any, *, in_place: bool = False
+) -> None:
+    if not modes.recording or not any(x.requires_grad for x in tensors):
+        return
+    _, a, b = tensors
+    node = AddProductNode.__new__(AddProductNode)
+    node.form, node.alpha, node.beta = form, alpha, beta
+    node.saved = (save(a) if b.requires_grad else None, save(b) if a.requires_grad else None)
+    if in_place:
+        attach_in_place(node, tensors, result)
+    else:
+        attach(node, tensors, (result,))
+
+
+class _Direct:
+    """``place.plans[operation, input, a, b]``: ``run(input, a, b, beta, alpha)``, not recorded.
+
+    The result is a new tensor, in which the spread input is. ``None`` where :func:`_add_product` has to look: on the
+    host, for integers, and for operands that do not fit, beside the factors' own shapes.
+    """
+
+    def __init__(self, form: str, shape: Callable[[Layout, Layout], tuple[int, ...]]) -> None:
+        self.form = form
+        #: Shape of the product of two layouts; raises where there is none.
+        self.shape = shape
+
+    def plan(self, input: Layout, a: Layout, b: Layout) -> Callable[..., Tensor] | None:
+        """How to add up tensors of given layouts."""
+        check_layouts(self.form, a, b)
+        shape, place = self.shape(a, b), a.place
+        if not place.is_cuda or input.place is not place or input.dtype is not a.dtype:
+            return None
+        lead = len(shape) - len(input.shape)
+        if lead < 0 or any(n not in (1, m) for n, m in zip(input.shape, shape[lead:], strict=True)):
+            return None
+        spread = input.with_strides(shape, strides_of.broadcast_strides(input.shape, input.strides, shape))
+        out = contiguous[shape, a.dtype, place]
+        multiply = place.plans[PRODUCT, out, a, b]
+        if not isinstance(multiply, OnAddresses):
+            return None
+        make, fill, queue = maker(out), place.plans[COPY, out, spread], multiply.multiply
+
+        def run(input: Tensor, a: Tensor, b: Tensor, beta: float, alpha: float) -> Tensor:
+            made = make()
+            # What beta = 0 leaves out may be infinite.
+            if beta:
+                fill(made, input, True)
+            first, second = a._storage.address + a._offset, b._storage.address + b._offset
+            queue(made._storage.address, first, second, alpha, beta)
+            return made
+
+        return run
+
+    def __call__(
+        self, input: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, out: Tensor | None
+    ) -> Tensor:
+        """The sum, recorded."""
+        try:
+            left, right = a._layout, b._layout
+            run = left.place.plans[self, input._layout, left, right]
+        except AttributeError:
+            check_tensors(self.form, input, a, b)
+            raise
+        if run is None or out is not None or type(beta) not in _NUMBERS or type(alpha) not in _NUMBERS:
+            return _add_product(self.form, input, a, b, self.shape(left, right), (beta, alpha), out)
+        result: Tensor = run(input, a, b, beta, alpha)
+        if input._autograd is not None or a._autograd is not None or b._autograd is not None:
+            _record(self.form, result, (input, a, b), beta, alpha)
+        return result
+
+
+_NUMBERS = (int, float)
 
 
 def _factor(form: str, number: Any, kind: dtype) -> Any:
@@ -178,15 +257,21 @@ def addmm(
     RuntimeError
         If the shapes, dtypes or devices do not fit.
     """
-    check_operands("addmm", mat1, mat2)
-    left, right = mat1._layout.shape, mat2._layout.shape
+    return _ADDMM(input, mat1, mat2, beta, alpha, out)
+
+
+def _matrix_shape(a: Layout, b: Layout) -> tuple[int, ...]:
+    left, right = a.shape, b.shape
     if len(left) != 2 or len(right) != 2:
         raise RuntimeError(f"addmm(): mat1 and mat2 must be matrices, got {len(left)}D and {len(right)}D")
     if left[1] != right[0]:
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
         )
-    return _add_product("addmm", input, mat1, mat2, (left[0], right[1]), (beta, alpha), out)
+    return left[0], right[1]
+
+
+_ADDMM = _Direct("addmm", _matrix_shape)
 
 
 @autocasted
@@ -200,14 +285,12 @@ def baddbmm(
     RuntimeError
         If the shapes, dtypes or devices do not fit.
     """
-    count, rows, columns = _batches("baddbmm", batch1, batch2)
-    return _add_product("baddbmm", input, batch1, batch2, (count, rows, columns), (beta, alpha), out)
+    return _BADDBMM(input, batch1, batch2, beta, alpha, out)
 
 
-def _batches(form: str, batch1: Tensor, batch2: Tensor) -> tuple[int, int, int]:
+def _batches(form: str, a: Layout, b: Layout) -> tuple[int, int, int]:
     """Number, rows and columns of the products of two batches of matrices."""
-    check_operands(form, batch1, batch2)
-    left, right = batch1._layout.shape, batch2._layout.shape
+    left, right = a.shape, b.shape
     if len(left) != 3 or len(right) != 3:
         raise RuntimeError(
             f"{form}(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D"
@@ -218,6 +301,9 @@ def _batches(form: str, batch1: Tensor, batch2: Tensor) -> tuple[int, int, int]:
             f"got: [{right[0]}, {right[1]}]."
         )
     return left[0], left[1], right[2]
+
+
+_BADDBMM = _Direct("baddbmm", lambda a, b: _batches("baddbmm", a, b))
 
 
 @autocasted
@@ -231,7 +317,8 @@ def addbmm(
     RuntimeError
         If the shapes, dtypes or devices do not fit.
     """
-    _, rows, columns = _batches("addbmm", batch1, batch2)
+    check_operands("addbmm", batch1, batch2)
+    _, rows, columns = _batches("addbmm", batch1._layout, batch2._layout)
     return _add_product("addbmm", input, batch1, batch2, (rows, columns), (beta, alpha), out)
 
 

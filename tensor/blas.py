@@ -249,6 +249,8 @@ def product(
             blas.allow_reduced_reduction(getattr(settings, reduction))
         if alpha == 1 and beta == 0:
             one, two = blas.one_and_zero[scalar]
+        elif alpha == 1 and beta == 1:
+            one = two = blas.one_and_zero[scalar][0]
         else:
             scalars = blas.scalars[scalar]
             scalars[0].value, scalars[1].value = alpha, beta

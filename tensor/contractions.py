@@ -1,4 +1,4 @@
-"""Sums of products over chosen dimensions: ``matmul``, ``einsum``, ``tensordot`` and their like.
+"""Sums of products over chosen dimensions: ``matmul``, ``tensordot`` and their like.
 
 All of them arrange their operands as batches of matrices, with views where the strides allow, and multiply
 those; see :mod:`tensor.products`.
@@ -7,18 +7,16 @@ those; see :mod:`tensor.products`.
 from __future__ import annotations
 
 from math import prod
-from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
 
 from . import parts, views
 from .arguments import dimension, dimensions
-from .autocasting import autocasted, bare, lowered
-from .base import TensorBase
+from .autocasting import autocasted, bare
 from .diagonals import diagonal_scatter
 from .operations.reduction import record
-from .products import _delivered, bmm, check_layouts, check_operands, dot, layouts_of, mm, mv
+from .products import _delivered, bmm, check_layouts, dot, layouts_of, mm, mv
 from .recording.modes import modes
 from .recording.node import Node, attach
 from .recording.saved import freed, restore, save
@@ -185,178 +183,6 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     b = other.reshape([size for pair in right for size in (1, pair)])
     shape = [x * y for x, y in zip(left, right, strict=True)]
     return _delivered((a * b).reshape(shape), out)
-
-
-@autocasted
-def einsum(equation: Any = None, *operands: Any) -> Tensor:
-    """Sums of products of elements, as Einstein wrote them: ``einsum("bij,bjk->bik", a, b)``.
-
-    Parameters
-    ----------
-    equation
-        A letter for each dimension of each operand. Without ``->`` the result has the letters that appear
-        once, in alphabetical order; ``...`` stands for dimensions that broadcast.
-    operands
-        Tensors, one by one or as a sequence. Without a text as equation each tensor is followed by a list of
-        numbers below 52 that stand for letters, and the result's list may come last.
-
-    Raises
-    ------
-    ValueError
-        If the equation or the operands are missing.
-    RuntimeError
-        If they do not fit.
-    """
-    if equation is None or not operands:
-        raise ValueError(
-            "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
-            "subscripts list"
-        )
-    if isinstance(equation, TensorBase):
-        equation, operands = _equation_of([equation, *operands])
-    tensors = (
-        list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
-    )
-    if not tensors:
-        raise RuntimeError("einsum(): must provide at least one operand")
-    if len(tensors) > 1:
-        # Products of matrices, whatever the equation says.
-        tensors = list(lowered(*tensors))
-    check_operands("einsum", *tensors)
-    names, result = _parse(equation, tensors)
-    arranged = [_arranged(x, labels) for x, labels in zip(tensors, names, strict=True)]
-    found, labels = arranged[0]
-    if len(arranged) == 1:
-        found, labels = _summed(found, labels, set(result))
-    for position, (x, other) in enumerate(arranged[1:], 1):
-        later = set(result).union(*(set(ls) for _, ls in arranged[position + 1 :]))
-        found, labels = _contract(found, labels, x, other, later)
-    return views.permute(found, [labels.index(label) for label in result]) if result else found.reshape(())
-
-
-Labels = list[str]
-
-
-def _equation_of(given: list[Any]) -> tuple[str, tuple[Any, ...]]:
-    """Equation and operands of a call ``einsum(a, [0, 1], b, [1, 2], [0, 2])``, with numbers for letters."""
-
-    def letters(numbers: Sequence[Any]) -> str:
-        found = ""
-        for number in numbers:
-            if number is Ellipsis:
-                found += "..."
-            elif isinstance(number, int) and 0 <= number < 2 * len(ascii_lowercase):
-                found += (ascii_uppercase + ascii_lowercase)[number]
-            else:
-                raise ValueError(
-                    f"einsum(): subscripts in a list must be Ellipsis or in the range [0, 52), got {number!r}"
-                )
-        return found
-
-    *pairs, tail = given if len(given) % 2 else [*given, None]
-    operands, lists = pairs[::2], pairs[1::2]
-    equation = ",".join(letters(each) for each in lists)
-    return equation if tail is None else f"{equation}->{letters(tail)}", tuple(operands)
-
-
-def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[Labels], Labels]:
-    """Labels of the dimensions of every operand and of the result; broadcast ones are ``.0``, ``.1``, ..."""
-    text = equation.replace(" ", "")
-    left, arrow, right = text.partition("->")
-    terms = left.split(",")
-    if len(terms) != len(tensors):
-        raise RuntimeError(
-            f"einsum(): {'more' if len(tensors) > len(terms) else 'fewer'} operands were provided ({len(tensors)}) "
-            f"than specified in the equation ({len(terms)})"
-        )
-    found, widest = [], 0
-    for position, (term, x) in enumerate(zip(terms, tensors, strict=True)):
-        rank = len(x._layout.shape)
-        before, dots, after = term.partition("...")
-        letters = before + after
-        if not all(letter.isalpha() and letter.isascii() for letter in letters):
-            raise RuntimeError(
-                f"einsum(): invalid subscript given in term {term!r}, subscripts must be in [a-zA-Z] or '...'"
-            )
-        spare = rank - len(letters)
-        if spare < 0 or (spare and not dots):
-            raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({len(letters)}) does not match the number of "
-                f"dimensions ({rank}) for operand {position}"
-            )
-        widest = max(widest, spare)
-        found.append([*before, *(f".{spare - 1 - i}" for i in range(spare)), *after])
-    stretched = [f".{widest - 1 - i}" for i in range(widest)]
-    if arrow:
-        before, dots, after = right.partition("...")
-        result = [*before, *(stretched if dots else []), *after]
-        known = {label for labels in found for label in labels}
-        for label in [*before, *after]:
-            if label not in known:
-                raise RuntimeError(
-                    f"einsum(): output subscript {label} does not appear in the equation for any input operand"
-                )
-            if result.count(label) > 1:
-                raise RuntimeError(f"einsum(): output subscript {label} appears more than once in the output")
-    else:
-        flat = [label for labels in found for label in labels if not label.startswith(".")]
-        result = [*stretched, *sorted(label for label in set(flat) if flat.count(label) == 1)]
-    return found, result
-
-
-def _arranged(x: Tensor, labels: Labels) -> tuple[Tensor, Labels]:
-    """Operand whose labels differ: of repeated ones the diagonal is taken."""
-    labels = list(labels)
-    for label in dict.fromkeys(labels):
-        while labels.count(label) > 1:
-            first = labels.index(label)
-            second = labels.index(label, first + 1)
-            shape = x._layout.shape
-            if shape[first] != shape[second]:
-                raise RuntimeError(
-                    f"einsum(): subscript {label} is repeated for one operand but the sizes don't match, "
-                    f"{shape[second]} != {shape[first]}"
-                )
-            x = parts.diagonal(x, 0, first, second)
-            del labels[second], labels[first]
-            labels.append(label)
-    return x, labels
-
-
-def _summed(x: Tensor, labels: Labels, kept: set[str]) -> tuple[Tensor, Labels]:
-    """``x`` without the dimensions that nothing else needs."""
-    over = [dim for dim, label in enumerate(labels) if label not in kept]
-    if not over:
-        return x, labels
-    return x.sum(over), [label for label in labels if label in kept]
-
-
-def _contract(a: Tensor, la: Labels, b: Tensor, lb: Labels, later: set[str]) -> tuple[Tensor, Labels]:
-    """Product of two operands, summed over what neither the result nor a later operand has."""
-    a, la = _summed(a, la, later | set(lb))
-    b, lb = _summed(b, lb, later | set(la))
-    shared = [label for label in la if label in lb]
-    sizes = dict(zip(la, a._layout.shape, strict=True))
-    for label, size in zip(lb, b._layout.shape, strict=True):
-        if label in sizes and sizes[label] != size and 1 not in (size, sizes[label]):
-            raise RuntimeError(
-                f"einsum(): operands do not broadcast with remapped shapes: size {sizes[label]} and {size} for {label}"
-            )
-        sizes[label] = max(sizes.get(label, 1), size) if size and sizes.get(label, 1) else 0
-    batch = [label for label in shared if label in later]
-    inner = [label for label in shared if label not in later]
-    rows = [label for label in la if label not in shared]
-    columns = [label for label in lb if label not in shared]
-
-    def matrices(x: Tensor, labels: Labels, first: Labels, second: Labels) -> Tensor:
-        order = [*batch, *first, *second]
-        moved = views.permute(x, [labels.index(label) for label in order])
-        wide = views.expand(moved, [sizes[label] for label in order])
-        return wide.reshape(*(prod(sizes[label] for label in group) for group in (batch, first, second)))
-
-    found = bmm(matrices(a, la, rows, inner), matrices(b, lb, inner, columns))
-    labels = [*batch, *rows, *columns]
-    return found.reshape([sizes[label] for label in labels]), labels
 
 
 @autocasted

@@ -130,7 +130,7 @@ def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[.
         return lambda out, _a, _b, _alpha=1, beta=0: out.zero_() if beta == 0 else out.mul_(beta)
     if reads[0] is not None and reads[1] is not None:
         multiply = blas.product(place, kind, sizes, reads[0], reads[1], into, product.tf32)
-        return _OnAddresses(multiply)
+        return OnAddresses(multiply)
     packed = [
         each if read is not None else each.as_contiguous() for each, read in zip((a, b), reads, strict=True)
     ]
@@ -144,7 +144,7 @@ def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[.
     return run_packed
 
 
-class _OnAddresses:
+class OnAddresses:
     """``run(c, a, b, alpha, beta)`` for tensors, by ``multiply`` for their addresses."""
 
     __slots__ = ("multiply",)
@@ -206,7 +206,7 @@ class _Pair:
         out = contiguous[(*left[:-1], right[-1]), a.dtype, a.place]
         make = maker(out)
         multiply = a.place.plans[self.product, out, a, b]
-        if isinstance(multiply, _OnAddresses):
+        if isinstance(multiply, OnAddresses):
             queue = multiply.multiply
 
             def run_directly(a: Tensor, b: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ class _Pair:
 
 
 _MM = _Pair("mm", 2)
-_BMM = _Pair("bmm", 3)
+BMM = _Pair("bmm", 3)
 
 
 def check_operands(name: str, *tensors: Any) -> None:
@@ -305,7 +305,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         If the shapes, dtypes or devices do not fit.
     """
     left, right = layouts_of("bmm", input, mat2)
-    result = left.place.plans[_BMM, left, right](input, mat2)
+    result = left.place.plans[BMM, left, right](input, mat2)
     if modes.recording and (input._autograd is not None or mat2._autograd is not None):
         _record(result, input, mat2, "BmmBackward0")
     return result if out is None else _delivered(result, out)

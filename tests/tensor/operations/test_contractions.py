@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import tensor
@@ -166,3 +167,23 @@ def test_derivatives(name: str, checked_place: str) -> None:
         small((3, 3), device=checked_place),
         name=name if name.endswith("Backward0") else "",
     )
+
+
+@pytest.mark.parametrize(
+    "equation",
+    ["ij,jk->ik", "ij,kj->ki", "bij,bjk->bik", "bij,bjk", "ab,cd->dabc", "i,i->", "bij,jk->kbi", "ij,ij->ji"],
+)
+def test_einsum_of_operands_as_they_lie(equation: str, place_name: str) -> None:
+    terms = equation.partition("->")[0].split(",")
+    sizes = dict(zip("abcdijk", (2, 3, 4, 5, 3, 4, 2), strict=True))
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal([sizes[label] for label in term]) for term in terms]
+    plain = [tensor.from_numpy(array).to(place_name) for array in arrays]
+    # A view that begins later, with other strides.
+    shifted = [tensor.stack([x, x], -1)[..., 1] for x in plain]
+    expected = np.einsum(equation, *arrays)
+    for operands in (plain, shifted, [x.clone().requires_grad_() for x in plain]):
+        for _ in range(2):
+            found = tensor.einsum(equation, *operands)
+            np.testing.assert_allclose(found.detach().cpu().numpy(), expected, atol=1e-12)
+            assert found.requires_grad == operands[0].requires_grad
