@@ -1,0 +1,339 @@
+"""Collectives on host memory over MPI: the machine's own library, by way of mpi4py.
+
+Every call is of a form that does not block, and is asked about until it is done or its deadline has come. MPI has no
+way to take a collective back: what is given up keeps its memory, and the job is ended when the process exits with
+such operations, since it could not leave MPI in order.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import DistBackendError
+from .mpi_library import calls, library
+from .mpi_process import give_up, subgroup, world
+from .mpi_types import carrier, operation_of
+from .reductions import reduction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
+
+    from .backend import Array
+    from .reduce_op import ReduceOp
+
+#: Seconds of asking without a pause, and bytes that a transfer moves in one of them at least: it only goes on while
+#: somebody asks.
+_EAGER_SECONDS = 0.005
+_SLOWEST_BYTES_PER_SECOND = 1e8
+#: Pause between two questions after that, in seconds.
+_PAUSE = 2e-4
+
+
+class MpiTransport:
+    """The ranks of ``communicator``, an ``mpi4py.MPI.Intracomm``. See :class:`parallel.backend.HostTransport`.
+
+    Nothing else may use the communicator, which :meth:`close` frees. Half precision is combined in float32 and rounded
+    once. Ranks that call different operations wait for each other until the deadline, since MPI does not compare what
+    they call.
+    """
+
+    name = "mpi"
+
+    def __init__(self, communicator: Any) -> None:
+        self._mpi = library()
+        self._communicator = communicator
+        self.rank: int = communicator.Get_rank()
+        self.size: int = communicator.Get_size()
+        self._error: DistBackendError | None = None
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._closed = False
+        with calls:
+            self._largest_tag = communicator.Get_attr(self._mpi.TAG_UB)
+            # Failures are exceptions of the call, not the end of the process.
+            communicator.Set_errhandler(self._mpi.ERRORS_RETURN)
+
+    def __repr__(self) -> str:
+        return f"<MpiTransport rank {self.rank} of {self.size}>"
+
+    # Reductions
+
+    def all_reduce(self, array: Array, op: ReduceOp, deadline: float) -> None:
+        """See :meth:`HostTransport.all_reduce`."""
+        self._combined("all_reduce", array, array, op, deadline, self._all_reduce)
+
+    def _all_reduce(self, target: Array, source: Array, kind: Any, how: Any) -> Any:
+        if target is source:
+            return self._communicator.Iallreduce(self._mpi.IN_PLACE, [target, kind], how)
+        return self._communicator.Iallreduce([source, kind], [target, kind], how)
+
+    def reduce(self, array: Array, dst: int, op: ReduceOp, deadline: float) -> None:
+        """See :meth:`HostTransport.reduce`."""
+
+        def start(target: Array, source: Array, kind: Any, how: Any) -> Any:
+            if self.rank != dst:
+                return self._communicator.Ireduce([source, kind], None, how, dst)
+            given = self._mpi.IN_PLACE if target is source else [source, kind]
+            return self._communicator.Ireduce(given, [target, kind], how, dst)
+
+        self._combined(f"reduce(dst={dst})", array, array, op, deadline, start, writes=self.rank == dst)
+
+    def reduce_scatter(self, output: Array, input: Array, op: ReduceOp, deadline: float) -> None:
+        """See :meth:`HostTransport.reduce_scatter`."""
+
+        def start(target: Array, source: Array, kind: Any, how: Any) -> Any:
+            return self._communicator.Ireduce_scatter_block([source, kind], [target, kind], how)
+
+        self._combined("reduce_scatter", output, input, op, deadline, start)
+
+    def _combined(
+        self,
+        operation: str,
+        output: Array,
+        input: Array,
+        op: ReduceOp,
+        deadline: float,
+        start: Callable[[Array, Array, Any, Any], Any],
+        *,
+        writes: bool = True,
+    ) -> None:
+        combine = reduction(op, input.dtype, self.size)
+        if not input.size:
+            # Some of MPI's functions refuse empty buffers, and there is nothing to combine.
+            return
+        source, target = input, output
+        if input.dtype.itemsize == 2 and input.dtype.kind not in "iu":
+            source = input.astype(np.float32)
+            target = source if output is input else np.empty(len(output), np.float32)
+        kind, how = operation_of(self._mpi, op, source.dtype)
+        self._finish(operation, lambda: start(target, source, kind, how), (source, target), deadline)
+        if not writes:
+            return
+        with np.errstate(all="ignore"):
+            if combine.divisor > 1:
+                np.divide(target, target.dtype.type(combine.divisor), out=target)
+            if target is not output:
+                np.copyto(output, target, casting="same_kind")
+
+    # Copies
+
+    def broadcast(self, array: Array, src: int, deadline: float) -> None:
+        """See :meth:`HostTransport.broadcast`."""
+        given = carrier(self._mpi, array)
+        self._finish(
+            f"broadcast(src={src})", lambda: self._communicator.Ibcast(given, src), (array,), deadline
+        )
+
+    def all_gather(self, output: Array, input: Array, deadline: float) -> None:
+        """See :meth:`HostTransport.all_gather`."""
+        source, target = self._apart(input, output), carrier(self._mpi, output)
+        self._finish(
+            "all_gather",
+            lambda: self._communicator.Iallgather(carrier(self._mpi, source), target),
+            (source, output),
+            deadline,
+        )
+
+    def gather(self, output: Array | None, input: Array, dst: int, deadline: float) -> None:
+        """See :meth:`HostTransport.gather`."""
+        source = input if output is None else self._apart(input, output)
+        target = None if output is None else carrier(self._mpi, output)
+        self._finish(
+            f"gather(dst={dst})",
+            lambda: self._communicator.Igather(carrier(self._mpi, source), target, dst),
+            (source, output),
+            deadline,
+        )
+
+    def scatter(self, output: Array, input: Array | None, src: int, deadline: float) -> None:
+        """See :meth:`HostTransport.scatter`."""
+        source = None if input is None else self._apart(input, output)
+        given = None if source is None else carrier(self._mpi, source)
+        self._finish(
+            f"scatter(src={src})",
+            lambda: self._communicator.Iscatter(given, carrier(self._mpi, output), src),
+            (output, source),
+            deadline,
+        )
+
+    def all_to_all(
+        self,
+        output: Array,
+        input: Array,
+        output_counts: Sequence[int],
+        input_counts: Sequence[int],
+        deadline: float,
+    ) -> None:
+        """See :meth:`HostTransport.all_to_all`."""
+        # Sizes differ between pairs of ranks, so each is told first.
+        announced = np.array(input_counts, np.int64)
+        expected = np.empty(self.size, np.int64)
+        self._finish(
+            "all_to_all",
+            lambda: self._communicator.Ialltoall(carrier(self._mpi, announced), carrier(self._mpi, expected)),
+            (announced, expected),
+            deadline,
+        )
+        for other, (count, room) in enumerate(zip(expected.tolist(), output_counts, strict=True)):
+            if count != room:
+                raise self._failed(
+                    "all_to_all",
+                    f"rank {other} sends {count} elements to rank {self.rank}, whose output has room for {room}",
+                )
+        source = self._apart(input, output)
+        buffer, kind = carrier(self._mpi, source)
+        target, _ = carrier(self._mpi, output)
+        self._finish(
+            "all_to_all",
+            lambda: self._communicator.Ialltoallv(
+                [buffer, (list(input_counts), _starts(input_counts)), kind],
+                [target, (list(output_counts), _starts(output_counts)), kind],
+            ),
+            (source, output),
+            deadline,
+        )
+
+    # Between two ranks
+
+    def send(self, array: Array, dst: int, tag: int, deadline: float) -> None:
+        """See :meth:`HostTransport.send`."""
+        self._check_tag(tag)
+        given = carrier(self._mpi, array)
+        self._finish(
+            f"send(dst={dst}, tag={tag})",
+            lambda: self._communicator.Isend(given, dst, tag),
+            (array,),
+            deadline,
+        )
+
+    def recv(self, array: Array, src: int | None, tag: int, deadline: float) -> int:
+        """See :meth:`HostTransport.recv`."""
+        self._check_tag(tag)
+        operation = f"recv(src={'any' if src is None else src}, tag={tag})"
+        given = carrier(self._mpi, array)
+        origin = self._mpi.ANY_SOURCE if src is None else src
+        status = self._mpi.Status()
+        self._finish(
+            operation,
+            lambda: self._communicator.Irecv(given, origin, tag),
+            (array,),
+            deadline,
+            status=status,
+            receives=True,
+        )
+        found: int = status.Get_source()
+        count = status.Get_count(given[1])
+        if count != len(array):
+            raise DistBackendError(
+                f"{operation}: rank {found} sent {count} elements of {array.dtype.itemsize} bytes to rank {self.rank}, "
+                f"which expected {len(array)}"
+            )
+        return found
+
+    def barrier(self, deadline: float) -> None:
+        """See :meth:`HostTransport.barrier`."""
+        self._finish("barrier", self._communicator.Ibarrier, (), deadline)
+
+    # The end
+
+    def close(self) -> None:
+        """Free the communicator, unless operations are left in it. Idempotent."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+            if closed or self._under_way or self._error is not None:
+                return
+        with calls:
+            if not self._mpi.Is_finalized():
+                self._communicator.Free()
+
+    def abort(self) -> None:
+        """Let the calls that wait fail, here alone: MPI cannot tell other ranks. Never blocks."""
+        if self._error is None:
+            self._error = DistBackendError(f"{self!r}: the process group was aborted")
+
+    # What all operations share
+
+    def _finish(
+        self,
+        operation: str,
+        start: Callable[[], Any],
+        buffers: Sequence[Array | None],
+        deadline: float,
+        *,
+        status: Any = None,
+        receives: bool = False,
+    ) -> None:
+        """Start an operation on ``buffers``, and wait until it is done.
+
+        Raises
+        ------
+        DistBackendError
+            If MPI reports a failure, or the deadline comes first.
+        """
+        self._check_usable(operation)
+        with self._lock:
+            self._under_way += 1
+        done = False
+        request = None
+        try:
+            with calls:
+                request = start()
+                done = request.Test(status)
+            size = sum(each.nbytes for each in buffers if each is not None)
+            patience = time.monotonic() + _EAGER_SECONDS + size / _SLOWEST_BYTES_PER_SECOND
+            while not done:
+                now = time.monotonic()
+                if self._error is not None:
+                    raise DistBackendError(f"{operation}: {self._error}")
+                if now >= deadline:
+                    raise self._failed(
+                        operation,
+                        f"Operation timed out! Not every rank took part in time, of the ranks 0 to {self.size - 1}",
+                    )
+                time.sleep(0 if now < patience else _PAUSE)
+                with calls:
+                    done = request.Test(status)
+        except self._mpi.Exception as error:
+            done = True
+            raise self._failed(operation, str(error)) from error
+        finally:
+            if not done and request is not None:
+                give_up(request, buffers, receives=receives)
+            with self._lock:
+                self._under_way -= 1
+
+    def _check_usable(self, operation: str) -> None:
+        if self._closed:
+            raise DistBackendError(f"{operation}: {self!r}: the process group was destroyed")
+        if self._error is not None:
+            raise DistBackendError(f"{operation}: {self._error}") from self._error
+
+    def _failed(self, operation: str, what: str) -> DistBackendError:
+        """The error of an operation after which the group cannot be used."""
+        error = DistBackendError(f"{operation}: rank {self.rank} of {self.size} over MPI: {what}")
+        if self._error is None:
+            self._error = error
+        return error
+
+    def _check_tag(self, tag: int) -> None:
+        if not 0 <= tag <= self._largest_tag:
+            raise ValueError(f"MPI's tags are 0 to {self._largest_tag}, and {tag} was given")
+
+    def _apart(self, input: Array, output: Array) -> Array:
+        """``input``, copied where it shares memory with ``output``, which MPI forbids."""
+        return input.copy() if np.may_share_memory(input, output) else input
+
+
+def world_transport(timeout: timedelta) -> MpiTransport:
+    """A transport of all ranks of the job, which all call this. See :func:`world`."""
+    communicator = world(timeout)
+    return MpiTransport(subgroup(communicator, range(communicator.Get_size()), timeout))
+
+
+def _starts(counts: Sequence[int]) -> list[int]:
+    return [sum(counts[:rank]) for rank in range(len(counts))]
