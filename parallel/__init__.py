@@ -1,6 +1,7 @@
 """Data parallelism over threads and processes."""
 
-from . import comm
+from . import comm, ddp_comm_hooks
+from .buckets import GradBucket
 from .collectives import (
     all_gather,
     all_gather_into_tensor,
@@ -16,6 +17,8 @@ from .collectives import (
     scatter,
 )
 from .data_parallel import DataParallel, data_parallel
+from .distributed_data_parallel import DistributedDataParallel
+from .distributed_sampler import DistributedSampler
 from .errors import DistBackendError, DistError, DistNetworkError, DistStoreError
 from .exchanged import supports_complex
 from .file_store import FileStore
@@ -34,6 +37,7 @@ from .group_setup import (
     init_process_group,
     new_group,
 )
+from .joining import Join, Joinable, JoinHook
 from .monitored_barriers import monitored_barrier
 from .object_collectives import (
     all_gather_object,
@@ -74,6 +78,7 @@ from .spawning import (
 )
 from .stores import HashStore, PrefixStore, Store
 from .subgroups import new_subgroups, new_subgroups_by_enumeration
+from .sync_batch_norm import SyncBatchNorm
 from .tcp_store import TCPStore
 from .works import Work
 
@@ -83,10 +88,16 @@ __all__ = [
     "DistError",
     "DistNetworkError",
     "DistStoreError",
+    "DistributedDataParallel",
+    "DistributedSampler",
     "FileStore",
     "Future",
+    "GradBucket",
     "GroupMember",
     "HashStore",
+    "Join",
+    "JoinHook",
+    "Joinable",
     "P2POp",
     "PrefixStore",
     "ProcessContext",
@@ -96,6 +107,7 @@ __all__ = [
     "ProcessRaisedException",
     "ReduceOp",
     "Store",
+    "SyncBatchNorm",
     "TCPStore",
     "Work",
     "abort_process_group",
@@ -112,6 +124,7 @@ __all__ = [
     "collect_all",
     "comm",
     "data_parallel",
+    "ddp_comm_hooks",
     "default_pg_timeout",
     "destroy_process_group",
     "gather",

@@ -97,7 +97,7 @@ def _channels(layout: Layout) -> Channels | None:
     return None
 
 
-def _packed(x: Tensor) -> Tensor:
+def packed(x: Tensor) -> Tensor:
     """``x`` as kernels take it."""
     layout = x._layout
     if not layout.place.is_cuda or layout.contiguous or _channels(layout) is not None:
@@ -105,7 +105,7 @@ def _packed(x: Tensor) -> Tensor:
     return x.detach().contiguous()
 
 
-def _like(x: Tensor, layout: Layout) -> Tensor:
+def laid_out_like(x: Tensor, layout: Layout) -> Tensor:
     """``x`` with the strides of ``layout``."""
     if x._layout.strides == layout.strides or not layout.place.is_cuda:
         return x
@@ -298,7 +298,7 @@ def normalize_channels(
     eps: float,
 ) -> Tensor:
     """The normalised input of shape (N, C, ...), recorded. In training running averages are updated."""
-    given = _packed(input)
+    given = packed(input)
     layout = given._layout
     plans = layout.place.plans
     if training:
@@ -355,8 +355,8 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:
     if modes.recording:
         return _composite(wanted, grad, input, weight, mean, var, bias, eps, training)
-    input = _packed(input)
-    grad = _like(grad, input._layout)
+    input = packed(input)
+    grad = laid_out_like(grad, input._layout)
     plans = input._layout.place.plans
     layouts_of = grad._layout, input._layout, mean._layout, var._layout
     sums = None

@@ -1,0 +1,83 @@
+"""Hooks that average buckets, as they are or in half precision; for ``register_comm_hook(process_group, hook)``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensor
+
+from ..collectives import all_reduce
+from ..process_groups import get_world_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..buckets import GradBucket
+    from ..futures import Future
+    from ..process_groups import ProcessGroup
+
+    Hook = Callable[[Any, GradBucket], Future[tensor.Tensor]]
+
+__all__ = [
+    "allreduce_hook",
+    "bf16_compress_hook",
+    "bf16_compress_wrapper",
+    "fp16_compress_hook",
+    "fp16_compress_wrapper",
+]
+
+
+def allreduce_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future[tensor.Tensor]:
+    """Average the bucket, as DistributedDataParallel does without a hook."""
+    buffer = bucket.buffer()
+    buffer.div_(get_world_size(process_group))
+    return _summed(buffer, process_group).then(lambda future: future.value()[0])
+
+
+def fp16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future[tensor.Tensor]:
+    """Average the bucket in float16: half the bytes are sent."""
+    return _compressed(process_group, bucket, tensor.float16)
+
+
+def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future[tensor.Tensor]:
+    """Average the bucket in bfloat16: half the bytes are sent, and the range of float32 is kept."""
+    return _compressed(process_group, bucket, tensor.bfloat16)
+
+
+def fp16_compress_wrapper(hook: Hook) -> Hook:
+    """``hook`` with float16 buckets, whose results are converted back."""
+    return _wrapped(hook, tensor.float16)
+
+
+def bf16_compress_wrapper(hook: Hook) -> Hook:
+    """``hook`` with bfloat16 buckets, whose results are converted back."""
+    return _wrapped(hook, tensor.bfloat16)
+
+
+def _summed(buffer: tensor.Tensor, process_group: ProcessGroup | None) -> Future[list[tensor.Tensor]]:
+    work = all_reduce(buffer, group=process_group, async_op=True)
+    assert work is not None
+    return work.get_future()
+
+
+def _compressed(
+    process_group: ProcessGroup | None, bucket: GradBucket, kind: tensor.dtype
+) -> Future[tensor.Tensor]:
+    buffer = bucket.buffer()
+    # Divided before it is rounded: sums of many ranks stay in the range of float16.
+    compressed = (buffer / get_world_size(process_group)).to(kind)
+    return _summed(compressed, process_group).then(lambda future: buffer.copy_(future.value()[0]))
+
+
+def _wrapped(hook: Hook, kind: tensor.dtype) -> Hook:
+    def wrapper(state: Any, bucket: GradBucket) -> Future[tensor.Tensor]:
+        buffer = bucket.buffer()
+        bucket.set_buffer(buffer.to(kind))
+
+        def decompress(future: Future[Any]) -> tensor.Tensor:
+            value = future.value()
+            return buffer.copy_(value[0] if isinstance(value, (list, tuple)) else value)
+
+        return hook(state, bucket).then(decompress)
+
+    return wrapper

@@ -1,0 +1,55 @@
+"""``DistributedSampler``: this rank's share of a dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensor.utils.data import samplers
+
+from .process_groups import get_rank, get_world_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
+
+__all__ = ["DistributedSampler"]
+
+
+class DistributedSampler(samplers.DistributedSampler):
+    """The share of one rank: every ``num_replicas``-th index, from ``rank`` on.
+
+    Each gets equally many: the order is repeated from its start until it divides, or with ``drop_last`` cut.
+
+    >>> sampler = DistributedSampler(dataset)  # doctest: +SKIP
+    >>> loader = DataLoader(dataset, batch_size=32, sampler=sampler)  # doctest: +SKIP
+    >>> for epoch in range(10):  # doctest: +SKIP
+    ...     sampler.set_epoch(epoch)
+
+    Parameters
+    ----------
+    num_replicas, rank : int, optional
+        How many ranks there are, and which one this is; the process group's unless given.
+    shuffle : bool
+        Whether the order is random, the same on all ranks, and another one after :meth:`set_epoch`.
+    seed : int
+        Of the order; the same on all ranks.
+
+    Raises
+    ------
+    ValueError
+        If ``rank`` is not in ``[0, num_replicas)``, or a number is missing and there is no process group.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if num_replicas is None:
+            num_replicas = get_world_size()
+        if rank is None:
+            rank = get_rank()
+        super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
