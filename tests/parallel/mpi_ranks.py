@@ -13,6 +13,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import drv
+import nn
+import parallel
+import tensor
 from parallel.errors import DistBackendError
 from parallel.mpi import MpiTransport, subgroup, world, world_transport
 from parallel.reduce_op import ReduceOp
@@ -294,6 +298,55 @@ def aborted() -> None:
         time.sleep(0.6)
         mine.barrier(_soon())
         mine.close()
+
+
+def process_groups() -> None:
+    """The public functions, on the host and on simulated devices, twice in one process."""
+    for place in ("cpu", "cuda"):
+        if place == "cuda":
+            drv.simulator.install(check="race", schedule="random")
+        with pytest.raises(ValueError, match="rank=7 was given, and MPI says"):
+            parallel.init_process_group("mpi", rank=7)
+        parallel.init_process_group("mpi", timeout=LIMIT)
+        rank, size = parallel.get_rank(), parallel.get_world_size()
+        assert (parallel.get_backend(), size) == ("mpi", 3)
+        given = tensor.arange(6.0, device=place).reshape(2, 3).t() + rank
+        parallel.all_reduce(given)
+        assert given.tolist() == (3 * tensor.arange(6.0).reshape(2, 3).t() + 3).tolist()
+        works = [
+            parallel.all_reduce(tensor.full((4,), rank + step, device=place), async_op=True)
+            for step in range(5)
+        ]
+        assert [work.result()[0][0].item() for work in works] == [3 + 3 * step for step in range(5)]
+        parts = [tensor.empty(2, dtype=tensor.bfloat16, device=place) for _ in range(size)]
+        parallel.all_gather(parts, tensor.full((2,), rank, dtype=tensor.bfloat16, device=place))
+        assert [part[0].item() for part in parts] == [0, 1, 2]
+        outer = parallel.new_group([0, 2])
+        if rank != 1:
+            total = tensor.ones(3, device=place)
+            parallel.all_reduce(total, group=outer)
+            assert total.tolist() == [2, 2, 2]
+        right, left = (rank + 1) % size, (rank - 1) % size
+        arrived = tensor.empty(3, device=place)
+        sent = tensor.full((3,), float(rank), device=place)
+        for work in parallel.batch_isend_irecv(
+            [parallel.P2POp(parallel.isend, sent, right), parallel.P2POp(parallel.irecv, arrived, left)]
+        ):
+            work.wait()
+        assert arrived.tolist() == [left] * 3
+        objects: list[Any] = [None] * size
+        parallel.all_gather_object(objects, {"rank": rank})
+        assert objects == [{"rank": each} for each in range(size)]
+        module = nn.Linear(3, 2).to(place)
+        model = parallel.DistributedDataParallel(module)
+        model(tensor.full((4, 3), float(rank), device=place)).sum().backward()
+        assert module.weight.grad is not None
+        assert module.weight.grad.tolist() == [[4.0] * 3] * 2
+        parallel.barrier()
+        parallel.destroy_process_group()
+        assert not [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+        if place == "cuda":
+            tensor.cuda.synchronize()
 
 
 if __name__ == "__main__":

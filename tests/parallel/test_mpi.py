@@ -68,7 +68,9 @@ def run(*names: str, ranks: int = 3, timeout: float = 60) -> tuple[int, str, str
 
 
 def test_ranks() -> None:
-    code, output, errors = run("reductions", "copies", "messages", "groups", "aborted", "late")
+    code, output, errors = run(
+        "reductions", "copies", "messages", "groups", "process_groups", "aborted", "late"
+    )
     assert code == 0, errors
     assert output.count("done") == 3
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import drv
+import nn
+import parallel
 import tensor
 from parallel.errors import DistBackendError
 from parallel.file_store import FileStore
@@ -111,11 +113,15 @@ def _require_nccl() -> None:
         pytest.skip("NCCL is not installed")
 
 
-def test_one_rank(device: drv.Device) -> None:
+def _install(device: drv.Device) -> None:
     runtime = device.runtime
     if runtime.simulated:
         runtime.cache(("library", "nccl"), lambda: FakeNccl(runtime))
     _require_nccl()
+
+
+def test_one_rank(device: drv.Device) -> None:
+    _install(device)
     backend = _backend(0, 1, HashStore())
     _every_operation(0, 1, backend)
     backend.close()
@@ -124,10 +130,50 @@ def test_one_rank(device: drv.Device) -> None:
         backend.barrier()
 
 
+def _process_group(rank: int, size: int, store: Store) -> None:
+    """The public functions, with the default backends of a machine with GPUs for its tensors."""
+    tensor.cuda.set_device(rank)
+    parallel.init_process_group(
+        "nccl", store=store, rank=rank, world_size=size, device_id=rank, timeout=timedelta(seconds=60)
+    )
+    assert parallel.get_backend() == "nccl"
+    given = tensor.full((3, 2), rank + 1.0, device="cuda").t()
+    work = parallel.all_reduce(given, async_op=True)
+    work.wait()
+    assert given.tolist() == [[size * (size + 1) / 2] * 3] * 2
+    parts = [tensor.empty(2, device="cuda") for _ in range(size)]
+    parallel.all_gather(parts, tensor.full((2,), float(rank), device="cuda"))
+    assert [part.tolist() for part in parts] == [[float(each)] * 2 for each in range(size)]
+    objects = [{"rank": rank}] if rank == 0 else [None]
+    parallel.broadcast_object_list(objects, src=0)
+    assert objects == [{"rank": 0}]
+    module = nn.Linear(3, 2).cuda()
+    model = parallel.DistributedDataParallel(module, device_ids=[rank])
+    for _ in range(2):
+        module.zero_grad()
+        model(tensor.full((4, 3), float(rank), device="cuda")).sum().backward()
+        assert module.weight.grad is not None
+        assert module.weight.grad.tolist() == [[2.0 * (size - 1)] * 3] * 2
+    group = parallel.new_group([0])
+    if rank == 0:
+        parallel.barrier(group=group)
+    with pytest.raises(RuntimeError, match="No backend type associated with device type cpu"):
+        parallel.all_reduce(tensor.ones(2))
+    parallel.barrier()
+    tensor.cuda.synchronize()
+    parallel.destroy_process_group()
+
+
+def test_a_process_group_of_one_rank(device: drv.Device) -> None:
+    _install(device)
+    _process_group(0, 1, HashStore())
+
+
 def _rank(rank: int, size: int, path: str) -> None:
     backend = _backend(rank, size, FileStore(path, size))
     _every_operation(rank, size, backend)
     backend.close()
+    _process_group(rank, size, FileStore(f"{path}.group", size))
 
 
 def _late(rank: int, size: int, path: str) -> float:
