@@ -467,6 +467,28 @@ class Trsm(Protocol):
     ) -> None: ...
 
 
+class TrsmBatched(Protocol):
+    """As :class:`Trsm`, ``batchCount`` times; the addresses of the matrices are in arrays in device memory."""
+
+    def __call__(
+        self,
+        handle: Address,
+        side: Int,
+        uplo: Int,
+        trans: Int,
+        diag: Int,
+        m: Long,
+        n: Long,
+        alpha: Address,
+        A: Address,
+        lda: Long,
+        B: Address,
+        ldb: Long,
+        batchCount: Long,
+        /,
+    ) -> None: ...
+
+
 class Cublas(Protocol):
     """Functions of cuBLAS, NVIDIA's or the simulated one; each with its symbol in the library."""
 
@@ -524,6 +546,10 @@ class Cublas(Protocol):
     cublasDtrsm: Annotated[Trsm, "cublasDtrsm_v2_64"]
     cublasCtrsm: Annotated[Trsm, "cublasCtrsm_v2_64"]
     cublasZtrsm: Annotated[Trsm, "cublasZtrsm_v2_64"]
+    cublasStrsmBatched: Annotated[TrsmBatched, "cublasStrsmBatched_64"]
+    cublasDtrsmBatched: Annotated[TrsmBatched, "cublasDtrsmBatched_64"]
+    cublasCtrsmBatched: Annotated[TrsmBatched, "cublasCtrsmBatched_64"]
+    cublasZtrsmBatched: Annotated[TrsmBatched, "cublasZtrsmBatched_64"]
 
 
 def bind(library: ctypes.CDLL) -> Cublas:

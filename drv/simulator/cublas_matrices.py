@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..library_types import cudaDataType as Type
-from .cublas_state import CublasState, call, number, refuse_value
+from .cublas_state import POINTER, CublasState, call, number, refuse_value
 from .cublas_vectors import load_vector, store_vector
 from .matrix_layout import column_major, require_leading, require_operations, require_sizes
 from .matrix_products import DTYPES, operate, solve_triangular
@@ -91,6 +91,32 @@ def _trsm(name: str, data_type: Type) -> Callable[..., None]:
     return call(trsm)
 
 
+def _trsm_batched(name: str, data_type: Type) -> Callable[..., None]:
+    def trsm(
+        self: MatrixCalls,
+        handle: int,
+        side: int,
+        uplo: int,
+        trans: int,
+        diag: int,
+        m: int,
+        n: int,
+        alpha: int,
+        A: int,
+        lda: int,
+        B: int,
+        ldb: int,
+        batchCount: int,
+        /,
+    ) -> None:
+        if batchCount < 0:
+            raise refuse_value(f"batchCount is {batchCount}")
+        self._trsm(name, data_type, handle, side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb, batchCount)
+
+    trsm.__name__ = name
+    return call(trsm)
+
+
 class MatrixCalls(CublasState):
     """Functions of matrices that are no products of two."""
 
@@ -106,6 +132,10 @@ class MatrixCalls(CublasState):
     cublasDtrsm = _trsm("cublasDtrsm", Type.CUDA_R_64F)
     cublasCtrsm = _trsm("cublasCtrsm", Type.CUDA_C_32F)
     cublasZtrsm = _trsm("cublasZtrsm", Type.CUDA_C_64F)
+    cublasStrsmBatched = _trsm_batched("cublasStrsmBatched", Type.CUDA_R_32F)
+    cublasDtrsmBatched = _trsm_batched("cublasDtrsmBatched", Type.CUDA_R_64F)
+    cublasCtrsmBatched = _trsm_batched("cublasCtrsmBatched", Type.CUDA_C_32F)
+    cublasZtrsmBatched = _trsm_batched("cublasZtrsmBatched", Type.CUDA_C_64F)
 
     def _gemv(
         self,
@@ -217,7 +247,9 @@ class MatrixCalls(CublasState):
         lda: int,
         B: int,
         ldb: int,
+        pointers: int | None = None,
     ) -> None:
+        """Check a system and queue it; ``pointers`` is how many addresses the arrays ``A`` and ``B`` hold."""
         state = self._handle(handle)
         if side not in (0, 1) or uplo not in (0, 1) or diag not in (0, 1):
             raise refuse_value(f"side {side}, uplo {uplo}, diag {diag}: each must be 0 or 1")
@@ -227,25 +259,31 @@ class MatrixCalls(CublasState):
         require_leading("lda", lda, order)
         require_leading("ldb", ldb, m)
         factor = self._scalar(state, alpha, data_type, "alpha")
-        if m == 0 or n == 0:
+        if m == 0 or n == 0 or pointers == 0:
             return
         dtype = DTYPES[data_type]
+        lower, unit = (uplo == 0) == (trans == 0), diag == 1
+
+        def solve(memory: LibraryMemory, scale: complex, a: int, b: int) -> None:
+            if scale == 0:
+                store(memory, b, np.zeros((m, n), dtype), (1, ldb))
+                return
+            matrix = operate(_load_triangle(memory, a, dtype, order, lda, upper=uplo == 1, unit=unit), trans)
+            right = scale * load(memory, b, dtype, (m, n), (1, ldb))
+            if side == 0:
+                solved = solve_triangular(matrix, right, lower=lower, unit=unit)
+            else:
+                solved = solve_triangular(matrix.T, right.T, lower=not lower, unit=unit).T
+            store(memory, b, solved, (1, ldb))
 
         def run(memory: LibraryMemory) -> None:
             scale = number(factor, memory)
-            if scale == 0:
-                store(memory, B, np.zeros((m, n), dtype), (1, ldb))
+            if pointers is None:
+                solve(memory, scale, A, B)
                 return
-            matrix = operate(
-                _load_triangle(memory, A, dtype, order, lda, upper=uplo == 1, unit=diag == 1), trans
-            )
-            lower = (uplo == 0) == (trans == 0)
-            right = scale * load(memory, B, dtype, (m, n), (1, ldb))
-            if side == 0:
-                solved = solve_triangular(matrix, right, lower=lower, unit=diag == 1)
-            else:
-                solved = solve_triangular(matrix.T, right.T, lower=not lower, unit=diag == 1).T
-            store(memory, B, solved, (1, ldb))
+            lists = [load(memory, array, POINTER, (pointers,), (1,)).tolist() for array in (A, B)]
+            for a, b in zip(*lists, strict=True):
+                solve(memory, scale, a, b)
 
         self._queue(state, f"{name} m={m} n={n}", run)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..cublas import cublasComputeType_t as Compute
 from ..library_types import cudaDataType as Type
-from .cublas_state import NOT_SUPPORTED, CublasState, call, number, refuse_value
+from .cublas_state import NOT_SUPPORTED, POINTER, CublasState, call, number, refuse_value
 from .library_call import Driver, Refusal
 from .matrix_layout import Layout, require_leading, require_operations, require_sizes
 from .matrix_products import DTYPES, Rule, operate, product_rule
@@ -31,7 +31,6 @@ _COMPUTE = {
 _KNOWN_TYPES = frozenset(Type)
 _KNOWN_COMPUTE = frozenset(Compute)
 _ALGORITHMS = frozenset([*range(-1, 24), *range(99, 116), 999])
-_POINTER = np.dtype(np.int64)
 _INTEGERS = (Compute.CUBLAS_COMPUTE_32I, Compute.CUBLAS_COMPUTE_32I_PEDANTIC)
 
 
@@ -290,7 +289,7 @@ class ProductCalls(CublasState):
             if pointers is None:
                 product.run(memory, first, second, a, b, c)
                 return
-            lists = [load(memory, array, _POINTER, (pointers,), (1,)).tolist() for array in (a, b, c)]
+            lists = [load(memory, array, POINTER, (pointers,), (1,)).tolist() for array in (a, b, c)]
             for matrices in zip(*lists, strict=True):
                 product.run(memory, first, second, *matrices)
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .library_memory import LibraryMemory
 
 VERSION = 131000
+#: Elements of arrays of addresses in device memory.
+POINTER = np.dtype(np.int64)
 #: What cuBLAS asks of a workspace's address.
 WORKSPACE_ALIGNMENT = 256
 

@@ -334,6 +334,34 @@ def test_trsm(
     ).all()
 
 
+@pytest.mark.parametrize("letter", "SDCZ")
+def test_batched_trsm(letter: str) -> None:
+    """Two systems share a triangle, and the matrices lie anywhere."""
+    data_type = _LETTERS[letter]
+    rng = np.random.default_rng(0)
+    triangles = [np.tril(random_values(rng, (3, 3), data_type)) + 4 * np.eye(3) for _ in range(2)]
+    rights = [random_values(rng, (2, 3), data_type) for _ in range(3)]
+    on_a = [column_major(each.astype(rights[0].dtype), 5) for each in triangles]
+    on_b = [column_major(each, 4) for each in rights]
+    chosen = (0, 1, 1)
+    addresses = [
+        column_major(np.array([[each.address for each in matrices]], np.int64), 1)
+        for matrices in ([on_a[number] for number in chosen], on_b)
+    ]
+    one = scalar(data_type, 1)
+    cublas, handle = cublas_handle()
+    getattr(cublas, f"cublas{letter}trsmBatched")(
+        handle, 1, 0, 2, 0, 2, 3, one.address, addresses[0].address, 5, addresses[1].address, 4, 3
+    )
+    for number, solved, right in zip(chosen, on_b, rights, strict=True):
+        product = wide(solved.numpy()) @ wide(triangles[number]).conj().T
+        np.testing.assert_allclose(product, wide(right), atol=100 * ROUNDING[data_type])
+    with pytest.raises(drv.InvalidValueError, match="CUBLAS_STATUS_INVALID_VALUE"):
+        getattr(cublas, f"cublas{letter}trsmBatched")(
+            handle, 1, 0, 2, 0, 2, 3, one.address, addresses[0].address, 5, addresses[1].address, 4, -1
+        )
+
+
 def test_a_singular_triangle_gives_infinities() -> None:
     on_a, on_b = column_major(np.zeros((2, 2), np.float32), 2), column_major(np.ones((2, 1), np.float32), 2)
     one = scalar(SINGLE, 1)
