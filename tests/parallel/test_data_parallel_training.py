@@ -108,6 +108,14 @@ def test_batch_normalisation_is_that_of_the_parts(machine: dict[str, Any]) -> No
     assert many.norm.num_batches_tracked.item() == 3
 
 
+def test_without_a_cache_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A block is given back when it is freed, also where another device still reads it.
+    monkeypatch.setenv("GRAPHROOT_NO_CUDA_MEMORY_CACHING", "1")
+    install(2, schedule="lazy")
+    _, losses = trained(DataParallel, normalised=False, steps=2)
+    assert losses == pytest.approx(trained(lambda net: net, normalised=False, steps=2)[1], abs=1e-5)
+
+
 def test_mixed_precision_and_checkpoints() -> None:
     install(2)
 
