@@ -6,14 +6,14 @@ import contextlib
 import io
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import drv
 from tools.memcheck.checking import main
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drv.simulator.options import OptionError, parse_options
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -96,6 +98,10 @@ def parse(arguments: Sequence[str]) -> Options:
     target = found.script if found.module is None else found.module
     if not target or (found.module is None and target[0].startswith("-")):
         parser.error(f"expected a script to run: {_USAGE}")
+    try:
+        parse_options(found.simulate or "")
+    except OptionError as error:
+        parser.error(f"--simulate: {error}")
     if found.sanitizer and (found.simulate is not None or found.schedule is not None):
         parser.error("--sanitizer runs on a GPU: leave out --simulate and --schedule")
     return Options(
