@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -62,8 +63,10 @@ class Receipt:
         return False
 
     def finish(self) -> None:
-        """Wake who waits. Called once, by who removed the receipt from where it was posted."""
-        self._lock.release()
+        """Wake who waits. What was woken by a failure stays so."""
+        if self._lock.locked():
+            with contextlib.suppress(RuntimeError):
+                self._lock.release()
 
 
 class Arrival:
@@ -151,6 +154,12 @@ class Channel:
         self._broken_from = min(self._broken_from, first_call)
         for queue in [*self._posted.values(), *self._posted_anywhere.values()]:
             _fail_all(queue, reason, first_call)
+        for peer in self._mesh.peers.values():
+            if peer.receiving is not None:
+                channel, receipt = peer.receiving
+                if channel is self and receipt.call >= first_call:
+                    receipt.error = reason
+                    receipt.finish()
 
     def close(self) -> None:
         """Forget the group."""
@@ -219,12 +228,14 @@ class Channel:
         receipt = _first(self._posted, (peer, stream))
         return receipt if receipt is not None else _first(self._posted_anywhere, stream)
 
-    def withdraw(self, receipt: Receipt) -> None:
-        """Wait for ``receipt`` no more, so that the message goes to who posts next."""
+    def withdraw(self, receipt: Receipt) -> bool:
+        """Wait for ``receipt`` no more, so that the message goes to who posts next; False when it is coming now."""
         with self._mesh.lock:
             for queue in [*self._posted.values(), *self._posted_anywhere.values()]:
                 if receipt in queue:
                     queue.remove(receipt)
+                    return True
+        return False
 
     def keep(self, arrival: Arrival) -> None:
         """Keep a message for who posts later, under the mesh's lock."""

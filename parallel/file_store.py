@@ -45,6 +45,7 @@ class FileStore(Store):
         except OSError as error:
             raise DistStoreError(f"cannot open the file {file_name!r} of a FileStore: {error}") from error
         self._open = True
+        self._process = os.getpid()
         if world_size >= 0:
             self._join()
 
@@ -66,7 +67,8 @@ class FileStore(Store):
                 return
             self._open = False
             try:
-                if self._world_size >= 0:
+                # A child that was forked is no user of its own.
+                if self._world_size >= 0 and self._process == os.getpid():
                     with self._locked():
                         left = self._write(Request(Operation.ADD, (_LEFT,), (b"1",)))
                         if int(left[0]) >= self._world_size and self._is_current():
@@ -103,6 +105,14 @@ class FileStore(Store):
                 f"it, or give another file"
             )
 
+    def _reopen(self) -> None:
+        # A forked child's file is its parent's, lock and all. The path may be gone; the file itself is not.
+        inherited = self._file
+        self._file = os.open(f"/proc/self/fd/{inherited}", os.O_RDWR | os.O_CLOEXEC)
+        os.close(inherited)
+        self._process = os.getpid()
+        self._world_size = -1
+
     def _is_current(self) -> bool:
         try:
             there = self._path.stat()
@@ -118,6 +128,8 @@ class FileStore(Store):
             with self._thread_lock:
                 if not self._open:
                     raise DistStoreError(f"{self!r} is closed")
+                if self._process != os.getpid():
+                    self._reopen()
                 if request.operation in WRITES:
                     with self._locked():
                         self._replay()

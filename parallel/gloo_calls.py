@@ -232,7 +232,7 @@ class Calls:
                 stream = _FIRST_TRANSFER - 2 * self._transfers
             answer = self.channel.post(peer, stream, None, TRANSFER)
             self._send(OFFER, peer, tag, b"", -stream, signature, deadline)
-            self._wait(answer, what, f"rank {dst} has not received it", deadline)
+            self._wait(answer, f"rank {dst} has not received it", deadline)
             if answer.signature == _REFUSE:
                 raise DistBackendError(f"rank {dst} receives something of another size or type")
             for chunk in _pieces(body):
@@ -248,7 +248,7 @@ class Calls:
         body = _bytes_of(array)
         try:
             receipt = self.channel.post(None if src is None else self.ranks[src], tag, body, TRANSFER)
-            self._wait(receipt, what, f"{source} has not sent it", deadline)
+            self._wait(receipt, f"{source} has not sent it", deadline)
             peer = receipt.peer
             rank = self.ranks.index(peer)
             fits = receipt.signature == expected
@@ -259,7 +259,7 @@ class Calls:
                     pieces = [self.channel.post(peer, data, piece, TRANSFER) for piece in _pieces(body)]
                 self._send(DATA, peer, answers, b"", 0, _ACCEPT if fits else _REFUSE, deadline)
                 for piece in pieces:
-                    self._wait(piece, what, f"rank {rank} has not sent all of it", deadline)
+                    self._wait(piece, f"rank {rank} has not sent all of it", deadline, promised=True)
             if not fits:
                 raise DistBackendError(f"rank {rank} sent {_decoded(receipt.signature)}")
         except DistBackendError as error:
@@ -279,9 +279,11 @@ class Calls:
         header = Header(kind, self.channel.identity, stream, sequence, signature, len(body))
         self.channel.send(peer, header, body, deadline)
 
-    def _wait(self, receipt: Receipt, what: str, late: str, deadline: float) -> None:
-        if not receipt.wait(deadline):
-            self.channel.withdraw(receipt)
+    def _wait(self, receipt: Receipt, late: str, deadline: float, promised: bool = False) -> None:
+        # What was promised comes to where it was posted, even if nobody waits any more.
+        if not receipt.wait(deadline) and (promised or self.channel.withdraw(receipt)):
+            raise DistBackendError(f"{late} in time")
+        if not receipt.wait(time.monotonic() + _ANSWER_SECONDS):
             raise DistBackendError(f"{late} in time")
         if receipt.error is not None:
             raise DistBackendError(receipt.error)

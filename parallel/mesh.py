@@ -40,6 +40,8 @@ class _Peer:
         self.rank = rank
         self.connection = connection
         self.writing = threading.Lock()
+        # The message of which the content is coming now.
+        self.receiving: tuple[Channel, Receipt] | None = None
         # Why nothing comes from it any more; and what it said when it left.
         self.gone: str | None = None
         self.goodbye: str | None = None
@@ -126,25 +128,37 @@ class Mesh:
     ) -> None:
         """Send a message from any thread; ``trouble`` says why it is not wanted any more, if so."""
         there = self.peers[peer]
-        if not there.writing.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise DistBackendError(f"rank {peer} has not taken what rank {self.rank} sends it in time")
+        while not there.writing.acquire(timeout=_PATIENCE):
+            self._check_wanted(there, deadline, trouble)
+        pieces = [memoryview(_HEADER.pack(*header))]
+        if len(body):
+            pieces.append(memoryview(body))
         try:
-            self._write(there, _HEADER.pack(*header), body, deadline, trouble)
+            self._write(there, pieces, deadline, trouble)
+        except BaseException:
+            # Nothing can follow half a message.
+            if sum(map(len, pieces)) not in (0, _HEADER.size + len(body)):
+                there.broken = f"rank {self.rank} could not send rank {peer} the whole of a message"
+                _shut(there)
+            raise
         finally:
             there.writing.release()
+
+    def _check_wanted(self, peer: _Peer, deadline: float, trouble: Callable[[], str | None] | None) -> None:
+        reason = peer.gone or (trouble() if trouble is not None else None)
+        if reason is None and time.monotonic() >= deadline:
+            reason = f"rank {peer.rank} has not taken what rank {self.rank} sends it in time"
+        if reason is not None:
+            raise DistBackendError(reason) from None
 
     def _write(
         self,
         peer: _Peer,
-        header: bytes,
-        body: memoryview | bytes,
+        pieces: list[memoryview],
         deadline: float,
         trouble: Callable[[], str | None] | None,
     ) -> None:
-        pieces = [memoryview(header)]
-        if len(body):
-            pieces.append(memoryview(body))
-        begun = False
+        """Send ``pieces``, and leave in it what has not been sent."""
         connection = peer.connection
         while pieces:
             if peer.gone is not None:
@@ -152,19 +166,11 @@ class Mesh:
             try:
                 sent = connection.sendmsg(pieces, [], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except BlockingIOError:
-                reason = trouble() if trouble is not None else None
-                if reason is None and time.monotonic() >= deadline:
-                    reason = f"rank {peer.rank} has not taken what rank {self.rank} sends it in time"
-                if reason is not None:
-                    if begun:
-                        peer.broken = f"rank {self.rank} sent rank {peer.rank} half a message ({reason})"
-                        _shut(peer)
-                    raise DistBackendError(reason) from None
+                self._check_wanted(peer, deadline, trouble)
                 _wait_writable(connection, deadline)
                 continue
             except OSError as error:
                 raise DistBackendError(self._why_gone(peer, error)) from None
-            begun = True
             while sent:
                 if sent >= len(pieces[0]):
                     sent -= len(pieces.pop(0))
@@ -259,6 +265,7 @@ class Mesh:
                     receipt, agrees = None, True
                 else:
                     receipt = channel.take_posted(peer.rank, header.stream)
+                    peer.receiving = None if receipt is None else (channel, receipt)
                     agrees = header.kind == OFFER or channel.agrees(header.sequence, header.signature)
                 complain = channel.on_disagreement
             if not agrees and complain is not None:

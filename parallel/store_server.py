@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import selectors
 import socket
 import struct
 import threading
 import time
+import weakref
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -47,6 +49,7 @@ class Server:
         for one in (self._listener, self._woken):
             one.setblocking(False)
             self._selector.register(one, selectors.EVENT_READ)
+        _servers.add(self)
         self.port: int = listener.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, name=f"TCPStore server {self.port}", daemon=True)
         self._thread.start()
@@ -84,6 +87,12 @@ class Server:
         self._wake.close()
         if self._thread is not threading.current_thread():
             self._thread.join()
+
+    def close_in_child(self) -> None:
+        """Close what a forked child has inherited, so that the port is free when the server has ended."""
+        self._listener.close()
+        for client in self._clients:
+            client.connection.close()
 
     def _serve(self) -> None:
         try:
@@ -195,6 +204,17 @@ class Server:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.unsent else 0)
         if self._selector.get_key(client.connection).events != events:
             self._selector.modify(client.connection, events, client)
+
+
+_servers: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for server in list(_servers):
+        server.close_in_child()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _listen(host: str, port: int) -> socket.socket:

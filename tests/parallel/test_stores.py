@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 import threading
@@ -264,6 +265,35 @@ def test_processes_share_a_server() -> None:
     server = TCPStore("127.0.0.1", 0, is_master=True)
     assert run(_counts, 3, "", server.port) == [600] * 3
     server.close()
+
+
+def _in_child(body: Callable[[], None]) -> None:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            body()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_forked_child_has_a_connection_of_its_own(stores: list[Store]) -> None:
+    if isinstance(stores[0], HashStore | PrefixStore):
+        pytest.skip("in memory")
+    client = stores[1]
+    client.set("key", "1")
+
+    def body() -> None:
+        assert client.add("key", 1) == 2
+        client.close()
+
+    _in_child(body)
+    assert client.add("key", 1) == 3
+    # The child's end is not this process's.
+    assert stores[0].get("key") == b"3"
 
 
 class TestFileStore:
