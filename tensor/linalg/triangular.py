@@ -11,10 +11,12 @@ from ..autocasting import autocasted
 from ..contractions import matmul
 from ..neural.node import record
 from ..operations.reduction import given
-from . import triangular_on_host
+from ..ranges import eye
+from . import triangular_on_device, triangular_on_host
 from .checks import check_alike, check_matrices, check_square
 from .host import adjoint_of, on_host
 from .solving import check_right_sides
+from .triangular_on_device import System
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +50,10 @@ def substituted(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unit: b
         a, b = np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)
         return (np.swapaxes(triangular_on_host.solve(a, b, upper=not upper, unit=unit), -1, -2),)
 
-    (result,) = on_host(work, a, b)
+    if a._layout.place.is_cuda:
+        result = triangular_on_device.solved(a, b, System(upper, left, unit))
+    else:
+        (result,) = on_host(work, a, b)
     record((result,), (a, b), "LinalgSolveTriangularBackward0", _gradient, (a, result), (upper, left, unit))
     return result
 
@@ -64,7 +69,7 @@ def solve_triangular(
 ) -> Tensor:
     """The ``X`` of ``A @ X = B`` (``X @ A = B`` with ``left=False``) for a triangle of ``A``.
 
-    A zero on the diagonal gives infinities and NaN. CUDA tensors go through the host, which waits for them.
+    A zero on the diagonal gives infinities and NaN. On CUDA it is cuBLAS that solves; nothing waits.
 
     Parameters
     ----------
@@ -97,6 +102,11 @@ def _from_cholesky(factor: Array, b: Array, upper: bool) -> tuple[Array]:
     return (triangular_on_host.solve(adjoint_of(lower), first, upper=True),)
 
 
+def _cholesky_systems(upper: bool) -> tuple[System, System]:
+    """The factor that stands on the left, and then the other."""
+    return System(upper, adjoint=upper), System(upper, adjoint=not upper)
+
+
 def _cholesky_gradient(wanted: Any, grads: Any, factor: Tensor, x: Tensor, upper: bool) -> Any:
     right = _solved(factor, grads, upper)
     if not wanted[0]:
@@ -112,7 +122,10 @@ def _toward_factor(towards: Tensor, factor: Tensor, upper: bool) -> Any:
 
 
 def _solved(factor: Tensor, b: Tensor, upper: bool) -> Tensor:
-    (result,) = on_host(lambda factor, b: _from_cholesky(factor, b, upper), factor, b)
+    if factor._layout.place.is_cuda:
+        result = triangular_on_device.solved(factor, b, *_cholesky_systems(upper))
+    else:
+        (result,) = on_host(lambda factor, b: _from_cholesky(factor, b, upper), factor, b)
     record((result,), (factor, b), "CholeskySolveBackward0", _cholesky_gradient, (factor, result), (upper,))
     return result
 
@@ -159,7 +172,11 @@ def cholesky_inverse(
     def work(factor: Array) -> tuple[Array]:
         return _from_cholesky(factor, np.eye(factor.shape[-1], dtype=factor.dtype), upper)
 
-    (result,) = on_host(work, L)
+    if L._layout.place.is_cuda:
+        one = eye(L._layout.shape[-1], dtype=L._layout.dtype, device=L._layout.device)
+        result = triangular_on_device.solved(L, one, *_cholesky_systems(upper))
+    else:
+        (result,) = on_host(work, L)
     record((result,), (L,), "CholeskyInverseBackward0", _inverse_gradient, (L, result), (upper,))
     return given(result, out, "cholesky_inverse")
 

@@ -93,8 +93,12 @@ WAITS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "cond": (linalg.cond, 1),
     "cond fro": (lambda a: linalg.cond(a, "fro"), 1),
     "lstsq": (lambda a: linalg.lstsq(a, a), 1),
-    "solve_triangular": (lambda a: linalg.solve_triangular(a, a, upper=True), 1),
     # On the device.
+    "solve_triangular": (lambda a: linalg.solve_triangular(a, a, upper=True), 0),
+    "solve_triangular, batches": (lambda a: linalg.solve_triangular(a, a.expand(3, 3, 3), upper=True), 0),
+    "solve_triangular, strides": (lambda a: linalg.solve_triangular(a[::2, ::2], a[:2], upper=True), 0),
+    "cholesky_solve": (lambda a: tensor.cholesky_solve(a, a), 0),
+    "cholesky_inverse": (tensor.cholesky_inverse, 0),
     "matrix_norm": (linalg.matrix_norm, 0),
     "matrix_norm 1": (lambda a: linalg.matrix_norm(a, 1), 0),
     "norm": (lambda a: linalg.norm(a, np.inf), 0),
