@@ -7,15 +7,14 @@ such operations, since it could not leave MPI in order.
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import DistBackendError
 from .mpi_library import calls, library
-from .mpi_process import give_up, subgroup, world
+from .mpi_operations import Operations
+from .mpi_process import subgroup, world
 from .mpi_types import carrier, operation_of
 from .reductions import reduction
 
@@ -26,20 +25,12 @@ if TYPE_CHECKING:
     from .backend import Array
     from .reduce_op import ReduceOp
 
-#: Seconds of asking without a pause, and bytes that a transfer moves in one of them at least: it only goes on while
-#: somebody asks.
-_EAGER_SECONDS = 0.005
-_SLOWEST_BYTES_PER_SECOND = 1e8
-#: Pause between two questions after that, in seconds.
-_PAUSE = 2e-4
-
 
 class MpiTransport:
     """The ranks of ``communicator``, an ``mpi4py.MPI.Intracomm``. See :class:`parallel.backend.HostTransport`.
 
     Nothing else may use the communicator, which :meth:`close` frees. Half precision is combined in float32 and rounded
-    once. Ranks that call different operations wait for each other until the deadline, since MPI does not compare what
-    they call.
+    once. Before each collective the ranks compare what they call, which MPI does not do.
     """
 
     name = "mpi"
@@ -49,14 +40,10 @@ class MpiTransport:
         self._communicator = communicator
         self.rank: int = communicator.Get_rank()
         self.size: int = communicator.Get_size()
-        self._error: DistBackendError | None = None
-        self._lock = threading.Lock()
-        self._under_way = 0
-        self._closed = False
+        self._operations = Operations(communicator)
+        self._finish = self._operations.finish
         with calls:
             self._largest_tag = communicator.Get_attr(self._mpi.TAG_UB)
-            # Failures are exceptions of the call, not the end of the process.
-            communicator.Set_errhandler(self._mpi.ERRORS_RETURN)
 
     def __repr__(self) -> str:
         return f"<MpiTransport rank {self.rank} of {self.size}>"
@@ -65,7 +52,7 @@ class MpiTransport:
 
     def all_reduce(self, array: Array, op: ReduceOp, deadline: float) -> None:
         """See :meth:`HostTransport.all_reduce`."""
-        self._combined("all_reduce", array, array, op, deadline, self._all_reduce)
+        self._combined(f"all_reduce({op.name})", array, array, op, deadline, self._all_reduce)
 
     def _all_reduce(self, target: Array, source: Array, kind: Any, how: Any) -> Any:
         if target is source:
@@ -81,7 +68,9 @@ class MpiTransport:
             given = self._mpi.IN_PLACE if target is source else [source, kind]
             return self._communicator.Ireduce(given, [target, kind], how, dst)
 
-        self._combined(f"reduce(dst={dst})", array, array, op, deadline, start, writes=self.rank == dst)
+        self._combined(
+            f"reduce({op.name}, dst={dst})", array, array, op, deadline, start, writes=self.rank == dst
+        )
 
     def reduce_scatter(self, output: Array, input: Array, op: ReduceOp, deadline: float) -> None:
         """See :meth:`HostTransport.reduce_scatter`."""
@@ -89,7 +78,7 @@ class MpiTransport:
         def start(target: Array, source: Array, kind: Any, how: Any) -> Any:
             return self._communicator.Ireduce_scatter_block([source, kind], [target, kind], how)
 
-        self._combined("reduce_scatter", output, input, op, deadline, start)
+        self._combined(f"reduce_scatter({op.name})", output, input, op, deadline, start)
 
     def _combined(
         self,
@@ -103,6 +92,7 @@ class MpiTransport:
         writes: bool = True,
     ) -> None:
         combine = reduction(op, input.dtype, self.size)
+        self._operations.agree(operation, input, deadline)
         if not input.size:
             # Some of MPI's functions refuse empty buffers, and there is nothing to combine.
             return
@@ -124,13 +114,13 @@ class MpiTransport:
 
     def broadcast(self, array: Array, src: int, deadline: float) -> None:
         """See :meth:`HostTransport.broadcast`."""
-        given = carrier(self._mpi, array)
-        self._finish(
-            f"broadcast(src={src})", lambda: self._communicator.Ibcast(given, src), (array,), deadline
-        )
+        operation, given = f"broadcast(src={src})", carrier(self._mpi, array)
+        self._operations.agree(operation, array, deadline)
+        self._finish(operation, lambda: self._communicator.Ibcast(given, src), (array,), deadline)
 
     def all_gather(self, output: Array, input: Array, deadline: float) -> None:
         """See :meth:`HostTransport.all_gather`."""
+        self._operations.agree("all_gather", input, deadline)
         source, target = self._apart(input, output), carrier(self._mpi, output)
         self._finish(
             "all_gather",
@@ -141,10 +131,12 @@ class MpiTransport:
 
     def gather(self, output: Array | None, input: Array, dst: int, deadline: float) -> None:
         """See :meth:`HostTransport.gather`."""
+        operation = f"gather(dst={dst})"
+        self._operations.agree(operation, input, deadline)
         source = input if output is None else self._apart(input, output)
         target = None if output is None else carrier(self._mpi, output)
         self._finish(
-            f"gather(dst={dst})",
+            operation,
             lambda: self._communicator.Igather(carrier(self._mpi, source), target, dst),
             (source, output),
             deadline,
@@ -152,10 +144,12 @@ class MpiTransport:
 
     def scatter(self, output: Array, input: Array | None, src: int, deadline: float) -> None:
         """See :meth:`HostTransport.scatter`."""
+        operation = f"scatter(src={src})"
+        self._operations.agree(operation, output, deadline)
         source = None if input is None else self._apart(input, output)
         given = None if source is None else carrier(self._mpi, source)
         self._finish(
-            f"scatter(src={src})",
+            operation,
             lambda: self._communicator.Iscatter(given, carrier(self._mpi, output), src),
             (output, source),
             deadline,
@@ -170,6 +164,7 @@ class MpiTransport:
         deadline: float,
     ) -> None:
         """See :meth:`HostTransport.all_to_all`."""
+        self._operations.agree("all_to_all", input[:0], deadline)
         # Sizes differ between pairs of ranks, so each is told first.
         announced = np.array(input_counts, np.int64)
         expected = np.empty(self.size, np.int64)
@@ -181,7 +176,7 @@ class MpiTransport:
         )
         for other, (count, room) in enumerate(zip(expected.tolist(), output_counts, strict=True)):
             if count != room:
-                raise self._failed(
+                raise self._operations.failed(
                     "all_to_all",
                     f"rank {other} sends {count} elements to rank {self.rank}, whose output has room for {room}",
                 )
@@ -237,88 +232,18 @@ class MpiTransport:
 
     def barrier(self, deadline: float) -> None:
         """See :meth:`HostTransport.barrier`."""
-        self._finish("barrier", self._communicator.Ibarrier, (), deadline)
+        # Nobody has what all call before all have called it.
+        self._operations.agree("barrier", np.empty(0, np.uint8), deadline)
 
     # The end
 
     def close(self) -> None:
         """Free the communicator, unless operations are left in it. Idempotent."""
-        with self._lock:
-            closed, self._closed = self._closed, True
-            if closed or self._under_way or self._error is not None:
-                return
-        with calls:
-            if not self._mpi.Is_finalized():
-                self._communicator.Free()
+        self._operations.close()
 
     def abort(self) -> None:
         """Let the calls that wait fail, here alone: MPI cannot tell other ranks. Never blocks."""
-        if self._error is None:
-            self._error = DistBackendError(f"{self!r}: the process group was aborted")
-
-    # What all operations share
-
-    def _finish(
-        self,
-        operation: str,
-        start: Callable[[], Any],
-        buffers: Sequence[Array | None],
-        deadline: float,
-        *,
-        status: Any = None,
-        receives: bool = False,
-    ) -> None:
-        """Start an operation on ``buffers``, and wait until it is done.
-
-        Raises
-        ------
-        DistBackendError
-            If MPI reports a failure, or the deadline comes first.
-        """
-        self._check_usable(operation)
-        with self._lock:
-            self._under_way += 1
-        done = False
-        request = None
-        try:
-            with calls:
-                request = start()
-                done = request.Test(status)
-            size = sum(each.nbytes for each in buffers if each is not None)
-            patience = time.monotonic() + _EAGER_SECONDS + size / _SLOWEST_BYTES_PER_SECOND
-            while not done:
-                now = time.monotonic()
-                if self._error is not None:
-                    raise DistBackendError(f"{operation}: {self._error}")
-                if now >= deadline:
-                    raise self._failed(
-                        operation,
-                        f"Operation timed out! Not every rank took part in time, of the ranks 0 to {self.size - 1}",
-                    )
-                time.sleep(0 if now < patience else _PAUSE)
-                with calls:
-                    done = request.Test(status)
-        except self._mpi.Exception as error:
-            done = True
-            raise self._failed(operation, str(error)) from error
-        finally:
-            if not done and request is not None:
-                give_up(request, buffers, receives=receives)
-            with self._lock:
-                self._under_way -= 1
-
-    def _check_usable(self, operation: str) -> None:
-        if self._closed:
-            raise DistBackendError(f"{operation}: {self!r}: the process group was destroyed")
-        if self._error is not None:
-            raise DistBackendError(f"{operation}: {self._error}") from self._error
-
-    def _failed(self, operation: str, what: str) -> DistBackendError:
-        """The error of an operation after which the group cannot be used."""
-        error = DistBackendError(f"{operation}: rank {self.rank} of {self.size} over MPI: {what}")
-        if self._error is None:
-            self._error = error
-        return error
+        self._operations.abort(f"{self!r}: the process group was aborted")
 
     def _check_tag(self, tag: int) -> None:
         if not 0 <= tag <= self._largest_tag:

@@ -202,6 +202,29 @@ def messages() -> None:
     mine.close()
 
 
+def disagreements() -> None:
+    mine = world_transport(LIMIT)
+    given = np.zeros(4 + mine.rank // 2, np.float32)
+    with pytest.raises(
+        DistBackendError,
+        match=r"all_reduce\(SUM\): rank . of 3 over MPI: ranks called different operations: ranks 0, 1: all_reduce\(SUM\) "
+        r"of 4 float32; rank 2: all_reduce\(SUM\) of 5 float32",
+    ):
+        mine.all_reduce(given, ReduceOp.SUM, _soon())
+    with pytest.raises(DistBackendError, match="barrier: all_reduce.*different operations"):
+        mine.barrier(_soon())
+    mine.close()
+    mine = world_transport(LIMIT)
+    with pytest.raises(
+        DistBackendError, match=r"rank 0: barrier of 0 uint8; ranks 1, 2: broadcast\(src=1\) of 3 int64"
+    ):
+        if mine.rank == 0:
+            mine.barrier(_soon())
+        else:
+            mine.broadcast(np.zeros(3, np.int64), 1, _soon())
+    mine.close()
+
+
 def groups() -> None:
     everybody = world(LIMIT)
     assert world(LIMIT) is everybody
@@ -246,18 +269,18 @@ def groups() -> None:
 
 
 def late() -> None:
-    """Rank 2 comes after the deadline of the others, which go on alone and end in order."""
+    """Rank 2 comes after the deadline of the others, which end in order all the same."""
     mine = world_transport(LIMIT)
     if mine.rank == 2:
         time.sleep(1)
-        mine.all_reduce(np.ones(3, np.float32), ReduceOp.SUM, _soon())
+        mine.barrier(_soon())
         return
     with pytest.raises(
-        DistBackendError, match=f"all_reduce: rank {mine.rank} of 3 over MPI: Operation timed out!"
+        DistBackendError, match=f"barrier: rank {mine.rank} of 3 over MPI: Operation timed out!"
     ):
-        mine.all_reduce(np.ones(3, np.float32), ReduceOp.SUM, time.monotonic() + 0.3)
-    with pytest.raises(DistBackendError, match="barrier: all_reduce: .*timed out"):
-        mine.barrier(_soon())
+        mine.barrier(time.monotonic() + 0.3)
+    with pytest.raises(DistBackendError, match=r"all_reduce\(SUM\): barrier: .*timed out"):
+        mine.all_reduce(np.ones(3, np.float32), ReduceOp.SUM, _soon())
     with pytest.raises(DistBackendError, match="timed out"):
         mine.recv(np.ones(1), 1 - mine.rank, 0, _soon())
     mine.close()
