@@ -120,6 +120,7 @@ class DistributedDataParallel(Module, Joinable):
         self.static_graph = static_graph
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self.parameters_to_ignore = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        self._tables = self._buffer_tables()
         named = dict(self._named_parameters())
         if not named:
             raise RuntimeError(
@@ -153,8 +154,19 @@ class DistributedDataParallel(Module, Joinable):
             if parameter.requires_grad and name not in self.parameters_to_ignore:
                 yield name, parameter
 
+    def _buffer_tables(self) -> list[tuple[dict[str, Tensor | None], str]]:
+        """Where modules keep their buffers: under these names in these tables."""
+        found: dict[int, tuple[dict[str, Tensor | None], str]] = {}
+        for prefix, module in self.module.named_modules():
+            for name, each in module._buffers.items():
+                full = f"{prefix}.{name}" if prefix else name
+                if each is not None and full not in self.parameters_to_ignore:
+                    found.setdefault(id(each), (module._buffers, name))
+        return list(found.values())
+
     def _buffers_of_module(self) -> list[Tensor]:
-        return [each for name, each in self.module.named_buffers() if name not in self.parameters_to_ignore]
+        """The buffers as they are now: a module may have put others in their places."""
+        return [each for table, name in self._tables if (each := table.get(name)) is not None]
 
     def _broadcast_states(self, rank: int) -> None:
         """Set all parameters, those without gradients too, and buffers to those of a rank of the group."""

@@ -44,6 +44,7 @@ def scaled_copies(targets: Sequence[Tensor], sources: Sequence[Tensor], factor: 
     On a device one launch serves all tensors of a type that lie in memory as their sources do, up to about a hundred.
     """
     recording, modes.recording = modes.recording, False
+    errors = np.seterr(all="ignore")
     try:
         groups: dict[Any, tuple[list[int], list[int]]] = {}
         last: Any = None
@@ -73,6 +74,7 @@ def scaled_copies(targets: Sequence[Tensor], sources: Sequence[Tensor], factor: 
             run = place.plans[_COPIES, place, kind.to_real() if kind.is_complex else kind]
             run(place.local.stream.handle, addresses, counts, factor)
     finally:
+        np.seterr(**errors)
         modes.recording = recording
 
 
@@ -86,11 +88,10 @@ def _on_host(target: Tensor, source: Tensor, factor: float) -> None:
         if target is not source:
             np.copyto(into, array)
         return
-    with np.errstate(all="ignore"):
-        if target._layout.dtype.itemsize == 2:
-            into[...] = array.astype(np.float32) * np.float32(factor)
-        else:
-            np.multiply(array, array.dtype.type(factor), out=into)
+    if target._layout.dtype.itemsize == 2:
+        into[...] = array.astype(np.float32) * np.float32(factor)
+    else:
+        np.multiply(array, array.dtype.type(factor), out=into)
 
 
 def _elements(array: NDArray[Any], x: Tensor) -> NDArray[Any]:
