@@ -10,7 +10,9 @@ import pytest
 import drv
 import tensor
 from parallel import comm
+from parallel.chunks import copy_stream
 from tensor import cuda
+from tensor.places import cuda_place
 
 from .simulated import MACHINES, install
 
@@ -80,6 +82,13 @@ def test_derivative_of_broadcast_is_the_sum(three: None) -> None:
     assert copies[1].grad_fn.name() == "BroadcastBackward"
     sum((each * (i + 1)).sum().to("cuda:0") for i, each in enumerate(copies)).backward()
     equal(x.grad, np.full(5, 6))
+
+
+def test_derivative_of_broadcast_from_the_host(two: None) -> None:
+    x = values(5).requires_grad_()
+    first, second = comm.broadcast(x, (0, 1))
+    (first.sum().cpu() + 2 * second.sum().cpu()).backward()
+    equal(x.grad, np.full(5, 3))
 
 
 def test_broadcast_differentiates_twice(two: None) -> None:
@@ -458,6 +467,33 @@ def test_exchange_on_side_streams(three: None) -> None:
         total = comm.reduce_add(copies, 1)
         back = comm.gather([total], 0, "cpu")
     equal(back, 6 * values(6, 400))
+
+
+def test_copies_run_beside_other_work() -> None:
+    # Nothing runs before something waits for it; what is on the default stream of the receiver is no part of that.
+    install(2, schedule="lazy")
+    done: list[str] = []
+    x = values(4, 300)
+    sources = [x, x.pin_memory(), values(2, 1 << 15), x.cuda()]
+    tensors = [values(n).cuda() for n in (3, 5)]
+    cuda.synchronize(0)
+    cuda.default_stream(1).native.add_callback(done.append, "other work")
+    # Freed memory is asked for, which lets the simulated device go on.
+    kept = []
+    for source in sources:
+        kept.append(parts := comm.scatter(source, (0, 1)))
+        copy_stream(cuda_place(1)).synchronize()
+        assert not done
+    cuda.synchronize(0)
+    assert not done
+    # Packed tensors are the copy's own: their device goes on.
+    copies = comm.broadcast_coalesced(tensors, (0, 1))
+    tensors[0].add_(1)
+    cuda.synchronize(0)
+    assert not done
+    equal(parts[1], x[2:])
+    assert done
+    equal(copies[1][0], values(3))
 
 
 def test_nothing_is_left_unwritten_and_read() -> None:

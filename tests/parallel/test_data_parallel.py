@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 import warnings
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import drv
 import nn
+import parallel
 import tensor
 from nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from parallel import DataParallel, data_parallel
@@ -358,6 +360,19 @@ def test_packed_sequences_with_total_length(three_lazy: None) -> None:
     assert tensor.allclose(y, expected, atol=1e-6)
     y.sum().backward()
     assert net.rnn.weight_hh_l0.grad is not None
+
+
+def test_arguments_are_named_as_in_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    ours = [parallel.DataParallel, parallel.data_parallel, parallel.replicate, parallel.parallel_apply]
+    ours += [getattr(parallel.comm, name) for name in parallel.comm.__all__]
+    theirs = torch.nn.parallel
+    for each in ours:
+        where = theirs.comm if each.__module__ == "parallel.comm" else theirs
+        expected = inspect.signature(getattr(where, each.__name__)).parameters.values()
+        found = inspect.signature(each).parameters.values()
+        assert [(x.name, x.default) for x in found] == [(x.name, x.default) for x in expected], each
+    assert set(theirs.comm.__dict__) >= set(parallel.comm.__all__)
 
 
 def test_second_derivatives(two: None) -> None:
