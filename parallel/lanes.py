@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .errors import DistBackendError
+from .errors import DistBackendError, DistError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,8 @@ class Lane:
         self._changed = threading.Condition()
         self._queued: deque[tuple[Work, Callable[[], int | None]]] = deque()
         self._thread: threading.Thread | None = None
-        self._busy = False
+        #: The thread that is carrying out an operation.
+        self._carrier: int | None = None
         self._closed = False
 
     def submit(self, work: Work, run: Callable[[], int | None]) -> None:
@@ -39,24 +40,58 @@ class Lane:
         with self._changed:
             if self._closed:
                 raise DistBackendError(f"{work.operation}: the process group was destroyed")
+            work.lane = self
             self._queued.append((work, run))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
             else:
                 self._changed.notify()
-            work.carried_out_by(self._thread)
+
+    def help(self, work: Work, limited: bool) -> None:
+        """Carry out ``work`` here if it is the next one: who waits for it need not wait for the thread to wake up.
+
+        Parameters
+        ----------
+        work : Work
+            What somebody waits for.
+        limited : bool
+            Whether that is for a limited time only, so that nothing can be carried out here.
+
+        Raises
+        ------
+        DistError
+            If this thread is carrying out an operation of the lane, so that waiting would have no end.
+        """
+        with self._changed:
+            if self._carrier == threading.get_ident():
+                raise DistError(
+                    f"{work.operation}: a callback waits for an operation that the same thread has to carry out: wait "
+                    "for it outside of the callback, or use another group inside"
+                )
+            is_next = self._carrier is None and bool(self._queued) and self._queued[0][0] is work
+            if limited or not is_next:
+                return
+            _, run = self._queued.popleft()
+            self._carrier = threading.get_ident()
+        try:
+            _carry_out(work, run)
+        finally:
+            with self._changed:
+                self._carrier = None
+                if self._queued or self._closed:
+                    self._changed.notify_all()
 
     def idle(self) -> bool:
         """Whether nothing is queued or under way."""
         with self._changed:
-            return not self._queued and not self._busy
+            return not self._queued and self._carrier is None
 
     def close(self) -> None:
         """Finish what is queued, and end the thread. Idempotent."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
+            self._changed.notify_all()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -67,24 +102,33 @@ class Lane:
             self._closed = True
             given_up = [work for work, _ in self._queued]
             self._queued.clear()
-            self._changed.notify()
+            self._changed.notify_all()
         for work in given_up:
             work.fail(error)
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._busy = False
-                if not self._queued and not self._closed:
-                    self._changed.wait(IDLE)
-                if not self._queued:
+                self._carrier = None
+                found = self._next()
+                if found is None:
                     self._thread = None
                     return
-                work, run = self._queued.popleft()
-                self._busy = True
-            _carry_out(work, run)
+                self._carrier = threading.get_ident()
+            _carry_out(*found)
             # Whoever waits may free the tensors now.
-            del work, run
+            del found
+
+    def _next(self) -> tuple[Work, Callable[[], int | None]] | None:
+        """What the thread does next, once it may; None if there is nothing for a while, or for ever."""
+        while True:
+            if self._carrier is None:
+                if self._queued:
+                    return self._queued.popleft()
+                if self._closed:
+                    return None
+            if not self._changed.wait(IDLE) and self._carrier is None and not self._queued:
+                return None
 
 
 def _carry_out(work: Work, run: Callable[[], int | None]) -> None:

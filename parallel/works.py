@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tensor.cuda import Stream
 
     from .futures import Future
+    from .lanes import Lane
 
 
 class Work:
@@ -52,8 +53,8 @@ class Work:
         self._callbacks: list[Callable[[], None]] = []
         #: One mark for each stream, after the results.
         self._marks: list[Event] = []
-        #: The thread that carries out the operation, where there is one; it must not wait for itself.
-        self._thread: threading.Thread | None = None
+        #: What carries out the operation in a thread, where something does.
+        self.lane: Lane | None = None
 
     def __repr__(self) -> str:
         state = "under way"
@@ -85,11 +86,8 @@ class Work:
             If the operation failed, or is not done in time.
         """
         if not self._settled.is_set():
-            if threading.current_thread() is self._thread:
-                raise DistError(
-                    f"{self.operation}: a callback waits for an operation that the same thread has to carry out: "
-                    "wait for it outside of the callback, or use another group inside"
-                )
+            if self.lane is not None:
+                self.lane.help(self, timeout is not None)
             if not self._settled.wait(None if timeout is None else timeout.total_seconds()):
                 raise DistBackendError(
                     f"{self.operation}: Operation timed out! It is not done after the {timeout} that wait() was given"
@@ -178,10 +176,6 @@ class Work:
             self._steps.clear()
             self._settled.set()
         self._call_back()
-
-    def carried_out_by(self, thread: threading.Thread) -> None:
-        """Note which thread carries out the operation, so that it is not left to wait for itself."""
-        self._thread = thread
 
     def add_step(self, step: Callable[[], None]) -> None:
         """Have ``step()`` run after the operation, as a part of it, with its streams current.
