@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,16 +16,13 @@ from parallel.buckets import Bucket
 from parallel.ddp_comm_hooks import default_hooks
 from tensor import cuda
 
+from .jobs import joined
 from .processes import run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.simulator_only
-
-
-def joined(rank: int, size: int, store: str) -> None:
-    parallel.init_process_group("gloo", f"file://{store}", timedelta(seconds=30), world_size=size, rank=rank)
 
 
 class Layers(nn.Module):
@@ -63,30 +59,29 @@ def gradients(model: nn.Module) -> list[Any]:
 
 
 def _events(rank: int, size: int, store: str) -> tuple[list[str], list[Any]]:
-    joined(rank, size, store)
-    events: list[str] = []
-    futures: list[Any] = []
-    model = DistributedDataParallel(Layers(), bucket_cap_mb=1e-6)
+    with joined(rank, size, store):
+        events: list[str] = []
+        futures: list[Any] = []
+        model = DistributedDataParallel(Layers(), bucket_cap_mb=1e-6)
 
-    def hook(state: Any, bucket: parallel.GradBucket) -> Any:
-        futures.append(default_hooks.allreduce_hook(state, bucket))
-        events.append(f"begin {bucket.index()}")
-        return futures[-1]
+        def hook(state: Any, bucket: parallel.GradBucket) -> Any:
+            futures.append(default_hooks.allreduce_hook(state, bucket))
+            events.append(f"begin {bucket.index()}")
+            return futures[-1]
 
-    def before_first(module: Any, gradients: Any) -> None:
-        # While layer 0 has no gradients yet, other buckets can be reduced to the end.
-        futures[0].wait()
-        events.append("first is reduced")
+        def before_first(module: Any, gradients: Any) -> None:
+            # While layer 0 has no gradients yet, other buckets can be reduced to the end.
+            futures[0].wait()
+            events.append("first is reduced")
 
-    model.register_comm_hook(None, hook)
-    model.module.layers[0].register_full_backward_pre_hook(before_first)
-    for turn in range(2):
-        model.zero_grad()
-        futures.clear()
-        events.append(f"turn {turn}")
-        model(batch(rank)).sum().backward()
-        events.append("end")
-    parallel.destroy_process_group()
+        model.register_comm_hook(None, hook)
+        model.module.layers[0].register_full_backward_pre_hook(before_first)
+        for turn in range(2):
+            model.zero_grad()
+            futures.clear()
+            events.append(f"turn {turn}")
+            model(batch(rank)).sum().backward()
+            events.append("end")
     return events, gradients(model)
 
 
@@ -107,37 +102,36 @@ def test_a_bucket_is_reduced_before_the_pass_ends(tmp_path: Path) -> None:
 
 
 def _hooks(rank: int, size: int, store: str) -> dict[str, list[Any]]:
-    joined(rank, size, store)
-    found = {}
-    hooks = {
-        "all_reduce": default_hooks.allreduce_hook,
-        "fp16": default_hooks.fp16_compress_hook,
-        "bf16": default_hooks.bf16_compress_hook,
-        "wrapped fp16": default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook),
-        "wrapped bf16": default_hooks.bf16_compress_wrapper(default_hooks.allreduce_hook),
-    }
-    for name, hook in hooks.items():
-        for view in (False, True):
-            model = DistributedDataParallel(Layers(), gradient_as_bucket_view=view)
-            model.register_comm_hook(None, hook)
-            for _ in range(2):
-                model.zero_grad()
-                model(batch(rank)).sum().backward()
-            found[f"{name} {view}"] = gradients(model)
+    with joined(rank, size, store):
+        found = {}
+        hooks = {
+            "all_reduce": default_hooks.allreduce_hook,
+            "fp16": default_hooks.fp16_compress_hook,
+            "bf16": default_hooks.bf16_compress_hook,
+            "wrapped fp16": default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook),
+            "wrapped bf16": default_hooks.bf16_compress_wrapper(default_hooks.allreduce_hook),
+        }
+        for name, hook in hooks.items():
+            for view in (False, True):
+                model = DistributedDataParallel(Layers(), gradient_as_bucket_view=view)
+                model.register_comm_hook(None, hook)
+                for _ in range(2):
+                    model.zero_grad()
+                    model(batch(rank)).sum().backward()
+                found[f"{name} {view}"] = gradients(model)
 
-    # A hook that gives a tensor of its own.
-    def largest(state: str, bucket: parallel.GradBucket) -> Any:
-        assert state == "state"
-        mine = bucket.buffer().clone()
-        work = parallel.all_reduce(mine, parallel.ReduceOp.MAX, async_op=True)
-        assert work is not None
-        return work.get_future()
+        # A hook that gives a tensor of its own.
+        def largest(state: str, bucket: parallel.GradBucket) -> Any:
+            assert state == "state"
+            mine = bucket.buffer().clone()
+            work = parallel.all_reduce(mine, parallel.ReduceOp.MAX, async_op=True)
+            assert work is not None
+            return work.get_future()
 
-    model = DistributedDataParallel(Layers())
-    model.register_comm_hook("state", largest)
-    model(batch(rank)).sum().backward()
-    found["largest"] = gradients(model)
-    parallel.destroy_process_group()
+        model = DistributedDataParallel(Layers())
+        model.register_comm_hook("state", largest)
+        model(batch(rank)).sum().backward()
+        found["largest"] = gradients(model)
     return found
 
 
@@ -164,32 +158,31 @@ def test_communication_hooks(tmp_path: Path) -> None:
 
 def _on_devices(rank: int, size: int, store: str, schedule: str) -> dict[str, Any]:
     drv.simulator.install(check="race", schedule=schedule)
-    joined(rank, size, store)
-    found: dict[str, Any] = {}
-    for name, options in {
-        "plain": {"bucket_cap_mb": 1e-4},
-        "view": {"bucket_cap_mb": 1e-4, "gradient_as_bucket_view": True},
-    }.items():
-        model = DistributedDataParallel(Layers().cuda(), device_ids=[0], **options)
-        side = cuda.Stream()
-        for turn in range(3):
+    with joined(rank, size, store):
+        found: dict[str, Any] = {}
+        for name, options in {
+            "plain": {"bucket_cap_mb": 1e-4},
+            "view": {"bucket_cap_mb": 1e-4, "gradient_as_bucket_view": True},
+        }.items():
+            model = DistributedDataParallel(Layers().cuda(), device_ids=[0], **options)
+            side = cuda.Stream()
+            for turn in range(3):
+                model.zero_grad()
+                # Inputs come from the CPU; one of the passes runs on another stream.
+                side.wait_stream(cuda.current_stream())
+                with cuda.stream(side if turn == 1 else None):
+                    out = model(batch(rank))
+                    assert out.device == tensor.device("cuda", 0)
+                    out.sum().backward()
+                cuda.current_stream().wait_stream(side)
+            found[name] = gradients(model)
+        # Hooks
+        model = DistributedDataParallel(Layers().cuda(), device_ids=[0])
+        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        for _ in range(2):
             model.zero_grad()
-            # Inputs come from the CPU; one of the passes runs on another stream.
-            side.wait_stream(cuda.current_stream())
-            with cuda.stream(side if turn == 1 else None):
-                out = model(batch(rank))
-                assert out.device == tensor.device("cuda", 0)
-                out.sum().backward()
-            cuda.current_stream().wait_stream(side)
-        found[name] = gradients(model)
-    # Hooks
-    model = DistributedDataParallel(Layers().cuda(), device_ids=[0])
-    model.register_comm_hook(None, default_hooks.fp16_compress_hook)
-    for _ in range(2):
-        model.zero_grad()
-        model(batch(rank)).sum().backward()
-    found["fp16"] = gradients(model)
-    parallel.destroy_process_group()
+            model(batch(rank)).sum().backward()
+        found["fp16"] = gradients(model)
     found["findings"] = [str(each) for each in drv.simulator.findings()]
     return found
 
@@ -229,22 +222,21 @@ class TwoStreams(nn.Module):
 
 def _two_streams(rank: int, size: int, store: str, joins: bool) -> Any:
     drv.simulator.install(check="race", schedule="random")
-    joined(rank, size, store)
-    if not joins:
-        Bucket._join_streams = lambda self: None  # type: ignore[method-assign]
-    module = TwoStreams().cuda()
-    module.side = cuda.Stream()
-    model = DistributedDataParallel(module)
-    findings = []
-    try:
-        for _ in range(2):
-            model.zero_grad()
-            model(batch(rank).cuda()).sum().backward()
-        found = gradients(model)
-    except Exception as error:
-        found = []
-        findings.append(str(error))
-    parallel.destroy_process_group()
+    with joined(rank, size, store):
+        if not joins:
+            Bucket._join_streams = lambda self: None  # type: ignore[method-assign]
+        module = TwoStreams().cuda()
+        module.side = cuda.Stream()
+        model = DistributedDataParallel(module)
+        findings = []
+        try:
+            for _ in range(2):
+                model.zero_grad()
+                model(batch(rank).cuda()).sum().backward()
+            found = gradients(model)
+        except Exception as error:
+            found = []
+            findings.append(str(error))
     return found, findings + [str(each) for each in drv.simulator.findings()]
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import parallel
 import tensor
 from parallel import DistributedSampler
 from tensor.utils.data import DataLoader, TensorDataset
 
+from .jobs import joined
 from .processes import run
 
 if TYPE_CHECKING:
@@ -19,18 +18,17 @@ if TYPE_CHECKING:
 
 
 def _share(rank: int, size: int, store: str) -> Any:
-    parallel.init_process_group("gloo", f"file://{store}", timedelta(seconds=30), world_size=size, rank=rank)
-    sampler = DistributedSampler(range(10))
-    epochs = []
-    for epoch in range(2):
-        sampler.set_epoch(epoch)
-        epochs.append(list(sampler))
-    dataset = TensorDataset(tensor.arange(7))
-    loader = DataLoader(dataset, 2, sampler=DistributedSampler(dataset, shuffle=False, drop_last=True))
-    batches = [x.tolist() for (x,) in loader]
-    # Numbers that are given count.
-    own = list(DistributedSampler(range(10), num_replicas=5, rank=3, shuffle=False))
-    parallel.destroy_process_group()
+    with joined(rank, size, store):
+        sampler = DistributedSampler(range(10))
+        epochs = []
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            epochs.append(list(sampler))
+        dataset = TensorDataset(tensor.arange(7))
+        loader = DataLoader(dataset, 2, sampler=DistributedSampler(dataset, shuffle=False, drop_last=True))
+        batches = [x.tolist() for (x,) in loader]
+        # Numbers that are given count.
+        own = list(DistributedSampler(range(10), num_replicas=5, rank=3, shuffle=False))
     return epochs, batches, own
 
 

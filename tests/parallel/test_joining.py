@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +14,11 @@ import parallel
 import tensor
 from parallel import DistributedDataParallel, Join, Joinable, JoinHook
 
+from .jobs import joined
 from .processes import run
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def joined(rank: int, size: int, store: str) -> None:
-    parallel.init_process_group("gloo", f"file://{store}", timedelta(seconds=30), world_size=size, rank=rank)
 
 
 class Net(nn.Module):
@@ -54,25 +50,24 @@ def _train(
 ) -> Any:
     if device == "cuda":
         drv.simulator.install(check="race", schedule="random")
-    joined(rank, size, store)
-    module = Net().to(device)
-    module.with_unused = not options.get("find_unused_parameters") and not options.get("static_graph")
-    model = DistributedDataParallel(module, **options)
-    optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
-    with model.join(divide_by_initial_world_size=by_all):
-        for number, x in enumerate(batches(rank, COUNTS[rank])):
-            if accumulates and number == 0:
-                with model.no_sync():
-                    model(x.to(device)).sum().backward()
-                continue
-            model(x.to(device)).sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-    found = [each.detach().cpu().numpy() for each in module.parameters()]
-    # Afterwards everything is as it was.
-    model(batches(9, 1)[0].to(device)).sum().backward()
-    after = [each.grad.cpu().numpy() for each in module.parameters() if each.grad is not None]
-    parallel.destroy_process_group()
+    with joined(rank, size, store):
+        module = Net().to(device)
+        module.with_unused = not options.get("find_unused_parameters") and not options.get("static_graph")
+        model = DistributedDataParallel(module, **options)
+        optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
+        with model.join(divide_by_initial_world_size=by_all):
+            for number, x in enumerate(batches(rank, COUNTS[rank])):
+                if accumulates and number == 0:
+                    with model.no_sync():
+                        model(x.to(device)).sum().backward()
+                    continue
+                model(x.to(device)).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        found = [each.detach().cpu().numpy() for each in module.parameters()]
+        # Afterwards everything is as it was.
+        model(batches(9, 1)[0].to(device)).sum().backward()
+        after = [each.grad.cpu().numpy() for each in module.parameters() if each.grad is not None]
     findings = [str(each) for each in drv.simulator.findings()] if device == "cuda" else []
     return found, float(module.seen), after, findings
 
@@ -162,51 +157,50 @@ class CounterHook(JoinHook):
 
 
 def _own_joinables(rank: int, size: int, store: str) -> Any:
-    joined(rank, size, store)
-    from parallel.process_groups import checked_group
+    with joined(rank, size, store):
+        from parallel.process_groups import checked_group
 
-    GROUP[:] = [checked_group(None)]
-    counters = [Counter(), Counter()]
-    with Join(counters, zero=100.0):
-        for _ in range(1 + rank):
-            for each in counters:
-                each.count()
-    found = [(each.total, each.ended) for each in counters]
+        GROUP[:] = [checked_group(None)]
+        counters = [Counter(), Counter()]
+        with Join(counters, zero=100.0):
+            for _ in range(1 + rank):
+                for each in counters:
+                    each.count()
+        found = [(each.total, each.ended) for each in counters]
 
-    # Not enabled.
-    counter = Counter()
-    with Join([counter], enable=False):
-        counter.count()
-    assert (counter.total, counter.ended) == (size, None)
-
-    # Errors inside go out at once.
-    with pytest.raises(ZeroDivisionError), Join([Counter()]):
-        raise ZeroDivisionError
-
-    # All ranks raise when one is done.
-    texts = []
-    with pytest.raises(RuntimeError) as caught, Join([counter], throw_on_early_termination=True):
-        for _ in range(1 + rank):
+        # Not enabled.
+        counter = Counter()
+        with Join([counter], enable=False):
             counter.count()
-    texts.append(str(caught.value))
-    with pytest.raises(ValueError, match="at least one joinable"):
-        Join([])
+        assert (counter.total, counter.ended) == (size, None)
 
-    class Elsewhere(Counter):
-        @property
-        def join_device(self) -> tensor.device:
-            return tensor.device("cuda", 0)
+        # Errors inside go out at once.
+        with pytest.raises(ZeroDivisionError), Join([Counter()]):
+            raise ZeroDivisionError
 
-    with pytest.raises(ValueError, match="multiple devices"):
-        Join([Counter(), Elsewhere()])
+        # All ranks raise when one is done.
+        texts = []
+        with pytest.raises(RuntimeError) as caught, Join([counter], throw_on_early_termination=True):
+            for _ in range(1 + rank):
+                counter.count()
+        texts.append(str(caught.value))
+        with pytest.raises(ValueError, match="at least one joinable"):
+            Join([])
 
-    class NotSetUp(Counter):
-        def __init__(self) -> None:
-            self.total = 0
+        class Elsewhere(Counter):
+            @property
+            def join_device(self) -> tensor.device:
+                return tensor.device("cuda", 0)
 
-    with pytest.raises(AssertionError, match="calls the ``Joinable`` constructor"):
-        NotSetUp().count()
-    parallel.destroy_process_group()
+        with pytest.raises(ValueError, match="multiple devices"):
+            Join([Counter(), Elsewhere()])
+
+        class NotSetUp(Counter):
+            def __init__(self) -> None:
+                self.total = 0
+
+        with pytest.raises(AssertionError, match="calls the ``Joinable`` constructor"):
+            NotSetUp().count()
     return found, texts
 
 
@@ -219,19 +213,18 @@ def test_joinables_of_ones_own(tmp_path: Path) -> None:
 
 
 def _skewed(rank: int, size: int, store: str) -> list[str]:
-    joined(rank, size, store)
-    from parallel import joining
-    from parallel.process_groups import checked_group
+    with joined(rank, size, store):
+        from parallel import joining
+        from parallel.process_groups import checked_group
 
-    GROUP[:] = [checked_group(None)]
-    joining._MANY_ITERATIONS = 2
-    counter = Counter()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with Join([counter]):
-            for _ in range(1 + 2 * rank):
-                counter.count()
-    parallel.destroy_process_group()
+        GROUP[:] = [checked_group(None)]
+        joining._MANY_ITERATIONS = 2
+        counter = Counter()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with Join([counter]):
+                for _ in range(1 + 2 * rank):
+                    counter.count()
     return [str(each.message) for each in caught]
 
 

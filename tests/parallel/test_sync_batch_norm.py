@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,20 +9,16 @@ import pytest
 
 import drv
 import nn
-import parallel
 import tensor
 from parallel import DistributedDataParallel, SyncBatchNorm
 
+from .jobs import joined
 from .processes import run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.simulator_only
-
-
-def joined(rank: int, size: int, store: str) -> None:
-    parallel.init_process_group("gloo", f"file://{store}", timedelta(seconds=30), world_size=size, rank=rank)
 
 
 #: Shape of an input without its samples, dtype, samples of each rank, and arguments of the layer.
@@ -56,26 +51,25 @@ def layer(cls: Any, name: str) -> Any:
 def _layers(rank: int, size: int, store: str, device: str) -> dict[str, Any]:
     if device == "cuda":
         drv.simulator.install(check="race", schedule="random")
-    joined(rank, size, store)
-    found: dict[str, Any] = {}
-    for name in CASES if device == "cpu" else ("even", "empty"):
-        x, grad, parts = given(name)
-        module = layer(SyncBatchNorm, name).to(device)
-        for _ in range(2):
-            mine = tensor.tensor(x[parts[rank]]).to(device).requires_grad_()
-            module.zero_grad()
-            out = module(mine)
-            out.backward(tensor.tensor(grad[parts[rank]]).to(device))
-        assert out.dtype is mine.dtype
-        assert repr(out.grad_fn).startswith("<SyncBatchNorm")
-        values = [out.detach(), mine.grad, *module.buffers()]
-        values += [each.grad for each in module.parameters()]
-        found[name] = [each.cpu().numpy() for each in values]
-        module.eval()
-        found[name].append(module(mine).detach().cpu().numpy())
-    if device == "cuda":
-        found["findings"] = [str(each) for each in drv.simulator.findings()]
-    parallel.destroy_process_group()
+    with joined(rank, size, store):
+        found: dict[str, Any] = {}
+        for name in CASES if device == "cpu" else ("even", "empty"):
+            x, grad, parts = given(name)
+            module = layer(SyncBatchNorm, name).to(device)
+            for _ in range(2):
+                mine = tensor.tensor(x[parts[rank]]).to(device).requires_grad_()
+                module.zero_grad()
+                out = module(mine)
+                out.backward(tensor.tensor(grad[parts[rank]]).to(device))
+            assert out.dtype is mine.dtype
+            assert repr(out.grad_fn).startswith("<SyncBatchNorm")
+            values = [out.detach(), mine.grad, *module.buffers()]
+            values += [each.grad for each in module.parameters()]
+            found[name] = [each.cpu().numpy() for each in values]
+            module.eval()
+            found[name].append(module(mine).detach().cpu().numpy())
+        if device == "cuda":
+            found["findings"] = [str(each) for each in drv.simulator.findings()]
     return found
 
 
@@ -131,15 +125,14 @@ def batch() -> tensor.Tensor:
 
 
 def _train(rank: int, size: int, store: str) -> list[Any]:
-    joined(rank, size, store)
-    module = SyncBatchNorm.convert_sync_batchnorm(Net())
-    model = DistributedDataParallel(module)
-    optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(3):
-        optimizer.zero_grad()
-        (model(batch()[rank * 4 : rank * 4 + 4]) ** 3).mean().backward()
-        optimizer.step()
-    parallel.destroy_process_group()
+    with joined(rank, size, store):
+        module = SyncBatchNorm.convert_sync_batchnorm(Net())
+        model = DistributedDataParallel(module)
+        optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (model(batch()[rank * 4 : rank * 4 + 4]) ** 3).mean().backward()
+            optimizer.step()
     return [each.detach().numpy() for each in module.state_dict().values()]
 
 
@@ -192,12 +185,11 @@ def test_inputs_are_checked() -> None:
 
 
 def _second(rank: int, size: int, store: str) -> None:
-    joined(rank, size, store)
-    x = tensor.ones(2, 3, requires_grad=True)
-    out = SyncBatchNorm(3)(x).sum()
-    with pytest.raises(RuntimeError, match="no second derivatives"):
-        tensor.autograd.grad(out, x, create_graph=True)
-    parallel.destroy_process_group()
+    with joined(rank, size, store):
+        x = tensor.ones(2, 3, requires_grad=True)
+        out = SyncBatchNorm(3)(x).sum()
+        with pytest.raises(RuntimeError, match="no second derivatives"):
+            tensor.autograd.grad(out, x, create_graph=True)
 
 
 def test_there_are_no_second_derivatives(tmp_path: Path) -> None:
