@@ -381,6 +381,9 @@ class NcclBackend:
         if found is None:
             made = Communicator(self._library, self._store, name, rank, size, Stream(place.device))
             found = self._communicators.setdefault(name, made)
+            if self._ended is not None:
+                # Ended by another thread, which may not have seen this one.
+                found.abort(self._ended)
         return found
 
 

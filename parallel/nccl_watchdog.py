@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import drv
 
+from .errors import DistBackendError
 from .works import Work
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from .errors import DistBackendError
     from .nccl_communicator import Communicator
 
 #: Seconds between two looks at what is under way.
@@ -23,6 +23,8 @@ INTERVAL = 0.1
 #: Seconds without an operation after which the thread ends; the next operation starts another.
 _IDLE = 2.0
 _NOT_READY = 600
+#: Seconds between two questions of a barrier that is waited for with a timeout.
+_PAUSE = 0.001
 
 
 class NcclWork(Work):
@@ -54,16 +56,34 @@ class BarrierWork(NcclWork):
     """A barrier, which the host waits for."""
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until every rank has come."""
+        """Wait until every rank has come.
+
+        Raises
+        ------
+        DistBackendError
+            If one does not, in the group's time or within ``timeout``.
+        """
         Work.wait(self, timeout)
         try:
-            for mark in self._marks:
-                mark.synchronize()
+            if timeout is None:
+                for mark in self._marks:
+                    mark.synchronize()
+            else:
+                self._poll(timeout)
         finally:
             # Where the watchdog gave up, that is the reason of whatever was raised.
             if self._error is not None:
                 raise self._error
         return True
+
+    def _poll(self, timeout: timedelta) -> None:
+        deadline = time.monotonic() + timeout.total_seconds()
+        while not self.is_completed():
+            if time.monotonic() >= deadline:
+                raise DistBackendError(
+                    f"{self.operation}: Operation timed out! It is not done after the {timeout} that wait() was given"
+                )
+            time.sleep(_PAUSE)
 
 
 @dataclass(slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -507,6 +508,24 @@ def test_work_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
     assert ranks.library.violations == []
 
 
+def test_a_barrier_is_waited_for_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = Ranks(1, timeout=0.5)
+    backend = ranks.backends[0]
+    assert backend.barrier().wait(timedelta(seconds=5))
+    stuck = _Stuck(monkeypatch)
+    work = backend.barrier()
+    with pytest.raises(
+        DistBackendError, match="barrier: Operation timed out! It is not done after the 0:00:00.05"
+    ):
+        work.wait(timedelta(seconds=0.05))
+    with pytest.raises(DistBackendError, match="barrier: rank 0 of 1 .*It is not over on the device"):
+        work.wait(timedelta(seconds=5))
+    # The host has been told; nothing is left to raise.
+    stuck.stuck = False
+    tensor.cuda.synchronize()
+    backend.close()
+
+
 def test_an_error_of_another_rank_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     ranks = Ranks(1)
     backend = ranks.backends[0]
@@ -576,3 +595,30 @@ def test_after_a_reset_nothing_is_called() -> None:
     backend.close()
     backend.abort()
     assert ranks.library.calls == calls
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_leaves_the_communicator_alone() -> None:
+    ranks = Ranks(1)
+    backend = ranks.backends[0]
+    given = tensor.ones(1, device="cuda")
+    backend.all_reduce(given, ReduceOp.SUM).wait()
+    before = len(ranks.library.calls)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with pytest.raises(drv.ForkError):
+                backend.all_reduce(given, ReduceOp.SUM)
+            with pytest.raises(drv.ForkError):
+                backend.barrier()
+            backend.close()
+            backend.abort()
+            code = 0 if len(ranks.library.calls) == before else 2
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    backend.all_reduce(given, ReduceOp.SUM).wait()
+    backend.close()
+    assert ranks.library.violations == []
