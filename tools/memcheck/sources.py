@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import linecache
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,8 @@ from nvrtc_kernels.program import Program
 
 if TYPE_CHECKING:
     from drv.python_stack import Frame
+
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 class Sources:
@@ -43,11 +44,9 @@ class Sources:
 
 
 def short(file: str) -> str:
-    """A path as people read it: from the current folder on where it lies in it."""
-    if not Path(file).is_absolute():
-        return file
-    try:
-        relative = os.path.relpath(file)
-    except ValueError:
-        return file
-    return file if relative.startswith(os.pardir) else relative
+    """A path as people read it: from the current folder on, or the project's own, where it lies in one of them."""
+    path = Path(file)
+    for folder in (Path.cwd(), _ROOT):
+        if path.is_absolute() and path.is_relative_to(folder):
+            return str(path.relative_to(folder))
+    return file
