@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tensor import Tensor
+from tensor.cuda import current_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,7 +49,12 @@ class Future(Generic[T]):
         if self._error is not None:
             raise self._error
         for mark in self._marks:
-            mark.wait(_current_of(mark))
+            mark.wait(current_stream(mark.device))
+        if self._marks:
+            for each in _tensors(self._value):
+                if each.is_cuda:
+                    # Memory that is dropped while this thread's stream uses it is not handed out before.
+                    each.record_stream(current_stream(each.device))
         value: T = self._value
         return value
 
@@ -234,9 +240,3 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _tensors(each)
-
-
-def _current_of(mark: Event) -> Any:
-    from tensor.cuda import current_stream
-
-    return current_stream(mark.device)
