@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .mesh import Mesh
 
 TRANSFER = 1 << 62
-"""The call number of what is no collective: it fails with the group, whichever call broke it."""
+"""The call number of what is no collective: it goes on when a collective fails, and ends with the group itself."""
 
 # How many calls back, and ahead, a group compares what ranks call.
 _REMEMBERED = 256
@@ -128,7 +128,7 @@ class Channel:
 
     def trouble(self, call: int) -> str | None:
         """Why ``call`` cannot be made any more, if so."""
-        return self.broken if call >= self._broken_from else None
+        return self.broken if _concerns(self._broken_from, call) else None
 
     def tell_failure(self, text: bytes, seconds: float = 1.0) -> None:
         """Tell the other ranks of the group, as far as they can be reached in time, that a call of this one failed."""
@@ -142,22 +142,21 @@ class Channel:
                     continue
 
     def fail(self, reason: str, first_call: int = 0) -> None:
-        """All that waits and all that follows fails with ``reason``, except for calls before ``first_call``."""
+        """All that waits and all that follows fails with ``reason``: everything, or collectives from ``first_call`` on."""
         with self._mesh.lock:
             self.fail_locked(reason, first_call)
 
     def fail_locked(self, reason: str, first_call: int = 0) -> None:
         """As :meth:`fail`, under the mesh's lock."""
-        if self.broken is None:
+        if self.broken is None or first_call < self._broken_from:
             self.broken = reason
             self._broken_from = first_call
-        self._broken_from = min(self._broken_from, first_call)
         for queue in [*self._posted.values(), *self._posted_anywhere.values()]:
             _fail_all(queue, reason, first_call)
         for peer in self._mesh.peers.values():
             if peer.receiving is not None:
                 channel, receipt = peer.receiving
-                if channel is self and receipt.call >= first_call:
+                if channel is self and _concerns(first_call, receipt.call):
                     receipt.error = reason
                     receipt.finish()
 
@@ -263,8 +262,13 @@ class Channel:
             self._posted_anywhere.clear()
 
 
+def _concerns(first_call: int, call: int) -> bool:
+    """Whether a failure from ``first_call`` on, 0 for all, is one of ``call`` too."""
+    return not first_call or first_call <= call < TRANSFER
+
+
 def _fail_all(queue: deque[Receipt], reason: str, first_call: int = 0) -> None:
-    for receipt in [receipt for receipt in queue if receipt.call >= first_call]:
+    for receipt in [receipt for receipt in queue if _concerns(first_call, receipt.call)]:
         queue.remove(receipt)
         receipt.error = reason
         receipt.finish()

@@ -39,7 +39,12 @@ def _error(call: Callable[[], Any], within: float = 10.0) -> str:
 
 def _victim(path: str, size: int) -> None:
     with _Group(size - 1, size, path):
-        Path(path + ".ready").touch()
+        # A process that it forked, as a loader of data does, outlives it.
+        orphan = os.fork()
+        if orphan:
+            partial = Path(path + ".partial")
+            partial.write_text(str(orphan))
+            partial.rename(path + ".ready")
         time.sleep(60)
 
 
@@ -57,6 +62,10 @@ def _survivors(rank: int, size: int, path: str) -> list[str]:
         time.sleep(0.3)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        deadline = time.monotonic() + 30
+        while len(list(Path(path).parent.glob("*.heard"))) < size - 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(int(Path(path + ".ready").read_text()), signal.SIGKILL)
         return []
     with _Group(rank, size, path) as group:
         array = np.ones(1 << 20, np.float32)
@@ -64,6 +73,7 @@ def _survivors(rank: int, size: int, path: str) -> list[str]:
             texts = [_error(lambda: group.all_reduce(array, ReduceOp.SUM, soon()))]
         else:
             texts = [_error(lambda: group.recv(array, None, 0, soon()))]
+        Path(f"{path}.{rank}.heard").touch()
         texts.append(_error(lambda: group.barrier(soon())))
         texts.append(_error(lambda: group.send(array, size - 1, 0, soon())))
     return texts
@@ -192,6 +202,36 @@ def test_a_deadline_names_who_was_waited_for(tmp_path: Path) -> None:
         assert "all_reduce(SUM) of 1048576 float32" in reduced
         assert "rank 2" in reduced
     assert "ran out of time waiting for rank" in results[2][0]
+
+
+def _stops(rank: int, size: int, path: str) -> list[str]:
+    with _Group(rank, size, path) as group:
+        group.barrier(soon())
+        if rank == 1:
+            Path(path + ".1").write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return []
+        while not Path(path + ".1").exists() or not Path(path + ".1").read_text():
+            time.sleep(0.01)
+        stopped = int(Path(path + ".1").read_text())
+        time.sleep(0.2)
+        # What the network takes without the other's help, it takes; then the deadline holds.
+        small = np.ones(1 << 14, np.float32)
+
+        def send_much() -> None:
+            deadline = soon(1)
+            for _ in range(10_000):
+                group.send(small, 1, 0, deadline)
+
+        texts = [_error(send_much), _error(lambda: group.barrier(soon(0.3)))]
+        os.kill(stopped, signal.SIGCONT)
+        return texts
+
+
+def test_a_rank_that_hangs_holds_nobody_longer_than_the_deadline(tmp_path: Path) -> None:
+    sent, waited = run(_stops, 2, str(tmp_path / "store"))[0]
+    assert "rank 1 has not taken what rank 0 sends it in time" in sent
+    assert "rank 1" in waited
 
 
 def _sizes_of_messages(rank: int, size: int, path: str) -> list[str]:

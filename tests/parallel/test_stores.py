@@ -280,10 +280,9 @@ def _in_child(body: Callable[[], None]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_forked_child_has_a_connection_of_its_own(stores: list[Store]) -> None:
-    if isinstance(stores[0], HashStore | PrefixStore):
-        pytest.skip("in memory")
-    client = stores[1]
+@pytest.mark.parametrize("kind", ["file", "tcp"])
+def test_a_forked_child_has_a_connection_of_its_own(kind: str) -> None:
+    server, client = KINDS[kind]()
     client.set("key", "1")
 
     def body() -> None:
@@ -293,7 +292,9 @@ def test_a_forked_child_has_a_connection_of_its_own(stores: list[Store]) -> None
     _in_child(body)
     assert client.add("key", 1) == 3
     # The child's end is not this process's.
-    assert stores[0].get("key") == b"3"
+    assert server.get("key") == b"3"
+    client.close()
+    server.close()
 
 
 class TestFileStore:
