@@ -23,13 +23,14 @@ from .selection import DROP, KEEP
 if TYPE_CHECKING:
     from .tensors import Tensor
 
-#: Of (input, value, mask).
+#: Of (input, value, mask). PyTorch's results are row-major, so that a view() behind it always works.
 MASKED_FILL = Pointwise(
     "masked_fill",
     "c_ ? b : a",
     lambda a, b, c: np.where(c, b, a),
     typed=1,
     masks=1,
+    row_major=True,
     derivatives=(
         lambda grad, c: DROP.binary(grad, c),
         lambda grad, c: KEEP.binary(grad, c),

@@ -86,6 +86,8 @@ class Pointwise:
     node : str or callable, optional
         Name of the nodes, which is PyTorch's; or a function that gives it for operands, by which of them are
         numbers. By default it follows from ``name``.
+    row_major : bool
+        Whether new results are row-major, and do not lie as the operands do.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Pointwise:
         include: str = "",
         options: tuple[str, ...] = (),
         node: str | Callable[..., str] = "",
+        row_major: bool = False,
     ) -> None:
         self.name = name
         self.cuda = cuda
@@ -118,6 +121,7 @@ class Pointwise:
         self.categories = frozenset(categories)
         self.include = include
         self.options = options
+        self.row_major = row_major
         self.derivatives = tuple(derivatives)
         self.node_name = node or node_name(name)
         self._needs = tuple(
@@ -367,6 +371,8 @@ class Pointwise:
         shape = strides_of.broadcast_shapes(*[kind.shape for kind in tensors])
         if target is None:
             target_layout = result_layout(shape, result, tensors)
+            if self.row_major:
+                target_layout = target_layout.as_contiguous()
         else:
             check_target(self.name, target, shape, result)
             target_layout = target

@@ -34,7 +34,8 @@ t.index_fill(D,v,1.0) t.index_reduce(D,v,t.narrow(D,0,2),'amin') t.unfold(D,2,1)
 OTHERS = """
 t.clone() t.contiguous() m.zeros_like(t) t.tril() t+1 t.float() m.where(t>0,t,0.0) t.nan_to_num() t.rot90()
 t.repeat(1,2,1) t.bmm(t.mT) t.put(v,m.ones(2,dtype=m.float64)) t.masked_scatter(t>0,t.contiguous())
-t.index_put((v,),m.ones((),dtype=m.float64)) t.diag_embed() m.einsum('abc->cab',t) m.tensordot(t,t,([0],[0]))
+t.index_put((v,),m.ones((),dtype=m.float64)) t.masked_fill(t>0,2.0) t.masked_fill(t[0]>0,2.0)
+t.diag_embed() m.einsum('abc->cab',t) m.tensordot(t,t,([0],[0]))
 m.cdist(t,t) t.frexp() t.ldexp(v[:1]) t.round(decimals=1) m.igamma(t.abs(),t.abs()) m.special.ndtr(t)
 """
 
