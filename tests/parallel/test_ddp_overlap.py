@@ -256,3 +256,88 @@ def test_gradients_of_one_bucket_from_two_streams(tmp_path: Path) -> None:
 def test_a_bucket_that_does_not_wait_for_its_streams(tmp_path: Path) -> None:
     results = run(_two_streams, 2, str(tmp_path / "store"), False)
     assert any("race" in each.lower() for _, findings in results for each in findings)
+
+
+class Mixed(nn.Module):
+    """Layers on the CPU and on two devices."""
+
+    def __init__(self, places: tuple[str, ...]) -> None:
+        super().__init__()
+        tensor.manual_seed(0)
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in places)
+        for layer, place in zip(self.layers, places, strict=True):
+            layer.to(place)
+
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        for layer in self.layers:
+            x = tensor.tanh(layer(x.to(layer.weight.device)))
+        return x
+
+
+def _mixed(rank: int, size: int, store: str) -> tuple[list[Any], list[str]]:
+    drv.simulator.install(devices=2, check="race", schedule="random")
+    with joined(rank, size, store):
+        model = DistributedDataParallel(
+            Mixed(("cpu", "cuda:1", "cuda:0", "cpu")), find_unused_parameters=True
+        )
+        assert len(model.reducer.buckets) == 3
+        with pytest.raises(ValueError, match="only work with single-device"):
+            DistributedDataParallel(model.module, device_ids=[0])
+        with pytest.raises(
+            ValueError, match=r"on device_ids\[0\], cuda:1, but its parameter 'weight' is on cuda:0"
+        ):
+            DistributedDataParallel(nn.Linear(2, 2, device="cuda:0"), device_ids=[1])
+        for _ in range(2):
+            model.zero_grad()
+            model(batch(rank)).sum().backward()
+        found = gradients(model)
+    return found, [str(each) for each in drv.simulator.findings()]
+
+
+def test_a_model_on_several_devices(tmp_path: Path) -> None:
+    model = Mixed(("cpu",) * 4)
+    (sum(model(batch(rank)).sum() for rank in range(2)) / 2).backward()
+    for found, findings in run(_mixed, 2, str(tmp_path / "store")):
+        assert findings == []
+        close(found, gradients(model), 1e-2)
+
+
+def _devices_of_arguments(rank: int, size: int, store: str) -> None:
+    import collections
+    import dataclasses
+
+    drv.simulator.install(devices=2)
+    pair = collections.namedtuple("pair", "x y")  # noqa: PYI024
+
+    @dataclasses.dataclass
+    class Inputs:
+        x: tensor.Tensor
+        name: str
+
+    class Takes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(tensor.ones(1, device="cuda:1"))
+            self.seen: Any = None
+
+        def forward(self, *inputs: Any, **named: Any) -> Any:
+            self.seen = inputs, named
+            return {"out": [self.weight * 2]}
+
+    with joined(rank, size, store):
+        x = tensor.ones(2)
+        model = DistributedDataParallel(Takes(), device_ids=["cuda:1"], output_device=0)
+        packed = nn.utils.rnn.pack_sequence([x, x])
+        out = model(x, [x, (x,)], pair(x, 3), Inputs(x, "name"), packed, 4, last={"key": x})
+        assert out["out"][0].device == tensor.device("cuda:0")
+        (a, (b, (c,)), d, e, f, four), named = model.module.seen
+        there = tensor.device("cuda:1")
+        for each in (a, b, c, d.x, e.x, f.data, named["last"]["key"]):
+            assert each.device == there
+        assert (type(d), d.y, e.name, four) == (pair, 3, "name", 4)
+        out["out"][0].sum().backward()
+        assert model.module.weight.grad.tolist() == [2]
+
+
+def test_arguments_go_to_the_device(tmp_path: Path) -> None:
+    run(_devices_of_arguments, 1, str(tmp_path / "store"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,3 +129,30 @@ def test_training_is_pytorchs(tmp_path: Path) -> None:
                     np.testing.assert_allclose(
                         one, other, rtol=tolerance, atol=tolerance, err_msg=str(number)
                     )
+
+
+def test_arguments_are_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    from torch.distributed.algorithms.join import Join, Joinable
+
+    import parallel
+
+    pairs = {
+        parallel.DistributedDataParallel: torch.nn.parallel.DistributedDataParallel,
+        parallel.DistributedDataParallel.join: torch.nn.parallel.DistributedDataParallel.join,
+        parallel.DistributedDataParallel.no_sync: torch.nn.parallel.DistributedDataParallel.no_sync,
+        parallel.DistributedDataParallel.register_comm_hook: (
+            torch.nn.parallel.DistributedDataParallel.register_comm_hook
+        ),
+        parallel.SyncBatchNorm: torch.nn.SyncBatchNorm,
+        parallel.SyncBatchNorm.convert_sync_batchnorm: torch.nn.SyncBatchNorm.convert_sync_batchnorm,
+        parallel.DistributedSampler: torch.utils.data.DistributedSampler,
+        parallel.Join: Join,
+        parallel.Join.notify_join_context: Join.notify_join_context,
+        parallel.Joinable.join_hook: Joinable.join_hook,
+    }
+    for ours, theirs in pairs.items():
+        given = list(inspect.signature(ours).parameters)
+        assert given == list(inspect.signature(theirs).parameters)[: len(given)], ours
+    names = {name for name in dir(torch.distributed.GradBucket) if not name.startswith("_")}
+    assert {name for name in dir(parallel.GradBucket) if not name.startswith("_")} == names
