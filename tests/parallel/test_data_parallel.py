@@ -217,6 +217,34 @@ def test_exceptions(two: None) -> None:
         DataParallel(Fails())(tensor.ones(4))
 
 
+def test_out_of_memory_on_one_device() -> None:
+    install(2, memory="1GiB/64MiB")
+
+    class Hungry(nn.Module):
+        size = 1 << 20
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(tensor.ones(()))
+
+        def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+            return x * self.weight * tensor.empty(self.size, device=x.device).fill_(2)[0]
+
+    net = Hungry().cuda()
+    with pytest.warns(UserWarning, match="imbalance"):
+        many = DataParallel(net)
+    many(tensor.ones(2))
+    before = [cuda.memory_allocated(i) for i in range(2)]
+    net.size = 32 << 20
+    with pytest.raises(
+        cuda.OutOfMemoryError, match=r"Caught OutOfMemoryError in replica 1 on device 1\.[\s\S]*128"
+    ):
+        many(tensor.ones(2))
+    net.size = 1 << 20
+    assert many(tensor.ones(2)).tolist() == [2, 2]
+    assert [cuda.memory_allocated(i) for i in range(2)] == before
+
+
 def test_modes_of_the_caller(two: None) -> None:
     many = DataParallel(network().cuda())
     x = tensor.randn(4, 4)
