@@ -1,18 +1,19 @@
 """Data parallelism over threads and processes."""
 
 from . import comm, ddp_comm_hooks
+from .all_to_all import all_to_all, all_to_all_single
 from .buckets import GradBucket
 from .collectives import (
     all_gather,
     all_gather_into_tensor,
+    all_gather_single,
     all_reduce,
-    all_to_all,
-    all_to_all_single,
     barrier,
     broadcast,
     gather,
     reduce,
     reduce_scatter,
+    reduce_scatter_single,
     reduce_scatter_tensor,
     scatter,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "all_gather",
     "all_gather_into_tensor",
     "all_gather_object",
+    "all_gather_single",
     "all_reduce",
     "all_to_all",
     "all_to_all_single",
@@ -159,6 +161,7 @@ __all__ = [
     "recv_object_list",
     "reduce",
     "reduce_scatter",
+    "reduce_scatter_single",
     "reduce_scatter_tensor",
     "replicate",
     "scatter",

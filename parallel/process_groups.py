@@ -316,7 +316,7 @@ def get_group_rank(group: Group, global_rank: int) -> int:
     return checked_group(group).group_rank(global_rank)
 
 
-def get_process_group_ranks(group: Group = None) -> list[int]:
+def get_process_group_ranks(group: Group) -> list[int]:
     """Numbers in the job of the group's ranks, in their order there."""
     return list(checked_group(group).ranks)
 

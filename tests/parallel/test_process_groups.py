@@ -73,7 +73,7 @@ def test_what_a_group_says(alone: None) -> None:
     assert (world.rank(), world.size(), world.name(), world.ranks) == (0, 1, "gloo", (0,))
     assert parallel.get_backend() == "gloo"
     assert parallel.get_backend_config() == "cpu:gloo,cuda:gloo"
-    assert parallel.get_process_group_ranks() == [0]
+    assert parallel.get_process_group_ranks(None) == [0]
     assert "gloo, rank 0 of 1" in repr(world)
     for function in (copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
