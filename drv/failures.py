@@ -70,6 +70,8 @@ def _origin(runtime: Runtime, first: str, *, asynchronous: bool) -> list[str]:
         lines = [f"Launches before the error, the latest last: {_names(runtime.recent_launches)}."]
     if device is not None:
         device.lost = "\n".join([first, *lines])
+        if runtime.guard is not None:
+            runtime.guard.faulted(device.lost)
     if asynchronous:
         lines.append(_BLOCKING)
     return [*lines, _LOST]

@@ -58,8 +58,10 @@ class Guard:
     ----------
     found : list of Overwrite
         Everything so far, the earliest first; for the same lines of Python once, with how often in ``counts``.
+    faults : list of (str, tuple)
+        Errors that have lost a device's context, and the Python stacks of the calls that told of them.
     collect : bool
-        Whether it is only kept here, and no synchronising call raises it.
+        Whether what was found is only kept here, and no synchronising call raises it.
     """
 
     def __init__(self, runtime: Runtime, red_zone: int, quarantine: int) -> None:
@@ -67,6 +69,7 @@ class Guard:
         self.quarantine = quarantine
         self.found: list[Overwrite] = []
         self.counts: dict[Hashable, int] = {}
+        self.faults: list[tuple[str, tuple[Frame, ...]]] = []
         self.collect = False
         self.members: list[Checked] = []
         self._runtime = runtime
@@ -104,6 +107,10 @@ class Guard:
             for member in self.members if self._runtime.alive else ():
                 for each in member.check():
                     self._keep(each)
+
+    def faulted(self, error: str) -> None:
+        """Note that ``error`` has lost a device's context."""
+        self.faults.append((error, self.stack()))
 
     def pending_error(self) -> OverwriteError | None:
         """What a synchronising call has to raise, after a check."""

@@ -155,3 +155,27 @@ print(tensor.cuda.memory_allocated())
     )
     assert run.out.split() == ["True"] * 6 + ["0"]
     assert run.findings == []
+
+
+@pytest.mark.parametrize("ending", ["", "tensor.cuda.synchronize()"])
+def test_launch_that_fails(bench: Bench, ending: str) -> None:
+    run = bench.check(
+        f"""
+import tensor
+stop = tensor.cuda.RawKernel('__global__ void stop() {{ __trap(); }}', "stop")
+x = tensor.ones(3, device="cuda")
+try:
+    stop(1, 1, ())
+except RuntimeError as error:
+    print(type(error).__name__)
+{ending}
+""",
+        simulate="check=off",
+    )
+    assert run.out == "LaunchError\n"
+    assert run.status == 86
+    assert run.only["kind"] == "stopped kernel"
+    assert run.only["message"].startswith("cuLaunchKernel(grid (1, 1, 1), ")
+    assert "of kernel 'stop' failed: CUDA_ERROR_LAUNCH_FAILED" in run.only["message"]
+    assert lines(run.only["accesses"][0]["stack"]) == ["stop(1, 1, ())"]
+    assert "leaks were not looked for" in run.err

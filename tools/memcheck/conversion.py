@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from drv.simulator.faults import FaultRecord
     from drv.simulator.findings import AccessReport
     from drv.simulator.findings import Finding as DriverFinding
+    from tools.memcheck.findings import Stack
 
 _KINDS = {
     Kind.RACE: "race",
@@ -154,6 +155,13 @@ def from_overwrite(found: Overwrite, count: int, *, blocking: bool) -> Finding:
     message = f"{operation} wrote {where}"
     ranges = ((found.first, found.last + 1),)
     return Finding(kind, message, (access,), memory, ranges, count=count)
+
+
+def from_error(text: str, stack: Stack) -> Finding:
+    """An error that has lost a device's context, as a driver tells it that checks nothing."""
+    first, *others = plain(text).splitlines()
+    launches = next((line for line in others if line.startswith("Launches before")), "")
+    return Finding("stopped kernel", first, (Access("the device", stack=stack),), advice=launches)
 
 
 def leaks(left: Iterable[Memory]) -> list[Finding]:

@@ -78,14 +78,15 @@ class Watch:
         wanted = options | {name.strip(): value.strip() for name, value in asked.items()}
         if self.options.schedule is not None:
             wanted["schedule"] = self.options.schedule
-        if asked.get("check") != "off":
-            # Streams stay asynchronous, unless the user has asked for something else.
-            wanted["check"] = "full"
-            if self._blocking is None:
-                os.environ.pop("CUDA_LAUNCH_BLOCKING", None)
-            else:
-                os.environ["CUDA_LAUNCH_BLOCKING"] = self._blocking
-        return wanted
+        if asked.get("check") == "off":
+            os.environ["CUDA_LAUNCH_BLOCKING"] = "1"
+            return wanted
+        # Streams stay asynchronous, unless the user has asked for something else.
+        if self._blocking is None:
+            os.environ.pop("CUDA_LAUNCH_BLOCKING", None)
+        else:
+            os.environ["CUDA_LAUNCH_BLOCKING"] = self._blocking
+        return wanted | {"check": "full"}
 
     def started(self, runtime: Runtime) -> None:
         """See :class:`drv.selection.Supervisor`."""
@@ -94,11 +95,13 @@ class Watch:
             # They outlive the runtime, which the script may drop.
             findings, faults = runtime.driver.findings, runtime.driver.faults
             findings.collect = True
-            self._sources.append(lambda: [conversion.from_fault(each) for each in faults])
             self._sources.append(lambda: [conversion.from_driver(each) for each in findings])
         guard = guard_runtime(runtime)
-        if guard is not None:
+        if guard is None:
+            self._sources.insert(0, lambda: [conversion.from_fault(each) for each in faults])
+        else:
             guard.collect = True
+            self._sources.append(lambda: [conversion.from_error(*each) for each in guard.faults])
             blocking = runtime.launch_blocking
             self._sources.append(
                 lambda: [
