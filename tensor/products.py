@@ -207,15 +207,7 @@ class _Pair:
         make = maker(out)
         multiply = a.place.plans[self.product, out, a, b]
         if isinstance(multiply, OnAddresses):
-            queue = multiply.multiply
-
-            def run_directly(a: Tensor, b: Tensor) -> Tensor:
-                made = make()
-                first, second = a._storage.address + a._offset, b._storage.address + b._offset
-                queue(made._storage.address, first, second)
-                return made
-
-            return run_directly
+            return _directly(make, multiply)
 
         def run(a: Tensor, b: Tensor) -> Tensor:
             made = make()
@@ -227,6 +219,18 @@ class _Pair:
 
 _MM = _Pair("mm", 2)
 BMM = _Pair("bmm", 3)
+
+
+def _directly(make: Callable[[], Tensor], multiply: OnAddresses) -> Callable[[Tensor, Tensor], Tensor]:
+    """New products of operands that are read where they lie."""
+    queue = multiply.multiply
+
+    def run(a: Tensor, b: Tensor) -> Tensor:
+        made = make()
+        queue(made._storage.address, a._storage.address + a._offset, b._storage.address + b._offset)
+        return made
+
+    return run
 
 
 def check_operands(name: str, *tensors: Any) -> None:
@@ -410,6 +414,8 @@ class _VectorPair:
         into = contiguous[(1, rows, 1), a.dtype, a.place]
         make = maker(out)
         multiply = a.place.plans[self.product, into, left, right]
+        if isinstance(multiply, OnAddresses):
+            return _directly(make, multiply)
 
         def run(a: Tensor, b: Tensor) -> Tensor:
             made = make()

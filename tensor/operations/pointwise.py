@@ -469,6 +469,20 @@ class Pointwise:
                 b._storage.address + b._offset,
             )
 
+        if len(numbers) == 1 and len(tensors) == 1 and not fresh:
+            (first,), (second,) = tensors, numbers
+
+            def run_with_number(out: Tensor, *operands: Any) -> None:
+                x = operands[first]
+                launch(
+                    local.stream.handle,
+                    out._storage.address + out._offset,
+                    x._storage.address + x._offset,
+                    convert(operands[second]),
+                )
+
+            return run_with_number
+
         def run(out: Tensor, *operands: Any) -> None:
             launch(
                 local.stream.handle,
