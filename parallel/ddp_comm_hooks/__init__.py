@@ -1,5 +1,5 @@
 """Communication hooks: how :class:`parallel.DistributedDataParallel` reduces its buckets."""
 
-from . import default_hooks
+from . import default_hooks, powerSGD_hook
 
-__all__ = ["default_hooks"]
+__all__ = ["default_hooks", "powerSGD_hook"]
