@@ -57,6 +57,7 @@ class Communicator:
         self.error: BaseException | None = None
         self._library = library
         self._store = store
+        self._key = f"nccl/{name}"
         self._handle = 0
         #: Held for one operation, from its place in the order of the stream to its mark.
         self._turn = threading.Lock()
@@ -106,6 +107,9 @@ class Communicator:
             self.abort(raised)
             raise
         self._settle(operation, deadline)
+        if self.rank == 0:
+            # All have read it. A later group in the same store must not find it.
+            self._store.delete_key(self._key)
 
     def call(self, operation: str, issue: Callable[[int], None], deadline: float, *, grouped: bool) -> None:
         """Have ``issue(handle)`` call NCCL, and wait until its work is on the stream.
@@ -225,7 +229,7 @@ class Communicator:
 
     def _agree(self, operation: str, deadline: float) -> UniqueId:
         """The unique id, which rank 0 makes."""
-        key = f"nccl/{self.name}"
+        key = self._key
         if self.rank == 0:
             try:
                 unique_id = self._library.ncclGetUniqueId()

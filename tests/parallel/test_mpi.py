@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+import parallel
+from parallel.mpi_library import library
+
 pytest.importorskip("mpi4py")
 
 _ROOT = Path(__file__).parents[2]
@@ -65,6 +68,17 @@ def run(*names: str, ranks: int = 3, timeout: float = 60) -> tuple[int, str, str
     if "cannot load MPI library" in errors:
         pytest.skip("no MPI library is installed")
     return process.returncode, output, errors
+
+
+def test_without_mpi4py_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(
+        ImportError, match=r"'mpi' needs mpi4py and an MPI library.*'graphroot\[mpi\]'.*'gloo'"
+    ):
+        library()
+    with pytest.raises(ImportError, match="'mpi' needs mpi4py"):
+        parallel.init_process_group("mpi")
+    assert not parallel.is_initialized()
 
 
 def test_ranks() -> None:

@@ -571,6 +571,7 @@ def test_close_is_idempotent_and_final() -> None:
     for backend in ranks.backends:
         backend.close()
         backend.abort()
+        assert backend._store.num_keys() == 0
     with pytest.raises(
         DistBackendError, match="all_reduce: <NcclBackend .*: the process group was destroyed"
     ):
