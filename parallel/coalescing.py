@@ -264,45 +264,60 @@ def sums(
         return []
     wanted = tuple([x._layout.as_dense().on(destination) for x in columns[0]] if layouts is None else layouts)
     columns = [[_dense(x, layout) for x, layout in zip(each, wanted, strict=True)] for each in columns]
-    places: list[Any] = [each[0]._layout.place for each in columns]
-    connect((destination, *places))
+    here = [each for each in columns if each[0]._layout.place is destination]
+    others = [each for each in columns if each[0]._layout.place is not destination]
     made: list[Any] = [None] * len(wanted)
     senders: dict[Any, None] = {}
     for run in destination.plans[_RUNS, wanted, buffer_size]:
-        here = [
-            _arrived(column, run, place, destination, wanted, senders)
-            for column, place in zip(columns, places, strict=True)
-        ]
+        sources = [[each[position]._address for position in run.positions] for each in here]
+        if run.kind.itemsize == 2 and run.kind.is_floating_point:
+            # On the way a sum would be rounded at every device.
+            arrived = [_handed_on([each], run, destination, senders) for each in others]
+        else:
+            arrived = [_handed_on(others, run, destination, senders)] if others else []
+        sources += [[start._address + offset for offset in run.offsets] for start in arrived]
         for position in run.positions:
             made[position] = empty(wanted[position])
-        results = [made[position]._address for position in run.positions]
-        _add(results, [addresses for addresses, _ in here], run, destination)
-    for place in senders:
-        place.local.stream.native.wait_stream(destination.local.stream.native)
+        _add([made[position]._address for position in run.positions], sources, run, destination)
+    # What a device does next may write what is still being read.
+    for place, receiver in senders:
+        place.local.stream.native.wait_stream(receiver.local.stream.native)
     return [empty(layout) if x is None else x for x, layout in zip(made, wanted, strict=True)]
 
 
-def _arrived(
-    column: Sequence[Tensor],
-    run: Run,
-    place: CudaPlace,
-    destination: CudaPlace,
-    layouts: Sequence[Layout],
-    senders: dict[Any, None],
-) -> tuple[list[int], Tensor | None]:
-    """Addresses of a run's tensors on the destination, and what keeps them. Notes whose tensors are read there."""
-    if place is destination:
-        return [column[position]._address for position in run.positions], None
+def _handed_on(
+    columns: Sequence[Sequence[Tensor]], run: Run, destination: CudaPlace, senders: dict[Any, None]
+) -> Tensor:
+    """The sum of the tensors of a run, behind each other on the destination.
+
+    It goes from the last device through all others, each of which adds its own: so every connection carries it once,
+    and different runs are on different connections. Notes in ``senders`` whose tensors are read by which device.
+    """
+    last = columns[-1]
+    place: Any = last[0]._layout.place
     if run.alone:
-        origin, made = column[run.positions[0]], empty(layouts[run.positions[0]])
-        senders[place] = None
+        carried = last[run.positions[0]]
     else:
-        origin = _pack(column, run, place)
-        origin.record_stream(destination.local.stream)
-        made = empty(contiguous[(run.nbytes,), uint8, destination])
-    _send(made, origin, run.nbytes)
-    start = made._address
-    return [start + offset for offset in run.offsets], made
+        carried = _pack(last, run, place)
+    for receiver, column in [
+        *((each[0]._layout.place, each) for each in columns[-2::-1]),
+        (destination, None),
+    ]:
+        there: Any = receiver
+        connect((place, there))
+        arrived = empty(contiguous[(run.nbytes,), uint8, there])
+        _send(arrived, carried, run.nbytes)
+        if run.alone and carried is last[run.positions[0]]:
+            senders[place, there] = None
+        else:
+            # It is free before the copy from it is done.
+            carried.record_stream(there.local.stream)
+        if column is not None:
+            start = arrived._address
+            results = [start + offset for offset in run.offsets]
+            _add(results, [results, [column[position]._address for position in run.positions]], run, there)
+        place, carried = there, arrived
+    return carried
 
 
 def _add(results: list[int], sources: list[list[int]], run: Run, place: CudaPlace) -> None:

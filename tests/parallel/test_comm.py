@@ -63,6 +63,7 @@ def test_what_was_broadcast_may_be_written_at_once(three: None, count: int) -> N
     equal(copies[1], np.full(count, 6))
     equal(copies[2], np.full(count, 3))
     total = comm.reduce_add(copies, 0)
+    copies[1].zero_()
     copies[2].zero_()
     equal(total, np.full(count, 16))
 
