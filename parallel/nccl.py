@@ -299,7 +299,7 @@ class NcclBackend:
         if self._ended is None and self._runtime.alive:
             error = self._end("the process group was aborted")
             for communicator in list(self._communicators.values()):
-                self._watchdog.give_up(communicator, error)
+                self._watchdog.give_up(communicator, error, expected=True)
 
     def _end(self, why: str) -> DistBackendError:
         self._ended = DistBackendError(f"{self!r}: {why}")

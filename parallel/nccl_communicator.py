@@ -200,14 +200,16 @@ class Communicator:
         if not self._handle:
             self.error = self.error or self.described("close", "the process group was destroyed")
             return
-        with contextlib.suppress(DistBackendError), self.turn("close", deadline):
-            self.call("close", self._library.ncclCommFinalize, deadline, grouped=False)
-            with self._calls:
-                if self.error is None:
-                    self.error = self.described("close", "the process group was destroyed")
-                    handle, self._handle = self._handle, 0
-                    with contextlib.suppress(drv.CudaError):
+        try:
+            with self.turn("close", deadline):
+                self.call("close", self._library.ncclCommFinalize, deadline, grouped=False)
+                with self._calls:
+                    if self.error is None:
+                        self.error = self.described("close", "the process group was destroyed")
+                        handle, self._handle = self._handle, 0
                         self._library.ncclCommDestroy(handle)
+        except (DistBackendError, drv.CudaError) as error:
+            self.abort(error)
 
     def abort(self, error: BaseException) -> None:
         """Give up what is queued: kernels that wait for other ranks end. Never blocks. Idempotent.

@@ -135,8 +135,11 @@ class Watchdog:
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=10)
 
-    def give_up(self, communicator: Communicator, error: BaseException) -> None:
-        """Let all works of ``communicator`` that are under way fail, and abort it."""
+    def give_up(self, communicator: Communicator, error: BaseException, *, expected: bool = False) -> None:
+        """Let all works of ``communicator`` that are under way fail, and abort it.
+
+        ``expected`` says that the user wants it so, and needs not be told later.
+        """
         with self._changed:
             lost = [each for each in self._under_way if each.communicator is communicator]
             self._under_way = [each for each in self._under_way if each.communicator is not communicator]
@@ -144,7 +147,7 @@ class Watchdog:
             work = each.work()
             if work is not None:
                 work.give_up(error)
-        if any(each.relied_on for each in lost):
+        if not expected and any(each.relied_on for each in lost):
             self._runtime.host_errors.append(error)
         communicator.abort(error)
 

@@ -565,6 +565,34 @@ def test_abort_ends_a_rank_that_waits() -> None:
     assert ranks.library.violations == []
 
 
+def test_abort_gives_up_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = Ranks(1)
+    backend = ranks.backends[0]
+    stuck = _Stuck(monkeypatch)
+    work = backend.all_reduce(tensor.ones(4, device="cuda"), ReduceOp.SUM)
+    work.wait()
+    backend.abort()
+    with pytest.raises(DistBackendError, match="the process group was aborted"):
+        work.wait()
+    _wait_for(lambda: (0, "ncclCommAbort") in ranks.library.calls)
+    stuck.stuck = False
+    # The user wants it so.
+    tensor.cuda.synchronize()
+    assert ranks.library.violations == []
+
+
+@pytest.mark.parametrize("function", ["ncclCommFinalize", "ncclCommDestroy"])
+def test_an_end_that_fails_is_an_abort(function: str) -> None:
+    ranks = Ranks(1)
+    backend = ranks.backends[0]
+    backend.barrier().wait()
+    ranks.library.failing[function] = 3
+    backend.close()
+    # A communicator that destroy failed for is gone.
+    _wait_for(lambda: ((0, "ncclCommAbort") in ranks.library.calls) == (function == "ncclCommFinalize"))
+    assert ranks.library.violations == []
+
+
 def test_close_is_idempotent_and_final() -> None:
     ranks = Ranks(2)
     ranks.run(lambda rank, backend: backend.barrier().wait())
