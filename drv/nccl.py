@@ -71,6 +71,10 @@ NCCL_CONFIG_UNDEF_INT = -(2**31)
 NCCL_API_MAGIC = 0xCAFEBEEF
 
 
+#: Names of communicators. NCCL keeps only their addresses, for as long as a communicator lives.
+_names: dict[str, bytes] = {}
+
+
 class UniqueId(ctypes.Structure):
     """``ncclUniqueId``: what the ranks of one communicator have in common. One rank makes it, all use it."""
 
@@ -134,7 +138,7 @@ class Config(ctypes.Structure):
         self.magic = NCCL_API_MAGIC
         self.version = self.VERSION
         self.blocking = int(blocking)
-        self.commName = name.encode() or None
+        self.commName = _names.setdefault(name, name.encode()) if name else None
 
     def __repr__(self) -> str:
         return f"Config(blocking={bool(self.blocking)}, name={(self.commName or b'').decode()!r})"

@@ -91,6 +91,10 @@ def test_structs_are_passed_and_only_failures_raise(tmp_path: Path) -> None:
         r"\(blocking=True, name='x'\)\) failed: ncclRemoteError: .* \(the stub was told to\)",
     ):
         bound.ncclCommInitRankConfig(2, unique_id, 0, nccl.Config(name="x"))
+    # NCCL keeps the address of a name.
+    field = nccl.Config.commName.offset
+    first, second = (nccl.Config(name="kept") for _ in range(2))
+    assert bytes(first)[field : field + 8] == bytes(second)[field : field + 8]
     with pytest.raises(drv.InvalidValueError, match="has 128 bytes, 3 were given"):
         nccl.UniqueId.from_bytes(b"abc")
 
