@@ -272,9 +272,10 @@ class LocalRanks:
             f"rank {first.rank.rank} (local rank {first.rank.local_rank}, process {first.popen.pid}) failed with "
             f"{describe_exit(code)} after {seconds:.1f} s"
         )
-        for other in failed:
-            if other is not first:
-                text += f"; rank {other.rank.rank} failed after it with {describe_exit(other.code or 0)}"
+        after = [each for each in failed if each is not first]
+        if after:
+            named = (f"rank {each.rank.rank} ({describe_exit(each.code or 0)})" for each in after)
+            text += f"; after it failed {', '.join(named)}"
         if ended := [each.rank.rank for each in self._processes if each.ended_by]:
             numbers = f"rank {ended[0]} was" if len(ended) == 1 else f"ranks {_listed(ended)} were"
             text += f"; {numbers} ended because of it"

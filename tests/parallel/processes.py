@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 # Children are forked from a server that has imported everything and has no threads and no driver: a start takes
 # milliseconds, where a fresh interpreter takes seconds.
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["pytest", "tensor", "nn", "parallel"])
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["pytest", "tensor", "nn", "parallel"])
 
 
 class RankError(AssertionError):
@@ -26,9 +26,9 @@ def run(function: Callable[..., Any], world_size: int, *arguments: Any, timeout:
 
     ``function`` is defined at the top of a test module. When one rank fails, the others are ended after two seconds.
     """
-    pipes = [_CONTEXT.Pipe(duplex=False) for _ in range(world_size)]
+    pipes = [CONTEXT.Pipe(duplex=False) for _ in range(world_size)]
     processes = [
-        _CONTEXT.Process(target=_rank, args=(sender, function, rank, world_size, arguments), daemon=True)
+        CONTEXT.Process(target=_rank, args=(sender, function, rank, world_size, arguments), daemon=True)
         for rank, (_, sender) in enumerate(pipes)
     ]
     deadline = time.monotonic() + timeout

@@ -8,12 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from parallel.launch import main
+
+from .processes import CONTEXT
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,27 +47,55 @@ def _script(folder: Path, body: str) -> str:
     return str(path)
 
 
-def _environment(**more: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    return {**inherited, "PYTHONPATH": str(ROOT), **more}
+class _Launcher:
+    """The launcher in a process that is forked from one which has imported all."""
+
+    def __init__(self, arguments: tuple[str | Path, ...], environment: dict[str, str]) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._outputs = [Path(self._folder.name, name) for name in ("stdout", "stderr")]
+        command = [str(each) for each in arguments]
+        self._process = CONTEXT.Process(target=_run, args=(command, environment, self._outputs))
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    def communicate(self, timeout: float = 30) -> tuple[str, str]:
+        """Wait for its end: what has been written to stdout and stderr."""
+        self._process.join(timeout)
+        ended = not self._process.is_alive()
+        if not ended:
+            self._process.kill()
+            self._process.join()
+        output, errors = (path.read_text(encoding="utf-8") for path in self._outputs)
+        self._folder.cleanup()
+        assert ended, f"the launcher did not end: {errors}"
+        return output, errors
 
 
-def _start(*arguments: str | Path, **more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "parallel.launch", *map(str, arguments)],
-        env=_environment(**more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Tests that run in the background of a shell inherit that SIGINT is ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+def _run(arguments: list[str], environment: dict[str, str], outputs: list[Path]) -> None:
+    # Tests that run in the background of a shell inherit that SIGINT is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for descriptor, path in enumerate(outputs, 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), descriptor)
+    os.environ.pop("OMP_NUM_THREADS", None)
+    os.environ.update({"PYTHONPATH": str(ROOT), **environment})
+    sys.exit(main(arguments))
 
 
-def _launch(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-    process = _start(*arguments, **more)
-    output, errors = process.communicate(timeout=60)
-    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+def _start(*arguments: str | Path, **environment: str) -> _Launcher:
+    return _Launcher(arguments, environment)
+
+
+def _launch(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    launcher = _start(*arguments, **environment)
+    output, errors = launcher.communicate()
+    return subprocess.CompletedProcess(arguments, launcher.returncode or 0, output, errors)
 
 
 def _wait_for(*paths: Path) -> None:
@@ -180,6 +211,32 @@ def test_two_machines(tmp_path: Path) -> None:
         }
 
 
+def test_ranks_of_two_machines_make_a_process_group(tmp_path: Path) -> None:
+    body = """
+import parallel, tensor
+parallel.init_process_group("gloo")
+x = tensor.full((2,), rank + 1.0)
+parallel.all_reduce(x)
+print(x.tolist())
+if rank == 1:
+    raise ValueError("the cause")
+parallel.all_reduce(x)
+"""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    common = ["--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port]
+    first = _start(*common, "--node-rank", "0", _script(tmp_path, body))
+    command = [sys.executable, "-m", "parallel.launch", *common, "--node-rank", "1", tmp_path / "script.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    second = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    output, errors = first.communicate()
+    assert output == second.stdout == "[3.0, 3.0]\n", errors + second.stderr
+    assert first.returncode == second.returncode == 1
+    assert "ValueError: the cause\nparallel.launch: rank 1 (local rank 0, " in second.stderr
+    assert "rank 1 has left" in errors
+    assert "parallel.launch: rank 0 (local rank 0, " in errors
+
+
 def test_a_module_and_a_program(tmp_path: Path) -> None:
     _script(tmp_path, TELL_ENVIRONMENT)
     done = _launch("-m", "script", "a", PYTHONPATH=f"{ROOT}:{tmp_path}")
@@ -237,7 +294,7 @@ raise ConnectionError("the consequence")
     done = _launch("--nproc-per-node", "2", _script(tmp_path, body))
     report = done.stderr.split("parallel.launch: rank")[1]
     assert report.startswith(" 1 (")
-    assert "rank 0 failed after it with exit code 1" in report
+    assert "after it failed rank 0 (exit code 1)" in report
     assert report.endswith("ValueError: the cause\n")
 
 
@@ -333,7 +390,8 @@ def test_counts_of_processes_by_name(tmp_path: Path) -> None:
     script = _script(tmp_path, TELL_ENVIRONMENT)
     simulated = {"GRAPHROOT_DRIVER": "simulator", "GRAPHROOT_SIMULATOR": "devices=2"}
     for name in ("gpu", "auto"):
-        assert _launch("--nproc-per-node", name, script, **simulated).returncode == 0
+        done = _launch("--nproc-per-node", name, script, **simulated)
+        assert done.returncode == 0, done.stderr
         assert _told(tmp_path, 1)[0]["WORLD_SIZE"] == "2"
         (tmp_path / "rank1").unlink()
     assert _launch("--nproc-per-node", "cpu", script).returncode == 0
