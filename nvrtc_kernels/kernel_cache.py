@@ -24,10 +24,17 @@ if TYPE_CHECKING:
 
 
 class KernelCache:
-    """Compiled and loaded programs of one runtime. Use :meth:`of`."""
+    """Compiled and loaded programs of one runtime. Use :meth:`of`.
+
+    Attributes
+    ----------
+    sources : dict
+        Texts of the programs by their file names, for reports; ``None`` where several texts have one name.
+    """
 
     def __init__(self, disk: DiskCache | None = None) -> None:
         self.disk = DiskCache(cache_directory() / "kernels") if disk is None else disk
+        self.sources: dict[str, str | None] = {}
         self._functions: dict[tuple[str, str, int], Function] = {}
         self._modules: dict[tuple[str, int], Module] = {}
         self._compiled: dict[tuple[str, str], CompiledProgram] = {}
@@ -67,6 +74,8 @@ class KernelCache:
         found = self._modules.get(key)
         if found is None:
             compiled = self.compile(program, device)
+            if self.sources.setdefault(program.name, program.source) != program.source:
+                self.sources[program.name] = None
             found = self._modules.setdefault(key, Module(compiled.image, device))
         return found
 

@@ -46,6 +46,7 @@ def test_traceback_of_the_script_has_no_frames_of_the_tool(bench: Bench) -> None
     assert head.endswith("ZeroDivisionError: division by zero\n")
     assert head.count("File ") == 2
     assert summary.strip().endswith("it used no GPU; 0 errors")
+    assert "it used no GPU (--simulate gives it one); 0 errors" in bench.check("", simulate=None).err
 
 
 def test_syntax_error(bench: Bench) -> None:

@@ -235,6 +235,23 @@ def test_race_within_a_kernel(bench: Bench) -> None:
     assert "__syncthreads()" in found["advice"]
 
 
+def test_kernels_that_are_gone_are_quoted_unless_their_name_is_ambiguous(bench: Bench) -> None:
+    text = """
+        import tensor
+
+        def run(line, name="k"):
+            code = "__global__ void " + name + "(float* x) {\\n" + line + "\\n}"
+            tensor.cuda.RawKernel(code, name)(1, 64, (tensor.ones(64, device="cuda"),))
+
+        run("x[0] = threadIdx.x;")
+        MORE
+    """
+    (access, _) = bench.check(text.replace("MORE", "")).only["accesses"]
+    assert access["source"] == {"file": "k.cu", "line": 2, "text": "x[0] = threadIdx.x;"}
+    (access, _) = bench.check(text.replace("MORE", 'run("x[threadIdx.x] = 1;")')).only["accesses"]
+    assert access["source"] == {"file": "k.cu", "line": 2, "text": ""}
+
+
 def test_misaligned_access_and_what_fails_after_it(bench: Bench) -> None:
     run = bench.check("""
         import tensor

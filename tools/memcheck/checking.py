@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from tools.memcheck import report, sanitizer
 from tools.memcheck.options import parse
 from tools.memcheck.script import CannotRun, Script
-from tools.memcheck.sources import Sources
 from tools.memcheck.watching import Watch
 
 if TYPE_CHECKING:
@@ -33,20 +32,19 @@ def main(arguments: Sequence[str]) -> int:
             print(f"memcheck: {error}", file=sys.stderr)
             return 2
         watch.settle()
-        sources = Sources()
         script.forget()
         watch.settle()
         if options.leak_check:
             watch.look_for_leaks()
     found = watch.findings()
     status = options.error_exitcode if found else script.status
-    report.write(sys.stderr, found, sources, options.max_reports)
+    report.write(sys.stderr, found, watch.sources, options.max_reports)
     print(f"memcheck: {_summary(options, watch, script, found)}", file=sys.stderr)
     if options.json is not None:
         report.write_json(
             options.json,
             found,
-            sources,
+            watch.sources,
             command=options.target,
             drivers=[runtime.name for runtime in watch.runtimes],
             script_status=script.status,
@@ -68,7 +66,9 @@ def _frozen() -> Iterator[None]:
 def _summary(options: Options, watch: Watch, script: Script, found: Sequence[Finding]) -> str:
     parts = [f"{script.name} ended with status {script.status}"]
     if not watch.runtimes:
-        parts.append("it used no GPU")
+        parts.append(
+            "it used no GPU" + ("" if options.simulate is not None else " (--simulate gives it one)")
+        )
     elif watch.lost and options.leak_check:
         parts.append("leaks were not looked for, as an error has lost the device's context")
     return f"{'; '.join(parts)}; {len(found)} errors"

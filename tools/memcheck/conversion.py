@@ -57,6 +57,17 @@ def count_of(number: int, what: str = "byte") -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Byte ranges in ascending order, those that touch as one."""
+    result: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if result and start <= result[-1][1]:
+            result[-1] = result[-1][0], max(stop, result[-1][1])
+        else:
+            result.append((start, stop))
+    return tuple(result)
+
+
 def from_driver(found: DriverFinding) -> Finding:
     """A race or a read of memory never written."""
     kind = _KINDS[found.kind]
@@ -80,7 +91,7 @@ def from_driver(found: DriverFinding) -> Finding:
             )
     else:
         message = f"nothing orders {_who(last)} after {_who(accesses[0])}, and both touch the same memory"
-    return Finding(kind, message, accesses, memory, found.ranges, advice, found.count)
+    return Finding(kind, message, accesses, memory, joined(found.ranges), advice, found.count)
 
 
 def from_fault(fault: FaultRecord) -> Finding:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import linecache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nvrtc_kernels.program import Program
+from nvrtc_kernels.kernel_cache import KernelCache
 
 if TYPE_CHECKING:
+    from drv import Runtime
     from drv.python_stack import Frame
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -18,17 +18,18 @@ _ROOT = Path(__file__).resolve().parents[2]
 class Sources:
     """Finds lines by file and number.
 
-    Make it while the script's kernels still exist: their text is looked for among all objects. Where two programs
-    of different text have the same name, neither is quoted.
+    Kernels that scripts hold as text are known by the file names that reports give them. Where two texts have the
+    same name, neither is quoted.
     """
 
     def __init__(self) -> None:
         self._kernels: dict[str, str | None] = {}
-        for each in gc.get_objects():
-            if type(each) is Program:
-                known = self._kernels.setdefault(each.name, each.source)
-                if known != each.source:
-                    self._kernels[each.name] = None
+
+    def learn(self, runtime: Runtime) -> None:
+        """Note the texts of the kernels that ``runtime`` has loaded."""
+        for name, text in KernelCache.of(runtime).sources.items():
+            if self._kernels.setdefault(name, text) != text:
+                self._kernels[name] = None
 
     def python(self, frame: Frame) -> str:
         """The line of a frame, without indentation; empty where it cannot be had."""

@@ -13,6 +13,7 @@ from drv.errors import CudaError
 from drv.simulator.address_space import MemoryKind
 from tools.memcheck import conversion
 from tools.memcheck.findings import Finding, Memory, merged
+from tools.memcheck.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +33,8 @@ class Watch:
     ----------
     runtimes : list of Runtime
         Those that were made, the earliest first.
+    sources : Sources
+        Texts of the kernels that they have loaded, among others.
     lost : bool
         Whether no leaks could be looked for, as an error has lost a device's context.
     """
@@ -39,6 +42,7 @@ class Watch:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.runtimes: list[Runtime] = []
+        self.sources = Sources()
         self.lost = False
         self._sources: list[Callable[[], list[Finding]]] = []
         self._left: list[Memory] = []
@@ -113,6 +117,7 @@ class Watch:
     def ending(self, runtime: Runtime) -> None:
         """See :class:`drv.selection.Supervisor`."""
         settle(runtime)
+        self.sources.learn(runtime)
 
     # What was found
 
@@ -120,6 +125,8 @@ class Watch:
         """Let everything that is queued run."""
         for runtime in self.runtimes:
             settle(runtime)
+            if runtime.alive:
+                self.sources.learn(runtime)
 
     def look_for_leaks(self) -> None:
         """Note what is still allocated, after the script is gone and the library has let go of its caches."""
