@@ -292,6 +292,34 @@ def test_stack_ends_at_the_script(bench: Bench) -> None:
     assert lines(found["memory"]["allocated"]) == ["return tensor.empty(2, device='cuda')", "y = make() + 1"]
 
 
+def test_stack_shows_nothing_of_python_itself(bench: Bench) -> None:
+    found = bench.check("""
+        import threading
+        import tensor
+        made = []
+        def make():
+            made.append(tensor.empty(2, device="cuda"))
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        y = made.pop() + 1
+    """).only
+    assert lines(found["memory"]["allocated"]) == ['made.append(tensor.empty(2, device="cuda"))']
+
+
+def test_copy_beyond_an_allocation_is_refused(bench: Bench) -> None:
+    run = bench.check("""
+        import drv
+        import numpy as np
+        memory = drv.DeviceMemory(8)
+        try:
+            drv.copy_to_device(memory.address, np.zeros(9, np.uint8))
+        except drv.InvalidValueError:
+            print("refused")
+    """)
+    assert (run.status, run.out) == (0, "refused\n")
+
+
 def test_no_driver_is_used_by_a_script_that_uses_none(bench: Bench) -> None:
     run = bench.check("print('plain')\n", simulate=None)
     assert (run.status, run.out, drv.is_initialized()) == (0, "plain\n", False)

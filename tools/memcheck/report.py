@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, TextIO
 
 from drv.simulator.finding_text import HOST
-from tools.memcheck.sources import short
+from tools.memcheck.sources import own, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ def _stack(stack: Stack, sources: Sources) -> Iterator[str]:
     """Lines of a Python stack, the innermost last."""
     if not stack:
         yield "  an unknown place"
-    for frame in reversed(stack):
+    for frame in reversed(own(stack)):
         file, line, function = frame
         yield f'  File "{short(file)}", line {line}, in {function}'
         text = sources.python(frame)
@@ -154,5 +154,5 @@ def _source(source: tuple[str, int], sources: Sources) -> dict[str, Any]:
 def _frames(stack: Stack, sources: Sources) -> list[dict[str, Any]]:
     return [
         {"file": frame[0], "line": frame[1], "function": frame[2], "text": sources.python(frame)}
-        for frame in stack
+        for frame in own(stack)
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from nvrtc_kernels.kernel_cache import KernelCache
 if TYPE_CHECKING:
     from drv import Runtime
     from drv.python_stack import Frame
+    from tools.memcheck.findings import Stack
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,6 +45,23 @@ class Sources:
             return linecache.getline(file, line).strip() if Path(file).is_file() else ""
         lines = text.splitlines()
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def own(stack: Stack) -> Stack:
+    """A stack without Python's own modules, such as ``threading``, unless nothing else is in it."""
+    kept = tuple(frame for frame in stack if not _is_pythons(frame[0]))
+    return kept or stack
+
+
+@functools.cache
+def _is_pythons(file: str) -> bool:
+    if file.startswith("<frozen "):
+        return True
+    for name in ("stdlib", "platstdlib"):
+        folder = Path(sysconfig.get_path(name)).resolve()
+        if Path(file).is_relative_to(folder):
+            return Path(file).relative_to(folder).parts[0] not in ("site-packages", "dist-packages")
+    return False
 
 
 def short(file: str) -> str:
