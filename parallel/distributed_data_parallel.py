@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import tensor
 from nn import Module
-from nn.utils.rnn import PackedSequence
 from tensor import Tensor
 
 from .buckets import FIRST_BUCKET_BYTES
 from .collectives import all_reduce, broadcast
 from .joining import Join, Joinable, JoinHook
+from .module_devices import devices_of, moved
 from .module_states import broadcast_tensors, check_parameters
 from .process_groups import checked_group, get_global_rank, get_rank, get_world_size
 from .reduce_op import ReduceOp
@@ -128,7 +127,7 @@ class DistributedDataParallel(Module, Joinable):
             )
         parameters = list(named.values())
         self.device = parameters[0].device
-        self.device_ids, self.output_device = _devices(device_ids, output_device, named)
+        self.device_ids, self.output_device = devices_of(device_ids, output_device, named)
         self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
         if self.bucket_bytes_cap <= 0:
             raise ValueError(f"bucket_cap_mb expects a positive number of MiB, got {bucket_cap_mb}")
@@ -195,7 +194,7 @@ class DistributedDataParallel(Module, Joinable):
         if self._join_config.enable:
             self._reduces_anywhere(joined=False)
         if self.device_ids is not None:
-            inputs, kwargs = _moved(inputs, self.device_ids[0]), _moved(kwargs, self.device_ids[0])
+            inputs, kwargs = moved(inputs, self.device_ids[0]), moved(kwargs, self.device_ids[0])
         outputs = self.module(*inputs, **kwargs)
         self.require_forward_param_sync = reduces
         if reduces:
@@ -203,7 +202,7 @@ class DistributedDataParallel(Module, Joinable):
         elif records:
             reducer.skip()
         if self.output_device is not None and self.device_ids is not None:
-            outputs = _moved(outputs, self.output_device)
+            outputs = moved(outputs, self.output_device)
         return outputs
 
     @contextlib.contextmanager
@@ -253,8 +252,8 @@ class DistributedDataParallel(Module, Joinable):
 
     def _set_static_graph(self) -> None:
         """As ``static_graph=True``; before the first forward pass."""
-        self.static_graph = self.reducer.static_graph = True
-        self.reducer.find_unused = False
+        self.static_graph = True
+        self.reducer.set_static_graph()
 
     # Uneven inputs
 
@@ -356,56 +355,3 @@ class _Shadow(JoinHook):
         ddp = self.ddp
         ddp.reducer.divisor = get_world_size(ddp.process_group)
         ddp._broadcast_states(ddp._last_rank(is_last_joiner))
-
-
-def _devices(
-    device_ids: Sequence[Any] | None, output_device: Any, parameters: dict[str, Tensor]
-) -> tuple[list[tensor.device] | None, tensor.device | None]:
-    """The device of the module's inputs and of its outputs, checked."""
-    places = {each.device for each in parameters.values()}
-    ids = list(device_ids or ())
-    if len(ids) > 1:
-        raise ValueError("device_ids can only be None or contain a single element.")
-    if len(places) > 1 or next(iter(places)).type == "cpu":
-        if ids or output_device is not None:
-            raise ValueError(
-                "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
-                f"GPU modules or CPU modules, but got device_ids {device_ids}, output_device {output_device}, and module "
-                f"parameters {places}."
-            )
-        return None, None
-    if not ids:
-        return None, None if output_device is None else _device(output_device)
-    wanted = _device(ids[0])
-    for name, each in parameters.items():
-        if each.device != wanted:
-            raise ValueError(
-                f"DistributedDataParallel expects the module on device_ids[0], {wanted}, but its parameter '{name}' is on "
-                f"{each.device}: move the module there first"
-            )
-    return [wanted], wanted if output_device is None else _device(output_device)
-
-
-def _device(given: Any) -> tensor.device:
-    found = tensor.device(given)
-    if found.type == "cuda" and found.index is None:
-        return tensor.device("cuda", tensor.cuda.current_device())
-    return found
-
-
-def _moved(value: Any, device: tensor.device) -> Any:
-    """``value`` with the tensors in tuples, lists, dicts and dataclasses inside each other on ``device``."""
-    if isinstance(value, (Tensor, PackedSequence)):
-        return value.to(device)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_moved(each, device) for each in value))
-    if isinstance(value, (tuple, list)):
-        return type(value)([_moved(each, device) for each in value])
-    if isinstance(value, dict):
-        return type(value)((key, _moved(each, device)) for key, each in value.items())
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {
-            each.name: _moved(getattr(value, each.name), device) for each in fields(value) if each.init
-        }
-        return replace(value, **changed)
-    return value

@@ -17,14 +17,13 @@ from tensor import Tensor
 from tensor.autograd.engine import queue_callback, will_execute
 from tensor.cuda import StreamContext
 from tensor.neural.scaled_copies import scaled_copies
-from tensor.recording.node import edge_of
 
 from .buckets import Bucket, GradBucket, assign, shows
+from .unused_parameters import UsedParameters, node_of, not_reached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from tensor.autograd.graph import Node
     from tensor.recording.node_hooks import RemovableHandle
 
     from .futures import Future
@@ -93,11 +92,9 @@ class Reducer:
         self._factor = 1.0
         self._ready = bytearray(count)
         self._unused: list[int] = []
-        #: Since the last reduction, by parameter: whether it got a gradient.
-        self._used = bytearray(count)
-        self._used_anywhere: list[int] | None = None
-        self._used_map: Tensor | None = None
-        self._used_work: Any = None
+        self.used = UsedParameters(
+            count, self.parameters[0].device, asks=self.find_unused or static_graph, keeps=static_graph
+        )
         #: In a static graph: how many gradients each parameter gets in a pass, and how many are missing.
         self._gradients: list[int] | None = None
         self._missing: list[int] = []
@@ -123,6 +120,11 @@ class Reducer:
         ]
         by_number = {number: bucket for bucket in self.buckets for number in bucket.numbers}
         self._bucket_of = [by_number[number] for number in range(len(self.parameters))]
+
+    def set_static_graph(self) -> None:
+        """As with ``static_graph``; before the first pass."""
+        self.static_graph, self.find_unused = True, False
+        self.used = UsedParameters(len(self.parameters), self.parameters[0].device, asks=True, keeps=True)
 
     # Around the forward pass
 
@@ -180,7 +182,7 @@ class Reducer:
             self._missing = list(self._gradients)
             self._unused = [number for number in range(count) if not self._gradients[number]]
         elif self.find_unused:
-            self._unused = self._not_reached(outputs)
+            self._unused = not_reached(outputs, self.parameters)
         if not self.rebuilt:
             self._order.clear()
 
@@ -206,22 +208,11 @@ class Reducer:
             f"{', '.join(missing) or 'none'}"
         )
 
-    def _not_reached(self, outputs: Any) -> list[int]:
-        """Numbers of the parameters that no gradient of ``outputs`` goes to."""
-        waiting = [edge[0] for each in tensors_in(outputs) if (edge := edge_of(each)) is not None]
-        seen: set[Node] = set(waiting)
-        while waiting:
-            for edge in waiting.pop().next:
-                if edge is not None and edge[0] not in seen:
-                    seen.add(edge[0])
-                    waiting.append(edge[0])
-        return [number for number, parameter in enumerate(self.parameters) if _node_of(parameter) not in seen]
-
     # In the backward pass
 
     def arrive(self, number: int) -> None:
         """Note that a gradient of parameter ``number`` was computed."""
-        self._used[number] = 1
+        self.used.here[number] = 1
         if not self.expected:
             if self.reduced:
                 self._warn()
@@ -268,7 +259,7 @@ class Reducer:
         bucket.pending -= 1
         if not bucket.pending:
             with tensor.no_grad():
-                bucket.fill(self._factor, adopt=self._used if self.as_view else None)
+                bucket.fill(self._factor, adopt=self.used.here if self.as_view else None)
                 self._launch()
 
     def _launch(self) -> None:
@@ -280,10 +271,7 @@ class Reducer:
             with _stream(bucket):
                 bucket.reduction = self._reduce(bucket, bucket.flat)
         if self._next == len(buckets):
-            if self.find_unused or (self.static_graph and self._used_anywhere is None):
-                device = self.parameters[0].device
-                self._used_map = tensor.tensor(list(self._used), dtype=tensor.int32, device=device)
-                self._used_work = self.collectives.all_reduce(self._used_map)
+            self.used.tell(self.collectives.all_reduce)
             queue_callback(self._finish, outermost=True)
 
     def _reduce(self, bucket: Bucket, flat: Tensor) -> Any:
@@ -307,7 +295,7 @@ class Reducer:
             return
         for number, parameter in enumerate(self.parameters):
             if not self._ready[number]:
-                node = _node_of(parameter)
+                node = node_of(parameter)
                 if node is not None and will_execute(node):
                     self._mark(number)
 
@@ -328,15 +316,7 @@ class Reducer:
                 self._receive(bucket, reduction)
                 self._deliver(bucket)
                 bucket.read()
-        if self._used_work is not None:
-            # The operation has to be over before its tensor goes.
-            self._used_work.wait()
-        if not self.static_graph:
-            self._used_anywhere = None
-        elif self._used_anywhere is None:
-            self._read_map()
-        self._used_map = self._used_work = None
-        self._used = bytearray(len(self.parameters))
+        self.used.end()
         self.running, self.reduced = False, True
 
     def _receive(self, bucket: Bucket, reduction: Any) -> None:
@@ -356,7 +336,7 @@ class Reducer:
             gradient = state.grad
             if gradient is not None and shows(gradient, view):
                 continue
-            if not self._is_used_anywhere(number):
+            if not self.used.anywhere(number):
                 continue
             if self.as_view:
                 state.grad = view
@@ -366,19 +346,6 @@ class Reducer:
             targets.append(gradient)
             sources.append(view)
         scaled_copies(targets, sources)
-
-    def _is_used_anywhere(self, number: int) -> bool:
-        """Whether the parameter got a gradient on any rank."""
-        if self._used[number] or not (self.find_unused or self.static_graph):
-            return True
-        if self._used_anywhere is None:
-            self._read_map()
-        return bool(self._used_anywhere and self._used_anywhere[number])
-
-    def _read_map(self) -> None:
-        if self._used_map is not None:
-            self._used_work.wait()
-            self._used_anywhere = self._used_map.tolist()
 
     def _warn(self) -> None:
         if not self._warned:
@@ -399,12 +366,7 @@ class Reducer:
             for bucket in self.buckets:
                 zeros = tensor.zeros_like(bucket.flat)
                 reductions.append((bucket, self._reduce(bucket, zeros), zeros))
-            if self.find_unused or (self.static_graph and self._used_anywhere is None):
-                device = self.parameters[0].device
-                used = tensor.zeros(len(self.parameters), dtype=tensor.int32, device=device)
-                self.collectives.all_reduce(used).wait()
-                if self.static_graph:
-                    self._used_anywhere = used.tolist()
+            self.used.tell_none(self.collectives.all_reduce)
             for bucket, reduction, _ in reductions:
                 if self.hook is None:
                     reduction.wait()
@@ -426,13 +388,6 @@ def _arrival(reducer: weakref.ref[Reducer], number: int) -> Callable[[Tensor], N
     return hook
 
 
-def _node_of(parameter: Tensor) -> Node | None:
-    """The end of the graph that adds to the gradient of ``parameter``; None where there is no graph."""
-    accumulator = parameter._autograd.accumulator
-    found: Node | None = None if accumulator is None else accumulator()
-    return found
-
-
 def _stream(bucket: Bucket) -> contextlib.AbstractContextManager[Any]:
     """The stream on which a bucket was filled is current."""
     return contextlib.nullcontext() if bucket.filled_on is None else StreamContext(bucket.filled_on)
@@ -452,18 +407,3 @@ def _result(future: Any, bucket: Bucket) -> Tensor:
             f"{bucket.flat.numel()} elements"
         )
     return result
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """The tensors in tuples, lists, dicts and dataclasses inside each other."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, Tensor):
-            yield each
-        elif isinstance(each, dict):
-            waiting.extend(each.values())
-        elif isinstance(each, (list, tuple)):
-            waiting.extend(each)
-        elif hasattr(type(each), "__dataclass_fields__"):
-            waiting.extend(getattr(each, name) for name in type(each).__dataclass_fields__)
