@@ -227,6 +227,8 @@ class Communicator:
             handle, self._handle = self._handle, 0
         if handle and self.stream.place.runtime.alive:
             with contextlib.suppress(drv.CudaError):
+                # NCCL goes back to the thread's device, which would otherwise become the first one.
+                self.stream.place.native.use()
                 self._library.ncclCommAbort(handle)
 
     def _agree(self, operation: str, deadline: float) -> UniqueId:

@@ -1,8 +1,9 @@
 """NCCL's functions on simulated devices, for ranks that are threads of one process.
 
 It is stricter than NCCL where that finds mistakes: a call is in progress until all its ranks have made it, nothing may be
-called in the meantime, and a communicator that two threads use at once, or that was destroyed, is noted in
-``violations``. Work is queued on the streams that the calls name, as copies which the simulated driver's race checks see.
+called in the meantime, and a communicator that two threads use at once, or with another device, or after its end, is
+noted in ``violations``. Work is queued on the streams that the calls name, as copies which the simulated driver's
+race checks see.
 """
 
 from __future__ import annotations
@@ -224,6 +225,8 @@ class FakeNccl:
             self.calls.append((comm.rank, name))
         if comm.ended:
             self.violations.append(f"{name} on a communicator that was {comm.ended}")
+        if self._runtime.current.device is not comm.device:
+            self.violations.append(f"{name} while another device is current")
         if not comm.busy.acquire(blocking=False):
             self.violations.append(f"{name} while another thread uses the communicator")
         try:
@@ -247,6 +250,13 @@ class FakeNccl:
                 self._submit(comm, call)
 
     def _submit(self, comm: Comm, call: Call) -> None:
+        try:
+            self._queue(comm, call)
+        finally:
+            # As NCCL does after it was on other devices.
+            comm.device.use()
+
+    def _queue(self, comm: Comm, call: Call) -> None:
         world = comm.world
         with self._lock:
             comm.waiting += 1
