@@ -18,7 +18,7 @@ from .. import layout as layouts
 from .. import parts, views
 from ..arithmetic import MUL
 from ..base import maker, view_of, wrap
-from ..copy_plans import copied
+from ..copy_plans import COPY
 from ..kept import kept
 from ..recording.modes import modes
 from ..recording.node import Node, attach
@@ -133,17 +133,16 @@ def _on_device(
 ) -> Callable[[Tensor], Tensor]:
     """By as many plans of cuFFT as it takes."""
     rest, last = dims[:-_RANK], dims[-_RANK:]
-    steps = []
-    if kind != "c2r" or not rest:
-        run, layout = _step(kind, layout, last, size, inverse, overwrites=False)
-        steps.append(run)
+    parts = [(kind, last, size, False)]
     while rest:
         rest, some = rest[:-_RANK], rest[-_RANK:]
-        run, layout = _step("c2c", layout, some, None, inverse, overwrites=False)
-        steps.append(run)
-    if kind == "c2r" and len(dims) > _RANK:
+        parts.append(("c2c", some, None, False))
+    if kind == "c2r" and len(parts) > 1:
         # What the steps before made is nobody else's.
-        run, layout = _step(kind, layout, last, size, inverse, overwrites=True)
+        parts = [*parts[1:], (kind, last, size, True)]
+    steps = []
+    for each, some, length, overwrites in parts:
+        run, layout, scale = _step(each, layout, some, length, inverse, scale, overwrites=overwrites)
         steps.append(run)
     if scale != 1:
         steps.append(_scaled(layout, scale))
@@ -169,12 +168,21 @@ def _scaled(layout: Layout, scale: float) -> Callable[[Tensor], Tensor]:
 
 
 def _step(
-    kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, *, overwrites: bool
-) -> tuple[Callable[[Tensor], Tensor], Layout]:
-    """An unscaled transform over up to three dimensions, and the layout of its result.
+    kind: str,
+    layout: Layout,
+    dims: tuple[int, ...],
+    size: int | None,
+    inverse: bool,
+    scale: float,
+    *,
+    overwrites: bool,
+) -> tuple[Callable[[Tensor], Tensor], Layout, float]:
+    """A transform over up to three dimensions, the layout of its result, and what is left to multiply it by.
 
     Parameters
     ----------
+    scale
+        What to multiply by where that costs nothing, on the way of elements that have to be copied.
     overwrites
         Whether nobody needs the input afterwards.
     """
@@ -183,6 +191,7 @@ def _step(
     # cuFFT may write to the input of a transform to real numbers.
     copies = kind == "c2r" and not overwrites
     given = None if copies else _side(layout, order, len(dims))
+    before = layout
     if given is None:
         copies, layout = True, in_order(tuple(layout.shape), order, layout.dtype, place)
         given = _side(layout, order, len(dims))
@@ -199,15 +208,28 @@ def _step(
         kind, complex_bytes, sizes, given, written, made.numel // prod(made.shape[axis] for axis in inner)
     )
     make, transform = maker(made), plan_cache(place).transform
+    if not copies:
 
-    def run(x: Tensor) -> Tensor:
-        if copies:
-            x = copied(x, layout)
+        def run(x: Tensor) -> Tensor:
+            result = make()
+            transform(key, x._storage.address + x._offset, result._storage.address, inverse=inverse)
+            return result
+
+        return run, made, scale
+    make_copy = maker(layout)
+    if scale != 1:
+        fill, number = place.plans[MUL, layout, before, float], scale
+    else:
+        fill, number = place.plans[COPY, layout, before], True
+
+    def run_on_copy(x: Tensor) -> Tensor:
+        copy = make_copy()
+        fill(copy, x, number)
         result = make()
-        transform(key, x._storage.address + x._offset, result._storage.address, inverse=inverse)
+        transform(key, copy._storage.address, result._storage.address, inverse=inverse)
         return result
 
-    return run, made
+    return run_on_copy, made, 1.0
 
 
 def _side(layout: Layout, order: tuple[int, ...], count: int) -> Side | None:
