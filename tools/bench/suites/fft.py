@@ -1,7 +1,7 @@
 """Fourier transforms: of one and two dimensions, batched, with the plan cached and made anew.
 
 With a GPU: on the device, timed by events, against PyTorch and CuPy, which call cuFFT too. Without: the CPU forms,
-which are NumPy's, against PyTorch's on one thread; and the host time of transforms on a simulated device that runs
+against PyTorch's on as many threads; and the host time of transforms on a simulated device that runs
 nothing (``execute=off``), against PyTorch's CPU calls on as few elements.
 
 Rates count 5 n log2(n) operations for a complex transform of n elements and half of that for a real one, as is usual.
@@ -83,7 +83,7 @@ def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     gpu = on_gpu()
     device = "cuda" if gpu else "cpu"
     elements = options.elements or (ON_GPU if gpu else ON_CPU)
-    contenders = libraries(device)
+    contenders = libraries(device, one_thread=False)
     for case in _cases(elements):
         if only not in case.name:
             continue
