@@ -27,7 +27,8 @@ _SETTLING = 0.3
 _GRACE_AFTER_FAILURE = 5.0
 _GRACE_AFTER_SIGNAL = 30.0
 
-_TAIL = 64 * 1024
+_PIECE, _LARGEST_PIPE = 1 << 16, 1 << 20
+_TAIL = 1 << 16
 _TRACEBACK = re.compile(rb"^(  \+ Exception Group )?Traceback \(most recent call last\):", re.MULTILINE)
 _CHAINED = (b"another exception occurred:\n\n", b"direct cause of the following exception:\n\n")
 
@@ -232,11 +233,11 @@ class LocalRanks:
                     stream.file.close()
 
     def _pass_on(self, stream: _Stream, last: bool = False) -> None:
-        """Pass on what a rank has written; at its end also a line without an end."""
-        data = b"more"
-        while data:
+        """Pass on what a rank has written; at its end all of it, also a line that has none."""
+        # Of what is written meanwhile only so much: others, and signals, want their turn.
+        for _ in range(_LARGEST_PIPE // _PIECE if last else 1):
             try:
-                data = os.read(stream.source.fileno(), 1 << 16)
+                data = os.read(stream.source.fileno(), _PIECE)
             except BlockingIOError:
                 break
             if not data:
@@ -248,12 +249,9 @@ class LocalRanks:
                     stream.process.traceback_at = time.monotonic()
                 stream.process.tail = (stream.process.tail + data)[-_TAIL:]
             _write(stream.file.fileno() if stream.file else None, data)
-            if stream.prefix:
-                *lines, stream.line = (stream.line + data).split(b"\n")
-                data_shown = b"".join(stream.prefix + line + b"\n" for line in lines)
-            else:
-                data_shown = data
-            _write(stream.console, data_shown)
+            _write(stream.console, _prefixed(stream, data) if stream.prefix else data)
+            if not data:
+                break
         if last and stream.line:
             _write(stream.console, stream.prefix + stream.line + b"\n")
             stream.line = b""
@@ -285,6 +283,13 @@ class LocalRanks:
         _say(text + ("; its error output ends with:" if last else ""))
         _write(2, last)
         return code if code > 0 else 128 - code
+
+
+def _prefixed(stream: _Stream, data: bytes) -> bytes:
+    """The lines that are complete, each after the rank; progress bars end theirs with a carriage return."""
+    lines = (stream.line + data).splitlines(keepends=True)
+    stream.line = lines.pop() if lines and not lines[-1].endswith((b"\n", b"\r")) else b""
+    return b"".join(stream.prefix + line for line in lines)
 
 
 def _say(text: str) -> None:

@@ -65,6 +65,10 @@ class _Launcher:
         assert self._process.pid is not None
         os.kill(self._process.pid, number)
 
+    def errors(self) -> str:
+        """What has been written to stderr so far, carriage returns included."""
+        return self._outputs[1].read_bytes().decode()
+
     def communicate(self, timeout: float = 30) -> tuple[str, str]:
         """Wait for its end: what has been written to stdout and stderr."""
         self._process.join(timeout)
@@ -384,6 +388,47 @@ def test_output_by_local_rank_and_files_of_all_that_is_shown(tmp_path: Path) -> 
     done = _launch("--log-dir", logs, script)
     assert (done.stdout, done.stderr) == ("out 0\nend", "error 0\n")
     assert sorted(path.name for path in (logs / "rank_0").iterdir()) == ["stderr.log", "stdout.log"]
+
+
+def test_progress_bars_are_shown_as_they_move(tmp_path: Path) -> None:
+    body = "sys.stderr.write(f'10 %\\r20 %\\r'); tell(f'moved{rank}'); wait_for('moved0', 'moved1', 'end')\n"
+    launcher = _start("--nproc-per-node", "2", "--tee", "2", _script(tmp_path, body))
+    _wait_for(tmp_path / "moved0", tmp_path / "moved1")
+    time.sleep(0.1)
+    for rank in range(2):
+        assert f"[rank{rank}]: 10 %\r[rank{rank}]: 20 %\r" in launcher.errors()
+    (tmp_path / "end").touch()
+    launcher.communicate()
+    assert launcher.returncode == 0
+
+
+def test_a_rank_that_never_stops_writing_does_not_hide_the_failure_of_another(tmp_path: Path) -> None:
+    body = """
+if rank == 1:
+    wait_for("writing")
+    raise ValueError("the reason")
+tell("writing")
+while True:
+    os.write(2, b"again\\n")
+"""
+    start = time.monotonic()
+    done = _launch("--nproc-per-node=2", "--redirects=0:2", "--log-dir", tmp_path, _script(tmp_path, body))
+    assert time.monotonic() - start < 20
+    assert done.returncode == 1
+    assert done.stderr.endswith("ValueError: the reason\n")
+
+
+def test_the_console_may_go_away(tmp_path: Path) -> None:
+    body = "for i in range(20_000): print('a line of output', i)\ntell(f'done{rank}')\n"
+    script = _script(tmp_path, body)
+    command = f"{sys.executable} -m parallel.launch --nproc-per-node 2 --tee 1 {script} | head -1"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, shell=True, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "a line of output 0\n" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert all((tmp_path / f"done{rank}").exists() for rank in range(2))
 
 
 def test_counts_of_processes_by_name(tmp_path: Path) -> None:
