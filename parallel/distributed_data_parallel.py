@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensor
 from nn import Module
+from nn.parameter import is_lazy
 from tensor import Tensor
 
 from .buckets import FIRST_BUCKET_BYTES
@@ -76,7 +77,6 @@ class DistributedDataParallel(Module, Joinable):
         Accepted for compatibility.
     gradient_as_bucket_view : bool
         Whether ``grad`` of the parameters shows the memory that is reduced, which saves a copy and the memory of it.
-        ``detach_()`` must not be called on such gradients.
     static_graph : bool
         Promise that each pass uses the same parameters in the same way. Then some may be unused, and others may get
         several gradients, as in re-entrant checkpoints.
@@ -119,6 +119,12 @@ class DistributedDataParallel(Module, Joinable):
         self.static_graph = static_graph
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self.parameters_to_ignore = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        for name, each in module.named_parameters():
+            if is_lazy(each):
+                raise RuntimeError(
+                    f"Modules with uninitialized parameters can't be used with `DistributedDataParallel`, and '{name}' is one. "
+                    "Run a dummy forward pass to correctly initialize the modules"
+                )
         self._tables = self._buffer_tables()
         named = dict(self._named_parameters())
         if not named:

@@ -318,8 +318,13 @@ def _mismatched(rank: int, size: int, store: str) -> list[str]:
             with pytest.raises(RuntimeError) as caught:
                 DistributedDataParallel(pair[rank])
             texts.append(str(caught.value))
-        # The group goes on.
-        DistributedDataParallel(nn.Linear(2, 3))
+        # The group goes on, without gradients too.
+        model = DistributedDataParallel(Net())
+        with tensor.inference_mode():
+            model(batch(0)[0])
+        with tensor.no_grad():
+            model(batch(0)[0])
+        model(batch(rank)[0]).sum().backward()
     return texts
 
 
@@ -362,6 +367,8 @@ def _arguments(rank: int, size: int, store: str) -> None:
             ValueError, match="only work with single-device/multiple-device GPU modules or CPU"
         ):
             DistributedDataParallel(nn.Linear(2, 3), device_ids=[0])
+        with pytest.raises(RuntimeError, match="uninitialized parameters .*'weight' is one"):
+            DistributedDataParallel(nn.LazyLinear(3))
         with pytest.raises(ValueError, match="single element"):
             DistributedDataParallel(nn.Linear(2, 3), device_ids=[0, 1])
         with pytest.raises(ValueError, match="bucket_cap_mb expects a positive number of MiB, got 0"):

@@ -165,7 +165,7 @@ def test_a_rank_that_dies(tmp_path: Path) -> None:
 def _half(rank: int, size: int, store: str) -> Any:
     drv.simulator.install(check="race", schedule="random")
     with joined(rank, size, store):
-        model = DistributedDataParallel(net().cuda(), device_ids=[0])
+        model = DistributedDataParallel(nn.Linear(4, 4).cuda(), device_ids=[0])
         optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
         scaler = tensor.amp.GradScaler("cuda", init_scale=4.0)
         numbers = np.random.default_rng(rank)
