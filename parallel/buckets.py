@@ -123,15 +123,17 @@ class Bucket:
         true. Those of others, which may be unused on all ranks and then stay as they are, leave the bucket.
         """
         self._join_streams()
-        targets, sources = [], []
+        targets, sources, missing = [], [], []
+        has_some = False
         for number, parameter, view in zip(self.numbers, self.parameters, self.views, strict=True):
             state = parameter._autograd
             gradient = state.grad
             if gradient is None:
-                view.zero_()
+                missing.append(view)
                 continue
             adopted = adopt is not None and adopt[number]
             if shows(gradient, view):
+                has_some = True
                 if adopt is not None and not adopted:
                     state.grad = gradient.clone()
                 if factor == 1:
@@ -140,6 +142,11 @@ class Bucket:
                 state.grad = view
             targets.append(view)
             sources.append(gradient)
+        if len(missing) > 1 and not has_some:
+            # One launch, where the bucket has nothing to keep.
+            missing = [self.flat]
+        for each in missing:
+            each.zero_()
         scaled_copies(targets, sources, factor)
 
     def _join_streams(self) -> None:

@@ -70,6 +70,22 @@ def test_gradients_lie_side_by_side(where: str) -> None:
     assert parameters[1].grad is None
 
 
+def test_missing_gradients_are_zero(where: str) -> None:
+    parameters = [tensor.ones(2, device=where, requires_grad=True) for _ in range(3)]
+    bucket = Bucket(0, [0, 1, 2], parameters)
+    bucket.fill(1)
+    assert bucket.flat.tolist() == [0] * 6
+    parameters[1].grad = tensor.ones(2, device=where)
+    bucket.flat.fill_(5)
+    bucket.fill(1, adopt=[1, 1, 1])
+    assert bucket.flat.tolist() == [0, 0, 1, 1, 0, 0]
+    bucket.flat.fill_(5)
+    bucket.fill(2, adopt=[1, 1, 1])
+    assert bucket.flat.tolist() == [0, 0, 10, 10, 0, 0]
+    assert parameters[1].grad.tolist() == [10, 10]
+    assert parameters[0].grad is None
+
+
 def test_gradients_lie_as_their_parameters_do() -> None:
     parameter = tensor.zeros(3, 2).T.requires_grad_()
     parameter.grad = tensor.arange(6.0).view(3, 2).T
