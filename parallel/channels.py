@@ -23,6 +23,10 @@ _REMEMBERED = 256
 _Key = TypeVar("_Key")
 
 
+NETWORK = 255
+"""The slot of messages whose content follows over the connection, and is not in shared memory."""
+
+
 class Header(NamedTuple):
     """What stands before every message: its group, its stream in it, the call it belongs to, and its size in bytes."""
 
@@ -32,6 +36,7 @@ class Header(NamedTuple):
     sequence: int
     signature: int
     length: int
+    slot: int = NETWORK
 
 
 DATA, OFFER, FAILURE, GOODBYE = 1, 2, 3, 4

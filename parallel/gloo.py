@@ -16,6 +16,7 @@ import numpy as np
 from .gloo_calls import Call, Calls
 from .mesh import EAGER_BYTES
 from .reductions import Reduction, reduction
+from .shared_slots import PIECE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from .mesh import Mesh
     from .reduce_op import ReduceOp
 
-CHUNK_BYTES = 1 << 19
 # Chunks that may arrive at an owner before it has combined the first of them.
 _SLOTS = 3
 
@@ -325,6 +325,6 @@ class GlooTransport:
 
 
 def _chunks(array: Array) -> list[Array]:
-    """``array`` in pieces of up to ``CHUNK_BYTES``; an empty array is one empty piece."""
-    count = max(1, CHUNK_BYTES // array.dtype.itemsize)
+    """``array`` in pieces of up to ``PIECE_BYTES``; an empty array is one empty piece."""
+    count = max(1, PIECE_BYTES // array.dtype.itemsize)
     return [array[start : start + count] for start in range(0, max(1, len(array)), count)]

@@ -16,6 +16,7 @@ from .channels import DATA, OFFER, TRANSFER, Header
 from .errors import DistBackendError
 from .mesh import EAGER_BYTES
 from .reductions import DTYPES
+from .shared_slots import PIECE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -314,7 +315,7 @@ def _bytes_of(array: Array) -> memoryview:
 
 
 def _pieces(body: memoryview) -> list[memoryview]:
-    return [body[start : start + (1 << 19)] for start in range(0, len(body), 1 << 19)]
+    return [body[start : start + PIECE_BYTES] for start in range(0, len(body), PIECE_BYTES)]
 
 
 def _described(array: Array) -> str:

@@ -53,7 +53,7 @@ def connect_all(store: Store, rank: int, size: int, deadline: float) -> dict[int
     try:
         with socket.create_server((host, 0), family=family, backlog=max(16, size)) as listener:
             token = secrets.token_bytes(_TOKEN_BYTES)
-            mine = _Place(host, listener.getsockname()[1], token.hex(), _machine())
+            mine = _Place(host, listener.getsockname()[1], token.hex(), machine().hex())
             places = _exchange_places(store, rank, size, mine, deadline)
             welcomes = {}
             for other in range(rank):
@@ -67,7 +67,6 @@ def connect_all(store: Store, rank: int, size: int, deadline: float) -> dict[int
             connection.close()
         raise
     for connection in connections.values():
-        connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return connections
@@ -89,20 +88,20 @@ def _exchange_places(store: Store, rank: int, size: int, mine: _Place, deadline:
     return [_Place(*json.loads(value)) for value in store.multi_get(keys)]
 
 
-def _machine() -> str:
+def machine() -> bytes:
+    """Sixteen bytes that only the processes of this machine have."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:
         boot = ""
-    return f"{socket.gethostname()} {boot}"
+    return hashlib.blake2b(f"{socket.gethostname()} {boot}".encode(), digest_size=16).digest()
 
 
 def _connect(place: _Place, mine: _Place, rank: int, other: int, deadline: float) -> socket.socket:
     if place.machine != mine.machine and place.host.startswith("127."):
         raise DistNetworkError(
-            f"rank {other} runs on the machine {place.machine.split()[0]!r} and rank {rank} on "
-            f"{mine.machine.split()[0]!r}, but it listens on loopback alone, because the store has no network address: "
-            f"use tcp:// or env:// with an address that all machines reach"
+            f"ranks {other} and {rank} run on different machines, but rank {other} listens on loopback alone, because "
+            f"the store has no network address: use tcp:// or env:// with an address that all machines reach"
         )
     try:
         left = max(0.001, deadline - time.monotonic())

@@ -14,31 +14,37 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-from .channels import DATA, FAILURE, GOODBYE, OFFER, Arrival, Channel, Header, deliver, note
+from .channels import DATA, FAILURE, GOODBYE, NETWORK, OFFER, Arrival, Channel, Header, deliver, note
 from .errors import DistBackendError
-from .handshake import connect_all
+from .handshake import connect_all, machine
+from .shared_slots import PIECE_BYTES, SHARED_BYTES, SharedMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .channels import Receipt
+    from .shared_slots import Inbox, Outbox
     from .stores import Store
 
 EAGER_BYTES = 1 << 16
 """A message of up to 64 KiB may arrive before anybody waits for it; a longer one is sent when its receiver has said
 that it waits, so what a process has to keep for later is bounded."""
 
-_HEADER = struct.Struct("<B7xQqQQQ")
+_HEADER = struct.Struct("<B7xQqQQQB7x")
 # A blocked sender looks this often whether what it sends is still wanted, in seconds.
 _PATIENCE = 0.05
 
 
 class _Peer:
-    """One connection."""
+    """One connection, and the memory shared with a rank of the same machine."""
 
-    def __init__(self, rank: int, connection: socket.socket) -> None:
+    def __init__(
+        self, rank: int, connection: socket.socket, outbox: Outbox | None, inbox: Inbox | None
+    ) -> None:
         self.rank = rank
         self.connection = connection
+        self.outbox = outbox
+        self.inbox = inbox
         self.writing = threading.Lock()
         # The message of which the content is coming now.
         self.receiving: tuple[Channel, Receipt] | None = None
@@ -46,6 +52,11 @@ class _Peer:
         self.gone: str | None = None
         self.goodbye: str | None = None
         self.broken: str | None = None
+
+    def give_back(self) -> None:
+        """Close the connection, and let go of the memory."""
+        self.connection.close()
+        self.outbox = self.inbox = None
 
 
 class Mesh:
@@ -59,6 +70,8 @@ class Mesh:
         Where the ranks find each other; a prefix of its own for each mesh.
     timeout
         Seconds to wait for the other ranks.
+    share_memory
+        Whether long messages between ranks of one machine go through memory that they share.
 
     Raises
     ------
@@ -68,7 +81,9 @@ class Mesh:
         A rank could not be reached.
     """
 
-    def __init__(self, store: Store, rank: int, size: int, timeout: float = 300.0) -> None:
+    def __init__(
+        self, store: Store, rank: int, size: int, timeout: float = 300.0, share_memory: bool = True
+    ) -> None:
         if not 0 <= rank < size:
             raise ValueError(f"rank {rank} is not one of {size} ranks")
         self.rank = rank
@@ -79,8 +94,20 @@ class Mesh:
         self._forgotten: set[int] = set()
         self._closed = False
         self._process = os.getpid()
-        connections = connect_all(store, rank, size, time.monotonic() + timeout)
-        self.peers = {other: _Peer(other, connection) for other, connection in connections.items()}
+        deadline = time.monotonic() + timeout
+        connections = connect_all(store, rank, size, deadline)
+        try:
+            shared = SharedMemory(connections, rank, size, machine() if share_memory else b"", deadline)
+        except BaseException:
+            for connection in connections.values():
+                connection.close()
+            raise
+        self.peers = {}
+        for other, connection in connections.items():
+            connection.settimeout(None)
+            self.peers[other] = _Peer(
+                other, connection, shared.outboxes.get(other), shared.inboxes.get(other)
+            )
         self._readers = [
             threading.Thread(
                 target=self._read, args=(peer,), name=f"messages from rank {peer.rank}", daemon=True
@@ -130,14 +157,24 @@ class Mesh:
         there = self.peers[peer]
         while not there.writing.acquire(timeout=_PATIENCE):
             self._check_wanted(there, deadline, trouble)
-        pieces = [memoryview(_HEADER.pack(*header))]
-        if len(body):
-            pieces.append(memoryview(body))
+        pieces: list[memoryview] = []
+        whole = 0
+        outbox = there.outbox
         try:
+            if outbox is not None and SHARED_BYTES <= len(body) <= PIECE_BYTES:
+                slot = outbox.fill(body, lambda: self._check_wanted(there, deadline, trouble))
+                header = header._replace(slot=slot)
+            pieces.append(memoryview(_HEADER.pack(*header)))
+            if len(body) and header.slot == NETWORK:
+                pieces.append(memoryview(body))
+            whole = sum(map(len, pieces))
             self._write(there, pieces, deadline, trouble)
         except BaseException:
+            unsent = sum(map(len, pieces))
+            if outbox is not None and header.slot != NETWORK and unsent == whole:
+                outbox.take_back(header.slot)
             # Nothing can follow half a message.
-            if sum(map(len, pieces)) not in (0, _HEADER.size + len(body)):
+            if unsent not in (0, whole):
                 there.broken = f"rank {self.rank} could not send rank {peer} the whole of a message"
                 _shut(there)
             raise
@@ -193,7 +230,7 @@ class Mesh:
             if reader is not threading.current_thread():
                 reader.join(5)
         for peer in self.peers.values():
-            peer.connection.close()
+            peer.give_back()
 
     def abort(self) -> None:
         """End all connections at once; whoever waits fails, here and on the other ranks. Never blocks."""
@@ -300,15 +337,27 @@ class Mesh:
         if header.length > EAGER_BYTES:
             raise _ProtocolError(f"{header.length} bytes that nobody has asked for")
         body = bytearray(header.length)
-        _fill_all(peer.connection, memoryview(body))
+        self._fill(peer, header, memoryview(body))
         return body
+
+    def _fill(self, peer: _Peer, header: Header, view: memoryview) -> None:
+        if header.slot == NETWORK:
+            _fill_all(peer.connection, view)
+            return
+        try:
+            inbox = peer.inbox
+            if inbox is None:
+                raise ValueError("memory that is not shared")
+            inbox.empty(header.slot, view)
+        except ValueError as error:
+            raise _ProtocolError(str(error)) from None
 
     def _receive(self, peer: _Peer, receipt: Receipt, header: Header) -> None:
         view = receipt.view
         try:
             if view is not None and len(view) == header.length:
                 note(receipt, peer.rank, header)
-                _fill_all(peer.connection, view)
+                self._fill(peer, header, view)
             else:
                 deliver(receipt, Arrival(peer.rank, header, self._body(peer, header)))
                 return
@@ -362,7 +411,7 @@ _meshes: weakref.WeakSet[Mesh] = weakref.WeakSet()
 def _close_in_child() -> None:
     for mesh in list(_meshes):
         for peer in mesh.peers.values():
-            peer.connection.close()
+            peer.give_back()
 
 
 os.register_at_fork(after_in_child=_close_in_child)

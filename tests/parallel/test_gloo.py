@@ -32,9 +32,9 @@ INTEGERS = tuple(map(np.dtype, (np.bool_, np.uint8, np.int8, np.int16, np.int32,
 class _Group:
     """The world's group in a process, and its end."""
 
-    def __init__(self, rank: int, size: int, path: str) -> None:
+    def __init__(self, rank: int, size: int, path: str, share_memory: bool = True) -> None:
         self.store = FileStore(path, size)
-        self.mesh = Mesh(self.store, rank, size, 20)
+        self.mesh = Mesh(self.store, rank, size, 20, share_memory)
         self.transport = GlooTransport(self.mesh, "world", range(size))
 
     def __enter__(self) -> GlooTransport:
@@ -102,7 +102,7 @@ def _check(actual: Any, expected: Any, case: str) -> None:
 
 def _reduces(rank: int, size: int, path: str) -> list[bytes]:
     bits = []
-    with _Group(rank, size, path) as group:
+    with _Group(rank, size, path, share_memory=size != 2) as group:
         for count in (0, 5, 20_000, 200_001):
             for op, dtype in _cases():
                 # Chunks are the same for all types.
@@ -132,8 +132,19 @@ def test_reductions(size: int, tmp_path: Path) -> None:
     assert all(one == bits[0] for one in bits)
 
 
-def _moves(rank: int, size: int, path: str) -> list[str]:
-    with _Group(rank, size, path) as group:
+def _open_files() -> set[str]:
+    return {f"{file.name} {file.readlink()}" for file in Path("/proc/self/fd").iterdir() if file.is_symlink()}
+
+
+def _moves(rank: int, size: int, path: str, share_memory: bool) -> list[str]:
+    before = {file for file in _open_files() if "/proc/" not in file}
+    _move(rank, size, path, share_memory)
+    after = {file for file in _open_files() if "/proc/" not in file}
+    return [*(thread.name for thread in threading.enumerate()), *(after - before)]
+
+
+def _move(rank: int, size: int, path: str, share_memory: bool) -> None:
+    with _Group(rank, size, path, share_memory) as group:
         for count in SIZES:
             for root in range(size):
                 array = np.full(count, rank, np.int64)
@@ -155,12 +166,11 @@ def _moves(rank: int, size: int, path: str) -> list[str]:
             expected = np.concatenate([np.full(n, 10 * other + rank) for other, n in enumerate(counts)])
             assert np.array_equal(output, expected)
             group.barrier(soon())
-    return [thread.name for thread in threading.enumerate()]
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_moves_leave_nothing_behind(size: int, tmp_path: Path) -> None:
-    assert run(_moves, size, str(tmp_path / "store")) == [["MainThread"]] * size
+@pytest.mark.parametrize(("size", "share_memory"), [(1, True), (2, False), (3, True), (4, False)])
+def test_moves_leave_nothing_behind(size: int, share_memory: bool, tmp_path: Path) -> None:
+    assert run(_moves, size, str(tmp_path / "store"), share_memory) == [["MainThread"]] * size
     assert not list(tmp_path.iterdir())
 
 
