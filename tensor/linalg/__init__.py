@@ -5,7 +5,8 @@ complex, have derivatives of any order, and say which matrix of a batch an error
 
 Factorisations, and what needs them, are LAPACK's, through NumPy. A CUDA tensor goes over the host for them: its
 stream copies it to pinned memory, **the host waits for that copy**, and the results are copied to the device without
-waiting. Norms (but those of singular values), products and powers stay on the device and do not wait.
+waiting. Norms (but those of singular values), products, powers and triangular systems stay on the device and do
+not wait.
 """
 
 from ..call_forms import complete_functions as _complete_functions
