@@ -124,7 +124,7 @@ class Bucket:
         """
         self._join_streams()
         targets, sources, missing = [], [], []
-        has_some = False
+        occupied = False
         for number, parameter, view in zip(self.numbers, self.parameters, self.views, strict=True):
             state = parameter._autograd
             gradient = state.grad
@@ -133,7 +133,7 @@ class Bucket:
                 continue
             adopted = adopt is not None and adopt[number]
             if shows(gradient, view):
-                has_some = True
+                occupied = True
                 if adopt is not None and not adopted:
                     state.grad = gradient.clone()
                 if factor == 1:
@@ -142,7 +142,7 @@ class Bucket:
                 state.grad = view
             targets.append(view)
             sources.append(gradient)
-        if len(missing) > 1 and not has_some:
+        if len(missing) > 1 and not occupied:
             # One launch, where the bucket has nothing to keep.
             missing = [self.flat]
         for each in missing:

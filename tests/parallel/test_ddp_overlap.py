@@ -16,6 +16,7 @@ from parallel.buckets import Bucket
 from parallel.ddp_comm_hooks import default_hooks
 from tensor import cuda
 
+from ..tensor.driver_calls import counted
 from .jobs import joined
 from .processes import run
 
@@ -256,6 +257,29 @@ def test_gradients_of_one_bucket_from_two_streams(tmp_path: Path) -> None:
 def test_a_bucket_that_does_not_wait_for_its_streams(tmp_path: Path) -> None:
     results = run(_two_streams, 2, str(tmp_path / "store"), False)
     assert any("race" in each.lower() for _, findings in results for each in findings)
+
+
+def _launches(rank: int, size: int, store: str) -> list[int]:
+    drv.simulator.install()
+    found = []
+    with counted() as calls, joined(rank, size, store):
+        plain = Layers().cuda()
+        copied = DistributedDataParallel(Layers().cuda())
+        shown = DistributedDataParallel(Layers().cuda(), gradient_as_bucket_view=True)
+        x = batch(rank).cuda()
+        for model in (plain, copied, shown):
+            for _ in range(3):
+                model.zero_grad()
+                calls.clear()
+                model(x).sum().backward()
+            found.append(calls["cuLaunchKernel"])
+    return found
+
+
+def test_gradients_of_a_bucket_take_one_launch_each_way(tmp_path: Path) -> None:
+    for plain, copied, shown in run(_launches, 2, str(tmp_path / "store")):
+        assert copied == plain + 2
+        assert shown == plain + 1
 
 
 class Mixed(nn.Module):
