@@ -128,7 +128,12 @@ class Runtime:
         error = failure(self, status, text, kernel)
         # A device fault may be what a reported finding or a failed host function has led to.
         error.__cause__ = self._pending_error()
-        raise error
+        try:
+            raise error
+        finally:
+            # The traceback refers to this frame. Referring to the error from here would keep all that the callers
+            # have, such as what made memory run out, until the garbage collector comes.
+            del error
 
     def cache(self, key: Hashable, factory: Callable[[], _T]) -> _T:
         """The value kept under ``key``; made by ``factory`` at the first call.
@@ -185,7 +190,10 @@ class Runtime:
         """
         error = self._pending_error()
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error
 
     def synchronized(self, result: Sequence[Any], call: str) -> None:
         """End a synchronising call: raise its failure, or what earlier asynchronous work left behind."""

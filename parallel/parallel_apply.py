@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import traceback
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor, inference_mode, set_grad_enabled
 from tensor import cuda as cuda_state
@@ -76,7 +76,12 @@ def parallel_apply(
             calls[0].run()
     else:
         _run_in_threads(calls)
-    return [call.outcome() for call in calls]
+    failed = next((call for call in calls if call.error is not None), None)
+    if failed is not None:
+        # The traceback, which refers to this frame, shall not keep what the others have computed.
+        calls.clear()
+        raise failed.described() from None
+    return [call.result for call in calls]
 
 
 def _device_of(number: int, given: Any, named: dict[str, Any]) -> int:
@@ -125,12 +130,22 @@ class _Call:
         except BaseException as error:
             self.error = error
 
-    def outcome(self) -> Any:
-        """What the module has returned; raises what it has raised."""
-        if self.error is not None:
-            error, self.error = self.error, None
-            _raise_again(error, f"replica {self.number} on device {self.device}")
-        return self.result
+    def described(self) -> BaseException:
+        """What the module has raised: of the same type, with its traceback and where it was raised in the text.
+
+        It is a ``RuntimeError`` where the class takes no message.
+        """
+        error, self.error = self.error, None
+        assert error is not None
+        if not isinstance(error, Exception):
+            return error
+        shown = "".join(traceback.format_exception(error))
+        # What the module had is freed although something may still refer to the error.
+        traceback.clear_frames(error.__traceback__)
+        return _with_text(
+            type(error),
+            f"Caught {type(error).__name__} in replica {self.number} on device {self.device}.\nOriginal {shown}",
+        )
 
 
 def _run_in_threads(calls: Sequence[_Call]) -> None:
@@ -162,19 +177,6 @@ def _run_in_threads(calls: Sequence[_Call]) -> None:
     finally:
         for thread in started:
             thread.join()
-
-
-def _raise_again(error: BaseException, where: str) -> NoReturn:
-    """Raise ``error`` as its own type, with its traceback and where it was raised in the text.
-
-    It is a ``RuntimeError`` where the class takes no message.
-    """
-    if not isinstance(error, Exception):
-        raise error
-    shown = "".join(traceback.format_exception(error))
-    text = f"Caught {type(error).__name__} in {where}.\nOriginal {shown}"
-    # The original would keep the tensors in the frames of the replica.
-    raise _with_text(type(error), text) from None
 
 
 def _with_text(kind: Callable[[str], Exception], text: str) -> Exception:

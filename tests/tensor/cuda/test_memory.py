@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import drv
+import tensor
 from tensor import cuda
 from tensor.places import cuda_place
 
@@ -185,6 +187,25 @@ def test_out_of_memory() -> None:
     assert cuda.memory_reserved() == 10 * MIB
     give(kept)
     give(take(30 * MIB))
+
+
+@pytest.mark.simulator_only
+def test_out_of_memory_keeps_nothing_of_the_caller() -> None:
+    drv.simulator.install(memory="64MiB")
+
+    def function() -> None:
+        held = tensor.ones(1000, device="cuda")
+        held + tensor.empty(64 * MIB, device="cuda")
+
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(cuda.OutOfMemoryError):
+            function()
+        # No cycle of references through the traceback: what the function had is free to be used again.
+        assert cuda.memory_allocated() == 0
+    finally:
+        gc.enable()
 
 
 def test_the_memory_fraction(two_devices: tuple[drv.Device, drv.Device]) -> None:
