@@ -223,7 +223,6 @@ def _copying(copies: list[tuple[Tensor, Tensor]]) -> Callable[[], None]:
                 if target.is_cuda:
                     # The stream is the group's, for which the memory was not allocated.
                     target.record_stream(tensors.cuda.current_stream(target.device))
-                    source.record_stream(tensors.cuda.current_stream(source.device))
 
     return copy
 

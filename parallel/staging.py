@@ -56,7 +56,8 @@ class Staging:
                 if is_filled:
                     each.record_stream(self.inbound)
                 buffers.append(buffer)
-            copied = self.outbound.record_event(Event(blocking=True))
+            reads = any(is_read for _, is_read, _ in given)
+            copied = self.outbound.record_event(Event(blocking=True)) if reads else None
         filled = [
             (each, buffer) for (each, _, is_filled), buffer in zip(given, buffers, strict=True) if is_filled
         ]
@@ -70,7 +71,7 @@ class Staged:
         self,
         staging: Staging,
         ready: Event,
-        copied: Event,
+        copied: Event | None,
         buffers: list[Tensor],
         filled: list[tuple[Tensor, Tensor]],
     ) -> None:
@@ -81,8 +82,9 @@ class Staged:
         self._filled = filled
 
     def arrays(self) -> list[Array]:
-        """The flat arrays, once the copies to them are done."""
-        self._copied.synchronize()
+        """The flat arrays, once the copies to them are done. Where none is read, the host does not wait for the device."""
+        if self._copied is not None:
+            self._copied.synchronize()
         return [each._writable.reshape(-1) for each in self._buffers]
 
     def bring_back(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import tensor
 from parallel.errors import DistBackendError, DistError
+from parallel.exchanged import Exchange
 from parallel.host_backend import HostBackend
 from parallel.reduce_op import ReduceOp
 
@@ -168,6 +170,43 @@ def test_memory_freed_before_its_copies_is_not_reused(backends: list[HostBackend
         for work in works:
             work.wait()
             assert work.result()[0].sum().item() == float(_numbers().sum().item()) * 6
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("strided", [False, True])
+def test_memory_freed_before_it_is_filled_is_not_reused(
+    backends: list[HostBackend], machine: dict[str, Any], strided: bool
+) -> None:
+    install(**machine)
+    for _ in range(3):
+        works = []
+        for backend in backends:
+            flat = tensor.zeros((SIZE, 2), device="cuda")
+            exchange = Exchange()
+            given = exchange.updated(flat[:, 1] if strided else flat)
+            works.append(exchange.finish(backend.all_reduce(given, ReduceOp.SUM), True))
+            del flat, given, exchange
+        # Nobody waits, so that no stream does.
+        while not all(each is not None and each.is_settled() for each in works):
+            time.sleep(0.001)
+        works.clear()
+        for _ in range(3):
+            assert tensor.ones((SIZE, 2), device="cuda").sum().item() == 2 * SIZE
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_is_received_comes_after_what_was_queued(
+    backends: list[HostBackend], machine: dict[str, Any]
+) -> None:
+    install(**machine)
+    busy = tensor.full((SIZE,), 1.0, device="cuda")
+    for _ in range(3):
+        busy.mul_(2)
+    received = backends[0].recv(busy, 1, 0)
+    sent = backends[1].send(tensor.full((SIZE,), 5.0), 0, 0)
+    received.wait()
+    sent.wait()
+    assert busy.tolist() == [5.0] * SIZE
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
