@@ -28,6 +28,7 @@ CASES: dict[str, tuple[tuple[int, ...], str, tuple[int, ...], dict[str, Any]]] =
     "empty": ((3, 4), "float32", (0, 4), {"momentum": 0.3}),
     "plain": ((3, 4), "float64", (2, 3), {"affine": False}),
     "untracked": ((3, 2, 2, 2), "float32", (1, 2), {"track_running_stats": False}),
+    "last": ((3, 2, 4), "float32", (2, 1), {}),
     "half": ((3, 4), "float16", (4, 3), {}),
 }
 
@@ -53,11 +54,14 @@ def _layers(rank: int, size: int, store: str, device: str) -> dict[str, Any]:
         drv.simulator.install(check="race", schedule="random")
     with joined(rank, size, store):
         found: dict[str, Any] = {}
-        for name in CASES if device == "cpu" else ("even", "empty"):
+        for name in CASES if device == "cpu" else ("even", "empty", "last"):
             x, grad, parts = given(name)
             module = layer(SyncBatchNorm, name).to(device)
             for _ in range(2):
-                mine = tensor.tensor(x[parts[rank]]).to(device).requires_grad_()
+                mine = tensor.tensor(x[parts[rank]]).to(device)
+                if name == "last":
+                    mine = mine.to(memory_format=tensor.channels_last)
+                mine.requires_grad_()
                 module.zero_grad()
                 out = module(mine)
                 out.backward(tensor.tensor(grad[parts[rank]]).to(device))
