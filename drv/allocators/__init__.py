@@ -8,7 +8,8 @@ from .blocks import CachedBlock
 from .caching import CachingAllocator
 from .driver_memory import DriverBlock, DriverMemory
 from .guard import Guard
-from .guarding import GuardedPinned, GuardingAllocator
+from .guarding import GuardingAllocator
+from .guarding_pinned import GuardedPinned
 from .history import History
 from .options import AllocatorOptions
 from .overwrites import Overwrite, OverwriteKind

@@ -1,4 +1,4 @@
-"""Allocators that find writes outside their blocks by themselves, as it has to be done on a GPU.
+"""An allocator that finds writes outside their blocks by themselves, as it has to be done on a GPU.
 
 Every block lies between two red zones of known bytes. Fresh memory and freed memory are poisoned: filled with
 bytes that are a NaN in every floating-point type. Freed memory is kept from reuse for a while, in quarantine.
@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import CudaError, OutOfMemoryError
-from ..memory import PinnedMemory
 from .direct import DirectAllocator, DirectBlock
 from .patterns import POISON, RED, Patterns, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
-    from ..device import Device
     from ..python_stack import Frame
     from .driver_memory import DriverBlock, DriverMemory
     from .events import StreamEvents
@@ -183,94 +179,3 @@ class GuardingAllocator(DirectAllocator[GuardedBlock]):
         yield Range(block.address + block.size, zone, RED)
         if block.quarantined:
             yield Range(block.address, block.size, POISON)
-
-
-class GuardedPinnedMemory:
-    """Pinned host memory between red zones, with the attributes of :class:`PinnedMemory` that allocators use.
-
-    Attributes
-    ----------
-    address, nbytes : int
-        The part between the zones.
-    """
-
-    def __init__(self, nbytes: int, device: Device, pinned: GuardedPinned) -> None:
-        zone = pinned.zone
-        self._pinned = pinned
-        self._whole = PinnedMemory(nbytes + 2 * zone, device)
-        self.address = self._whole.address + zone
-        self.nbytes = self.size = nbytes
-        self.bytes: NDArray[Any] = self._whole.array()
-        self.allocated = pinned.guard.stack()
-        self.freed: tuple[Frame, ...] | None = None
-        self.bytes[:] = RED
-        self.bytes[zone:-zone] = POISON
-        pinned.add(self)
-
-    def ranges(self) -> Iterable[Range]:
-        """What shall hold known bytes."""
-        zone = self._pinned.zone
-        yield Range(self.address - zone, zone, RED)
-        yield Range(self.address + self.nbytes, zone, RED)
-        if self.freed is not None:
-            yield Range(self.address, self.nbytes, POISON)
-
-    def part(self, each: Range) -> NDArray[np.uint8]:
-        """The bytes of a range."""
-        start = each.start - self._whole.address
-        return self.bytes[start : start + each.length]
-
-    def free(self) -> None:
-        """Check the red zones, and go into quarantine."""
-        self._pinned.retire(self)
-
-
-class GuardedPinned:
-    """Makes pinned memory between red zones, and keeps what is freed in quarantine."""
-
-    memory = "pinned host memory"
-    owner = None
-
-    def __init__(self, guard: Guard, device: Callable[[], Device]) -> None:
-        self.guard = guard
-        self.zone = zone_size(guard.red_zone)
-        self._device = device
-        self._guarded: dict[int, GuardedPinnedMemory] = {}
-        self._quarantine: deque[GuardedPinnedMemory] = deque()
-        self._quarantined = 0
-
-    def __call__(self, size: int) -> GuardedPinnedMemory:
-        """``size`` bytes of pinned memory."""
-        return GuardedPinnedMemory(size, self._device(), self)
-
-    def live_blocks(self) -> list[GuardedPinnedMemory]:
-        """What was handed out and not freed, by address."""
-        return [memory for _, memory in sorted(self._guarded.items()) if memory.freed is None]
-
-    def add(self, memory: GuardedPinnedMemory) -> None:
-        """Look after ``memory`` from now on."""
-        self._guarded[memory.address] = memory
-
-    def retire(self, memory: GuardedPinnedMemory) -> None:
-        """Take ``memory``, which is freed and used by no work, into quarantine."""
-        self.guard.check()
-        memory.part(Range(memory.address, memory.nbytes, POISON))[:] = POISON
-        memory.freed = self.guard.stack()
-        self._quarantine.append(memory)
-        self._quarantined += memory.nbytes
-        while self._quarantined > self.guard.quarantine:
-            oldest = self._quarantine.popleft()
-            self._quarantined -= oldest.nbytes
-            del self._guarded[oldest.address]
-
-    def check(self) -> list[Overwrite]:
-        """Overwritten memory since the last check; its bytes are put right."""
-        found = []
-        for memory in list(self._guarded.values()):
-            for each in memory.ranges():
-                part = memory.part(each)
-                offsets = np.flatnonzero(part != each.expected)
-                if offsets.size:
-                    part[:] = each.expected
-                    found.append(self.guard.overwrite(self, memory, each, offsets))
-        return found

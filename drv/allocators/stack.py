@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING, Any
 
 from .. import environment
@@ -11,9 +10,9 @@ from .caching import CachingAllocator
 from .driver_memory import DriverMemory
 from .events import StreamEvents
 from .guard import Guard
-from .guarding import GuardedPinned, GuardingAllocator
+from .guarding import GuardingAllocator
+from .guarding_pinned import GuardedPinned
 from .options import AllocatorOptions
-from .patterns import POISON
 from .pinned import PinnedAllocator
 from .stream_ordered import StreamOrderedMemory
 from .virtual_memory import VirtualMemory
@@ -67,20 +66,13 @@ def pinned_allocator(runtime: Runtime) -> PinnedAllocator:
     def pin(size: int) -> PinnedMemory:
         return PinnedMemory(size, device())
 
-    def pin_poisoned(size: int) -> PinnedMemory:
-        memory = pin(size)
-        ctypes.memset(memory.address, POISON, size)
-        return memory
-
     def make() -> PinnedAllocator:
         options = AllocatorOptions.from_environment()
         events = StreamEvents(runtime)
         if not options.guarding:
             return PinnedAllocator(pin, events, caching=environment.memory_caching())
-        if _driver_checks(runtime):
-            return PinnedAllocator(pin_poisoned, events, caching=False)
         guard = guard_of(runtime, options)
-        guarding = GuardedPinned(guard, device)
+        guarding = GuardedPinned(guard, device, driver_checks=_driver_checks(runtime))
         guard.members.append(guarding)
         return PinnedAllocator(guarding, events, caching=False)
 
@@ -98,12 +90,9 @@ def guard_of(runtime: Runtime, options: AllocatorOptions) -> Guard:
 
 
 def guard_runtime(runtime: Runtime) -> Guard | None:
-    """The guard of a runtime whose allocators look for overwritten memory; ``None`` where none do.
-
-    The simulated driver checks accesses itself, unless that is turned off.
-    """
+    """The guard of a runtime whose allocators guard memory; ``None`` where they do not."""
     options = AllocatorOptions.from_environment()
-    return guard_of(runtime, options) if options.guarding and not _driver_checks(runtime) else None
+    return guard_of(runtime, options) if options.guarding else None
 
 
 def _driver_checks(runtime: Runtime) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cuda.bindings import driver as cuda
@@ -24,6 +24,9 @@ from .driver_call import (
 )
 from .memory_records import MemoryBook, MemoryRecord
 from .observation import Access
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _PITCH_ALIGNMENT = 512
 _PAGE = 4096
@@ -110,11 +113,11 @@ class MemoryCalls(MemoryBook):
         if self.inject.refuses(size):
             raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY)
         try:
-            # Page-aligned as CUDA's; the tail of the last page keeps neighbouring objects out of it.
-            whole = np.zeros(size + 2 * _PAGE, np.uint8)
+            # Page-aligned as CUDA's; a page before and the rest of the last one keep neighbours out of it.
+            whole = np.zeros(size + 3 * _PAGE, np.uint8)
         except MemoryError:
             raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY) from None
-        start = -whole.ctypes.data % _PAGE
+        start = _PAGE + -whole.ctypes.data % _PAGE
         data = whole[start : start + -(-size // 16) * 16]
         allocation = Allocation(
             int(data.ctypes.data), size, MemoryKind.PINNED, data, stack=self.recorder.take()
@@ -190,6 +193,16 @@ class MemoryCalls(MemoryBook):
         with self.lock:
             self.gap = max(self.gap, -(-gap // ALLOCATION_ALIGNMENT) * ALLOCATION_ALIGNMENT)
             self.memory.remember_freed(remembered)
+
+    def host_margins(self, address: int, nbytes: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Up to ``nbytes`` on either side of pinned memory, which are nobody's; a page at most."""
+        with self.lock:
+            allocation = self.records[address].allocation
+        whole = allocation.data.base
+        assert whole is not None
+        start, nbytes = address - int(whole.ctypes.data), min(nbytes, _PAGE)
+        stop = start + allocation.size
+        return whole[start - nbytes : start], whole[stop : stop + nbytes]
 
     def poison(self, address: int, value: int) -> None:
         """Fill the allocation at ``address``, which nothing uses yet, with bytes that do not count as written."""

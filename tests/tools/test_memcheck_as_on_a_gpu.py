@@ -92,7 +92,8 @@ put(1, 1, (h, np.int32(-1), np.float32(5)))
     assert found["ranges"] == [[-4, 0]]
 
 
-def test_host_writing_beside_pinned_memory(bench: Bench) -> None:
+@pytest.mark.parametrize("simulate", ["", "check=off"])
+def test_host_writing_beside_pinned_memory(bench: Bench, simulate: str) -> None:
     found = bench.check(
         PUT
         + """
@@ -101,8 +102,9 @@ h = tensor.ones(10, pin_memory=True)
 ctypes.memset(h.data_ptr() + 40, 0, 2)
 del h
 """,
-        simulate="check=off",
+        simulate=simulate,
     ).only
+    assert found["message"].startswith("the host" if not simulate else "something")
     assert found["ranges"] == [[40, 42]]
     assert lines(found["accesses"][0]["stack"]) == ["del h"]
 

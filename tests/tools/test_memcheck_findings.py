@@ -191,6 +191,26 @@ def test_race_between_streams_is_one_finding_with_a_count(bench: Bench, schedule
     assert "(3 times)" in run.err
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_use_of_fresh_memory_on_another_stream(bench: Bench, schedule: str) -> None:
+    # With a cache, the block may be one that kernels on the default stream still use.
+    script = """
+        import tensor
+        out = tensor.empty(1000, device="cuda")
+        side = tensor.cuda.Stream()
+        WAIT
+        with tensor.cuda.stream(side):
+            out.fill_(1)
+        tensor.cuda.synchronize()
+    """
+    found = bench.check(script.replace("WAIT", ""), "--schedule", schedule).only
+    assert (found["kind"], found["accesses"][0]["action"]) == ("race", "is allocated")
+    assert "after the allocation on default stream" in found["message"]
+    assert "may still use it" in found["advice"]
+    wait = "side.wait_stream(tensor.cuda.current_stream())"
+    assert bench.check(script.replace("WAIT", wait), "--schedule", schedule).findings == []
+
+
 def test_race_that_a_waiting_free_would_hide(bench: Bench) -> None:
     # Temporaries are freed between the two: cuMemFree would have waited for the device.
     run = bench.check("""

@@ -29,6 +29,9 @@ _KINDS = {
     Kind.KERNEL_RACE: "race within a kernel",
 }
 
+#: What may have written where nothing may be written: the kernel launched last, or who knows.
+KERNEL, SOMETHING = "kernel", "something"
+
 _KEEP = (
     "Hold on to the tensor until this has run; where another stream than the one it was made on uses it, call "
     "its record_stream(stream) before it is dropped."
@@ -89,6 +92,14 @@ def from_driver(found: DriverFinding) -> Finding:
                 f"Call record_stream({accesses[0].stream}) on the tensor before it is dropped, or let {last.stream} "
                 f"wait for {accesses[0].stream} first."
             )
+    elif accesses[0].action == "allocates" and accesses[0].stream is not None:
+        stream = accesses[0].stream
+        accesses = (replace(accesses[0], operation="the memory", action="is allocated"), *accesses[1:])
+        message = f"nothing orders {_who(last)} after the allocation on {stream} of the memory that it {last.action}"
+        advice = (
+            f"Memory is handed out in the order of its stream: what {stream} has queued before may still use it. Let "
+            f"{last.stream or 'the host'} wait for {stream} after the allocation, or allocate on {last.stream or stream}."
+        )
     else:
         message = f"nothing orders {_who(last)} after {_who(accesses[0])}, and both touch the same memory"
     return Finding(kind, message, accesses, memory, joined(found.ranges), advice, found.count)
@@ -153,12 +164,11 @@ def _place(bad: Any, memory: Memory | None) -> str:
     return f"{f'{count_of(past)} past' if past else 'right past'} the end of an allocation of {count_of(memory.size)}"
 
 
-def from_overwrite(found: Overwrite, count: int, *, blocking: bool) -> Finding:
-    """Changed bytes that a guarding allocator saw."""
-    launched = plain(found.launches[-1]) if found.launches else None
-    operation = "something"
-    if blocking and launched is not None:
-        operation = f"kernel '{launched}', or what followed it,"
+def from_overwrite(found: Overwrite, count: int, writer: str) -> Finding:
+    """Changed bytes that a guarding allocator saw; ``writer`` is what may have written them."""
+    operation = SOMETHING if writer == KERNEL and not found.launches else writer
+    if operation == KERNEL:
+        operation = f"{KERNEL} '{plain(found.launches[-1])}', or what followed it,"
     access = Access(operation, "writes", stack=found.seen)
     memory = Memory(found.memory, found.device, found.address, found.size, found.allocated, found.freed)
     where = found.where

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TextIO
 
-from drv.simulator.finding_text import HOST
 from tools.memcheck.sources import own, short
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def _body(found: Finding, sources: Sources) -> Iterator[str]:
         if two_sided:
             yield f"{('first', 'then')[number]}: {access.operation} {access.action}".rstrip()
         margin = "  " if two_sided else ""
-        for line in _access(access, sources):
+        for line in _access(access, sources, two_sided=two_sided):
             yield margin + line
     if found.kind == "leak":
         yield "allocated by"
@@ -55,7 +54,7 @@ def _body(found: Finding, sources: Sources) -> Iterator[str]:
         yield f"({found.count} times)"
 
 
-def _access(access: Access, sources: Sources) -> Iterator[str]:
+def _access(access: Access, sources: Sources, *, two_sided: bool) -> Iterator[str]:
     if access.thread:
         yield f"in {access.thread}" if not access.thread.startswith("by ") else access.thread
     if access.source is not None:
@@ -66,7 +65,7 @@ def _access(access: Access, sources: Sources) -> Iterator[str]:
         yield f"at {access.instruction}"
     if access.stream is not None:
         yield f"queued on {access.stream} by"
-    elif access.operation != HOST:
+    elif not two_sided:
         yield "seen after"
     yield from _stack(access.stack, sources)
 

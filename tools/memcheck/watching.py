@@ -11,7 +11,9 @@ from drv import selection
 from drv.allocators import guard_runtime, pinned_allocator
 from drv.errors import CudaError
 from drv.simulator.address_space import MemoryKind
+from drv.simulator.finding_text import HOST
 from tools.memcheck import conversion
+from tools.memcheck.conversion import KERNEL, SOMETHING
 from tools.memcheck.findings import Finding, Memory, merged
 from tools.memcheck.sources import Sources
 
@@ -95,24 +97,27 @@ class Watch:
     def started(self, runtime: Runtime) -> None:
         """See :class:`drv.selection.Supervisor`."""
         self.runtimes.append(runtime)
-        if runtime.simulated:
-            # They outlive the runtime, which the script may drop.
+        # What is gathered outlives the runtime, which the script may drop.
+        sources = self._sources
+        checks = _driver_checks(runtime)
+        if checks:
             findings, faults = runtime.driver.findings, runtime.driver.faults
             findings.collect = True
-            self._sources.append(lambda: [conversion.from_driver(each) for each in findings])
+            sources.append(lambda: [conversion.from_fault(each) for each in faults])
+            sources.append(lambda: [conversion.from_driver(each) for each in findings])
         guard = guard_runtime(runtime)
         if guard is None:
-            self._sources.insert(0, lambda: [conversion.from_fault(each) for each in faults])
-        else:
-            guard.collect = True
-            self._sources.append(lambda: [conversion.from_error(*each) for each in guard.faults])
-            blocking = runtime.launch_blocking
-            self._sources.append(
-                lambda: [
-                    conversion.from_overwrite(each, guard.counts[each.key()], blocking=blocking)
-                    for each in guard.found
-                ]
-            )
+            return
+        guard.collect = True
+        # Where the driver checks what the device does, only the host can have written there.
+        writer = HOST if checks else KERNEL if runtime.launch_blocking else SOMETHING
+        sources.append(
+            lambda: [
+                conversion.from_overwrite(each, guard.counts[each.key()], writer) for each in guard.found
+            ]
+        )
+        if not checks:
+            sources.append(lambda: [conversion.from_error(*each) for each in guard.faults])
 
     def ending(self, runtime: Runtime) -> None:
         """See :class:`drv.selection.Supervisor`."""
@@ -142,7 +147,10 @@ class Watch:
             runtime.forget_cached()
             gc.collect()
             settle(runtime)
-            self._left += _left_on_driver(runtime) if guard is None else _left_in_allocators(guard)
+            if guard is None or _driver_checks(runtime):
+                self._left += _left_on_driver(runtime)
+            else:
+                self._left += _left_in_allocators(guard)
 
     def findings(self) -> list[Finding]:
         """Everything found; the same lines once, with a count."""
@@ -157,6 +165,11 @@ def settle(runtime: Runtime) -> None:
             if device.context is not None:
                 with contextlib.suppress(CudaError):
                     device.synchronize()
+
+
+def _driver_checks(runtime: Runtime) -> bool:
+    """Whether the driver checks accesses itself."""
+    return runtime.simulated and bool(runtime.driver.checks_accesses)
 
 
 def _is_lost(runtime: Runtime) -> bool:

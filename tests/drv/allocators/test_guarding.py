@@ -238,25 +238,20 @@ def test_pinned_memory(runtime: drv.Runtime) -> None:
     allocator = pinned_allocator(runtime)
     block = allocator.allocate(100)
     memory = block.memory
-    assert memory.bytes[memory.address - memory._whole.address] == 0xFF
+    assert (memory.inside == 0xFF).all()
+    assert block.address == memory.inside.ctypes.data
     assert allocator.statistics()["allocated_bytes.current"] == 100
-    memory.part(memory_range(memory, 0, 100))[:] = 1
+    memory.inside[:] = 1
     runtime.devices[0].synchronize()
-    memory.part(memory_range(memory, 100, 2))[:] = 1
+    memory.after[:2] = 1
     with pytest.raises(
         drv.OverwriteError, match="2 bytes, from 0 bytes past the end .*\n  in pinned host memory"
     ):
         runtime.devices[0].synchronize()
     allocator.free(block)
-    memory.part(memory_range(memory, 5, 1))[:] = 1
+    memory.inside[5] = 1
     with pytest.raises(drv.OverwriteError, match="1 byte, from byte 5 on, of 100 bytes that were freed"):
         runtime.devices[0].synchronize()
-
-
-def memory_range(memory: object, offset: int, length: int) -> object:
-    from drv.allocators.patterns import Range
-
-    return Range(memory.address + offset, length, 0)  # type: ignore[attr-defined]
 
 
 # With the simulated driver's own checks
@@ -271,8 +266,24 @@ def test_memory_is_poisoned_without_counting_as_written(exact: drv.Runtime) -> N
         assert (contents(block.address, 8) == 0xFF).all()
         (found,) = exact.driver.findings
     assert found.kind == "uninitialized"
-    pinned = pinned_allocator(exact).allocate(8)
-    assert (pinned.memory.array() == 0xFF).all()
+
+
+@pytest.mark.simulator_only
+def test_pinned_memory_has_its_true_bounds_and_zones_for_the_host(exact: drv.Runtime) -> None:
+    allocator = pinned_allocator(exact)
+    block = allocator.allocate(10)
+    assert exact.driver.record_at(block.address).allocation.size == 10
+    view = block.memory.inside
+    assert (view == 0xFF).all()
+    view[:] = 0
+    exact.devices[0].synchronize()
+    block.memory.before[-1] = 0
+    with pytest.raises(drv.OverwriteError, match="1 byte, from 1 bytes before an allocation of 10 bytes"):
+        exact.devices[0].synchronize()
+    address = block.address
+    allocator.free(block)
+    del block, view
+    assert exact.driver.record_at(address) is None
 
 
 @pytest.mark.simulator_only
