@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -187,6 +188,30 @@ def test_buffers_and_parameters_may_be_left_out(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one[2], other[2])
 
 
+def _subgroup(rank: int, size: int, store: str) -> Any:
+    found = None
+    with joined(rank, size, store):
+        group = parallel.new_group([1, 2])
+        if rank:
+            module = Net(seed=rank)
+            model = DistributedDataParallel(module, process_group=group, find_unused_parameters=True)
+            weight = module.first.weight.tolist()
+            with model.join():
+                for _ in range(rank):
+                    model(batch(rank)[0]).sum().backward()
+            found = weight, gradients(model), state(module)
+        parallel.barrier()
+    return found
+
+
+def test_some_of_the_ranks(tmp_path: Path) -> None:
+    nothing, one, other = run(_subgroup, 3, str(tmp_path / "store"))
+    assert nothing is None
+    assert one[0] == other[0] == Net(seed=1).first.weight.tolist()
+    assert one[2] == other[2]
+    assert one[2]["norm.num_batches_tracked"] == 2
+
+
 # Accumulation, unused parameters, several passes
 
 
@@ -338,17 +363,15 @@ def test_parameters_that_differ_are_named(tmp_path: Path) -> None:
 
 
 def _absent(rank: int, size: int, store: str) -> str:
-    with joined(rank, size, store, seconds=1):
-        text = ""
+    text = ""
+    with joined(rank, size, store):
+        group = parallel.new_group(timeout=timedelta(seconds=1))
         if rank != 1:
             with pytest.raises(parallel.DistBackendError) as caught:
-                DistributedDataParallel(nn.Linear(2, 3))
+                DistributedDataParallel(nn.Linear(2, 3), process_group=group)
             text = str(caught.value)
-        else:
-            import time
-
-            time.sleep(1.5)
-        return text
+        parallel.barrier()
+    return text
 
 
 def test_a_rank_that_does_not_take_part_is_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import time
 import tracemalloc
 import weakref
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,8 +117,10 @@ class Fails(nn.Module):
 
 
 def _raises(rank: int, size: int, store: str) -> str:
-    with joined(rank, size, store, seconds=2):
-        model = DistributedDataParallel(Fails(), bucket_cap_mb=1e-6)
+    text = ""
+    with joined(rank, size, store):
+        group = parallel.new_group(timeout=timedelta(seconds=2))
+        model = DistributedDataParallel(Fails(), bucket_cap_mb=1e-6, process_group=group)
         model(tensor.ones(1, 4)).sum().backward()
         model.module.fails = rank == 1
         if rank == 1:
@@ -128,13 +131,11 @@ def _raises(rank: int, size: int, store: str) -> str:
                 RuntimeError, match="or that the backward pass raised an exception.*first.weight"
             ):
                 model(tensor.ones(1, 4))
-            text = ""
         else:
             with pytest.raises(parallel.DistBackendError) as caught:
                 model(tensor.ones(1, 4)).sum().backward()
             text = str(caught.value)
-        if rank == 1:
-            time.sleep(2.5)
+        parallel.barrier()
     return text
 
 
