@@ -21,6 +21,13 @@ pytest.importorskip("mpi4py")
 
 _ROOT = Path(__file__).parents[2]
 _MARK = "GRAPHROOT_TEST_OF_MPI"
+# Open MPI refuses more ranks than there are cores, and the administrator, unless told.
+_OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
 
 
 def _mpiexec() -> str:
@@ -46,7 +53,7 @@ def run(*names: str, ranks: int = 3, timeout: float = 60) -> tuple[int, str, str
     """Exit code, output and errors of ranks that call functions of ``mpi_ranks``. None of them stays behind."""
     mark = uuid.uuid4().hex
     command = [_mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.parallel.mpi_ranks", *names]
-    environment = {**os.environ, _MARK: mark, "PYTHONPATH": str(_ROOT)}
+    environment = {**os.environ, **_OPEN_MPI, _MARK: mark, "PYTHONPATH": str(_ROOT)}
     process = subprocess.Popen(
         command,
         cwd=_ROOT,
