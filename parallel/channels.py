@@ -281,7 +281,13 @@ def _fail_all(queue: deque[Receipt], reason: str, first_call: int = 0) -> None:
 
 def _first(queues: dict[_Key, deque[Receipt]], key: _Key) -> Receipt | None:
     queue = queues.get(key)
-    return queue.popleft() if queue else None
+    if not queue:
+        return None
+    receipt = queue.popleft()
+    if not queue:
+        # Streams of single transfers are many, and never used again.
+        del queues[key]
+    return receipt
 
 
 def note(receipt: Receipt, peer: int, header: Header) -> None:

@@ -31,7 +31,6 @@ _SLOTS = 3
 
 # What a message of a collective is for. Streams from 0 on are the tags of send() and recv().
 _DATA, _GRANT, _RESULT, _NOTE = -1, -2, -3, -4
-_TRANSFERS = -1000
 
 
 class GlooTransport:
@@ -54,7 +53,6 @@ class GlooTransport:
         self.rank = list(ranks).index(mesh.rank)
         self.size = len(ranks)
         self._calls = Calls(mesh, group_name, tuple(ranks))
-        self._transfers = 0
 
     def all_reduce(self, array: Array, op: ReduceOp, deadline: float) -> None:
         """Replace ``array`` by the combination of every rank's."""

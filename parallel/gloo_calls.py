@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Room for what a rank that is behind calls next; and how long the others wait for its side of a disagreement.
 _REMEMBERED = 256
 _ANSWER_SECONDS = 1.0
+# Signatures of calls that are kept, for sizes that come again.
+_SIGNATURES = 1024
 _TYPES = sorted(DTYPES, key=lambda dtype: dtype.name)
 _CODES = {dtype: code for code, dtype in enumerate(_TYPES, 1)}
 _ACCEPT, _REFUSE = 0, 1
@@ -101,6 +103,7 @@ class Calls:
         self._disputed: int | None = None
         self._called: dict[int, str] = {}
         self._transfers = 0
+        self._tellers: list[threading.Thread] = []
         self.channel = mesh.open(name, ranks)
         self.channel.listen(self._heard, lambda sequence: self._dispute(sequence, None))
 
@@ -129,6 +132,8 @@ class Calls:
         """A number by which ranks compare calls."""
         known = self._signatures.get(description)
         if known is None:
+            if len(self._signatures) >= _SIGNATURES:
+                self._signatures.clear()
             text = f"{description} {self.ranks}"
             known = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
             self._signatures[description] = known
@@ -198,8 +203,7 @@ class Calls:
             self._called[self.rank] = mine
             self._changed.notify_all()
         text = json.dumps({"disputed": sequence, "called": mine}).encode()
-        # Apart, because a reader that sends cannot receive.
-        threading.Thread(target=self.channel.tell_failure, args=(text,), daemon=True).start()
+        self._tell_apart(text)
 
     def _heard(self, peer: int, text: bytes) -> None:
         rank = self.ranks.index(peer)
@@ -214,6 +218,14 @@ class Calls:
         self.channel.fail(reason, call.sequence)
         if first:
             self.channel.tell_failure(json.dumps({"failed": text, "call": call.sequence}).encode())
+
+    def _tell_apart(self, text: bytes) -> None:
+        # Not here, because a reader that sends cannot receive, and abort() does not wait.
+        teller = threading.Thread(
+            target=self.channel.tell_failure, args=(text,), name=f"failure of group {self.name}", daemon=True
+        )
+        self._tellers.append(teller)
+        teller.start()
 
     def _where(self) -> str:
         return f"rank {self.rank} of {self.size} in group {self.name!r}"
@@ -301,13 +313,15 @@ class Calls:
     def close(self) -> None:
         """Forget the group."""
         self.channel.close()
+        for teller in self._tellers:
+            teller.join(2 * _ANSWER_SECONDS)
 
     def abort(self) -> None:
         """Let all calls fail, and tell the others from another thread."""
         if self.channel.broken is None:
             self.channel.fail("it was aborted")
             text = json.dumps({"failed": f"rank {self.rank} aborted the group", "call": 0}).encode()
-            threading.Thread(target=self.channel.tell_failure, args=(text,), daemon=True).start()
+            self._tell_apart(text)
 
 
 def _bytes_of(array: Array) -> memoryview:

@@ -271,6 +271,10 @@ class Mesh:
             reason = f"rank {peer.rank} sent what no rank sends ({error}); the connection is closed"
         except OSError as error:
             reason += f" ({error})"
+        except Exception as error:
+            # A thread that ends without a word would leave others waiting.
+            reason = f"rank {peer.rank} sent what rank {self.rank} cannot read ({error!r}); the connection is closed"
+        peer.receiving = None
         _shut(peer)
         with self.lock:
             if self._closed:
@@ -359,12 +363,16 @@ class Mesh:
                 note(receipt, peer.rank, header)
                 self._fill(peer, header, view)
             else:
-                deliver(receipt, Arrival(peer.rank, header, self._body(peer, header)))
+                body = self._body(peer, header)
+                peer.receiving = None
+                deliver(receipt, Arrival(peer.rank, header, body))
                 return
         except (OSError, _ProtocolError) as error:
             receipt.error = f"rank {peer.rank} has died in the middle of a message ({error})"
             receipt.finish()
             raise
+        # What has come whole stays so, whatever happens to its sender.
+        peer.receiving = None
         receipt.finish()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import selectors
@@ -11,7 +12,7 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from .errors import DistNetworkError
 from .store_table import MAXIMUM_BYTES, WRITES, Request, Table, pack_parts, unpack_request
@@ -219,22 +220,12 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise DistNetworkError(f"the host {host!r} of a store has no address ({error})") from None
-    loopback = ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
     try:
-        if loopback:
-            listener = socket.socket(family, socket.SOCK_STREAM)
-            # Two processes cannot listen on one port; a port that was closed a moment ago can be taken again.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listener.bind(address)
-                listener.listen(1024)
-            except BaseException:
-                listener.close()
-                raise
-            return listener
+        if all(_is_loopback(place[4]) for place in places):
+            return _listen_on_loopback(places)
         if socket.has_dualstack_ipv6():
             return socket.create_server(("", port), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True)
         return socket.create_server(("", port), backlog=1024)
@@ -243,3 +234,19 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot serve a store at {host}:{port} ({error}): is another process the master of this port? Only rank 0 "
             f"is, and port 0 takes a free one"
         ) from None
+
+
+def _is_loopback(address: tuple[Any, ...]) -> bool:
+    return ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
+
+
+def _listen_on_loopback(places: list[tuple[Any, ...]]) -> socket.socket:
+    for index, (family, _, _, _, address) in enumerate(places):
+        try:
+            # On the first family that the machine has; create_server() lets a port be taken again that was closed a
+            # moment ago, and never by two processes.
+            return socket.create_server(address[:2], family=family, backlog=1024)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE or index == len(places) - 1:
+                raise
+    raise OSError("no address")
