@@ -187,8 +187,8 @@ class Reducer:
             self._order.clear()
 
     def skip(self) -> None:
-        """Have the gradients of the next backward pass stay this rank's."""
-        self.expected = self.reduced = False
+        """Have the gradients of the next backward pass stay this rank's, unless an earlier forward pass waits for its own."""
+        self.reduced = False
 
     def check_finished(self) -> None:
         """Raise RuntimeError if the reduction of the last pass has begun and is not complete."""

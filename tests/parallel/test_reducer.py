@@ -352,6 +352,23 @@ def test_several_forward_passes_and_one_backward() -> None:
     assert on_ranks(rank) == [doubled, doubled]
 
 
+def test_a_forward_pass_without_reduction_takes_none_from_another() -> None:
+    """As in PyTorch: what one forward pass has promised is kept by the next backward."""
+
+    def rank(collectives: Collectives) -> list[Any]:
+        model = Chain()
+        reducer = reducer_of(model, collectives)
+        one = model(batch(collectives.rank))
+        reducer.prepare(one)
+        other = model(batch(collectives.rank))
+        reducer.skip()
+        (one + other).sum().backward()
+        return gradients(model)
+
+    doubled = [[[2 * x for x in row] for row in each] for each in expected(2)]
+    assert on_ranks(rank) == [doubled, doubled]
+
+
 def test_a_second_backward_is_not_reduced_and_says_so() -> None:
     def rank(collectives: Collectives) -> int:
         model = Chain()
