@@ -20,6 +20,7 @@ from parallel.stores import HashStore
 
 from ..tensor.driver_calls import counted
 from .fake_nccl import FakeNccl
+from .test_nccl_on_devices import every_operation
 
 pytestmark = pytest.mark.simulator_only
 
@@ -216,6 +217,12 @@ def test_types() -> None:
             assert whole.tolist() == [*_of_type(0, dtype).tolist(), *_of_type(1, dtype).tolist()]
 
     ranks.run(use)
+    assert ranks.library.violations == []
+
+
+def test_what_gpus_are_tested_with() -> None:
+    ranks = Ranks(2, schedule="random")
+    ranks.run(lambda rank, backend: every_operation(rank, 2, backend))
     assert ranks.library.violations == []
 
 

@@ -19,6 +19,7 @@ from parallel.process_groups import Job, World, job
 from parallel.stores import HashStore
 
 from .fake_nccl import FakeNccl
+from .test_nccl_on_devices import process_group
 
 pytestmark = pytest.mark.simulator_only
 
@@ -46,6 +47,19 @@ def _jobs_of_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _run(function: Callable[[int, int], Any], size: int, **options: Any) -> list[Any]:
     """``function(rank, size)`` as each rank of a job on NCCL."""
+
+    def joined(rank: int, size: int, store: HashStore) -> Any:
+        parallel.init_process_group(
+            "nccl", store=store, rank=rank, world_size=size, device_id=rank, timeout=timedelta(seconds=20)
+        )
+        result = function(rank, size)
+        parallel.destroy_process_group()
+        return result
+
+    return _run_ranks(joined, size, **options)
+
+
+def _run_ranks(function: Callable[[int, int, HashStore], Any], size: int, **options: Any) -> list[Any]:
     drv.simulator.install(devices=size, **{"check": "race", **options})
     runtime = drv.runtime()
     library = runtime.cache(("library", "nccl"), lambda: FakeNccl(runtime))
@@ -56,11 +70,7 @@ def _run(function: Callable[[int, int], Any], size: int, **options: Any) -> list
     def call(rank: int) -> None:
         try:
             tensor.cuda.set_device(rank)
-            parallel.init_process_group(
-                "nccl", store=store, rank=rank, world_size=size, device_id=rank, timeout=timedelta(seconds=20)
-            )
-            results[rank] = function(rank, size)
-            parallel.destroy_process_group()
+            results[rank] = function(rank, size, store)
         except BaseException as error:
             errors.append(error)
 
@@ -119,6 +129,10 @@ def _collectives(rank: int, size: int) -> None:
 @pytest.mark.parametrize("schedule", ["lazy", "random"])
 def test_collectives(schedule: str) -> None:
     _run(_collectives, 3, schedule=schedule)
+
+
+def test_what_gpus_are_tested_with() -> None:
+    _run_ranks(process_group, 2, schedule="random")
 
 
 # The generator of random numbers is the process's.
