@@ -96,7 +96,7 @@ def test_without_normalisation_the_steps_are_the_same() -> None:
         assert tensor.allclose(a, b, atol=1e-5)
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", MACHINES[1:3])
 def test_batch_normalisation_is_that_of_the_parts(machine: dict[str, Any]) -> None:
     install(3, **machine)
     one, expected = trained(lambda net: InTurn(net, 3), normalised=True)
