@@ -99,38 +99,52 @@ def _blocks(shape: Sequence[int], room: int) -> Iterator[tuple[Any, ...]]:
             yield (*outer, slice(start, start + step))
 
 
-def transform(
-    kind: str, array: Array, axes: int, made: Array, *, inverse: bool, scale: float, size: int | None
-) -> None:
-    """Transform the last ``axes`` dimensions of ``array`` to ``made``, which is row-major, times ``scale``.
+def plan(
+    kind: str,
+    given: Sequence[int],
+    dtype: np.dtype[Any],
+    axes: int,
+    *,
+    inverse: bool,
+    scale: float,
+    size: int | None,
+) -> Callable[[Array, Array], None]:
+    """``run(array, made)``: the transform over the last ``axes`` dimensions, times ``scale``, to a row-major ``made``.
 
     Parameters
     ----------
     kind : {"c2c", "r2c", "c2r"}
         A transform to real elements is always an inverse one.
+    given, dtype
+        Shape and type of the input.
     size
         Elements of the last dimension of a real result.
     """
-    number = _REAL.get(array.dtype, array.dtype.type)
-    one = number(1)
-
-    def along(axis: int, factor: Any) -> Lines:
-        return Lines(_loop("ifft" if inverse else "fft", array.shape[axis]), factor)
-
-    others = range(array.ndim - 2, array.ndim - axes - 1, -1)
+    number: Any = _REAL.get(dtype, dtype.type)
+    rank = len(given)
+    # All of the scale is the last dimension's.
+    names = {"c2c": "ifft" if inverse else "fft", "r2c": "rfft", "c2r": "irfft"}
+    last = Lines(_loop(names[kind], given[-1] if size is None else size), number(scale))
+    others = [
+        ((*range(axis), *range(axis + 1, rank), axis), Lines(_loop(names["c2c"], given[axis]), number(1)))
+        for axis in range(rank - 2, rank - axes - 1, -1)
+    ]
     if kind == "c2r":
-        assert size is not None
-        source = array
-        for axis in others:
-            target = np.empty(array.shape, array.dtype) if source is array else source
-            along(axis, one).into(np.moveaxis(source, axis, -1), np.moveaxis(target, axis, -1))
-            source = target
-        Lines(_loop("irfft", size), number(scale)).into(source, made)
-        return
-    if kind == "r2c":
-        Lines(_loop("rfft", array.shape[-1]), number(scale)).into(array, made)
-    else:
-        along(-1, number(scale)).into(array, made)
-    for axis in others:
-        turned = np.moveaxis(made, axis, -1)
-        along(axis, one).into(turned, turned)
+
+        def run_to_real(array: Array, made: Array) -> None:
+            source = array
+            for order, lines in others:
+                target = np.empty(array.shape, array.dtype) if source is array else source
+                lines.into(source.transpose(order), target.transpose(order))
+                source = target
+            last.into(source, made)
+
+        return run_to_real
+
+    def run(array: Array, made: Array) -> None:
+        last.into(array, made)
+        for order, lines in others:
+            turned = made.transpose(order)
+            lines.into(turned, turned)
+
+    return run

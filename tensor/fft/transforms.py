@@ -114,18 +114,26 @@ def _on_host(
     kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
 ) -> Callable[[Tensor], Tensor]:
     order, made = _Shape.of(kind, layout, dims, size)
-    shape, dtype, axes = [made.shape[axis] for axis in order], made.dtype.numpy, len(dims)
-    turned = order != tuple(range(len(order)))
+    given, shape = (tuple([each.shape[axis] for axis in order]) for each in (layout, made))
+    transform = on_host.plan(
+        kind, given, layout.dtype.numpy, len(dims), inverse=inverse, scale=scale, size=size
+    )
+    flat, dtype = layouts.contiguous[shape, made.dtype, layout.place], made.dtype.numpy
+    if order == tuple(range(len(order))):
 
-    def run(x: Tensor) -> Tensor:
+        def run(x: Tensor) -> Tensor:
+            result = np.empty(shape, dtype)
+            transform(x._host, result)
+            return wrap(result, flat)
+
+        return run
+
+    def run_turned(x: Tensor) -> Tensor:
         result = np.empty(shape, dtype)
-        on_host.transform(
-            kind, x._host.transpose(order), axes, result, inverse=inverse, scale=scale, size=size
-        )
-        found = wrap(result)
-        return view_of(found._storage, made, 0) if turned else found
+        transform(x._host.transpose(order), result)
+        return view_of(wrap(result, flat)._storage, made, 0)
 
-    return run
+    return run_turned
 
 
 def _on_device(
