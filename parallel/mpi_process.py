@@ -181,7 +181,7 @@ def _leave() -> None:
             _process.abandoned = [each for each in _process.abandoned if not each[0].Test()]
         time.sleep(0.01)
     if _process.failed or _process.abandoned:
-        why = "an exception" if _process.failed else "operations that timed out and cannot be taken back"
+        why = "an exception" if _process.failed else "operations that were given up and cannot be taken back"
         print(
             f"rank {MPI.COMM_WORLD.Get_rank()} leaves MPI after {why}: all ranks of the job end",
             file=sys.stderr,
