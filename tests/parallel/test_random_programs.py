@@ -63,7 +63,7 @@ def _program(rank: int, size: int, path: str, place: str, seed: int) -> None:
         groups = [None, *[parallel.new_group(each, sort_ranks=False) for each in members[1:]]]
         streams = [tensor.cuda.Stream() for _ in range(3)] if device == "cuda" else [None]
         slots = [_Slot(device, rank, size, index % len(_LAYOUTS)) for index in range(8)]
-        for step in range(60):
+        for step in range(40):
             index = choose.randrange(len(groups))
             stream = choose.choice(streams)
             slot, other = choose.sample(slots, 2)
@@ -133,8 +133,6 @@ def _step(
         slot.work.wait()
 
 
-@pytest.mark.parametrize(
-    ("place", "seed"), [("cpu", 0), ("cpu", 1), ("eager", 2), ("lazy", 3), ("random", 4), ("random", 5)]
-)
+@pytest.mark.parametrize(("place", "seed"), [("cpu", 0), ("eager", 2), ("lazy", 3), ("random", 4)])
 def test_random_programs(tmp_path: Path, place: str, seed: int) -> None:
     run(_program, 3, str(tmp_path / "store"), place, seed)
