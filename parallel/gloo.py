@@ -167,7 +167,7 @@ class GlooTransport:
         """Send ``input_counts[r]`` elements of the flat ``input`` to each rank r, and receive as many as it sends."""
         parts = self._split(input, input_counts, "input")
         slots = self._split(output, output_counts, "output")
-        call = self._calls.begin("all_to_all", input[:0], deadline)
+        call = self._calls.begin("all_to_all", input, deadline, sized=False)
         # Sizes differ between pairs of ranks, so each is told first.
         announced = np.array([len(part) for part in parts], np.int64)
         expected = np.zeros(self.size, np.int64)
@@ -191,7 +191,7 @@ class GlooTransport:
 
     def barrier(self, deadline: float) -> None:
         """Return when every rank has called it."""
-        call = self._calls.begin("barrier", np.empty(0, np.uint8), deadline)
+        call = self._calls.begin("barrier", None, deadline)
         step = 1
         while step < self.size:
             receipt = call.post((self.rank - step) % self.size, _DATA)

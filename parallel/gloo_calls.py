@@ -107,13 +107,13 @@ class Calls:
         self.channel = mesh.open(name, ranks)
         self.channel.listen(self._heard, lambda sequence: self._dispute(sequence, None))
 
-    def begin(self, operation: str, array: Array, deadline: float) -> Call:
-        """The next collective: ``operation`` on ``array``."""
-        if array.dtype not in _CODES:
+    def begin(self, operation: str, array: Array | None, deadline: float, sized: bool = True) -> Call:
+        """The next collective: ``operation`` on ``array``, of which the size may differ between ranks if not ``sized``."""
+        if array is not None and array.dtype not in _CODES:
             raise TypeError(f"{operation} takes {', '.join(t.name for t in _TYPES)}; not {array.dtype}")
-        description = (
-            operation if not _sized(operation) else f"{operation} of {len(array)} {array.dtype.name}"
-        )
+        description = operation
+        if array is not None:
+            description += f" of {len(array)} {array.dtype.name}" if sized else f" of {array.dtype.name}"
         with self._changed:
             self._sequence += 1
             call = Call(self, description, self._sequence, deadline)
@@ -340,8 +340,3 @@ def _decoded(signature: int) -> str:
     code, count = signature >> 56, signature & ((1 << 56) - 1)
     name = _TYPES[code - 1].name if 1 <= code <= len(_TYPES) else "something"
     return f"{count} {name}"
-
-
-def _sized(operation: str) -> bool:
-    # Sizes of an all_to_all may differ between ranks; a barrier has none.
-    return operation not in ("barrier",)
