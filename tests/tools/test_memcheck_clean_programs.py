@@ -102,6 +102,10 @@ def test_example_that_installs_the_simulated_driver_itself(bench: Bench) -> None
     text = (ROOT / "examples" / "train_digits.py").read_text(encoding="utf-8")
     for whole, short in (
         ("test_size=0.2,", "test_size=16, train_size=32,"),
+        ("nn.Conv2d(1, 32,", "nn.Conv2d(1, 4,"),
+        ("nn.Conv2d(32, 64,", "nn.Conv2d(4, 8,"),
+        ("nn.Linear(64 * 4 * 4, 128)", "nn.Linear(8 * 4 * 4, 16)"),
+        ("nn.Linear(128, 10)", "nn.Linear(16, 10)"),
         ("    draw(args.plot, losses, accuracies)\n", ""),
     ):
         assert text.count(whole) == 1
