@@ -2,6 +2,7 @@
 
 from . import comm, ddp_comm_hooks
 from .all_to_all import all_to_all, all_to_all_single
+from .backend_names import Backend
 from .buckets import GradBucket
 from .collectives import (
     all_gather,
@@ -84,6 +85,7 @@ from .tcp_store import TCPStore
 from .works import Work
 
 __all__ = [
+    "Backend",
     "DataParallel",
     "DistBackendError",
     "DistError",

@@ -71,7 +71,9 @@ def test_what_a_group_says(alone: None) -> None:
     world = parallel.group.WORLD
     assert world is not None
     assert (world.rank(), world.size(), world.name(), world.ranks) == (0, 1, "gloo", (0,))
-    assert parallel.get_backend() == "gloo"
+    assert parallel.get_backend() == parallel.Backend("GLOO") == parallel.Backend.GLOO == "gloo"
+    with pytest.raises(ValueError, match="string-ish"):
+        parallel.Backend(3)  # type: ignore[arg-type]
     assert parallel.get_backend_config() == "cpu:gloo,cuda:gloo"
     assert parallel.get_process_group_ranks(None) == [0]
     assert "gloo, rank 0 of 1" in repr(world)
