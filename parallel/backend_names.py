@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class Backend(str):
@@ -22,7 +22,7 @@ class Backend(str):
     MPI = "mpi"
     backend_list: ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, MPI]
 
-    def __new__(cls, name: str) -> Backend:
+    def __new__(cls, name: str) -> Self:
         if not isinstance(name, str):
             raise ValueError(f"Backend constructor parameter must be string-ish, got {name!r}")
         return super().__new__(cls, name.lower())
