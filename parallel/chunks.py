@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Bytes from which on a copy to a device goes through pinned memory. Shorter ones are sent with the command itself.
 _PINNED_FROM = 1 << 16
+#: Dimensions from the outermost to the innermost one, by their number.
+_CHANNELS_LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
 
 
 def copy_stream(place: CudaPlace) -> Stream:
@@ -211,14 +213,13 @@ def gathered(tensors: Sequence[Tensor], dim: int, destination: Place) -> Tensor:
 
 
 def _joined(tensors: Sequence[Tensor], dim: int, destination: Place) -> Layout:
-    """Layout of the result: of the first one's type, and with all tensors' order of dimensions where that is one."""
+    """Layout of the result: of the first one's type, with the channels last where all tensors have them so."""
     first = tensors[0]._layout
     shape = (*first.shape[:dim], sum(x._layout.shape[dim] for x in tensors), *first.shape[dim + 1 :])
-    orders = {_order(x._layout.strides) for x in tensors}
     rows = contiguous[shape, first.dtype, destination]
-    if len(orders) > 1 or not all(x._layout.dense for x in tensors):
+    order = _CHANNELS_LAST.get(len(shape))
+    if order is None or not all(_is_ordered(x._layout, order) for x in tensors):
         return rows
-    order = orders.pop()
     strides, step = [0] * len(shape), 1
     for axis in reversed(order):
         strides[axis] = step
@@ -226,8 +227,10 @@ def _joined(tensors: Sequence[Tensor], dim: int, destination: Place) -> Layout:
     return rows.with_strides(shape, tuple(strides))
 
 
-def _order(strides: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+def _is_ordered(layout: Layout, order: Sequence[int]) -> bool:
+    """Whether elements lie without gaps with the dimensions in this order, and not in rows too."""
+    strides = [layout.strides[axis] for axis in order]
+    return layout.dense and not layout.contiguous and strides == sorted(strides, reverse=True)
 
 
 def _parts(whole: Tensor, tensors: Sequence[Tensor], dim: int) -> list[Tensor]:

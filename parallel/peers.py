@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
+import drv
 from tensor import cuda
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ class _Connection:
     def __call__(self) -> bool:
         here, there = self.devices
         for user, owner in ((here, there), (there, here)):
-            if cuda.can_device_access_peer(user, owner):
-                cuda.enable_peer_access(owner, user)
+            # A device has a limited number of peers.
+            with contextlib.suppress(drv.CudaError):
+                if cuda.can_device_access_peer(user, owner):
+                    cuda.enable_peer_access(owner, user)
         return True
