@@ -43,7 +43,8 @@ class MpiTransport:
         self._operations = Operations(communicator)
         self._finish = self._operations.finish
         with calls:
-            self._largest_tag = communicator.Get_attr(self._mpi.TAG_UB)
+            # Only this communicator has the attribute everywhere.
+            self._largest_tag: int = self._mpi.COMM_WORLD.Get_attr(self._mpi.TAG_UB)
 
     def __repr__(self) -> str:
         return f"<MpiTransport rank {self.rank} of {self.size}>"

@@ -137,7 +137,7 @@ class NcclBackend:
         is_short = input.dtype is tensors.int16
         return self._queue(
             operation,
-            (input, output),
+            (input,) if output is input else (input, output),
             (output,) if writes else (),
             issue,
             before=widen if is_short else None,
