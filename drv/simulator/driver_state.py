@@ -295,7 +295,9 @@ class DriverState:
         queued = f"\nQueued by\n{format_stack(operation.stack)}" if operation.stack else ""
         report = f"{fault.report}\nIn {operation.label} on {operation.stream_name}.{queued}"
         label, stream = operation.label, operation.stream_name
-        self.faults.append(FaultRecord(fault.status, report, label, stream, operation.stack, fault.access))
+        self.faults.append(
+            FaultRecord(fault.status, report, label, stream, operation.stack, fault.access, fault.site)
+        )
         if fault.sticky:
             self.lose(context, fault.status, report)
         else:

@@ -43,8 +43,6 @@ class BadAccess:
     allocation: Allocation | None = None
     #: ``"global"``, ``"shared"``, ``"local"`` or ``"param"``.
     space: str = "global"
-    #: The instruction, where a kernel did it.
-    site: Site | None = None
     #: ``"block (0, 0, 0), thread (33, 0, 0)"``, where a kernel did it.
     thread: str = ""
 
@@ -58,13 +56,21 @@ class DeviceFault(Exception):  # noqa: N818 - CUDA's word for it
     """
 
     def __init__(
-        self, status: CUresult, report: str, *, sticky: bool = True, access: BadAccess | None = None
+        self,
+        status: CUresult,
+        report: str,
+        *,
+        sticky: bool = True,
+        access: BadAccess | None = None,
+        site: Site | None = None,
     ) -> None:
         super().__init__(report)
         self.status = status
         self.report = report
         self.sticky = sticky
         self.access = access
+        #: The instruction, where a kernel was stopped at one.
+        self.site = site
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,6 +86,8 @@ class FaultRecord:
     #: Python stack of the call that queued it, innermost first.
     stack: tuple[Frame, ...]
     access: BadAccess | None
+    #: The instruction, where a kernel was stopped at one.
+    site: Site | None = None
 
     @property
     def kind(self) -> FaultKind:

@@ -304,6 +304,40 @@ def test_failed_assertion_in_a_kernel_that_nothing_waited_for(bench: Bench) -> N
     assert lines(run.only["accesses"][0]["stack"])[0].startswith("y = w.index_select")
 
 
+def test_trap_tells_its_line_and_thread(bench: Bench) -> None:
+    run = bench.check("""
+        import tensor
+        code = '''
+        __global__ void stop() {
+            if (threadIdx.x == 5)
+                __trap();
+        }
+        '''
+        tensor.cuda.RawKernel(code, "stop")(1, 32, ())
+    """)
+    assert (run.only["kind"], run.only["message"]) == (
+        "stopped kernel",
+        "kernel 'stop' stopped itself with a trap",
+    )
+    (access,) = run.only["accesses"]
+    assert access["source"] == {"file": "stop.cu", "line": 4, "text": "__trap();"}
+    assert access["thread"] == "block (0, 0, 0), thread (5, 0, 0)"
+
+
+def test_access_just_before_a_small_allocation(bench: Bench) -> None:
+    run = bench.check(f"{SET}\nx = tensor.ones(1, device='cuda')\nput(1, 1, (x, np.int32(-9)))\n")
+    assert (
+        run.only["message"]
+        == "kernel 'put' writes 4 bytes that begin 36 bytes before an allocation of 4 bytes"
+    )
+
+
+def test_wild_address(bench: Bench) -> None:
+    run = bench.check(f"{SET}\nx = tensor.ones(1, device='cuda')\nput(1, 1, (x, np.int32(1 << 30)))\n")
+    assert run.only["message"].endswith("where nothing is")
+    assert run.only["memory"] is None
+
+
 def test_memory_of_another_device_without_peer_access(bench: Bench) -> None:
     script = f"{SET}{ADDRESS}\nx = tensor.ones(9, device='cuda:1')\nput(1, 1, (Address(x.data_ptr()), np.int32(0)))\n"
     found = bench.check(script, simulate="devices=2").only

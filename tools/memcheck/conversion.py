@@ -32,6 +32,8 @@ _KINDS = {
 #: What may have written where nothing may be written: the kernel launched last, or who knows.
 KERNEL, SOMETHING = "kernel", "something"
 
+#: An address so many bytes away from an allocation, beside its size, has nothing to do with it.
+_FAR = 1 << 20
 _KEEP = (
     "Hold on to the tensor until this has run; where another stream than the one it was made on uses it, call "
     "its record_stream(stream) before it is dropped."
@@ -107,35 +109,31 @@ def from_driver(found: DriverFinding) -> Finding:
 
 def from_fault(fault: FaultRecord) -> Finding:
     """What stopped a kernel or a copy."""
-    bad = fault.access
+    bad, site = fault.access, fault.site
     operation = plain(fault.operation)
-    if bad is None:
-        lines = plain(fault.report).splitlines()
-        thread = next((line.strip()[3:] for line in lines if line.strip().startswith("by block")), None)
-        access = Access(operation, "", fault.stream, thread, stack=fault.stack)
-        details = "" if len(lines) < 2 else f": {lines[1].strip()}"
-        message = lines[0] if "at " in details[:5] else lines[0] + details
-        return Finding("stopped kernel", message, (access,))
-    action = ACTIONS[bad.access]
-    site = bad.site
     access = Access(
         operation,
-        action,
+        "" if bad is None else ACTIONS[bad.access],
         fault.stream,
-        bad.thread or None,
+        None if bad is None else bad.thread or None,
         None if site is None else site.source,
         None if site is None else f"PTX line {site.ptx_line}: {site.text}",
         fault.stack,
     )
+    if bad is None:
+        what, *more = (line.strip() for line in plain(fault.report).splitlines())
+        thread = next((line.removeprefix("by ") for line in more if line.startswith("by block")), None)
+        # An assertion's own text says where it stands.
+        message = what if site is not None or not more else f"{what}: {more[0]}"
+        return Finding("stopped kernel", message, (replace(access, thread=thread),))
     memory = None if bad.allocation is None else memory_of(bad.allocation)
     ranges: tuple[tuple[int, int], ...] = ()
     if memory is not None:
         start = bad.address - memory.address
         ranges = ((start, start + bad.width),)
-        if bad.kind is FaultKind.OUT_OF_BOUNDS and not -memory.size <= start <= 2 * memory.size + (1 << 20):
-            # So far away it is a wrong address, and no allocation's fault.
+        if bad.kind is FaultKind.OUT_OF_BOUNDS and max(-start, start - memory.size) > memory.size + _FAR:
             memory, ranges = None, ()
-    what = f"{operation} {action} {count_of(bad.width)}"
+    what = f"{operation} {access.action} {count_of(bad.width)}"
     freed = bad.kind is FaultKind.FREED
     if memory is not None and not freed:
         memory = replace(memory, freed=None)

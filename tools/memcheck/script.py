@@ -69,14 +69,15 @@ class Script:
             threads = set(threading.enumerate())
             with self._exits_diverted():
                 self._guarded(lambda: exec(code_of(), namespace.__dict__))
-                for thread in threading.enumerate():
-                    if thread not in threads and not thread.daemon:
-                        thread.join()
+                while started := [
+                    thread for thread in threading.enumerate() if thread not in threads and not thread.daemon
+                ]:
+                    started[0].join()
                 while self._exits:
                     function, arguments, keywords = self._exits.pop()
                     try:
                         function(*arguments, **keywords)
-                    except Exception:
+                    except BaseException:
                         print(f"Exception ignored in atexit callback: {function!r}", file=sys.stderr)
                         traceback.print_exc()
             for stream in (sys.stdout, sys.stderr):

@@ -46,7 +46,7 @@ class Watch:
         self.runtimes: list[Runtime] = []
         self.sources = Sources()
         self.lost = False
-        self._sources: list[Callable[[], list[Finding]]] = []
+        self._gather: list[Callable[[], list[Finding]]] = []
         self._left: list[Memory] = []
 
     @contextlib.contextmanager
@@ -98,26 +98,26 @@ class Watch:
         """See :class:`drv.selection.Supervisor`."""
         self.runtimes.append(runtime)
         # What is gathered outlives the runtime, which the script may drop.
-        sources = self._sources
+        gather = self._gather
         checks = _driver_checks(runtime)
         if checks:
             findings, faults = runtime.driver.findings, runtime.driver.faults
             findings.collect = True
-            sources.append(lambda: [conversion.from_fault(each) for each in faults])
-            sources.append(lambda: [conversion.from_driver(each) for each in findings])
+            gather.append(lambda: [conversion.from_fault(each) for each in faults])
+            gather.append(lambda: [conversion.from_driver(each) for each in findings])
         guard = guard_runtime(runtime)
         if guard is None:
             return
         guard.collect = True
         # Where the driver checks what the device does, only the host can have written there.
         writer = HOST if checks else KERNEL if runtime.launch_blocking else SOMETHING
-        sources.append(
+        gather.append(
             lambda: [
                 conversion.from_overwrite(each, guard.counts[each.key()], writer) for each in guard.found
             ]
         )
         if not checks:
-            sources.append(lambda: [conversion.from_error(*each) for each in guard.faults])
+            gather.append(lambda: [conversion.from_error(*each) for each in guard.faults])
 
     def ending(self, runtime: Runtime) -> None:
         """See :class:`drv.selection.Supervisor`."""
@@ -154,7 +154,7 @@ class Watch:
 
     def findings(self) -> list[Finding]:
         """Everything found; the same lines once, with a count."""
-        found = [each for source in self._sources for each in source()]
+        found = [each for gathered in self._gather for each in gathered()]
         return merged(found) + conversion.leaks(self._left)
 
 

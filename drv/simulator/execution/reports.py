@@ -70,6 +70,7 @@ class Reports:
             status,
             "\n  ".join([f"kernel '{name}' {what}", f"at {where(site)}{inside}", *lines]),
             access=access,
+            site=site,
         )
 
     def access(
@@ -116,7 +117,7 @@ class Reports:
                 what = f"{_VERBS[kind]} {width} bytes outside any allocation"
                 about = memory.nearest(address)
                 lines += self._near(address)
-        access = BadAccess(reason, kind, width, address, about, site=site, thread=thread)
+        access = BadAccess(reason, kind, width, address, about, thread=thread)
         return self._fault(status, what, site, *lines, access=access)
 
     @staticmethod
@@ -147,7 +148,7 @@ class Reports:
         lines = [f"by {thread}, byte {at} of {names[space]}, which has {size} bytes"]
         inside = 0 <= at <= size - width
         reason = FaultKind.MISALIGNED if inside else FaultKind.OUT_OF_BOUNDS
-        access = BadAccess(reason, kind, width, at, space=space, site=site, thread=thread)
+        access = BadAccess(reason, kind, width, at, space=space, thread=thread)
         if inside:
             what = (
                 f"{_VERBS[kind]} {width} bytes of {space} memory at an address that is no multiple of {width}"
