@@ -16,8 +16,7 @@ The casts are recorded as any conversion. Those of parameters are kept until the
 
 from __future__ import annotations
 
-import inspect
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nvrtc_kernels.dtypes import float32, float64
@@ -25,7 +24,7 @@ from nvrtc_kernels.dtypes import float32, float64
 from .base import TensorBase
 from .recording.autocast import autocast_blocks, settings
 from .recording.modes import modes
-from .written_code import written
+from .written_code import Form, defaults, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -298,21 +297,37 @@ def autocasted(function: _F) -> _F:
         raise ValueError(
             f"{name} is in no list of tensor.autocasting: add it there, or leave the decorator out"
         )
-    parameters = inspect.signature(function).parameters.values()
+    text, at = _text(Form.of(function))
+    rules = Rules(_CUDA.get(name), _CPU.get(name), at)
+    made: dict[str, Any] = {f"_default_{each}": default for each, default in defaults(function).items()}
+    made |= {
+        "__name__": function.__module__,
+        "_blocks": autocast_blocks,
+        "_enter": enter,
+        "_modes": modes,
+        "_name": name,
+        "_function": function,
+        "_rules": rules,
+    }
+    call: Any = update_wrapper(written(text, name, made), function)
+    # It is no shell that may be taken off again.
+    del call.__wrapped__
+    call.autocasts, call.bare = rules, function
+    return call  # type: ignore[no-any-return]
+
+
+@cache
+def _text(form: Form) -> tuple[str, int | str | None]:
+    """The call that is written out, and where ``dtype`` is among its arguments."""
     heads, args, named, at = [], [], [], None
-    made: dict[str, Any] = {"__name__": function.__module__}
     starred = False
-    for each in parameters:
-        default = ""
-        if each.default is not each.empty:
-            default = f"=_default_{each.name}"
-            made[f"_default_{each.name}"] = each.default
-        if each.kind is each.VAR_POSITIONAL:
+    for each in form.parameters():
+        if each.kind == "starred":
             heads.append(f"*{each.name}")
             args.append(f"*{each.name}")
             starred = True
             continue
-        if each.kind is each.KEYWORD_ONLY:
+        if each.kind == "named":
             if not starred:
                 heads.append("*")
                 starred = True
@@ -321,16 +336,7 @@ def autocasted(function: _F) -> _F:
         else:
             at = len(args) if each.name == "dtype" else at
             args.append(each.name)
-        heads.append(f"{each.name}{default}")
-    rules = Rules(_CUDA.get(name), _CPU.get(name), at)
-    made |= {
-        "_blocks": autocast_blocks,
-        "_enter": enter,
-        "_modes": modes,
-        "_name": name,
-        "_function": function,
-        "_rules": rules,
-    }
+        heads.append(f"{each.name}=_default_{each.name}" if each.optional else each.name)
     text = _CALL.format(
         heads=", ".join(heads),
         unless=" and out is None" if "out" in named or "out" in args else "",
@@ -338,11 +344,7 @@ def autocasted(function: _F) -> _F:
         named=", ".join(f"{each!r}: {each}" for each in named if each != "out"),
         passed=", ".join([*args, *(f"{each}={each}" for each in named)]),
     )
-    call: Any = update_wrapper(written(text, name, made), function)
-    # It is no shell that may be taken off again.
-    del call.__wrapped__
-    call.autocasts, call.bare = rules, function
-    return call  # type: ignore[no-any-return]
+    return text, at
 
 
 def bare(function: _F) -> _F:

@@ -7,13 +7,12 @@ becomes an error about the argument.
 
 from __future__ import annotations
 
-import inspect
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from types import FunctionType
 from typing import Any
 
 from .base import TensorBase
-from .written_code import parameter_names, written
+from .written_code import Form, defaults, written
 
 #: Names of parameters that are tensors, or sequences of them, whatever else they may be.
 _TENSORS = frozenset(("self", "tensors"))
@@ -40,7 +39,7 @@ def complete_methods(cls: type[Any]) -> None:
     """Let the methods of a class that have a ``dim`` take NumPy's names too."""
     for name in dir(cls):
         method = getattr(cls, name)
-        if isinstance(method, FunctionType) and "dim" in parameter_names(method):
+        if isinstance(method, FunctionType) and "dim" in Form.of(method).names:
             setattr(cls, name, completed(method, cls.__module__, name, f"{cls.__name__}."))
 
 
@@ -48,7 +47,7 @@ def _takes_tensors(function: FunctionType) -> bool:
     annotations = function.__annotations__
     return any(
         name in _TENSORS or "Tensor" in str(annotations.get(name, ""))
-        for name in parameter_names(function)
+        for name in Form.of(function).names
         if name != "out"
     )
 
@@ -60,39 +59,50 @@ def completed(function: FunctionType, module: str, name: str, owner: str = "") -
     """
     if hasattr(function, "__wrapped__"):
         function = function.__wrapped__
-    parameters = list(inspect.signature(function).parameters.values())
+    text, required = _text(Form.of(function))
+    made: dict[str, Any] = {"_function": function, "_explanation": _explanation, "_absent": _ABSENT}
+    made |= {"__name__": module, "_name": name, "_twice": _twice, "_missing": _missing}
+    made |= {f"_default_{each}": default for each, default in defaults(function).items()}
+    made |= {f"_default_{each}": _ABSENT for each in required}
+    call: FunctionType = update_wrapper(written(text, name, made), function)
+    # So that it is pickled by the name that users know.
+    call.__module__, call.__qualname__, call.__name__ = module, f"{owner}{name}", name
+    return call
+
+
+@cache
+def _text(form: Form) -> tuple[str, list[str]]:
+    """The call that is written out, and the parameters that only look as if they could be left out."""
+    parameters = form.parameters()
     names = {each.name for each in parameters}
-    open_ended = parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+    open_ended = parameters[-1].kind == "double starred"
     aliases = {
         each.name: _ALIASES[each.name]
         for each in parameters
         if each.name in _ALIASES and _ALIASES[each.name] not in names and not open_ended
     }
-    made: dict[str, Any] = {"_function": function, "_explanation": _explanation, "_absent": _ABSENT}
-    made |= {"__name__": module, "_name": name, "_twice": _twice, "_missing": _missing}
-    heads, passed, steps = [], [], []
+    heads, passed, steps, required = [], [], [], []
     keyword_only = optional = False
     for each in parameters:
         default = ""
         optional = optional or each.name in aliases
-        if each.default is not each.empty:
+        if each.optional:
             default = f"=_default_{each.name}"
-            made[f"_default_{each.name}"] = each.default
-        elif optional and each.kind is each.POSITIONAL_OR_KEYWORD:
+        elif optional and each.kind == "either":
             default = "=_absent"
-            made[f"_default_{each.name}"] = _ABSENT
+            required.append(each.name)
             steps.append(f"    if {each.name} is _absent: raise _missing(_name, {each.name!r})")
-        if each.kind is each.KEYWORD_ONLY and not keyword_only:
+        if each.kind == "named" and not keyword_only:
             heads.append("*")
-        keyword_only = keyword_only or each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
-        stars = "*" if each.kind is each.VAR_POSITIONAL else "**" if each.kind is each.VAR_KEYWORD else ""
+        keyword_only = keyword_only or each.kind in ("named", "starred")
+        stars = "*" if each.kind == "starred" else "**" if each.kind == "double starred" else ""
         if stars == "*" and each.name in _SEQUENCES:
             heads += [f"*_{each.name}", f"{each.name}=_absent"]
             passed.append(f"*_{each.name}")
             steps.append(_SEQUENCE.format(own=each.name))
             continue
         heads.append(f"{stars}{each.name}{default}")
-        by_name = f"{each.name}=" if each.kind is each.KEYWORD_ONLY else ""
+        by_name = f"{each.name}=" if each.kind == "named" else ""
         passed.append(f"{by_name}{stars}{each.name}")
     if aliases and not keyword_only:
         heads.append("*")
@@ -101,10 +111,7 @@ def completed(function: FunctionType, module: str, name: str, owner: str = "") -
         steps.insert(0, _ALIAS.format(own=own, alias=alias))
     named = "".join(f"({each.name!r}, {each.name}), " for each in parameters)
     text = _CALL.format(heads=", ".join(heads), steps="\n".join(steps), passed=", ".join(passed), named=named)
-    call: FunctionType = update_wrapper(written(text, name, made), function)
-    # So that it is pickled by the name that users know.
-    call.__module__, call.__qualname__, call.__name__ = module, f"{owner}{name}", name
-    return call
+    return text, required
 
 
 _ALIAS = """
