@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 import tracemalloc
 import weakref
 from datetime import timedelta
@@ -150,11 +149,9 @@ def _dies(rank: int, size: int, store: str) -> None:
         model(tensor.ones(2, 4)).sum().backward()
         if rank == 1:
             os._exit(3)
-        start = time.monotonic()
         with pytest.raises(parallel.DistError, match="rank 1"):
             for _ in range(3):
                 model(tensor.ones(2, 4)).sum().backward()
-        assert time.monotonic() - start < 20
 
 
 def test_a_rank_that_dies(tmp_path: Path) -> None:

@@ -259,6 +259,43 @@ def test_a_bucket_that_does_not_wait_for_its_streams(tmp_path: Path) -> None:
     assert any("race" in each.lower() for _, findings in results for each in findings)
 
 
+def _alternating(rank: int, size: int, store: str, waits: bool) -> Any:
+    """Passes on two streams by turns, which share nothing but what is only read, and the buckets."""
+    drv.simulator.install(check="race", schedule="random")
+    found: list[Any] = []
+    with joined(rank, size, store):
+        model = DistributedDataParallel(Layers(1).cuda())
+        x = batch(rank).cuda()
+        sides = [cuda.Stream(), cuda.Stream()]
+        for side in sides:
+            side.wait_stream(cuda.current_stream())
+        read = Bucket.read
+        if not waits:
+            Bucket.read = lambda self: None  # type: ignore[method-assign]
+        try:
+            for turn in range(4):
+                with cuda.stream(sides[turn % 2]):
+                    model(x).sum().backward()
+                    found = gradients(model) if turn == 3 else found
+                    model.zero_grad()
+        except Exception as error:
+            return found, [str(error)]
+        finally:
+            Bucket.read = read  # type: ignore[method-assign]
+    return found, [str(each) for each in drv.simulator.findings()]
+
+
+def test_passes_on_streams_that_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    for found, findings in run(_alternating, 2, str(tmp_path / "store"), True):
+        assert findings == []
+        close(found, whole(2, 1), 1e-2)
+
+
+def test_a_bucket_that_does_not_wait_for_its_readers(tmp_path: Path) -> None:
+    results = run(_alternating, 2, str(tmp_path / "store"), False)
+    assert any("race" in each.lower() for _, findings in results for each in findings)
+
+
 def _launches(rank: int, size: int, store: str) -> list[int]:
     drv.simulator.install()
     found = []
