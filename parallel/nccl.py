@@ -379,7 +379,10 @@ class NcclBackend:
             name, rank, size = f"{min(peer, self.rank)}:{max(peer, self.rank)}", int(self.rank > peer), 2
         found = self._communicators.get(name)
         if found is None:
-            made = Communicator(self._library, self._store, name, rank, size, Stream(place.device))
+            stream, watchdog = Stream(place.device), self._watchdog
+            made = Communicator(
+                self._library, self._store, name, rank, size, stream, before_abort=watchdog.note_done
+            )
             found = self._communicators.setdefault(name, made)
             if self._ended is not None:
                 # Ended by another thread, which may not have seen this one.

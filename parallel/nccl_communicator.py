@@ -46,9 +46,20 @@ class Communicator:
         This rank in the communicator, and how many there are.
     stream : Stream
         Its device is the communicator's.
+    before_abort : callable
+        Is called with the communicator while what is done can still be told from what is given up.
     """
 
-    def __init__(self, library: Nccl, store: Store, name: str, rank: int, size: int, stream: Stream) -> None:
+    def __init__(
+        self,
+        library: Nccl,
+        store: Store,
+        name: str,
+        rank: int,
+        size: int,
+        stream: Stream,
+        before_abort: Callable[[Communicator], None],
+    ) -> None:
         self.name = name
         self.rank = rank
         self.size = size
@@ -57,6 +68,7 @@ class Communicator:
         self.error: BaseException | None = None
         self._library = library
         self._store = store
+        self._before_abort = before_abort
         self._key = f"nccl/{name}"
         self._handle = 0
         #: Held for one operation, from its place in the order of the stream to its mark.
@@ -217,6 +229,7 @@ class Communicator:
         ``error`` is what later operations say.
         """
         if self.error is None:
+            self._before_abort(self)
             self.error = error
             # NCCL waits for its threads and kernels to end.
             threading.Thread(target=self._abort, name=f"NCCL abort {self.name}", daemon=True).start()

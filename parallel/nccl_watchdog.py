@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import drv
 
@@ -135,11 +136,22 @@ class Watchdog:
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=10)
 
+    def note_done(self, communicator: Communicator) -> None:
+        """Look after those operations of ``communicator`` no more that are done now."""
+        with self._changed:
+            candidates = [each for each in self._under_way if each.communicator is communicator]
+        with contextlib.suppress(drv.CudaError):
+            done = {each for each in candidates if not self._status(each)}
+            with self._changed:
+                self._under_way = [each for each in self._under_way if each not in done]
+
     def give_up(self, communicator: Communicator, error: BaseException, *, expected: bool = False) -> None:
         """Let all works of ``communicator`` that are under way fail, and abort it.
 
         ``expected`` says that the user wants it so, and needs not be told later.
         """
+        if communicator.error is None:
+            self.note_done(communicator)
         with self._changed:
             lost = [each for each in self._under_way if each.communicator is communicator]
             self._under_way = [each for each in self._under_way if each.communicator is not communicator]
@@ -192,9 +204,7 @@ class Watchdog:
 
     def _look(self, operation: UnderWay) -> tuple[bool, DistBackendError | None]:
         """Whether an operation is over, and what is wrong with it."""
-        operation.mark.device.use()
-        # Not through the event's own methods: they raise what belongs to the user's threads.
-        status = self._runtime.driver.cuEventQuery(operation.mark.handle)[0]
+        status = self._status(operation)
         if not status:
             return True, None
         described, name = operation.communicator.described, operation.operation
@@ -213,3 +223,9 @@ class Watchdog:
             f"Operation timed out! It is not over on the device {now - operation.started:.1f} s after it was called: a "
             "rank does not take part, or is slower than the group's timeout allows",
         )
+
+    def _status(self, operation: UnderWay) -> Any:
+        """What the driver says of the operation's end; 0 is that it is there."""
+        operation.mark.device.use()
+        # Not through the event's own methods: they raise what belongs to the user's threads.
+        return self._runtime.driver.cuEventQuery(operation.mark.handle)[0]

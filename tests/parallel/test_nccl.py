@@ -424,6 +424,29 @@ def test_a_rank_that_does_not_come_is_an_error_in_time() -> None:
     assert ranks.library.violations == []
 
 
+def test_what_was_done_before_a_failure_stays_done() -> None:
+    ranks = Ranks(2, timeout=0.5, schedule="lazy")
+
+    def use(rank: int, backend: NcclBackend) -> None:
+        given = tensor.ones(4, device="cuda")
+        work = backend.all_reduce(given, ReduceOp.SUM)
+        work.wait()
+        tensor.cuda.synchronize()
+        if rank == 0:
+            with pytest.raises(DistBackendError, match="timed out"):
+                backend.barrier()
+        else:
+            time.sleep(0.7)
+        # Neither here nor later is there anything to tell of the first operation.
+        time.sleep(0.2)
+        assert work.exception() is None
+        assert given.tolist() == [2] * 4
+        tensor.cuda.synchronize()
+        backend.abort()
+
+    ranks.run(use)
+
+
 def test_ranks_that_wait_for_the_id() -> None:
     ranks = Ranks(2, timeout=0.3)
 
