@@ -101,6 +101,8 @@ def _waited(call: Callable[[], object]) -> Callable[[], None]:
 def _copy(lib: Any, direction: str, pinned: bool, size: int) -> Callable[[], object]:
     host = lib.empty(size, dtype=lib.uint8, pin_memory=pinned).fill_(1)
     device = lib.empty(size, dtype=lib.uint8, device="cuda").fill_(1)
+    # Copies may be on another stream than this.
+    lib.cuda.synchronize()
     if direction == TO:
         return lambda: device.copy_(host, non_blocking=pinned)
     return lambda: host.copy_(device, non_blocking=pinned)
