@@ -242,6 +242,19 @@ def test_caching_is_off_and_launches_do_not_block_on_the_simulated_driver(bench:
     assert run.out.splitlines() == ["False False", "True", "512 torch.Size([3])".replace("torch", "tensor")]
 
 
+def test_options_that_the_script_sets_for_the_caching_allocator_change_nothing(bench: Bench) -> None:
+    run = bench.check("""
+        import os
+        os.environ["GRAPHROOT_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+        os.environ["GRAPHROOT_NO_CUDA_MEMORY_CACHING"] = "0"
+        import tensor
+        from drv.allocators import StreamOrderedMemory
+        from tensor.places import cuda_place
+        print(isinstance(cuda_place(0).allocator, StreamOrderedMemory))
+    """)
+    assert run.out == "True\n"
+
+
 def test_sanitizer_that_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

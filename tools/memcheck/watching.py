@@ -65,16 +65,20 @@ class Watch:
 
     def _set_environment(self) -> None:
         options, variables = self.options, os.environ
-        variables["GRAPHROOT_NO_CUDA_MEMORY_CACHING"] = "1"
-        variables["GRAPHROOT_CUDA_ALLOC_CONF"] = (
-            f"backend:guarding,guard_red_zone:{options.red_zone},guard_quarantine:{options.quarantine}"
-        )
+        self._set_allocators()
         self._blocking = variables.get("CUDA_LAUNCH_BLOCKING")
         variables["CUDA_LAUNCH_BLOCKING"] = "1"
         if options.simulate is not None:
             variables["GRAPHROOT_DRIVER"] = "simulator"
             given = variables.get("GRAPHROOT_SIMULATOR", "")
             variables["GRAPHROOT_SIMULATOR"] = ",".join(filter(None, (given, options.simulate)))
+
+    def _set_allocators(self) -> None:
+        zone, quarantine = self.options.red_zone, self.options.quarantine
+        os.environ["GRAPHROOT_NO_CUDA_MEMORY_CACHING"] = "1"
+        os.environ["GRAPHROOT_CUDA_ALLOC_CONF"] = (
+            f"backend:guarding,guard_red_zone:{zone},guard_quarantine:{quarantine}"
+        )
 
     # What the runtime's selection asks and tells
 
@@ -97,6 +101,8 @@ class Watch:
     def started(self, runtime: Runtime) -> None:
         """See :class:`drv.selection.Supervisor`."""
         self.runtimes.append(runtime)
+        # Scripts choose options of the caching allocator.
+        self._set_allocators()
         # What is gathered outlives the runtime, which the script may drop.
         gather = self._gather
         checks = _driver_checks(runtime)
