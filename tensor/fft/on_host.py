@@ -9,11 +9,12 @@ Lines are independent, so that threads share them, in blocks.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..host_threads import share
+from ..host_threads import share, thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,8 @@ except ImportError:  # A NumPy whose loops have another name.
 _BLOCK = 1 << 15
 #: Lines, at least, of a block whose lines' elements lie side by side: what a line of the cache holds is one thread's.
 _BESIDE = 8
+#: Elements of a transform over several dimensions, at most, that stays in a cache from one dimension to the next.
+_WHOLE = 1 << 17
 #: Elements from which on several threads share the work.
 _SHARED = 1 << 16
 _REAL = {np.dtype(np.complex64): np.float32, np.dtype(np.complex128): np.float64}
@@ -66,14 +69,15 @@ class Lines(NamedTuple):
         They may be the same array; otherwise they share no memory.
         """
         if source.size < _SHARED:
-            self._block(source, target)
+            self.block(source, target)
             return
         room = _BLOCK // max(source.shape[-1], target.shape[-1])
         room = max(room, 1 if _has_lines(source) and _has_lines(target) else _BESIDE)
         blocks = list(_blocks(source.shape[:-1], room))
-        share(lambda number: self._block(source[blocks[number]], target[blocks[number]]), len(blocks))
+        share(lambda number: self.block(source[blocks[number]], target[blocks[number]]), len(blocks))
 
-    def _block(self, source: Array, target: Array) -> None:
+    def block(self, source: Array, target: Array) -> None:
+        """The same by this thread alone."""
         with np.errstate(all="ignore"):
             self.loop(source, self.factor, out=target)
 
@@ -129,22 +133,34 @@ def plan(
         ((*range(axis), *range(axis + 1, rank), axis), Lines(_loop(names["c2c"], given[axis]), number(1)))
         for axis in range(rank - 2, rank - axes - 1, -1)
     ]
-    if kind == "c2r":
 
-        def run_to_real(array: Array, made: Array) -> None:
-            source = array
+    def transform(array: Array, made: Array, along: Callable[[Lines, Array, Array], None]) -> None:
+        if kind != "c2r":
+            along(last, array, made)
             for order, lines in others:
-                target = np.empty(array.shape, array.dtype) if source is array else source
-                lines.into(source.transpose(order), target.transpose(order))
-                source = target
-            last.into(source, made)
+                turned = made.transpose(order)
+                along(lines, turned, turned)
+            return
+        source = array
+        for order, lines in others:
+            target = np.empty(array.shape, array.dtype) if source is array else source
+            along(lines, source.transpose(order), target.transpose(order))
+            source = target
+        along(last, source, made)
 
-        return run_to_real
+    lead, count = tuple(given[: rank - axes]), prod(given[rank - axes :])
+    if axes == 1 or count > _WHOLE or count * prod(lead) < _SHARED:
+        return lambda array, made: transform(array, made, Lines.into)
+    blocks = list(_blocks(lead, max(_BLOCK // count, 1)))
 
     def run(array: Array, made: Array) -> None:
-        last.into(array, made)
-        for order, lines in others:
-            turned = made.transpose(order)
-            lines.into(turned, turned)
+        if len(blocks) < thread_count():
+            transform(array, made, Lines.into)
+            return
+
+        def whole(number: int) -> None:
+            transform(array[blocks[number]], made[blocks[number]], Lines.block)
+
+        share(whole, len(blocks))
 
     return run

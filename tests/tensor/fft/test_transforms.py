@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensor
+from tensor import host_threads
 from tensor.fft import on_host
 from tensor.places import forget_plans
 
@@ -189,12 +190,24 @@ def test_strides_are_pytorchs(name: str, place_name: str) -> None:
             assert tuple(found.stride()) == expected.stride(), (order, options)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("shape", "dims"),
-    [((70, 1024), (1,)), ((1024, 70), (0,)), ((4, 130, 150), (1, 2)), ((9, 100, 101), (0, 2))],
+    [
+        ((70, 1024), (1,)),
+        ((1024, 70), (0,)),
+        ((4, 130, 150), (1, 2)),
+        ((9, 100, 101), (0, 2)),
+        ((300, 260), (0, 1)),
+    ],
 )
-def test_work_that_threads_share(shape: tuple[int, ...], dims: tuple[int, ...], dtype: str) -> None:
+def test_work_that_threads_share(
+    shape: tuple[int, ...], dims: tuple[int, ...], dtype: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_threads, "thread_count", lambda: threads)
+    monkeypatch.setattr(on_host, "thread_count", lambda: threads)
+    monkeypatch.setattr(host_threads, "_threads", host_threads._Threads())
     real = _RNG.standard_normal(shape).astype(dtype)
     both = real + np.asarray(1j, np.result_type(dtype, np.complex64)) * real[::-1]
     atol = (1e-12 if dtype == "float64" else 1e-3) * np.sqrt(real.size)
@@ -211,6 +224,11 @@ def test_work_that_threads_share(shape: tuple[int, ...], dims: tuple[int, ...], 
     np.testing.assert_allclose(again.numpy(), real, rtol=0, atol=atol)
     for function, given, result in ((tensor.fft.fftn, z, found), (tensor.fft.rfftn, x, half)):
         assert function(given, dim=dims).numpy().tobytes() == result.numpy().tobytes()
+    # A strided input, whose blocks are none of the result's.
+    turned = tensor.from_numpy(np.asfortranarray(both))
+    np.testing.assert_allclose(
+        tensor.fft.fftn(turned, dim=dims).numpy(), np.fft.fftn(wide, axes=dims), rtol=0, atol=atol
+    )
 
 
 def test_single_precision_is_as_precise_as_pytorchs() -> None:
