@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import drv
 from drv.allocators import (
@@ -232,6 +234,39 @@ def test_threads(runtime: drv.Runtime) -> None:
         thread.join()
     assert failures == []
     assert allocator.live_blocks() == []
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-300, 2300), st.integers(1, 1500)), max_size=12))
+def test_writes_are_found_where_nothing_may_write_and_nowhere_else(
+    runtime: drv.Runtime, steps: list[tuple[int, int, int]]
+) -> None:
+    allocator = device_allocator(runtime, 0)
+    zone = zone_size(ZONE)
+    live: list[Any] = []
+    freed: list[Any] = []
+    for what, offset, size in steps:
+        block = live[offset % len(live)] if live else None
+        if what == 0 or block is None:
+            live.append(allocator.allocate(size, LEGACY))
+        elif what == 1:
+            live.remove(block)
+            allocator.free(block)
+            freed.append(block)
+        elif what == 2:
+            at = max(-zone, min(offset, block.size + zone - 1))
+            if 0 <= at < block.size:
+                poke(block.address + at)
+            else:
+                with pytest.raises(drv.OverwriteError):
+                    poke(block.address + at)
+        elif freed and freed[-1].quarantined and freed[-1].size <= QUARANTINE:
+            with pytest.raises(drv.OverwriteError):
+                poke(freed[-1].address + offset % freed[-1].size)
+    for block in live:
+        allocator.free(block)
+    allocator.empty_cache()
+    runtime.devices[0].synchronize()
 
 
 def test_pinned_memory(runtime: drv.Runtime) -> None:
