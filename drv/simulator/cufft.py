@@ -1,8 +1,9 @@
 """The simulated cuFFT: the functions of :class:`drv.cufft.Cufft`, computed with NumPy on simulated memory.
 
-Single precision transforms are computed in single precision. An execution is queued on the plan's stream; it reads
-the elements of the input layout, overwrites its work area, and writes those of the output layout. As NVIDIA's, a
-multi-dimensional transform from complex to real overwrites its input too.
+NumPy computes undivided transforms of single precision in double precision, and rounds after each dimension. An
+execution is queued on the plan's stream; it reads the elements of the input layout, overwrites its work area, and
+writes those of the output layout. As NVIDIA's, a multi-dimensional transform from complex to real overwrites its
+input too.
 """
 
 from __future__ import annotations
