@@ -1,9 +1,9 @@
 """Collectives on host memory over sockets: the backend that needs nothing installed.
 
-Every rank is connected to every other. Small arrays go to all others at once, which costs one hop. Of large ones
-each rank owns a part: the others send it theirs in chunks, it combines them, and sends the result to all while
-the next chunk arrives. That moves as few bytes as a ring does, in two hops, and since one rank computes a part, all
-have the same bits.
+Every rank is connected to every other. Small arrays go to all others at once, which costs one hop, or between many
+ranks in pairs. Of large ones each rank owns a part: the others send it theirs in chunks, it combines them, and sends
+the result to all while the next chunk arrives. That moves as few bytes as a ring does, in two hops, and since one rank
+computes a part, all have the same bits.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 # Chunks that may arrive at an owner before it has combined the first of them.
 _SLOTS = 3
+
+# Up to so many ranks all send small arrays to all others.
+_FEW = 4
 
 # What a message of a collective is for. Streams from 0 on are the tags of send() and recv().
 _DATA, _GRANT, _RESULT, _NOTE = -1, -2, -3, -4
@@ -59,6 +62,9 @@ class GlooTransport:
         combine = reduction(op, array.dtype, self.size)
         call = self._calls.begin(f"all_reduce({op.name})", array, deadline)
         if self.size == 1:
+            return
+        if self.size > _FEW and len(array) * max(4, array.itemsize) <= EAGER_BYTES:
+            self._double(call, array, combine)
             return
         if array.nbytes <= EAGER_BYTES:
             parts = self._exchange(call, array, [np.empty_like(array) for _ in range(self.size)])
@@ -246,6 +252,37 @@ class GlooTransport:
         others = self._others()
         self._transfer(call, dict.fromkeys(others, mine), {other: slots[other] for other in others})
         return [mine if rank == self.rank else slot for rank, slot in enumerate(slots)]
+
+    def _double(self, call: Call, array: Array, combine: Reduction) -> None:
+        """Combine small arrays of many ranks, in pairs of ever larger blocks (recursive doubling).
+
+        Both sides of a pair compute the same from the same, in the order of the ranks. Ranks beyond a power of two give
+        their values to one below it, and take the result.
+        """
+        total = combine.widened(array)
+        received, result = np.empty_like(total), np.empty_like(total)
+        core = 1 << (self.size.bit_length() - 1)
+        if self.rank >= core:
+            receipt = call.post(self.rank - core, _RESULT, array)
+            call.send(self.rank - core, _DATA, total)
+            call.finish([receipt])
+            return
+        partners = [self.rank + core] if self.rank + core < self.size else []
+        step = 1
+        while step < core:
+            partners.append(self.rank ^ step)
+            step *= 2
+        for partner in partners:
+            receipt = call.post(partner, _DATA, received)
+            if partner < core:
+                call.send(partner, _DATA, total)
+            call.finish([receipt])
+            first, second = (total, received) if self.rank < partner else (received, total)
+            combine.accumulate(result, first, second)
+            total, result = result, total
+        combine.finish(array, total)
+        if self.rank + core < self.size:
+            call.send(self.rank + core, _RESULT, array)
 
     def _transfer(self, call: Call, sending: dict[int, Array], receiving: dict[int, Array]) -> None:
         """Send and fill arrays; long ones once their receivers have said that they are ready."""

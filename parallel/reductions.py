@@ -69,6 +69,22 @@ class Reduction:
             else:
                 self._combine(output, parts)
 
+    def widened(self, array: Array) -> Array:
+        """A copy of ``array`` in the type in which it is combined."""
+        return array.astype(np.float32) if self.widen else array.copy()
+
+    def accumulate(self, output: Array, first: Array, second: Array) -> None:
+        """Let ``output`` be ``first`` and ``second`` combined, all in the type of :meth:`widened`."""
+        with np.errstate(all="ignore"):
+            self.function(first, second, out=output)
+
+    def finish(self, output: Array, total: Array) -> None:
+        """Let ``output`` be what was accumulated in ``total``, which is divided and rounded now."""
+        with np.errstate(all="ignore"):
+            if self.divisor > 1:
+                np.divide(total, total.dtype.type(self.divisor), out=total)
+            np.copyto(output, total, casting="same_kind")
+
     def _combine(self, output: Array, parts: Sequence[Array]) -> None:
         own = next((index for index, part in enumerate(parts) if part is output), None)
         if own in (None, 0):
@@ -87,8 +103,7 @@ class Reduction:
             rest = ()
         for part in rest:
             self.function(output, part, out=output)
-        if self.divisor > 1:
-            np.divide(output, output.dtype.type(self.divisor), out=output)
+        self.finish(output, output)
 
     def _combine_wide(self, output: Array, parts: Sequence[Array]) -> None:
         total: NDArray[np.float32] = parts[0].astype(np.float32)
@@ -96,9 +111,7 @@ class Reduction:
         for part in parts[1:]:
             np.copyto(wide, part)
             self.function(total, wide, out=total)
-        if self.divisor > 1:
-            np.divide(total, np.float32(self.divisor), out=total)
-        np.copyto(output, total, casting="same_kind")
+        self.finish(output, total)
 
 
 def reduction(op: ReduceOp, dtype: np.dtype[Any], size: int) -> Reduction:
