@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import inspect
 import os
 import pickle
 import signal
@@ -233,6 +234,18 @@ def test_no_descriptors_are_left_open(tmp_path: Path) -> None:
 def test_wrong_arguments(arguments: tuple[object, ...], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         start_processes(*arguments)
+
+
+def test_parameters_are_those_of_pytorch() -> None:
+    theirs = pytest.importorskip("torch.multiprocessing.spawn")
+    for ours, their in (
+        (spawn, theirs.spawn),
+        (start_processes, theirs.start_processes),
+        (ProcessContext.join, theirs.ProcessContext.join),
+        (ProcessExitedException, theirs.ProcessExitedException),
+    ):
+        wanted = [(each.name, each.default) for each in inspect.signature(their).parameters.values()]
+        assert [(each.name, each.default) for each in inspect.signature(ours).parameters.values()] == wanted
 
 
 def test_spawn_names_the_function_for_other_methods() -> None:
