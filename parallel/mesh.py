@@ -282,7 +282,7 @@ class Mesh:
             elif peer.broken is not None:
                 reason = peer.broken
             elif peer.goodbye is not None:
-                because = f", when {peer.goodbye}" if peer.goodbye else ""
+                because = f", after {peer.goodbye}" if peer.goodbye else ""
                 reason = f"rank {peer.rank} has left: it closed its process group or ended{because}"
             peer.gone = reason
             for channel in list(self._channels.values()):
