@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Seconds that operations given up have at exit to end after all.
 _GRACE = 1.0
+#: Seconds that the launcher has to show what was written before the end.
+_FORWARDING = 0.3
 _PAUSE = 0.001
 _READY, _GO, _CREATE = 1, 2, 3
 
@@ -188,4 +190,6 @@ def _leave() -> None:
             flush=True,
         )
         sys.stdout.flush()
+        # The launcher, told to end everything, may drop what it has not forwarded yet.
+        time.sleep(_FORWARDING)
         MPI.COMM_WORLD.Abort(1)

@@ -99,12 +99,12 @@ def test_ranks() -> None:
 def test_a_rank_that_never_comes_does_not_hold_the_others() -> None:
     code, _, errors = run("missing", ranks=2, timeout=30)
     assert code != 0
-    assert "leaves MPI after operations that were given up" in errors
+    assert "leaves MPI after operations that were given up" in errors, errors
 
 
 def test_the_failure_of_one_rank_ends_all() -> None:
     code, output, errors = run("failing", ranks=2, timeout=30)
     assert code != 0
-    assert "ValueError: the reason" in errors
-    assert "rank 1 leaves MPI after an exception" in errors
+    assert "ValueError: the reason" in errors, errors
+    assert "rank 1 leaves MPI after an exception" in errors, errors
     assert "done" not in output
