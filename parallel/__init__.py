@@ -78,7 +78,7 @@ from .spawning import (
     spawn,
     start_processes,
 )
-from .stores import HashStore, PrefixStore, Store
+from .stores import HashStore, PrefixStore, QueueEmptyError, Store
 from .subgroups import new_subgroups, new_subgroups_by_enumeration
 from .sync_batch_norm import SyncBatchNorm
 from .tcp_store import TCPStore
@@ -108,6 +108,7 @@ __all__ = [
     "ProcessExitedException",
     "ProcessGroup",
     "ProcessRaisedException",
+    "QueueEmptyError",
     "ReduceOp",
     "Store",
     "SyncBatchNorm",

@@ -204,8 +204,8 @@ def test_a_deadline_names_who_was_waited_for(tmp_path: Path) -> None:
     assert "ran out of time waiting for rank" in results[2][0]
 
 
-def _stops(rank: int, size: int, path: str) -> list[str]:
-    with _Group(rank, size, path) as group:
+def _stops(rank: int, size: int, path: str, share_memory: bool) -> list[str]:
+    with _Group(rank, size, path, share_memory) as group:
         group.barrier(soon())
         if rank == 1:
             Path(path + ".1").write_text(str(os.getpid()))
@@ -228,8 +228,9 @@ def _stops(rank: int, size: int, path: str) -> list[str]:
         return texts
 
 
-def test_a_rank_that_hangs_holds_nobody_longer_than_the_deadline(tmp_path: Path) -> None:
-    sent, waited = run(_stops, 2, str(tmp_path / "store"))[0]
+@pytest.mark.parametrize("share_memory", [True, False])
+def test_a_rank_that_hangs_holds_nobody_longer_than_the_deadline(share_memory: bool, tmp_path: Path) -> None:
+    sent, waited = run(_stops, 2, str(tmp_path / "store"), share_memory)[0]
     assert "rank 1 has not taken what rank 0 sends it in time" in sent
     assert "rank 1" in waited
 
