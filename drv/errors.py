@@ -136,7 +136,7 @@ class DroppedRuntimeError(CudaError):
 
 
 class HostCallbackError(CudaError):
-    """A Python function queued on a stream raised; its exception is the cause of this one."""
+    """A function queued on a stream raised, or a thread that watches over queued work; that is the cause."""
 
 
 class CompileError(CudaError):

@@ -184,7 +184,7 @@ class Runtime:
         Raises
         ------
         HostCallbackError
-            If a host callback raised.
+            If a host callback raised, or a thread that watches over queued work did.
         FindingError
             If the simulated driver found a race or a read of memory never written.
         """
@@ -287,7 +287,7 @@ class Runtime:
     def _pending_error(self) -> CudaError | None:
         if self.host_errors:
             raised = self.host_errors.popleft()
-            error = HostCallbackError(f"a host callback raised {type(raised).__name__}: {raised}")
+            error = HostCallbackError(f"earlier asynchronous work failed: {type(raised).__name__}: {raised}")
             error.__cause__ = raised
             return error
         if self.simulated and self.alive:

@@ -240,7 +240,9 @@ def test_what_a_callback_raises_is_raised_by_the_next_synchronisation(device: dr
     stream = drv.Stream(device)
     stream.add_callback(int, "no number")
     stream.add_callback(int, "neither")
-    with pytest.raises(drv.HostCallbackError, match="ValueError: invalid literal") as caught:
+    with pytest.raises(
+        drv.HostCallbackError, match="earlier asynchronous work failed: ValueError: invalid literal"
+    ) as caught:
         stream.synchronize()
     assert isinstance(caught.value.__cause__, ValueError)
     with pytest.raises(drv.HostCallbackError, match="neither"):
