@@ -62,7 +62,8 @@ class Call:
             header = Header(DATA, calls.channel.identity, stream, self.sequence, self.signature, len(body))
             calls.channel.send(calls.ranks[rank], header, body, self.deadline, self.sequence)
         except DistBackendError as error:
-            raise calls.failed(self, str(error)) from None
+            # That the other has failed says more than that it has left since.
+            raise calls.failed(self, calls.channel.trouble(self.sequence) or str(error)) from None
 
     def finish(self, receipts: list[Receipt]) -> None:
         """Wait for messages, and see that they belong to the same call."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import json
+import os
 import secrets
 import selectors
 import socket
@@ -24,6 +26,8 @@ _MAGIC = b"graphroot mesh 1"
 _TOKEN_BYTES = 32
 _HELLO = struct.Struct(f"<{len(_MAGIC)}s{_TOKEN_BYTES}sII")
 _WELCOME_BYTES = 32
+_INTERFACE = "GLOO_SOCKET_IFNAME"
+_SIOCGIFADDR = 0x8915
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,10 @@ class _Stranger:
 def connect_all(store: Store, rank: int, size: int, deadline: float) -> dict[int, socket.socket]:
     """A connection to every other rank, by rank. Ranks connect to those below them and accept those above.
 
-    Each rank listens on the interface that reaches the store, and publishes in it where, with a random token;
-    connections that do not present it are dropped.
+    Each rank listens on the interface that reaches the store, or on that which GLOO_SOCKET_IFNAME names, and publishes in
+    the store where, with a random token; connections that do not present it are dropped.
     """
-    host = store.local_address() or "127.0.0.1"
+    host = _own_address(store)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     connections: dict[int, socket.socket] = {}
     try:
@@ -88,6 +92,22 @@ def _exchange_places(store: Store, rank: int, size: int, mine: _Place, deadline:
     return [_Place(*json.loads(value)) for value in store.multi_get(keys)]
 
 
+def _own_address(store: Store) -> str:
+    interface = os.environ.get(_INTERFACE)
+    if not interface:
+        return store.local_address() or "127.0.0.1"
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+    except OSError:
+        names = ", ".join(name for _, name in socket.if_nameindex())
+        raise DistNetworkError(
+            f"the environment variable {_INTERFACE} names {interface!r}, which is no network interface with an IPv4 "
+            f"address; there are {names}"
+        ) from None
+    return socket.inet_ntoa(answer[20:24])
+
+
 def machine() -> bytes:
     """Sixteen bytes that only the processes of this machine have."""
     try:
@@ -101,7 +121,8 @@ def _connect(place: _Place, mine: _Place, rank: int, other: int, deadline: float
     if place.machine != mine.machine and place.host.startswith("127."):
         raise DistNetworkError(
             f"ranks {other} and {rank} run on different machines, but rank {other} listens on loopback alone, because "
-            f"the store has no network address: use tcp:// or env:// with an address that all machines reach"
+            f"that is where it reaches the store: use tcp:// or env:// with an address that all machines reach, or name "
+            f"the network interface in the environment variable {_INTERFACE}"
         )
     try:
         left = max(0.001, deadline - time.monotonic())

@@ -14,7 +14,19 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-from .channels import DATA, FAILURE, GOODBYE, NETWORK, OFFER, Arrival, Channel, Header, deliver, note
+from .channels import (
+    DATA,
+    FAILURE,
+    GOODBYE,
+    NETWORK,
+    OFFER,
+    TRANSFER,
+    Arrival,
+    Channel,
+    Header,
+    deliver,
+    note,
+)
 from .errors import DistBackendError
 from .handshake import connect_all, machine
 from .shared_slots import PIECE_BYTES, SHARED_BYTES, SharedMemory
@@ -309,10 +321,16 @@ class Mesh:
                     peer.receiving = None if receipt is None else (channel, receipt)
                     agrees = header.kind == OFFER or channel.agrees(header.sequence, header.signature)
                 complain = channel.on_disagreement
+                call = header.sequence if header.kind == DATA and header.sequence else TRANSFER
+                unwanted = header.group in self._forgotten or channel.trouble(call)
             if not agrees and complain is not None:
                 complain(header.sequence)
             if receipt is not None:
                 self._receive(peer, receipt, header)
+                continue
+            if unwanted and header.kind != FAILURE:
+                # It was asked for before the call failed.
+                self._discard(peer, header)
                 continue
             body = self._body(peer, header)
             if header.kind == FAILURE:
@@ -343,6 +361,14 @@ class Mesh:
         body = bytearray(header.length)
         self._fill(peer, header, memoryview(body))
         return body
+
+    def _discard(self, peer: _Peer, header: Header) -> None:
+        left = header.length
+        scratch = memoryview(bytearray(min(left, PIECE_BYTES)))
+        while left:
+            piece = scratch[: min(left, PIECE_BYTES)]
+            self._fill(peer, header, piece)
+            left -= len(piece)
 
     def _fill(self, peer: _Peer, header: Header, view: memoryview) -> None:
         if header.slot == NETWORK:

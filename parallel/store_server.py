@@ -224,7 +224,8 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise DistNetworkError(f"the host {host!r} of a store has no address ({error})") from None
     try:
-        if all(_is_loopback(place[4]) for place in places):
+        # The name of a machine is often its own loopback address there, and another one for others.
+        if host == "localhost" or _is_loopback(host):
             return _listen_on_loopback(places)
         if socket.has_dualstack_ipv6():
             return socket.create_server(("", port), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True)
@@ -236,8 +237,11 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _is_loopback(address: tuple[Any, ...]) -> bool:
-    return ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def _listen_on_loopback(places: list[tuple[Any, ...]]) -> socket.socket:

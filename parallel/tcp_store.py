@@ -31,8 +31,8 @@ class TCPStore(Store):
     Parameters
     ----------
     host_name, port
-        Where the server listens. A master with port 0 takes a free one, which :attr:`port` says. For a loopback
-        address the server listens there only, and else on all interfaces.
+        Where the server listens. A master with port 0 takes a free one, which :attr:`port` says. For ``localhost``
+        and loopback addresses the server listens there only, and else on all interfaces.
     world_size
         How many processes use the store; None leaves that open.
     timeout

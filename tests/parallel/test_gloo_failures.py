@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from parallel.errors import DistBackendError, DistStoreError
+from parallel.channels import DATA, Header
+from parallel.errors import DistBackendError, DistNetworkError, DistStoreError
 from parallel.file_store import FileStore
 from parallel.gloo import GlooTransport
 from parallel.mesh import Mesh
 from parallel.reduce_op import ReduceOp
+from parallel.shared_slots import PIECE_BYTES
 from parallel.stores import HashStore
 
 from .processes import run
@@ -291,7 +294,10 @@ def test_abort_ends_what_waits_on_all_ranks(tmp_path: Path) -> None:
 
 
 def _threads_as_ranks(
-    size: int, body: Callable[[int, Mesh], None], intrude: Callable[[Any], None] | None
+    size: int,
+    body: Callable[[int, Mesh], None],
+    intrude: Callable[[Any], None] | None,
+    share_memory: bool = True,
 ) -> None:
     store = HashStore()
     failures = []
@@ -300,7 +306,7 @@ def _threads_as_ranks(
         try:
             if intrude is not None and rank == 1:
                 intrude(store)
-            mesh = Mesh(store, rank, size, 10)
+            mesh = Mesh(store, rank, size, 10, share_memory)
             try:
                 body(rank, mesh)
             finally:
@@ -316,9 +322,29 @@ def _threads_as_ranks(
     assert not failures, failures
 
 
-def test_strangers_are_turned_away_and_delay_nobody() -> None:
-    import json
+@pytest.mark.parametrize("share_memory", [True, False])
+def test_what_was_asked_for_before_a_call_failed_is_let_go(share_memory: bool) -> None:
+    def body(rank: int, mesh: Mesh) -> None:
+        failed, closed = mesh.open("failed", range(2)), mesh.open("closed", range(2))
+        group = GlooTransport(mesh, "good", range(2))
+        if rank == 0:
+            failed.fail("a call failed", 1)
+            closed.close()
+        group.barrier(soon())
+        if rank == 1:
+            for channel in (failed, closed):
+                for length in (100, 120_000, PIECE_BYTES):
+                    header = Header(DATA, channel.identity, -1, 1, 5, length)
+                    channel.send(0, header, bytes(length), soon(), 1)
+        group.barrier(soon())
+        if rank == 0:
+            assert not failed._arrived
+            assert not closed._arrived
 
+    _threads_as_ranks(2, body, None, share_memory)
+
+
+def test_strangers_are_turned_away_and_delay_nobody() -> None:
     guests = []
 
     def intrude(store: HashStore) -> None:
@@ -351,6 +377,30 @@ def test_a_rank_that_does_not_come_is_named() -> None:
     with pytest.raises(DistStoreError, match="2 ranks have not joined: 1, 2"):
         Mesh(store, 0, 3, 0.2)
     assert threading.active_count() == before
+
+
+def test_the_interface_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "none0")
+    with pytest.raises(
+        DistNetworkError, match="names 'none0', which is no network interface .*; there are .*lo"
+    ):
+        Mesh(HashStore(), 0, 2, 1)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+
+    def body(rank: int, mesh: Mesh) -> None:
+        GlooTransport(mesh, "world", range(2)).barrier(soon())
+
+    _threads_as_ranks(2, body, None)
+
+
+def test_ranks_on_loopback_are_not_found_from_other_machines() -> None:
+    store = HashStore()
+    elsewhere = json.dumps(["127.0.0.1", 1, "00" * 32, "00" * 16])
+    store.set("mesh/0", elsewhere)
+    with pytest.raises(
+        DistNetworkError, match="ranks 0 and 1 run on different machines, but rank 0 listens on loop"
+    ):
+        Mesh(store, 1, 2, 1)
 
 
 def test_wrong_arguments_are_errors_before_anything_is_sent() -> None:
