@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from . import parts, views
-from .arguments import dimension, integers, two_devices
+from .arguments import integers
 from .autocasting import autocasted
-from .base import TensorBase, empty
+from .base import TensorBase
 from .copy_plans import copied
 from .creation_arguments import sizes_of
+from .join_plans import CAT, STACK
 from .layout import contiguous
 from .operations.reduction import given as given_out
 from .operations.rules import promoted
 from .promotion import cast_for
-from .recording.modes import first_version, modes
+from .recording.modes import modes
 from .recording.node import Node, attach
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .join_plans import Joining
     from .tensors import Tensor
 
 
@@ -117,73 +120,33 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     given = list(tensors)
     if not given:
         raise ValueError("cat(): expected a non-empty list of Tensors")
-    for position, x in enumerate(given):
-        if not isinstance(x, TensorBase):
-            raise TypeError(
-                f"expected Tensor as element {position} in argument 0, but got {type(x).__name__}"
-            )
-        if not x._layout.shape:
-            raise RuntimeError(f"zero-dimensional tensor (at position {position}) cannot be concatenated")
-    joined = [x for x in given if x._layout.shape != (0,)]
-    first = (joined or given)[0]._layout
-    # Nothing but empty vectors has no dimensions to speak of.
-    at = dimension(dim, len(first.shape)) if joined else 0
-    total = 0
-    for position, x in enumerate(joined):
-        shape = x._layout.shape
-        if len(shape) != len(first.shape):
-            raise RuntimeError(
-                f"Tensors must have same number of dimensions: got {len(first.shape)} and {len(shape)}"
-            )
-        _check_place("cat", x, joined[0])
-        for axis, (size, wanted) in enumerate(zip(shape, first.shape, strict=True)):
-            if axis != at and size != wanted:
-                raise RuntimeError(
-                    f"Sizes of tensors must match except in dimension {at}. Expected size {wanted} but got size {size} "
-                    f"for tensor number {position} in the list."
-                )
-        total += shape[at]
-    kind = promoted(
-        tuple(x._layout.with_strides((1,), (1,)) if x._layout.shape else x._layout for x in given)
-    )
-    sizes = (*first.shape[:at], total, *first.shape[at + 1 :])
-    made = empty(contiguous[sizes, kind, first.place])
-    recording, modes.recording = modes.recording, False
     try:
-        start = 0
-        for x in joined:
-            length = x._layout.shape[at]
-            parts.step_through(made, at, start, length, 1).copy_(x)
-            start += length
-    finally:
-        modes.recording = recording
-    node = _finish(made, CatNode, at, joined, recording)
-    if node is not None:
-        node.sizes = tuple(x._layout.shape[at] for x in joined)
+        layouts = [x._layout for x in given]
+    except AttributeError:
+        raise _no_tensor(given, "expected Tensor") from None
+    joining: Joining = layouts[0].place.plans[CAT, index(dim), *layouts]
+    if joining.left_out:
+        given = [x for x in given if x._layout.shape != (0,)]
+    made = joining.run(given)
+    if joining.differentiable and modes.recording:
+        node = _record(made, CatNode, joining.dim, given)
+        if node is not None:
+            node.sizes = joining.sizes
     return made if out is None else given_out(cast_for(out, made, "cat", TypeError), out, "cat")
 
 
 concat = concatenate = cat
 
 
-def _check_place(name: str, x: Tensor, first: Tensor) -> None:
-    if x._layout.place is not first._layout.place:
-        raise two_devices(name, first._layout.device, x._layout.device)
-
-
-def _finish(made: Tensor, cls: type[Any], dim: int, inputs: Sequence[Tensor], recording: bool) -> Any:
-    """The node of tensors joined in ``made``, where one is wanted."""
-    # Filling it was its making, not a change.
-    made._storage.version = first_version()
-    kind = made._layout.dtype
-    if not recording or not (kind.is_floating_point or kind.is_complex):
-        return None
-    if not any(x.requires_grad for x in inputs):
-        return None
-    node = cls.__new__(cls)
-    node.dim, node.saved = dim, ()
-    attach(node, inputs, (made,))
-    return node
+def _record(made: Tensor, cls: type[CatNode | StackNode], dim: int, inputs: Sequence[Tensor]) -> Any:
+    """The node of tensors joined in ``made``, where one of them wants a gradient."""
+    for x in inputs:
+        if x._autograd is not None and x._autograd.requires_grad:
+            node = cls.__new__(cls)
+            node.dim, node.saved = dim, ()
+            attach(node, inputs, (made,))
+            return node
+    return None
 
 
 @autocasted
@@ -195,25 +158,16 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     RuntimeError
         If there are none, or shapes or devices differ.
     """
-    given = _listed("stack", tensors)
-    first = given[0]._layout
-    at = dimension(dim, len(first.shape) + 1)
-    for position, x in enumerate(given):
-        if x._layout.shape != first.shape:
-            raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
-                f"{list(x._layout.shape)} at entry {position}"
-            )
-        _check_place("stack", x, given[0])
-    kind = promoted(tuple(x._layout for x in given))
-    made = empty(contiguous[(*first.shape[:at], len(given), *first.shape[at:]), kind, first.place])
-    recording, modes.recording = modes.recording, False
+    given = list(tensors)
     try:
-        for position, x in enumerate(given):
-            parts.select(made, at, position).copy_(x)
-    finally:
-        modes.recording = recording
-    _finish(made, StackNode, at, given, recording)
+        layouts = [x._layout for x in given]
+        joining: Joining = layouts[0].place.plans[STACK, index(dim), *layouts]
+    except (AttributeError, IndexError):
+        _listed("stack", given)
+        raise
+    made = joining.run(given)
+    if joining.differentiable and modes.recording:
+        _record(made, StackNode, joining.dim, given)
     return made if out is None else given_out(cast_for(out, made, "stack", TypeError), out, "stack")
 
 
@@ -253,12 +207,15 @@ def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
     given = list(tensors)
     if not given:
         raise RuntimeError(f"{name} expects a non-empty TensorList")
-    for position, x in enumerate(given):
-        if not isinstance(x, TensorBase):
-            raise TypeError(
-                f"{name}(): expected Tensor as element {position} in argument 0, but got {type(x).__name__}"
-            )
+    if not all(isinstance(x, TensorBase) for x in given):
+        raise _no_tensor(given, f"{name}(): expected Tensor")
     return given
+
+
+def _no_tensor(given: Sequence[Any], expected: str) -> TypeError:
+    """The error of a list whose first element that is no tensor is told."""
+    position, found = next((at, x) for at, x in enumerate(given) if not isinstance(x, TensorBase))
+    return TypeError(f"{expected} as element {position} in argument 0, but got {type(found).__name__}")
 
 
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
