@@ -185,13 +185,22 @@ def _late(rank: int, size: int, path: str) -> list[str]:
         array = np.ones(1 << 20, np.float32)
         texts = []
         if rank == 2:
-            time.sleep(1)
+            while len(list(Path(path).parent.glob("*.late"))) < 2:
+                time.sleep(0.01)
             texts.append(_error(lambda: group.all_reduce(array, ReduceOp.SUM, soon())))
         else:
-            texts.append(_error(lambda: group.recv(array, 2, 0, soon(0.2))))
+            texts.append(_error(lambda: group.recv(array, 2, 0, soon(0.1))))
             texts.append(_error(lambda: group.recv(array, None, 0, soon(0.1))))
             texts.append(_error(lambda: group.send(array, 2, 0, soon(0.1))))
-            texts.append(_error(lambda: group.all_reduce(array, ReduceOp.SUM, soon(0.3))))
+            # The two wait for the third, and not for each other.
+            token = np.zeros(1, np.int8)
+            for turn in (0, 1):
+                if rank == turn:
+                    group.send(token, 1 - rank, 1, soon())
+                else:
+                    group.recv(token, 1 - rank, 1, soon())
+            texts.append(_error(lambda: group.all_reduce(array, ReduceOp.SUM, soon(1))))
+            Path(f"{path}.{rank}.late").touch()
         return texts
 
 
