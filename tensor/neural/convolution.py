@@ -1,7 +1,7 @@
 """Convolutions in one, two and three dimensions, and transposed ones.
 
 Three operations are each other's derivatives: the convolution, the gradient of its input (which is the transposed
-convolution) and the gradient of its weight. Each is a matrix product of the weight, or the result's gradient, with
+convolution) and the gradient of its weight. On the CPU :mod:`.convolution_on_host` has them. On devices each is a matrix product of the weight, or the result's gradient, with
 the windows of the image as columns. The columns of as many items are made at a time as fit into a workspace of
 bounded size; where windows are single elements the image itself is the matrix.
 """
@@ -10,21 +10,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from nvrtc_kernels import convolution as kernels
 
 from .. import parts, reshaping, views
 from ..arguments import two_devices
 from ..autocasting import autocasted
 from ..base import TensorBase, empty
+from ..copy_plans import host_conversion
 from ..layout import contiguous
+from ..operations import rules
 from ..products import CONVOLUTION_PRODUCT
 from ..recording.modes import modes
 from ..recording.node import Node, attach
 from ..recording.saved import freed, restore, save
+from . import convolution_on_host as on_host
 from .columns import fold_into, unfold_into
+from .row_normalization import wide_array
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..tensors import Tensor
 
@@ -133,6 +139,8 @@ def forward(x: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
     out = _made(x, geometry.result)
     if not out._layout.numel:
         return out
+    if weight._layout.numel and not x._layout.place.is_cuda:
+        return _with_numpy(on_host.forward, out, x, weight, geometry)
     if geometry.depthwise and x._layout.place.is_cuda:
         return _depthwise("forward", out, x, weight, geometry)
     flat = reshaping.flatten(out, 2)
@@ -164,7 +172,9 @@ def input_gradient(grad: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
         return out
     if not grad._layout.numel or not weight._layout.numel:
         return out.zero_()
-    if geometry.depthwise and grad._layout.place.is_cuda:
+    if not grad._layout.place.is_cuda:
+        return _with_numpy(on_host.input_gradient, out, grad, weight, geometry)
+    if geometry.depthwise:
         return _depthwise("input", out, grad, weight, geometry)
     flat = reshaping.flatten(grad, 2)
     filters, width = geometry.filters // geometry.groups, geometry.channels // geometry.groups
@@ -198,7 +208,9 @@ def weight_gradient(x: Tensor, grad: Tensor, geometry: Geometry) -> Tensor:
         return out
     if not x._layout.numel or not grad._layout.numel:
         return out.zero_()
-    if geometry.depthwise and x._layout.place.is_cuda:
+    if not x._layout.place.is_cuda:
+        return _with_numpy(on_host.weight_gradient, out, x, grad, geometry)
+    if geometry.depthwise:
         return _depthwise("weight", out, x, grad, geometry)
     filters = geometry.filters // geometry.groups
     matrix = views.view(out, (geometry.filters, -1))
@@ -214,6 +226,19 @@ def weight_gradient(x: Tensor, grad: Tensor, geometry: Geometry) -> Tensor:
             given = views.transpose(parts.narrow(given, 2, at, count), 0, 1).reshape(filters, items * count)
             turned = views.transpose(reshaping.flatten(columns, 1), 0, 1)
             _multiply(target, _batch(given), _batch(turned), int(number > 0))
+    return out
+
+
+def _with_numpy(
+    run: Callable[..., None], out: Tensor, first: Tensor, second: Tensor, geometry: Geometry
+) -> Tensor:
+    kind = out._layout.dtype
+    wide = rules.computes_in(kind)
+    made = out._writable if wide is kind else np.empty(out._layout.shape, wide.numpy)
+    with np.errstate(all="ignore"):
+        run(wide_array(first), wide_array(second), geometry, made)
+    if wide is not kind:
+        host_conversion(wide, kind)(out._writable, made)
     return out
 
 
