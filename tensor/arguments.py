@@ -18,14 +18,19 @@ def integers(given: tuple[Any, ...], function: str, what: str = "size") -> tuple
     TypeError
         For anything that is no integer; the message says where.
     """
-    if len(given) == 1 and type(given[0]) is int:
-        return given
-    if len(given) == 1 and not hasattr(given[0], "__index__"):
-        with contextlib.suppress(TypeError):
-            given = tuple(given[0])
-    elif len(given) == 1 and isinstance(given[0], (list, tuple)):
-        given = tuple(given[0])
-    if all(type(number) is int for number in given):
+    if len(given) == 1:
+        (only,) = given
+        if type(only) is int:
+            return given
+        if isinstance(only, (list, tuple)):
+            given = tuple(only)
+        elif not hasattr(only, "__index__"):
+            with contextlib.suppress(TypeError):
+                given = tuple(only)
+    for number in given:
+        if type(number) is not int:
+            break
+    else:
         return given
     numbers = []
     for position, number in enumerate(given):

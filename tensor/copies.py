@@ -113,7 +113,9 @@ def copy_into_new(
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy; a dense tensor's copy has the same strides."""
     if memory_format is None or memory_format is preserve_format:
-        layout = input._layout.as_dense()
+        layout = input._layout
+        if not layout.dense:
+            layout = layout.as_dense()
     else:
         layout = memory_format.layout(input._layout)
     return copy_into_new(input, layout, name="CloneBackward0")

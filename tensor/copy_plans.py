@@ -19,7 +19,7 @@ import drv
 from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import Category, float16
 
-from .base import empty
+from .base import empty, maker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,10 +61,32 @@ COPY = _Copy()
 
 def copied(input: Tensor, layout: Layout, *, non_blocking: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor of ``layout``, which has ``input``'s shape, with ``input``'s elements. Not recorded."""
+    origin = input._layout
+    place: Any = layout.place if layout.place.is_cuda else origin.place
+    if not (non_blocking or pin_memory):
+        found: Tensor = place.plans[COPIED, layout, origin](input)
+        return found
     made = empty(layout, pin_memory=pin_memory)
-    place = layout.place if layout.place.is_cuda else input._layout.place
-    place.plans[COPY, layout, input._layout](made, input, non_blocking)
+    place.plans[COPY, layout, origin](made, input, non_blocking)
     return made
+
+
+class _Copied:
+    """``place.plans[COPIED, layout, source_layout](source)`` is a new tensor with the elements of another."""
+
+    def plan(self, layout: Layout, origin: Layout) -> Callable[[Tensor], Tensor]:
+        """How to make one of ``layout``."""
+        make, copy = maker(layout), COPY.plan(layout, origin)
+
+        def run(source: Tensor) -> Tensor:
+            made = make()
+            copy(made, source, False)
+            return made
+
+        return run
+
+
+COPIED = _Copied()
 
 
 def check_no_overlap(layout: Layout) -> None:
@@ -154,7 +176,8 @@ def _device_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool],
         current = runtime.current
 
         def run_bytes(destination: Tensor, source: Tensor, _: bool) -> None:
-            target, start = destination._address, source._address
+            target = destination._storage.address + destination._offset
+            start = source._storage.address + source._offset
             if target == start:
                 return
             if current.device is not native:
@@ -176,12 +199,18 @@ def _device_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool],
 
 
 def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    nbytes, local = to.nbytes, to.place.local
+    place: Any = to.place
+    nbytes, local, native, runtime = to.nbytes, place.local, place.native, place.runtime
+    copy, current = runtime.driver.cuMemcpyHtoDAsync, runtime.current
 
     def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
         stream = local.stream
         storage = source._storage
-        drv.copy_to_device(destination._address, source._address, nbytes, stream=stream.native)
+        if current.device is not native:
+            native.make_current()
+        status = copy(destination._address, source._address, nbytes, stream.handle)[0]
+        if status:
+            runtime.fail(status, "cuMemcpyHtoDAsync", f"{nbytes} bytes")
         # Pageable memory has been read when the call returns.
         if storage.is_pinned():
             if non_blocking:
@@ -193,12 +222,18 @@ def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
 
 
 def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    nbytes, local = origin.nbytes, origin.place.local
+    place: Any = origin.place
+    nbytes, local, native, runtime = origin.nbytes, place.local, place.native, place.runtime
+    copy, current = runtime.driver.cuMemcpyDtoHAsync, runtime.current
 
     def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
         stream = local.stream
         storage = destination._storage
-        drv.copy_to_host(destination._address, source._address, nbytes, stream=stream.native)
+        if current.device is not native:
+            native.make_current()
+        status = copy(destination._address, source._address, nbytes, stream.handle)[0]
+        if status:
+            runtime.fail(status, "cuMemcpyDtoHAsync", f"{nbytes} bytes")
         if non_blocking and storage.is_pinned():
             storage.record_use(stream)
         else:

@@ -57,7 +57,7 @@ def sequence_of_sizes(given: Any, function: str, what: str = "size") -> tuple[in
     TypeError
         For one number, or anything else.
     """
-    if isinstance(given, (int, str)) or getattr(given, "ndim", 1) == 0:
+    if type(given) is not tuple and (isinstance(given, (int, str)) or getattr(given, "ndim", 1) == 0):
         raise TypeError(f"{function}(): argument '{what}' must be tuple of ints, not {type(given).__name__}")
     return integers((given,), function, what)
 

@@ -45,29 +45,55 @@ class _Fill:
         launch = pointwise.plan(
             place.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
         )
-        local, runtime, native = place.local, place.runtime, place.native
-        is_complex, nbytes = layout.dtype.is_complex, layout.nbytes
+        local = place.local
+        is_complex = layout.dtype.is_complex
         by_memset = layout.dense and count > 0 and not is_complex
         is_floating = layout.dtype.is_floating_point
-        clear = runtime.driver.cuMemsetD8Async
+        clear = _clearing(layout)
 
         def run(target: Tensor, value: Any) -> None:
-            stream = local.stream.handle
             # A negative zero is no zero here: its bits are not all 0.
             if by_memset and not value and not (is_floating and copysign(1.0, value) < 0):
-                native.use()
-                status = clear(target._address, 0, nbytes, stream)[0]
-                if status:
-                    runtime.fail(status, "cuMemsetD8Async", f"{nbytes} bytes")
+                clear(target)
             elif is_complex:
-                launch(stream, target._address, value.real, value.imag)
+                launch(local.stream.handle, target._address, value.real, value.imag)
             else:
-                launch(stream, target._address, value)
+                launch(local.stream.handle, target._address, value)
 
         return run
 
 
 FILL = _Fill()
+
+
+class _Zero:
+    """``place.plans[ZERO, layout](target)`` fills with zeros."""
+
+    def plan(self, layout: Layout) -> Callable[[Tensor], None]:
+        """How to clear a layout."""
+        if layout.place.is_cuda and layout.dense and layout.numel:
+            return _clearing(layout)
+        fill, zero = FILL.plan(layout), element(0, layout.dtype)
+        return lambda target: fill(target, zero)
+
+
+ZERO = _Zero()
+
+
+def _clearing(layout: Layout) -> Callable[[Tensor], None]:
+    """What sets all bytes of tensors of a dense layout on a device to 0."""
+    place: Any = layout.place
+    runtime, native, local, nbytes = place.runtime, place.native, place.local, layout.nbytes
+    memset, current = runtime.driver.cuMemsetD8Async, runtime.current
+
+    def clear(target: Tensor) -> None:
+        if current.device is not native:
+            native.make_current()
+        status = memset(target._storage.address + target._offset, 0, nbytes, local.stream.handle)[0]
+        if status:
+            runtime.fail(status, "cuMemsetD8Async", f"{nbytes} bytes")
+
+    return clear
 
 
 class _Filled:
@@ -76,24 +102,18 @@ class _Filled:
     def plan(self, layout: Layout) -> Callable[[Any], Tensor]:
         """How to make one of ``layout``."""
         make, fill = maker(layout), FILL.plan(layout)
-        place: Any = layout.place
-        runtime, native, local, nbytes = place.runtime, place.native, place.local, layout.nbytes
-        clear, current = runtime.driver.cuMemsetD8Async, runtime.current
         by_memset = layout.dense and layout.numel > 0
+        clear = _clearing(layout)
         kind = layout.dtype
 
         def run(value: Any) -> Tensor:
-            if not (by_memset and type(value) is int and value == 0):
-                number = element(value, kind)
+            if by_memset and type(value) is int and value == 0:
                 made = make()
-                fill(made, number)
+                clear(made)
                 return made
+            number = element(value, kind)
             made = make()
-            if current.device is not native:
-                native.make_current()
-            status = clear(made._storage.address, 0, nbytes, local.stream.handle)[0]
-            if status:
-                runtime.fail(status, "cuMemsetD8Async", f"{nbytes} bytes")
+            fill(made, number)
             return made
 
         return run
@@ -130,7 +150,8 @@ def fill_(input: Tensor, value: Any) -> Tensor:
 
 
 def _recorded(input: Tensor, cls: type[FillNode]) -> None:
-    if input._autograd is not None and input.requires_grad and modes.recording:
+    state = input._autograd
+    if state is not None and state.requires_grad and modes.recording:
         node = cls.__new__(cls)
         node.saved = ()
         attach_in_place(node, (input,), input)
@@ -165,10 +186,10 @@ class ZeroNode(FillNode):
 
 def zero_(input: Tensor) -> Tensor:
     """Write 0 to every element."""
-    if input._autograd is None:
-        return fill_(input, 0)
     check_in_place(input)
-    fill_(input.detach(), 0)
+    layout = input._layout
+    layout.place.plans[ZERO, layout](input)
+    input._storage.version += 1
     _recorded(input, ZeroNode)
     return input
 

@@ -10,7 +10,7 @@ import numpy as np
 from nvrtc_kernels import dtypes, pointwise
 
 from . import parts, views
-from .base import TensorBase, empty, wrap
+from .base import TensorBase, empty, maker, wrap
 from .creation import default_dtype_of, finish, get_default_dtype, new_layout, zeros
 from .creation_arguments import as_out, check_memory, dtype_of_argument
 from .places import place_of
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .places import Place
     from .tensors import Tensor
 
+#: Integers below it are elements of int64.
+_FAR = 1 << 63
 #: Sums and products of float32 are made in double, so that the last element of a long range is right too.
 _FLOATS = pointwise.Expression("arange", "start + i * step", (("start", "d"), ("step", "d")))
 _INTEGERS = pointwise.Expression("arange", "start + i * step", (("start", "q"), ("step", "q")))
@@ -43,17 +45,29 @@ _POWERS = pointwise.Expression(
 )
 
 
-class _Generate:
-    """The operation; ``place.plans[GENERATE, layout, expression]`` launches it."""
+class Generate:
+    """Elements computed from their index: ``place.plans[operation, layout](*scalars)`` is a new tensor on a device."""
 
-    def plan(self, layout: Layout, expression: pointwise.Expression) -> Callable[..., None]:
-        place = layout.place
-        launch = pointwise.plan_generator(place.native, expression, layout.numel, layout.dtype)
-        local = place.local
-        return lambda made, *scalars: launch(local.stream.handle, made._address, *scalars)
+    def __init__(self, expression: pointwise.Expression) -> None:
+        self._expression = expression
+
+    def plan(self, layout: Layout) -> Callable[..., Tensor]:
+        """How to make one of ``layout``."""
+        place: Any = layout.place
+        make, local = maker(layout), place.local
+        launch = pointwise.plan_generator(place.native, self._expression, layout.numel, layout.dtype)
+
+        def run(*scalars: Any) -> Tensor:
+            made = make()
+            launch(local.stream.handle, made._storage.address, *scalars)
+            return made
+
+        return run
 
 
-GENERATE = _Generate()
+FLOATS, INTEGERS, LINEAR, POWERS = (
+    Generate(expression) for expression in (_FLOATS, _INTEGERS, _LINEAR, _POWERS)
+)
 
 
 def arange(
@@ -83,9 +97,13 @@ def arange(
     whole = isinstance(first, int) and isinstance(last, int) and isinstance(stride, int)
     if out is not None:
         dtype, device = as_out(out, dtype, device, "arange")
-    kind = _real_kind(dtype, dtypes.int64 if whole else get_default_dtype(), "arange")
+    if dtype is None:
+        kind = dtypes.int64 if whole else get_default_dtype()
+    else:
+        kind = _real_kind(dtype, dtype, "arange")
     if kind is dtypes.int64:
-        first, last, stride = element(first, kind), element(last, kind), element(stride, kind)
+        if not (whole and -_FAR < first < _FAR and -_FAR < last < _FAR and -_FAR < stride < _FAR):
+            first, last, stride = element(first, kind), element(last, kind), element(stride, kind)
         if stride == 0:
             raise ValueError(f"arange(): step must be nonzero as {kind!r}, got {step}")
         count = -((first - last) // stride)
@@ -95,7 +113,7 @@ def arange(
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, place, "arange")
     made = _progression(first, stride, count, kind, place, pin_memory, "arange")
-    return finish(made, requires_grad, out)
+    return finish(made, requires_grad, out) if requires_grad or out is not None else made
 
 
 def range(
@@ -174,8 +192,7 @@ def _progression(
     first, stride = number(first), number(stride)
     found = new_layout((count,), kind, place, None, function)
     if place.is_cuda:
-        made = empty(found)
-        place.plans[GENERATE, found, _INTEGERS if integral else _FLOATS](made, first, stride)
+        made: Tensor = place.plans[INTEGERS if integral else FLOATS, found](first, stride)
         return made
     numbers = np.arange(count, dtype=np.int64 if integral else np.float64)
     if first != 0 or stride != 1:
@@ -299,12 +316,12 @@ def _steps(
     half = count // 2 if count > 1 else count
     place = found.place
     if place.is_cuda:
-        made = empty(found)
         numbers = (start, end, step, half, count - 1)
-        if base is None:
-            place.plans[GENERATE, found, _LINEAR](made, *numbers)
-        else:
-            place.plans[GENERATE, found, _POWERS](made, base, *numbers)
+        made: Tensor = (
+            place.plans[LINEAR, found](*numbers)
+            if base is None
+            else place.plans[POWERS, found](base, *numbers)
+        )
         return made
     at = np.arange(count, dtype=np.float64)
     values = np.where(at < half, start + at * step, end - (count - 1 - at) * step)

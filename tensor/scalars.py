@@ -50,7 +50,7 @@ def element(value: Any, kind: dtype) -> Any:
     if category is Category.BOOL:
         return bool(_number(value))
     if category is Category.INTEGER:
-        number = _real(value, kind)
+        number = value if type(value) is int else _real(value, kind)
         if not isinstance(number, int):
             if not math.isfinite(number):
                 raise _overflow(value, kind)
@@ -107,9 +107,12 @@ def packed_number(kind: dtype) -> Callable[[Any], Any]:
     return lambda value: wrapped(value, kind)
 
 
+_NUMBERS = (int, float, complex, np.number, np.bool_, ml_dtypes.bfloat16)
+
+
 def is_number(value: Any) -> bool:
     """Whether ``value`` is a Python or NumPy number (or a bool)."""
-    return isinstance(value, (int, float, complex, np.number, np.bool_, ml_dtypes.bfloat16))
+    return type(value) in _OF_CLASS or isinstance(value, _NUMBERS)
 
 
 def dtype_of(value: Any) -> dtype:
@@ -120,19 +123,24 @@ def dtype_of(value: Any) -> dtype:
     TypeError
         If it is no number.
     """
-    if isinstance(value, bool):
-        return dtypes.bool_
-    if isinstance(value, int):
-        return dtypes.int64
-    if isinstance(value, float):
-        return dtypes.float64
-    if isinstance(value, complex):
-        return dtypes.complex128
+    found = _OF_CLASS.get(type(value))
+    if found is not None:
+        return found
+    for kind, found in _OF_CLASS.items():
+        if isinstance(value, kind):
+            return found
     if is_number(value):
         return _OF_NUMPY[value.dtype.kind]
     raise TypeError(f"expected a number, got {type(value).__name__}")
 
 
+#: Of Python's classes of numbers; a bool is an int too.
+_OF_CLASS = {
+    bool: dtypes.bool_,
+    int: dtypes.int64,
+    float: dtypes.float64,
+    complex: dtypes.complex128,
+}
 _OF_NUMPY = {
     "b": dtypes.bool_,
     "i": dtypes.int64,

@@ -22,6 +22,7 @@ _LIMIT = 4096
 UNEXECUTED = (
     "cuLaunchKernel",
     "cuMemcpyDtoDAsync",
+    "cuMemcpyDtoHAsync",
     "cuMemcpyHtoDAsync",
     "cuMemsetD8Async",
     "cuMemsetD16Async",

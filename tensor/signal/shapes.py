@@ -13,10 +13,10 @@ import numpy as np
 from nvrtc_kernels import pointwise
 
 from ..base import empty, wrap
-from ..creation import finish, new_layout
+from ..creation import filled, finish, new_layout
 from ..creation_arguments import check_memory
 from ..places import place_of
-from ..ranges import GENERATE
+from ..ranges import Generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 class Shape(NamedTuple):
     """A shape of windows: what computes element ``i`` from ``i`` and numbers, in CUDA C++ and in NumPy."""
 
-    device: pointwise.Expression
+    device: Generate
     host: Callable[..., NDArray[Any]]
 
 
 def _shape(name: str, numbers: str, code: str, host: Callable[..., NDArray[Any]]) -> Shape:
     scalars = tuple((number, "d") for number in numbers.split())
-    return Shape(pointwise.Expression(f"{name}_window", code, scalars), host)
+    return Shape(Generate(pointwise.Expression(f"{name}_window", code, scalars)), host)
 
 
 #: 1 in the middle, falling to 0 at both ends; ``step`` is 2 divided by the period.
@@ -96,12 +96,7 @@ def window(
         check_memory(layout, pin_memory, place, function)
     found = new_layout((length,), dtype, place, None, function)
     if place.is_cuda:
-        made = empty(found)
-        if shape is None:
-            made.fill_(1)
-            made._storage.version = 0
-        else:
-            place.plans[GENERATE, found, shape.device](made, *numbers)
+        made = filled(found, 1) if shape is None else place.plans[shape.device, found](*numbers)
         return finish(made, requires_grad)
     values = np.ones(length) if shape is None else shape.host(np.arange(length, dtype=np.float64), *numbers)
     if not pin_memory:
