@@ -1,12 +1,14 @@
-"""What ranks under ``mpiexec`` do: ``python -m tests.parallel.mpi_ranks NAME``. See ``test_mpi.py``."""
+"""What ranks under ``mpiexec`` do: ``python -m tests.parallel.mpi_ranks FOLDER NAME``. See ``test_mpi.py``."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -19,6 +21,7 @@ import parallel
 import tensor
 from parallel.errors import DistBackendError
 from parallel.mpi import MpiTransport, subgroup, world, world_transport
+from parallel.mpi_library import library
 from parallel.reduce_op import ReduceOp
 
 LIMIT = timedelta(seconds=30)
@@ -372,8 +375,18 @@ def process_groups() -> None:
             tensor.cuda.synchronize()
 
 
+def note_files() -> None:
+    """Tell the test which files MPI has in /dev/shm: MPICH leaves them there when a job is aborted."""
+    library()
+    files = {
+        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/dev/shm/" in line
+    }
+    (Path(sys.argv[1]) / str(os.getpid())).write_text("\n".join(files))
+
+
 if __name__ == "__main__":
+    note_files()
     chosen: Callable[[], None]
-    for chosen in [globals()[name] for name in sys.argv[1:]]:
+    for chosen in [globals()[name] for name in sys.argv[2:]]:
         chosen()
     print("done")

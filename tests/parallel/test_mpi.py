@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -52,7 +53,9 @@ def _marked(mark: str) -> Iterator[int]:
 def run(*names: str, ranks: int = 3, timeout: float = 60) -> tuple[int, str, str]:
     """Exit code, output and errors of ranks that call functions of ``mpi_ranks``. None of them stays behind."""
     mark = uuid.uuid4().hex
-    command = [_mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.parallel.mpi_ranks", *names]
+    notes = tempfile.TemporaryDirectory()
+    program = [sys.executable, "-m", "tests.parallel.mpi_ranks", notes.name, *names]
+    command = [_mpiexec(), "-n", str(ranks), *program]
     environment = {**os.environ, **_OPEN_MPI, _MARK: mark, "PYTHONPATH": str(_ROOT)}
     process = subprocess.Popen(
         command,
@@ -72,6 +75,10 @@ def run(*names: str, ranks: int = 3, timeout: float = 60) -> tuple[int, str, str
     finally:
         for left_behind in _marked(mark):
             os.kill(left_behind, signal.SIGKILL)
+        with notes:
+            for note in Path(notes.name).iterdir():
+                for file in note.read_text().split():
+                    Path(file).unlink(missing_ok=True)
     if "cannot load MPI library" in errors:
         pytest.skip("no MPI library is installed")
     return process.returncode, output, errors
