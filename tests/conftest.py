@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import drv
 
@@ -61,10 +61,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _clean_runtime(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test sees the simulated driver of another. A GPU keeps its context, which is slow to make."""
+    if request.config.getoption("--gpu"):
+        from drv import selection
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(selection, "install", _refuse_simulator)
+            yield
+        return
     yield
     drv = sys.modules.get("drv")
-    if drv is not None and not request.config.getoption("--gpu"):
+    if drv is not None:
         drv.reset()
+
+
+def _refuse_simulator(make: Callable[[], object]) -> NoReturn:
+    """What a test meets with ``--gpu`` that asks for the simulated driver itself."""
+    pytest.skip("the test is about the simulated driver")
 
 
 @pytest.fixture

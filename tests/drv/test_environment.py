@@ -22,7 +22,7 @@ def test_driver_choice(monkeypatch: pytest.MonkeyPatch, text: str, choice: str) 
 def test_unknown_driver_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHROOT_DRIVER", "amd")
     with pytest.raises(drv.InvalidValueError, match="'amd'.*'auto', 'nvidia' or 'simulator'"):
-        drv.runtime()
+        environment.driver_choice()
 
 
 @pytest.mark.parametrize(("text", "blocking"), [("", False), ("0", False), ("1", True), ("true", True)])

@@ -309,7 +309,7 @@ def test_exit_reports_what_a_callback_raised() -> None:
         """
     )
     assert done.returncode == 0
-    assert "host callback" in done.stderr
+    assert "HostCallbackError" in done.stderr
     assert "ValueError: invalid literal for int()" in done.stderr
 
 
