@@ -22,6 +22,7 @@ from .. import layout as layouts
 from ..base import empty
 from ..operations.pointwise import Pointwise
 from ..recording.modes import modes
+from . import batch_normalization_on_host as on_planes
 from .node import record
 from .row_normalization import launch_reduction, tensor_of, wide_array
 
@@ -66,6 +67,10 @@ class _Moments:
             def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
                 array = wide_array(input)
                 with np.errstate(all="ignore"):
+                    planes = on_planes.planes(array)
+                    if planes is not None:
+                        variance, mean = on_planes.moments(planes)
+                        return tensor_of(variance, out), tensor_of(mean, out)
                     mean = array.mean(axes, dtype=array.dtype)
                     away = array - _spread(mean, layout)
                     np.multiply(away, away, out=away)
@@ -132,6 +137,14 @@ class _Apply:
                     scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
                     if w is not None:
                         scale = scale * wide_array(w)
+                    planes = on_planes.planes(array)
+                    if planes is not None:
+                        made = np.empty(array.shape, array.dtype)
+                        kind, into = array.dtype, made.reshape(planes.shape)
+                        center, scale = wide_array(mean).astype(kind), scale.astype(kind)
+                        shift = None if b is None else wide_array(b).astype(kind)
+                        on_planes.apply(planes, center, scale, shift, into)
+                        return of_layout(made, out)
                     found = (array - _spread(wide_array(mean), layout)) * _spread(scale, layout)
                     if b is not None:
                         found += _spread(wide_array(b), layout)
@@ -189,6 +202,12 @@ class _Sums:
             ) -> tuple[Tensor, Tensor]:
                 g = wide_array(grad)
                 with np.errstate(all="ignore"):
+                    array = wide_array(x)
+                    given, planes = on_planes.planes(g), on_planes.planes(array)
+                    if given is not None and planes is not None:
+                        center, scale = _center_and_scale(array, mean, var, eps)
+                        total = on_planes.sums(given, planes, center, scale)
+                        return tensor_of(total[0], out), tensor_of(total[1], out)
                     products = g * _normalized(x, mean, var, eps)
                     total = g.sum(axes, dtype=g.dtype), products.sum(axes, dtype=products.dtype)
                 return tensor_of(total[0], out), tensor_of(total[1], out)
@@ -210,6 +229,13 @@ class _Sums:
             return total, products
 
         return on_device
+
+
+def _center_and_scale(array: Array, mean: Tensor, var: Tensor, eps: float) -> tuple[Array, Array]:
+    """Mean and reciprocal of the standard deviation, in the type of ``array``."""
+    variance = wide_array(var)
+    scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
+    return wide_array(mean).astype(array.dtype, copy=False), scale.astype(array.dtype, copy=False)
 
 
 def _normalized(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Array:
@@ -264,6 +290,15 @@ class _InputGradient:
                 scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
                 if weight is not None:
                     scale = scale * wide_array(weight)
+                array = wide_array(x)
+                given, planes = on_planes.planes(g), on_planes.planes(array)
+                if training and given is not None and planes is not None:
+                    made = np.empty(array.shape, array.dtype)
+                    center, spread = _center_and_scale(array, mean, var, eps)
+                    total, products = (wide_array(each) * array.dtype.type(share) for each in sums)
+                    scale, into = scale.astype(array.dtype, copy=False), made.reshape(planes.shape)
+                    on_planes.input_gradient(given, planes, center, products * spread, total, scale, into)
+                    return of_layout(made, out)
                 if training:
                     total, products = (
                         _spread(wide_array(each) * each._host.dtype.type(share), layout) for each in sums
