@@ -2,8 +2,7 @@
 
 Arrays have three spatial dimensions and the type that is computed in. Columns are made for a block of positions of
 an item, or for some items where these are small; each block is multiplied while it is in the cache. Blocks of items
-are shared among threads. Where every channel has filters of its own there is no product to speak of: each tap of
-the windows is then multiplied and added for all positions at once.
+are shared among threads. Where every channel has filters of its own, blocks are some channels of an item.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from nvrtc_kernels.convolution import Windows
 from ..host_threads import share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,6 +34,8 @@ _WORKSPACE = 64 << 20
 _FEW = 64
 #: Bytes of planes at a time where channels are on their own.
 _PLANES = 1 << 18
+#: Pieces of work that threads share, each with memory of its own.
+_TASKS = 8
 #: Partial sums of the weight's gradient: how many, and bytes that they take together.
 _PARTIAL, _PARTIAL_BYTES = 4, 16 << 20
 
@@ -70,22 +71,29 @@ class _Cut:
 
     def __init__(self, geometry: Geometry, itemsize: int) -> None:
         windows = geometry.windows
-        row = geometry.channels * windows.taps * itemsize
-        room = min(max(_COLUMNS // row, _POSITIONS), max(_WORKSPACE // row, 1))
+        rows = geometry.channels * windows.taps
+        room = min(max(_COLUMNS // (rows * itemsize), _POSITIONS), max(_WORKSPACE // (rows * itemsize), 1))
+        self.count = geometry.items
         self.items = max(min(room // windows.positions, geometry.items), 1)
-        self.room = room
         self.pieces = -(-geometry.items // self.items)
-        self.blocks = list(_blocks(windows, room))
+        self.blocks = [(block, _taps(windows, block)) for block in _blocks(windows, room)]
+        #: Elements of columns.
+        self.size = rows * self.items * min(windows.positions, room)
 
+    def share(self, work: Callable[[slice, Array], None], dtype: Any) -> None:
+        """``work(items, memory for columns)`` for all items."""
+        tasks = min(self.pieces, _TASKS)
 
-def _padded(x: Array, windows: Windows) -> Array:
-    """Items with zeros around them."""
-    if not any(windows.padding):
-        return x
-    size = [n + 2 * p for n, p in zip(windows.size, windows.padding, strict=True)]
-    made = np.zeros((*x.shape[:2], *size), x.dtype)
-    made[(..., *_inner(windows))] = x
-    return made
+        def run(task: int) -> None:
+            room = np.empty(self.size, dtype)
+            for piece in range(task * self.pieces // tasks, (task + 1) * self.pieces // tasks):
+                work(self.part(piece), room)
+
+        share(run, tasks)
+
+    def part(self, piece: int) -> slice:
+        """The items of a piece."""
+        return slice(piece * self.items, min((piece + 1) * self.items, self.count))
 
 
 def _inner(windows: Windows) -> tuple[slice, ...]:
@@ -93,32 +101,71 @@ def _inner(windows: Windows) -> tuple[slice, ...]:
     return tuple(slice(p, p + n) for p, n in zip(windows.padding, windows.size, strict=True))
 
 
-def _taps(windows: Windows, block: _Block) -> Iterator[tuple[Any, ...]]:
-    """For each tap of a window: what the windows of ``block`` see with it of a padded image."""
-    for index in np.ndindex(*windows.kernel):
-        yield (
-            ...,
-            *(
-                slice(k * d + at * step, k * d + (at + n - 1) * step + 1, step)
-                for k, d, at, n, step in zip(
-                    index, windows.dilation, block.start, block.shape, windows.stride, strict=True
-                )
-            ),
+def _shifts(windows: Windows) -> Iterator[tuple[int, slice, slice]]:
+    """For each tap along a row: its number, and which elements of rows all windows see with it, where."""
+    size, step, padding = windows.size[2], windows.stride[2], windows.padding[2]
+    for number in range(windows.kernel[2]):
+        # Element ``first + step * i`` of a row for window ``i``, of those that there are.
+        first = number * windows.dilation[2] - padding
+        begin = max(-(first // step), 0)
+        end = max(min(-((first - size) // step), windows.out[2]), begin)
+        yield number, slice(first + step * begin, max(first + step * end, 0), step), slice(begin, end)
+
+
+def _shifted(x: Array, windows: Windows) -> Array:
+    """Padded items ``(kernel, items, channels, ...)`` whose rows hold what all windows see with one tap of a row.
+
+    Short rows are so copied once for each of those taps; what the other taps see of them are long runs.
+    """
+    depth, height = (n + 2 * p for n, p in zip(windows.size[:2], windows.padding[:2], strict=True))
+    rows = _inner(windows)[:2]
+    if windows.kernel[2] == 1 and windows.stride[2] == 1 and not any(windows.padding):
+        return x[None]
+    make = np.zeros if any(windows.padding) else np.empty
+    made = make((windows.kernel[2], *x.shape[:2], depth, height, windows.out[2]), x.dtype)
+    for number, seen, into in _shifts(windows):
+        made[(number, ..., *rows, into)] = x[..., seen]
+    return made
+
+
+def _sum_of_shifted(shifted: Array, windows: Windows, out: Array) -> None:
+    """The reverse: each element of the image is the sum of where it went."""
+    rows = _inner(windows)[:2]
+    out[...] = 0
+    for number, seen, into in _shifts(windows):
+        out[..., seen] += shifted[(number, ..., *rows, into)]
+
+
+def _taps(windows: Windows, block: _Block) -> list[tuple[Any, ...]]:
+    """For each tap of a window: what the windows of ``block`` see with it of shifted images."""
+    depths, heights = (
+        [slice(k * d + at * step, k * d + (at + n - 1) * step + 1, step) for k in range(kernel)]
+        for kernel, d, step, at, n in zip(
+            windows.kernel[:2], windows.dilation, windows.stride, block.start, block.shape, strict=False
         )
+    )
+    row = slice(block.start[2], block.start[2] + block.shape[2])
+    return [(x, ..., z, y, row) for z in depths for y in heights for x in range(windows.kernel[2])]
 
 
-def _unfold(columns: Array, padded: Array, windows: Windows, block: _Block) -> None:
-    """Windows of a block; ``columns`` is ``(items, channels, taps, *block.shape)``, of any strides."""
-    for number, seen in enumerate(_taps(windows, block)):
-        columns[:, :, number] = padded[seen]
+def _columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Array) -> Array:
+    """Windows of a block, ``(items, channels, taps, *block.shape)``."""
+    _, items, channels = shifted.shape[:3]
+    made = room[: items * channels * len(taps) * block.count]
+    made = made.reshape(items, channels, len(taps), *block.shape)
+    for number, seen in enumerate(taps):
+        made[:, :, number] = shifted[seen]
+    return made
 
 
-def _columns(padded: Array, windows: Windows, block: _Block) -> Array:
-    """Windows of a block with items next to positions: ``(channels, taps, items * positions)``."""
-    items, channels = padded.shape[:2]
-    made = np.empty((channels, windows.taps, items, *block.shape), padded.dtype)
-    _unfold(made.transpose(2, 0, 1, 3, 4, 5), padded, windows, block)
-    return made.reshape(channels, windows.taps, -1)
+def _joint_columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Array) -> Array:
+    """The same with items next to positions: ``(channels, taps, items * positions)``."""
+    _, items, channels = shifted.shape[:3]
+    made = room[: items * channels * len(taps) * block.count]
+    made = made.reshape(channels, len(taps), items, *block.shape)
+    for number, seen in enumerate(taps):
+        made[:, number] = shifted[seen].swapaxes(0, 1)
+    return made.reshape(channels, len(taps), -1)
 
 
 def _forward_plain(x: Array, weight: Array, geometry: Geometry, out: Array) -> None:
@@ -144,26 +191,22 @@ def forward(x: Array, weight: Array, geometry: Geometry, out: Array) -> None:
         return
     cut = _Cut(geometry, x.itemsize)
     matrix = weight.reshape(groups, geometry.filters // groups, -1)
-    flat = out.reshape(geometry.items, groups, matrix.shape[1], positions)
+    rows = matrix.shape[2]
+    flat = out.reshape(geometry.items, groups, -1, positions)
 
-    def work(piece: int) -> None:
-        item = piece * cut.items
-        part = x[item : item + cut.items]
-        items = len(part)
-        padded = _padded(part, windows)
-        target = flat[item : item + items]
+    def work(part: slice, room: Array) -> None:
+        shifted, target = _shifted(x[part], windows), flat[part]
+        items = len(target)
         if positions < _FEW:
-            columns = _columns(padded, windows, cut.blocks[0])
-            found = np.matmul(matrix, columns.reshape(groups, matrix.shape[2], -1))
+            columns = _joint_columns(shifted, *cut.blocks[0], room)
+            found = np.matmul(matrix, columns.reshape(groups, rows, -1))
             target[...] = found.reshape(groups, -1, items, positions).transpose(2, 0, 1, 3)
             return
-        for block in cut.blocks:
-            columns = np.empty((items, geometry.channels, windows.taps, *block.shape), x.dtype)
-            _unfold(columns, padded, windows, block)
-            into = target[..., block.first : block.first + block.count]
-            np.matmul(matrix, columns.reshape(items, groups, matrix.shape[2], -1), out=into)
+        for block, taps in cut.blocks:
+            columns = _columns(shifted, block, taps, room).reshape(items, groups, rows, -1)
+            np.matmul(matrix, columns, out=target[..., block.first : block.first + block.count])
 
-    share(work, cut.pieces)
+    cut.share(work, x.dtype)
 
 
 def _reversed(geometry: Geometry) -> Geometry | None:
@@ -195,22 +238,24 @@ def input_gradient(grad: Array, weight: Array, geometry: Geometry, out: Array) -
     cut = _Cut(geometry, grad.itemsize)
     matrix = weight.reshape(groups, filters, -1).swapaxes(1, 2)
     flat = grad.reshape(geometry.items, groups, filters, -1)
-    size = [n + 2 * p for n, p in zip(windows.size, windows.padding, strict=True)]
+    depth, height = (n + 2 * p for n, p in zip(windows.size[:2], windows.padding[:2], strict=True))
 
-    def work(piece: int) -> None:
-        item = piece * cut.items
-        target = out[item : item + cut.items]
-        items = len(target)
-        padded = np.zeros((items, geometry.channels, *size), grad.dtype)
-        for block in cut.blocks:
-            given = flat[item : item + items, ..., block.first : block.first + block.count]
-            columns = np.matmul(matrix, given)
+    def work(part: slice, room: Array) -> None:
+        given, target = flat[part], out[part]
+        items = len(given)
+        shifted = np.zeros(
+            (windows.kernel[2], items, geometry.channels, depth, height, windows.out[2]), out.dtype
+        )
+        for block, taps in cut.blocks:
+            columns = room[: items * geometry.channels * windows.taps * block.count]
+            columns = columns.reshape(items, groups, -1, block.count)
+            np.matmul(matrix, given[..., block.first : block.first + block.count], out=columns)
             columns = columns.reshape(items, geometry.channels, windows.taps, *block.shape)
-            for number, seen in enumerate(_taps(windows, block)):
-                padded[seen] += columns[:, :, number]
-        target[...] = padded[(..., *_inner(windows))]
+            for number, seen in enumerate(taps):
+                shifted[seen] += columns[:, :, number]
+        _sum_of_shifted(shifted, windows, target)
 
-    share(work, cut.pieces)
+    cut.share(work, out.dtype)
 
 
 def weight_gradient(x: Array, grad: Array, geometry: Geometry, out: Array) -> None:
@@ -226,24 +271,25 @@ def weight_gradient(x: Array, grad: Array, geometry: Geometry, out: Array) -> No
     parts = max(min(_PARTIAL, _PARTIAL_BYTES // out.nbytes, cut.pieces), 1)
     sums = np.zeros((parts, groups, geometry.filters // groups, rows), out.dtype)
 
-    def add(total: Array, piece: int) -> None:
-        item = piece * cut.items
-        part = x[item : item + cut.items]
-        items = len(part)
-        padded = _padded(part, windows)
-        for block in cut.blocks:
-            if geometry.plain and items == 1:
-                columns = part.reshape(geometry.channels, -1)[:, block.first : block.first + block.count]
+    def add(total: Array, part: slice, room: Array) -> None:
+        images, grads = x[part], flat[part]
+        items = len(images)
+        alone = geometry.plain and items == 1
+        shifted = None if alone else _shifted(images, windows)
+        for block, taps in cut.blocks:
+            seen = slice(block.first, block.first + block.count)
+            if shifted is None:
+                columns = images.reshape(geometry.channels, -1)[:, seen]
             else:
-                columns = _columns(padded, windows, block)
-            given = flat[item : item + items, :, block.first : block.first + block.count]
+                columns = _joint_columns(shifted, block, taps, room)
             # All items in one product, which adds them up.
-            given = given.swapaxes(0, 1).reshape(groups, -1, items * block.count)
+            given = grads[..., seen].swapaxes(0, 1).reshape(groups, -1, items * block.count)
             total += np.matmul(given, columns.reshape(groups, rows, -1).swapaxes(1, 2))
 
-    def work(part: int) -> None:
-        for piece in range(part * cut.pieces // parts, (part + 1) * cut.pieces // parts):
-            add(sums[part], piece)
+    def work(number: int) -> None:
+        room = np.empty(cut.size, x.dtype)
+        for piece in range(number * cut.pieces // parts, (number + 1) * cut.pieces // parts):
+            add(sums[number], cut.part(piece), room)
 
     share(work, parts)
     np.sum(sums, axis=0, out=out.reshape(sums.shape[1:]))
@@ -252,80 +298,76 @@ def weight_gradient(x: Array, grad: Array, geometry: Geometry, out: Array) -> No
 # Channels on their own
 
 
-def _by_planes(geometry: Geometry, itemsize: int, work: Callable[[int, slice], None]) -> None:
-    """``work(item, channels)`` for neighbouring planes as large as a cache together."""
-    area = prod(geometry.windows.size) * itemsize
-    several = max(min(_PLANES // max(area, 1), geometry.channels), 1)
+def _by_planes(geometry: Geometry, dtype: Any, work: Callable[[int, slice, Array], None]) -> None:
+    """``work(item, channels, memory for columns)`` for neighbouring planes as large as a cache together."""
+    windows = geometry.windows
+    each = windows.taps * windows.positions
+    several = max(min(_PLANES // max(each * dtype.itemsize, 1), geometry.channels), 1)
     ranges = [slice(at, min(at + several, geometry.channels)) for at in range(0, geometry.channels, several)]
+    tasks = min(geometry.items, _TASKS)
 
-    def item(number: int) -> None:
-        for channels in ranges:
-            work(number, channels)
+    def run(task: int) -> None:
+        room = np.empty(several * each, dtype)
+        for item in range(task * geometry.items // tasks, (task + 1) * geometry.items // tasks):
+            for channels in ranges:
+                work(item, channels, room)
 
-    share(item, geometry.items)
+    share(run, tasks)
 
 
 def _depthwise_forward(x: Array, weight: Array, geometry: Geometry, out: Array) -> None:
     windows = geometry.windows
-    taps = weight.reshape(geometry.channels, -1, windows.taps)
-    several = taps.shape[1]
-    results = out.reshape(geometry.items, geometry.channels, several, *windows.out)
+    matrix = weight.reshape(geometry.channels, -1, windows.taps)
+    results = out.reshape(geometry.items, geometry.channels, -1, windows.positions)
     (block,) = _blocks(windows, windows.positions)
-    seen = list(_taps(windows, block))
+    taps = _taps(windows, block)
 
-    def work(item: int, channels: slice) -> None:
-        padded = _padded(x[item : item + 1, channels], windows)[0]
-        target = results[item, channels]
-        product = np.empty((target.shape[0], *windows.out), out.dtype)
-        for filter in range(several):
-            into = target[:, filter]
-            for number, part in enumerate(seen):
-                factor = taps[channels, filter, number, None, None, None]
-                if number:
-                    into += np.multiply(padded[part], factor, out=product)
-                else:
-                    np.multiply(padded[part], factor, out=into)
+    def work(item: int, channels: slice, room: Array) -> None:
+        shifted = _shifted(x[item : item + 1, channels], windows)
+        columns = _columns(shifted, block, taps, room)[0]
+        columns = columns.reshape(len(columns), windows.taps, -1)
+        np.matmul(matrix[channels], columns, out=results[item, channels])
 
-    _by_planes(geometry, x.itemsize, work)
+    _by_planes(geometry, x.dtype, work)
 
 
 def _depthwise_input(grad: Array, weight: Array, geometry: Geometry, out: Array) -> None:
     windows = geometry.windows
-    taps = weight.reshape(geometry.channels, -1, windows.taps)
-    several = taps.shape[1]
-    grads = grad.reshape(geometry.items, geometry.channels, several, *windows.out)
+    matrix = weight.reshape(geometry.channels, -1, windows.taps).swapaxes(1, 2)
+    grads = grad.reshape(geometry.items, geometry.channels, -1, windows.positions)
     (block,) = _blocks(windows, windows.positions)
-    seen = list(_taps(windows, block))
-    size = [n + 2 * p for n, p in zip(windows.size, windows.padding, strict=True)]
+    taps = _taps(windows, block)
+    depth, height = (n + 2 * p for n, p in zip(windows.size[:2], windows.padding[:2], strict=True))
 
-    def work(item: int, channels: slice) -> None:
+    def work(item: int, channels: slice, room: Array) -> None:
         given = grads[item, channels]
-        padded = np.zeros((len(given), *size), out.dtype)
-        product = np.empty((len(given), *windows.out), out.dtype)
-        for filter in range(several):
-            for number, part in enumerate(seen):
-                factor = taps[channels, filter, number, None, None, None]
-                padded[part] += np.multiply(given[:, filter], factor, out=product)
-        out[item, channels] = padded[(..., *_inner(windows))]
+        shifted = np.zeros((windows.kernel[2], 1, len(given), depth, height, windows.out[2]), out.dtype)
+        columns = room[: len(given) * windows.taps * windows.positions]
+        columns = columns.reshape(len(given), windows.taps, -1)
+        if given.shape[1] == 1:
+            np.multiply(matrix[channels], given, out=columns)
+        else:
+            np.matmul(matrix[channels], given, out=columns)
+        columns = columns.reshape(1, len(given), windows.taps, *windows.out)
+        for number, seen in enumerate(taps):
+            shifted[seen] += columns[:, :, number]
+        _sum_of_shifted(shifted, windows, out[item : item + 1, channels])
 
-    _by_planes(geometry, grad.itemsize, work)
+    _by_planes(geometry, grad.dtype, work)
 
 
 def _depthwise_weight(x: Array, grad: Array, geometry: Geometry, out: Array) -> None:
     windows = geometry.windows
-    several = geometry.filters // geometry.channels
-    grads = grad.reshape(geometry.items, geometry.channels, several, -1)
+    grads = grad.reshape(geometry.items, geometry.channels, -1, windows.positions)
     (block,) = _blocks(windows, windows.positions)
-    seen = list(_taps(windows, block))
-    sums = np.empty((geometry.items, geometry.channels, several, windows.taps), out.dtype)
+    taps = _taps(windows, block)
+    sums = np.empty((geometry.items, geometry.channels, grads.shape[2], windows.taps), out.dtype)
 
-    def work(item: int, channels: slice) -> None:
-        padded = _padded(x[item : item + 1, channels], windows)[0]
-        columns = np.empty((len(padded), windows.taps, *windows.out), out.dtype)
-        for number, part in enumerate(seen):
-            columns[:, number] = padded[part]
-        columns = columns.reshape(len(padded), windows.taps, -1)
+    def work(item: int, channels: slice, room: Array) -> None:
+        shifted = _shifted(x[item : item + 1, channels], windows)
+        columns = _columns(shifted, block, taps, room)[0]
+        columns = columns.reshape(len(columns), windows.taps, -1)
         np.matmul(grads[item, channels], columns.swapaxes(1, 2), out=sums[item, channels])
 
-    _by_planes(geometry, x.itemsize, work)
+    _by_planes(geometry, x.dtype, work)
     np.sum(sums, axis=0, out=out.reshape(sums.shape[1:]))
