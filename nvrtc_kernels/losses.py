@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .dtypes import float32, float64
 from .plans import includes, launcher
@@ -25,8 +25,7 @@ _PACKS = 4
 _WIDE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Classes:
+class Classes(NamedTuple):
     """Sizes of contiguous ``(outer, classes, inner)`` inputs, none of them 0, and the target that counts nothing."""
 
     outer: int

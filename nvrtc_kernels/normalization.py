@@ -6,11 +6,11 @@ blocks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .dtypes import float32, float64
-from .plans import NOTHING, includes, launcher
+from .plans import NOTHING, bound, includes
 from .reducers import SUM, Reducer
 from .rows import team
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _LONG = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """What is normalised: ``rows`` rows of ``channels * inner`` elements.
 
     Attributes
@@ -127,7 +126,7 @@ def _planned(
     extra_codes = "" if rows.plain else "qII"
     extra_values = () if rows.plain else (rows.groups, rows.channels, rows.inner)
 
-    def kernel(variant: str, template: str, number: str, threads: int) -> Callable[..., None]:
+    def kernel(variant: str, template: str, number: str, grid: int, threads: int) -> Callable[..., None]:
         title = f"{name}{direction}_{variant}"
         source = (
             f"{includes('normalization.cuh', *kinds)}"
@@ -136,23 +135,16 @@ def _planned(
             f"    normalize_{variant}{direction}<{center}, {wide}, {template}>(rows, n, {channel}, {passed});\n}}\n"
         )
         count = "i" if number == "int" else "q"
-        return launcher(device, "normalization.cu", source, title, ("q", count, *extra_codes, *codes))
-
-    def bound(launch: Callable[..., None], grid: int, threads: int) -> Callable[..., None]:
-        def run(stream: Any, *arguments: Any) -> None:
-            launch(
-                grid, 1, 1, threads, 1, 1, 0, stream, rows.rows, rows.n, *extra_values, *arguments
-            )  # fmt: skip
-
-        return run
+        return bound(
+            device, "normalization.cu", source, title, ("q", count, *extra_codes, *codes), grid, threads,
+            rows.rows, rows.n, *extra_values,
+        )  # fmt: skip
 
     largest = max(kind.itemsize for kind in kinds)
     found = team(rows.n, largest)
     if found is None:
-        return bound(kernel("long", f"{_LONG}", "long long", _LONG), rows.rows, _LONG)
-    packed = bound(
-        kernel("rows", found.template, "int", found.threads), found.blocks(rows.rows), found.threads
-    )
+        return kernel("long", f"{_LONG}", "long long", rows.rows, _LONG)
+    packed = kernel("rows", found.template, "int", found.blocks(rows.rows), found.threads)
     low = found.width * largest - 1
     end = numbers + aligned
 
@@ -163,8 +155,8 @@ def _planned(
         if low_bits & low:
             narrow = team(rows.n, largest, packed=False)
             assert narrow is not None
-            launch = kernel("rows", narrow.template, "int", narrow.threads)
-            bound(launch, narrow.blocks(rows.rows), narrow.threads)(stream, *arguments)
+            launch = kernel("rows", narrow.template, "int", narrow.blocks(rows.rows), narrow.threads)
+            launch(stream, *arguments)
         else:
             packed(stream, *arguments)
 

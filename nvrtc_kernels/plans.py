@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drv import prepare
+from drv import bind, prepare
 
 from .kernel_cache import KernelCache
 from .program import Program
@@ -14,7 +14,7 @@ from .program import Program
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from drv import Device
+    from drv import Device, Function
 
     from .dtypes import dtype
 
@@ -54,12 +54,31 @@ def launcher(
 
     ``file`` is what reports call the source; kernels of one source are compiled together.
     """
+    return device.runtime.cache(
+        (file, device.ordinal, source, name), lambda: prepare(_function(device, file, source, name), codes)
+    )
 
-    def make() -> Callable[..., None]:
-        program = Program(source, name=file, options=("-default-device",), include_dirs=(INCLUDE,))
-        return prepare(KernelCache.of(device.runtime).function(program, name, device), codes)
 
-    return device.runtime.cache((file, device.ordinal, source, name), make)
+def bound(
+    device: Device,
+    file: str,
+    source: str,
+    name: str,
+    codes: Sequence[str | int],
+    grid: int,
+    threads: int,
+    *first: Any,
+) -> Callable[..., None]:
+    """What launches a kernel whose grid, block and first arguments never change, as :func:`drv.bind` makes it."""
+    function = device.runtime.cache(
+        ("function", file, device.ordinal, source, name), lambda: _function(device, file, source, name)
+    )
+    return bind(function, codes, (grid, 1, 1), (threads, 1, 1), *first)
+
+
+def _function(device: Device, file: str, source: str, name: str) -> Function:
+    program = Program(source, name=file, options=("-default-device",), include_dirs=(INCLUDE,))
+    return KernelCache.of(device.runtime).function(program, name, device)
 
 
 def includes(header: str, *types: dtype) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .dtypes import float64
-from .plans import includes, launcher
+from .plans import bound, includes
 from .rows import team
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from drv import Device
 
     from .dtypes import dtype
+    from .rows import Team
 
 _LONG = 1024
 _COLUMNS = 128
@@ -73,7 +74,9 @@ def _planned(
     parameters.append(f"{output.cuda}* out")
     addresses = "P" * len(parameters)
 
-    def kernel(variant: str, template: str, numbers: Sequence[str], threads: int) -> Callable[..., None]:
+    def kernel(
+        variant: str, template: str, numbers: Sequence[str], grid: int, threads: int, *sizes: int
+    ) -> Callable[..., None]:
         title = f"{'log_' if log else ''}{name}{backward}_{variant}"
         declared = ", ".join([*(f"{kind} {x}" for x, kind in zip("lni", numbers, strict=False)), *parameters])
         passed = ", ".join([*"lni"[: len(numbers)], *pointers, "out"])
@@ -83,30 +86,26 @@ def _planned(
             f"    {name}_{variant}{backward}<{head}{template}>({passed});\n}}\n"
         )
         codes = ["i" if kind == "int" else "q" for kind in numbers]
-        return launcher(device, "softmax.cu", source, title, (*codes, *addresses))
+        return bound(
+            device, "softmax.cu", source, title, (*codes, *addresses), grid, threads, *sizes
+        )  # fmt: skip
 
     if inner > 1:
-        launch = kernel("columns", "", ("long long",) * 3, _COLUMNS)
         lines = outer * inner
-        grid = -(-lines // _COLUMNS)
-
-        def run_columns(stream: Any, out: int, *others: int) -> None:
-            launch(grid, 1, 1, _COLUMNS, 1, 1, 0, stream, lines, n, inner, *others, out)
-
-        return run_columns
+        columns = kernel("columns", "", ("long long",) * 3, -(-lines // _COLUMNS), _COLUMNS, lines, n, inner)
+        return lambda stream, out, *others: columns(stream, *others, out)
     largest = max(kind.itemsize for kind in kinds)
     found = team(n, largest)
     if found is None:
-        launch_long = kernel("long", f", {_LONG}", ("long long",) * 2, _LONG)
+        long = kernel("long", f", {_LONG}", ("long long",) * 2, outer, _LONG, outer, n)
+        return lambda stream, out, *others: long(stream, *others, out)
 
-        def run_long(stream: Any, out: int, *others: int) -> None:
-            launch_long(outer, 1, 1, _LONG, 1, 1, 0, stream, outer, n, *others, out)
+    def rows(shape: Team) -> Callable[..., None]:
+        numbers = ("long long", "int")
+        return kernel("rows", f", {shape.template}", numbers, shape.blocks(outer), shape.threads, outer, n)
 
-        return run_long
-    shape = found
-    low = shape.width * largest - 1
-    packed = kernel("rows", f", {shape.template}", ("long long", "int"), shape.threads)
-    grid = shape.blocks(outer)
+    low = found.width * largest - 1
+    packed = rows(found)
 
     def run_rows(stream: Any, out: int, *others: int) -> None:
         low_bits = out
@@ -115,9 +114,8 @@ def _planned(
         if low_bits & low:
             narrow = team(n, largest, packed=False)
             assert narrow is not None
-            launch = kernel("rows", f", {narrow.template}", ("long long", "int"), narrow.threads)
-            launch(narrow.blocks(outer), 1, 1, narrow.threads, 1, 1, 0, stream, outer, n, *others, out)
+            rows(narrow)(stream, *others, out)
         else:
-            packed(grid, 1, 1, shape.threads, 1, 1, 0, stream, outer, n, *others, out)
+            packed(stream, *others, out)
 
     return run_rows

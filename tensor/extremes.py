@@ -129,10 +129,12 @@ def _check_not_empty(name: str, input: Tensor, error: type[Exception] = RuntimeE
 
 
 def _extreme_of_all(row: Reduction, input: Tensor) -> Tensor:
-    _check_not_empty(row.name[1:], input)
-    results = row(input, axes_of(row.name, input, ()), False)
-    title = f"{row.name[1:].capitalize()}Backward1"
-    record(results, input, title, _share_of_all, (), (input, results[0]))
+    if not input._layout.numel:
+        _check_not_empty(row.name[1:], input)
+    results = row(input, axes_of(row.name, input, None), False)
+    if input._autograd is not None:
+        title = f"{row.name[1:].capitalize()}Backward1"
+        record(results, input, title, _share_of_all, (), (input, results[0]))
     return results[0]
 
 

@@ -50,7 +50,7 @@ class Size(tuple[int, ...]):
     def __getitem__(self, index: slice) -> Size: ...
     def __getitem__(self, index: Any) -> Any:
         found = tuple.__getitem__(self, index)
-        return Size(found) if isinstance(index, slice) else found
+        return found if type(found) is int else Size.trusted(found)
 
     def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]
         return Size(tuple.__add__(self, other))

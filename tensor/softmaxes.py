@@ -12,7 +12,8 @@ from nvrtc_kernels import softmax as kernels
 from . import layout as layouts
 from .arguments import dimension
 from .autocasting import autocasted
-from .base import empty, wrap
+from .base import empty, maker, wrap
+from .copies import contiguous
 from .copy_plans import host_conversion
 from .creation import delivered
 from .operations import rules
@@ -57,11 +58,11 @@ class _Softmax:
             return on_host
         place: Any = layout.place
         run = kernels.plan(place.native, _sizes(layout.shape, dim), kind, layout.dtype, log=self.log)
-        local = place.local
+        make, local = maker(out), place.local
 
         def on_device(input: Tensor) -> Tensor:
-            made = empty(out)
-            run(local.stream.handle, made._address, input._address)
+            made = make()
+            run(local.stream.handle, made._storage.address, input._storage.address + input._offset)
             return made
 
         return on_device
@@ -106,10 +107,10 @@ class _SoftmaxGradient:
         run = kernels.plan_backward(
             place.native, _sizes(grad.shape, dim), kind, grad.dtype, result.dtype, log=log
         )
-        local = place.local
+        make, local = maker(out), place.local
 
         def on_device(given: Tensor, found: Tensor) -> Tensor:
-            made = empty(out)
+            made = make()
             run(local.stream.handle, made._address, given._address, found._address)
             return made
 
@@ -140,7 +141,7 @@ def _gradient(grad: Tensor, out: Tensor, dim: int, kind: dtype, log: bool) -> Te
         else:
             found = (grad - (grad * out).sum(dim, keepdim=True)) * out
         return found.to(kind)  # type: ignore[no-any-return]
-    grad, out = grad.contiguous(), out.contiguous()
+    grad, out = contiguous(grad), contiguous(out)
     place = grad._layout.place
     made: Tensor = place.plans[_GRADIENTS[log], grad._layout, out._layout, dim, kind](grad, out)
     return made
@@ -160,13 +161,14 @@ def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, o
     origin = layout.dtype
     if origin.is_complex or not origin.is_floating_point:
         input, origin = input.to(kind), kind
-    plain = input.contiguous()
+    plain = contiguous(input)
     if not layout.numel:
         made = empty(layouts.contiguous[layout.shape, kind, layout.place])
     else:
         made = layout.place.plans[row, plain._layout, at, kind](plain)
-    name = "LogSoftmaxBackward0" if row.log else "SoftmaxBackward0"
-    record((made,), input, name, _gradient, (at, origin, row.log), (made,))
+    if input._autograd is not None:
+        name = "LogSoftmaxBackward0" if row.log else "SoftmaxBackward0"
+        record((made,), input, name, _gradient, (at, origin, row.log), (made,))
     return delivered(out, made, row.name)
 
 

@@ -157,20 +157,22 @@ class Tensor(
                 raise TypeError(
                     f"assigned grad expected to be a Tensor or None but got {builtins.type(grad).__name__}"
                 )
-            for what, mine, given in (
-                ("shape", list(self.shape), list(grad.shape)),
-                ("dtype", self.dtype, grad.dtype),
-                ("device", self.device, grad.device),
-            ):
-                if mine != given:
-                    raise RuntimeError(
-                        f"assigned grad has {what} {given}, expected {mine}, that of the tensor"
-                    )
+            if grad._layout is not self._layout:
+                self._check_grad(grad)
             if grad is self:
                 raise RuntimeError("can't assign Variable as its own grad")
         if self._autograd is None:
             self._autograd = AutogradState()
         self._autograd.grad = grad
+
+    def _check_grad(self, grad: Tensor) -> None:
+        for what, mine, given in (
+            ("shape", list(self.shape), list(grad.shape)),
+            ("dtype", self.dtype, grad.dtype),
+            ("device", self.device, grad.device),
+        ):
+            if mine != given:
+                raise RuntimeError(f"assigned grad has {what} {given}, expected {mine}, that of the tensor")
 
     @grad.deleter
     def grad(self) -> None:
@@ -280,6 +282,8 @@ class Tensor(
 
     def contiguous(self, memory_format: formats.memory_format = formats.contiguous_format) -> Tensor:
         """The tensor itself where its elements lie in row-major order without gaps, else such a copy."""
+        if memory_format is formats.contiguous_format:
+            return copies.contiguous(self)
         if formats.format_of(memory_format, "contiguous").describes(self._layout):
             return self
         if memory_format is formats.preserve_format:

@@ -63,9 +63,10 @@ def record(
     """
     if not modes.recording:
         return
-    if not any(
-        isinstance(x, TensorBase) and x._autograd is not None and x._autograd.requires_grad for x in inputs
-    ):
+    for x in inputs:
+        if isinstance(x, TensorBase) and x._autograd is not None and x._autograd.requires_grad:
+            break
+    else:
         return
     node = NeuralNode.__new__(NeuralNode)
     node.title, node.derivative, node.context = title, derivative, tuple(context)

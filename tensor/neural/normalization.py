@@ -48,19 +48,19 @@ def _rows_of(
             "element, but got normalized_shape = []"
         )
     for title, other in others.items():
-        if other is not None and tuple(other._layout.shape) != wanted:
+        if other is not None and other._layout.shape != wanted:
             raise RuntimeError(
                 f"{name}(): Expected {title} to be of same shape as normalized_shape, but got {title} of shape "
                 f"{list(other._layout.shape)} and normalized_shape = {list(wanted)}"
             )
-    if len(shape) < len(wanted) or shape[len(shape) - len(wanted) :] != wanted:
+    lead = len(shape) - len(wanted)
+    if lead < 0 or shape[lead:] != wanted:
         expected = ", ".join(["*", *map(str, wanted)])
         raise RuntimeError(
             f"{name}(): Given normalized_shape={list(wanted)}, expected input with shape [{expected}], but got input "
             f"of size{list(shape)}"
         )
-    n = prod(wanted)
-    return Rows(prod(shape[: len(shape) - len(wanted)]), n, center=center)
+    return Rows(prod(shape[:lead]), prod(wanted), center=center)
 
 
 @autocasted

@@ -15,7 +15,8 @@ from nvrtc_kernels import reduction
 from nvrtc_kernels.layouts import contiguous_strides
 
 from .. import layout as layouts
-from ..base import empty, wrap
+from ..base import maker, wrap
+from ..copies import contiguous
 from ..copy_plans import host_conversion
 from ..operations import rules
 from ..recording.modes import modes
@@ -76,12 +77,12 @@ class _Forward:
             return _on_host(layout, kept, rows)
         place: Any = layout.place
         run = kernels.plan(place.native, rows, layout.dtype, weight)
-        local = place.local
+        make, make_kept, local = maker(layout), maker(kept), place.local
 
         def on_device(
             input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
         ) -> tuple[Tensor, Tensor | None, Tensor]:
-            made, mean, scale = empty(layout), empty(kept) if center else None, empty(kept)
+            made, mean, scale = make(), make_kept() if center else None, make_kept()
             run(
                 local.stream.handle, eps, input._address, _address(weight), _address(bias), made._address,
                 _address(mean), scale._address,
@@ -149,12 +150,12 @@ class _Backward:
             return on_host
         place: Any = layout.place
         run = kernels.plan_backward(place.native, rows, grad.dtype, layout.dtype, weight)
-        local = place.local
+        make, local = maker(layout), place.local
 
         def on_device(
             grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
         ) -> Tensor:
-            made = empty(layout)
+            made = make()
             run(
                 local.stream.handle, grad._address, input._address, _address(weight), _address(mean),
                 scale._address, made._address,
@@ -207,10 +208,12 @@ class _WeightGradients:
             place.native, reducer, shape, (0, 3), outputs, given if rows.center else given[:3]
         )
 
+        make = maker(out)
+
         def on_device(
             grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
         ) -> tuple[Tensor, Tensor | None]:
-            made = [empty(out) for _ in outputs]
+            made = [make() for _ in outputs]
             operands = [x._address for x in (*made, grad, input, mean, scale) if x is not None]
             launch_reduction(place, launch, *operands)
             return made[0], made[1] if rows.center else None
@@ -236,13 +239,14 @@ def normalize(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, rows: Rows, title: str
 ) -> Tensor:
     """The normalised input, recorded."""
-    plain = input.contiguous()
-    scale_by = None if weight is None else weight.contiguous()
-    shift_by = None if bias is None else bias.contiguous()
+    plain = contiguous(input)
+    scale_by = None if weight is None else contiguous(weight)
+    shift_by = None if bias is None else contiguous(bias)
     kind = None
     if scale_by is not None:
         kind = scale_by._layout.dtype
-        shift_by = None if shift_by is None else shift_by.to(kind)
+        if shift_by is not None and shift_by._layout.dtype is not kind:
+            shift_by = shift_by.to(kind)
     elif shift_by is not None:
         kind = shift_by._layout.dtype
     run = plain._layout.place.plans[FORWARD, plain._layout, kind, rows]
@@ -265,11 +269,11 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:
     if modes.recording:
         return _composite(wanted, grad, input, weight, bias, eps, rows)
-    plain, grad = input.contiguous(), grad.contiguous()
+    plain, grad = contiguous(input), contiguous(grad)
     plans = plain._layout.place.plans
     found: list[Tensor | None] = [None, None, None]
     if wanted[0]:
-        factor = None if weight is None else weight.contiguous()
+        factor = None if weight is None else contiguous(weight)
         kind = None if factor is None else factor._layout.dtype
         run = plans[BACKWARD, grad._layout, plain._layout, kind, rows]
         found[0] = run(grad, plain, factor, mean, scale)

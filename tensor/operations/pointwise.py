@@ -178,10 +178,17 @@ class Pointwise:
 
     def __call__(self, *operands: Any) -> Tensor:
         """The result for any operands, at least one of which is a tensor."""
-        operands = self._on_one_place(operands)
         kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
-        result: Tensor = self._place(operands).plans[self, None, *kinds](*operands)
-        self.record(result, operands)
+        place = self._place(operands)
+        try:
+            run = place.plans[self, None, *kinds]
+        except _Mixed:
+            operands = self._on_one_place(operands)
+            kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+            run = self._place(operands).plans[self, None, *kinds]
+        result: Tensor = run(*operands)
+        if modes.recording and self.derivatives:
+            self.record(result, operands)
         return result
 
     def in_place(self, *operands: Any) -> Tensor:
