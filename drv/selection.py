@@ -8,7 +8,8 @@ import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import environment
-from .errors import CudaError, ForkError, NoDeviceError, NoDriverError
+from .errors import CudaError, ForkError, NoDeviceError, NoDriverError, error_class
+from .failures import status_text
 from .runtime import Runtime
 
 if TYPE_CHECKING:
@@ -181,10 +182,18 @@ def _nvidia(choice: str) -> Any:
         status = driver.cuInit(0)[0]
     except Exception as error:
         raise NoDriverError(
-            f"NVIDIA's driver does not load (GRAPHROOT_DRIVER={choice}): {error} {remedy}"
+            f"NVIDIA's driver does not load (GRAPHROOT_DRIVER={choice}): {str(error).rstrip('.')}. {remedy}"
         ) from error
     if int(status) == _NOT_INITIALIZED and _selection.inherited:
         raise ForkError(_FORKED)
+    if status and not issubclass(error_class(int(status)), (NoDriverError, NoDeviceError)):
+        # Such as CUDA_ERROR_UNKNOWN where the kernel module is damaged: there is no driver to work with.
+        name, text = status_text(driver, status)
+        raise NoDriverError(
+            f"NVIDIA's driver does not start (GRAPHROOT_DRIVER={choice}): cuInit failed: {name}: {text}. {remedy}",
+            status=name,
+            call="cuInit",
+        )
     return driver
 
 

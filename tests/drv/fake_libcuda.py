@@ -28,6 +28,7 @@ import traceback
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 _ROOT = Path(__file__).parents[2]
@@ -85,6 +86,8 @@ class FakeLibcuda:
         Calls that came through the bindings, by name.
     cubins : dict
         PTX to run instead of a cubin, by the cubin's bytes.
+    answers : dict
+        What functions answer, by name, instead of doing anything.
     """
 
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
@@ -94,6 +97,7 @@ class FakeLibcuda:
         self.options = {"capability": DEFAULT_CAPABILITY} | options
         self.calls: collections.Counter[str] = collections.Counter()
         self.cubins: dict[bytes, bytes] = {}
+        self.answers: dict[str, int] = {}
         self._process = os.getpid()
         self._functions: dict[str, Any] = {}
         self._versions: dict[str, int] = {}
@@ -113,6 +117,8 @@ class FakeLibcuda:
     @cached_property
     def driver(self) -> Any:
         """The simulated driver, made when the bindings look for the first function."""
+        from cuda import pathfinder
+
         import drv.libraries
         from drv import environment
         from drv.simulator.driver import SimulatedDriver
@@ -120,17 +126,18 @@ class FakeLibcuda:
 
         made = SimulatedDriver(parse_options(environment.simulator_options(), **self.options))
         # NVIDIA's cuBLAS and cuFFT talk to the driver in ways of their own, so the simulated ones stand in.
-        real = drv.libraries.open_library
+        find = pathfinder.load_nvidia_dynamic_lib
 
-        def open_library(name: str) -> ctypes.CDLL:
-            path = self.folder / f"lib{name}.so"
+        def find_simulated(name: str) -> Any:
             if name not in LIBRARIES:
-                return real(name)
+                return find(name)
             from .fake_libraries import connect
 
-            return connect(name, path, drv.libraries._simulated(made, name))
+            path = self.folder / f"lib{name}.so"
+            connect(name, path, drv.libraries._simulated(made, name))
+            return SimpleNamespace(abs_path=str(path))
 
-        drv.libraries.open_library = open_library
+        pathfinder.load_nvidia_dynamic_lib = find_simulated
         self._keep_ptx()
         return made
 
@@ -203,6 +210,8 @@ class FakeLibcuda:
             self.calls[name] += 1
             if os.getpid() != self._process:
                 return NOT_INITIALIZED
+            if name in self.answers:
+                return self.answers[name]
             self._pause_collector(1)
             try:
                 if special:

@@ -39,17 +39,18 @@ def build_library(name: str, folder: Path) -> Path:
     return target
 
 
-def connect(name: str, path: Path, simulated: Any) -> ctypes.CDLL:
-    """The library at ``path``, whose functions are those of the ``simulated`` one."""
+#: The functions, which the libraries refer to as long as they are loaded.
+_functions = []
+
+
+def connect(name: str, path: Path, simulated: Any) -> None:
+    """Give the library at ``path`` the functions of the ``simulated`` one."""
     library = ctypes.CDLL(str(path))
-    # The functions live as long as the library is loaded.
-    library.kept = []
     for prototype in prototypes(_DECLARATIONS[name]).values():
         function = _function(prototype, getattr(simulated, prototype.name), _STATUSES[name])
-        library.kept.append(function)
+        _functions.append(function)
         address = ctypes.cast(function, ctypes.c_void_p)
         ctypes.c_void_p.in_dll(library, f"slot_{prototype.symbol}").value = address.value
-    return library
 
 
 def _function(prototype: Prototype, call: Any, statuses: Any) -> Any:

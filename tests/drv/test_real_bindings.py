@@ -301,3 +301,18 @@ def test_a_driver_without_devices_or_that_fails(libraries: Path) -> None:
         """,
         environment={"CUDA_VISIBLE_DEVICES": ""},
     )
+    run(
+        libraries,
+        """
+        import drv, tensor
+
+        fake.answers["cuInit"] = 999
+        assert not drv.is_available() and not tensor.cuda.is_available()
+        try:
+            tensor.ones(3, device="cuda")
+        except drv.NoDriverError as error:
+            assert "does not start" in str(error) and error.status == "CUDA_ERROR_UNKNOWN"
+        else:
+            raise AssertionError("a tensor without a driver")
+        """,
+    )
