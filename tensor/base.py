@@ -86,7 +86,7 @@ def _host_array(input: TensorBase, *, writes: bool) -> NDArray[Any]:
             f"can't convert {layout.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
             "host memory first."
         )
-    data = storage.bytes(writes=writes)
+    data = storage.buffer(writes=writes)
     if not layout.numel:
         # NumPy wants strides and offsets inside the memory even where there are no elements.
         input._array = found = np.empty(layout.shape, layout.dtype.numpy)

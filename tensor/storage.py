@@ -261,6 +261,14 @@ class HostStorage(Storage):
         self._host_access(writes=writes)
         return self.owner.reshape(-1).view(np.uint8)
 
+    def buffer(self, *, writes: bool) -> NDArray[Any]:
+        """An array of the same memory as :meth:`bytes`, of any type and shape, that others can be made over."""
+        owner = self.owner
+        if owner is None or owner.dtype.isbuiltin != 1:
+            return self.bytes(writes=writes)
+        self._host_access(writes=writes)
+        return owner
+
     def pin_memory(self) -> Storage:
         """See :meth:`Storage.pin_memory`."""
         pinned = PinnedStorage(self.size)

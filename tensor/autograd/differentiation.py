@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..base import TensorBase
-from ..creation import ones, zeros
+from ..creation import filled, zeros
 from ..recording.node import edge_of
 from . import engine
 from .gradient_edge import GradientEdge
@@ -208,7 +208,7 @@ def _initial(layout: Layout, gradient: Any, position: int) -> Tensor:
                 f"grad can be implicitly created only for real scalar outputs but got {layout.dtype!r} (element "
                 f"{position}): pass its gradient, or take abs() or real"
             )
-        return ones(layout.shape, dtype=layout.dtype, device=layout.device)
+        return filled(layout.as_contiguous(), 1)
     _check_kinds((gradient,))
     have = gradient._layout
     if have.shape != layout.shape:

@@ -16,7 +16,7 @@ from nvrtc_kernels.dtypes import Category
 from nvrtc_kernels.reducers import Reducer
 
 from .. import layout as layouts
-from ..base import empty
+from ..base import maker
 from ..operations.pointwise import Pointwise
 from ..powers import exp, log, log1p
 from ..recording.modes import modes
@@ -147,8 +147,10 @@ class Loss:
             [(a.strides, a.dtype), (b.strides, b.dtype)],
         )  # fmt: skip
 
+        make = maker(out)
+
         def run(input: Tensor, target: Tensor, *numbers: float) -> Tensor:
-            made = empty(out)
+            made = make()
             addresses = made._address, input._address, target._address
             launch_reduction(place, launch, *addresses, *map(float, numbers))
             return made

@@ -25,6 +25,9 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 #: Blocks computed at a time: the working set stays in the second-level cache.
 _CHUNK = 1 << 13
+#: Blocks that Python's integers compute faster than operations on arrays.
+_FEW = 6
+_FACTORS = tuple(int(factor) for factor in MULTIPLIERS)
 
 
 def words(seed: int, call: int, count: int, start: int = 0) -> NDArray[np.uint32]:
@@ -45,11 +48,25 @@ def words(seed: int, call: int, count: int, start: int = 0) -> NDArray[np.uint32
         Shape ``(count,)``, ``uint32``. Word ``i`` is output ``i % 4`` of block ``i // 4``.
     """
     first, last = start // 4, (start + count + 3) // 4
+    if last - first <= _FEW:
+        few = [word for block in range(first, last) for word in _block(seed, call, block)]
+        return np.array(few[start - first * 4 :][:count], np.uint32)
     out = np.empty((max(last - first, 0), 4), np.uint32)
     for begin in range(first, last, _CHUNK):
         end = min(begin + _CHUNK, last)
         _blocks(seed, call, begin, out[begin - first : end - first])
     return out.ravel()[start - first * 4 :][:count]
+
+
+def _block(seed: int, call: int, block: int) -> tuple[int, int, int, int]:
+    """The words of one block, as :func:`_blocks` computes them for many."""
+    a, b, c, d = block & 0xFFFFFFFF, block >> 32, call & 0xFFFFFFFF, call >> 32
+    key, other = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
+    for _ in range(ROUNDS):
+        first, second = a * _FACTORS[0], c * _FACTORS[1]
+        a, b, c, d = second >> 32 ^ b ^ key, second & 0xFFFFFFFF, first >> 32 ^ d ^ other, first & 0xFFFFFFFF
+        key, other = (key + WEYL[0]) & 0xFFFFFFFF, (other + WEYL[1]) & 0xFFFFFFFF
+    return a, b, c, d
 
 
 def _blocks(seed: int, call: int, begin: int, out: NDArray[np.uint32]) -> None:
