@@ -33,7 +33,7 @@ _WORKSPACE = 64 << 20
 #: Positions of an item below which the product is one of several items.
 _FEW = 64
 #: Bytes of planes at a time where channels are on their own.
-_PLANES = 1 << 18
+_PLANES = 1 << 20
 #: Pieces of work that threads share, each with memory of its own.
 _TASKS = 8
 #: Partial sums of the weight's gradient: how many, and bytes that they take together.
@@ -96,56 +96,76 @@ class _Cut:
         return slice(piece * self.items, min((piece + 1) * self.items, self.count))
 
 
-def _inner(windows: Windows) -> tuple[slice, ...]:
-    """The image in the padded one."""
-    return tuple(slice(p, p + n) for p, n in zip(windows.padding, windows.size, strict=True))
+def _stepping(first: int, step: int, size: int, count: int) -> tuple[slice, slice]:
+    """Elements ``first + step * i`` for ``i`` below ``count``, of those that there are: they, and their ``i``."""
+    begin = max(-(first // step), 0)
+    end = max(min(-((first - size) // step), count), begin)
+    return slice(first + step * begin, max(first + step * end, 0), step), slice(begin, end)
 
 
-def _shifts(windows: Windows) -> Iterator[tuple[int, slice, slice]]:
-    """For each tap along a row: its number, and which elements of rows all windows see with it, where."""
-    size, step, padding = windows.size[2], windows.stride[2], windows.padding[2]
+def _phases(windows: Windows) -> list[int]:
+    """Remainders by the stride of the rows that windows see."""
+    return sorted({j * windows.dilation[1] % windows.stride[1] for j in range(windows.kernel[1])})
+
+
+def _shifted_shape(windows: Windows) -> tuple[int, ...]:
+    """Of a plane of :func:`_shifted`: depth, remainder of the row by the stride, rows, what is seen of each."""
+    depth, height = (n + 2 * p for n, p in zip(windows.size[:2], windows.padding[:2], strict=True))
+    step = windows.stride[1]
+    return depth, len(_phases(windows)), -(-height // step), windows.out[2]
+
+
+def _shifts(windows: Windows) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Parts of the image, and where they are in :func:`_shifted`."""
+    depth, padding = windows.size[0], windows.padding
+    height, width = _shifted_shape(windows)[2:]
     for number in range(windows.kernel[2]):
-        # Element ``first + step * i`` of a row for window ``i``, of those that there are.
-        first = number * windows.dilation[2] - padding
-        begin = max(-(first // step), 0)
-        end = max(min(-((first - size) // step), windows.out[2]), begin)
-        yield number, slice(first + step * begin, max(first + step * end, 0), step), slice(begin, end)
+        first = number * windows.dilation[2] - padding[2]
+        row, columns = _stepping(first, windows.stride[2], windows.size[2], width)
+        for at, phase in enumerate(_phases(windows)):
+            rows, into = _stepping(phase - padding[1], windows.stride[1], windows.size[1], height)
+            deep = slice(padding[0], padding[0] + depth)
+            yield (..., rows, row), (number, ..., deep, at, into, columns)
 
 
 def _shifted(x: Array, windows: Windows) -> Array:
-    """Padded items ``(kernel, items, channels, ...)`` whose rows hold what all windows see with one tap of a row.
+    """Padded items ``(kernel, items, channels, depth, ...)`` whose rows hold what all windows see with one tap of a row.
 
-    Short rows are so copied once for each of those taps; what the other taps see of them are long runs.
+    Short rows are so copied once for each of those taps. What the other taps see of them are long runs, as rows
+    that are a stride from each other are neighbours.
     """
-    depth, height = (n + 2 * p for n, p in zip(windows.size[:2], windows.padding[:2], strict=True))
-    rows = _inner(windows)[:2]
-    if windows.kernel[2] == 1 and windows.stride[2] == 1 and not any(windows.padding):
-        return x[None]
-    make = np.zeros if any(windows.padding) else np.empty
-    made = make((windows.kernel[2], *x.shape[:2], depth, height, windows.out[2]), x.dtype)
-    for number, seen, into in _shifts(windows):
-        made[(number, ..., *rows, into)] = x[..., seen]
+    padded = any(windows.padding)
+    if windows.kernel[2] == windows.stride[1] == windows.stride[2] == 1 and not padded:
+        return x[None, :, :, :, None]
+    shape = (windows.kernel[2], *x.shape[:2], *_shifted_shape(windows))
+    made = np.zeros(shape, x.dtype) if padded else np.empty(shape, x.dtype)
+    for seen, into in _shifts(windows):
+        made[into] = x[seen]
     return made
 
 
 def _sum_of_shifted(shifted: Array, windows: Windows, out: Array) -> None:
     """The reverse: each element of the image is the sum of where it went."""
-    rows = _inner(windows)[:2]
     out[...] = 0
-    for number, seen, into in _shifts(windows):
-        out[..., seen] += shifted[(number, ..., *rows, into)]
+    for seen, into in _shifts(windows):
+        out[seen] += shifted[into]
 
 
 def _taps(windows: Windows, block: _Block) -> list[tuple[Any, ...]]:
     """For each tap of a window: what the windows of ``block`` see with it of shifted images."""
-    depths, heights = (
-        [slice(k * d + at * step, k * d + (at + n - 1) * step + 1, step) for k in range(kernel)]
-        for kernel, d, step, at, n in zip(
-            windows.kernel[:2], windows.dilation, windows.stride, block.start, block.shape, strict=False
-        )
-    )
-    row = slice(block.start[2], block.start[2] + block.shape[2])
-    return [(x, ..., z, y, row) for z in depths for y in heights for x in range(windows.kernel[2])]
+    (z, y, x), (depth, height, width) = block.start, block.shape
+    row = slice(x, x + width)
+    (deep, high, wide), phases = windows.kernel, _phases(windows)
+    found: list[tuple[Any, ...]] = []
+    for k in range(deep):
+        first = k * windows.dilation[0] + z * windows.stride[0]
+        planes = slice(first, first + (depth - 1) * windows.stride[0] + 1, windows.stride[0])
+        for j in range(high):
+            start, phase = divmod(j * windows.dilation[1], windows.stride[1])
+            rows = slice(start + y, start + y + height)
+            at = phases.index(phase)
+            found += [(i, ..., planes, at, rows, row) for i in range(wide)]
+    return found
 
 
 def _columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Array) -> Array:
@@ -238,14 +258,12 @@ def input_gradient(grad: Array, weight: Array, geometry: Geometry, out: Array) -
     cut = _Cut(geometry, grad.itemsize)
     matrix = weight.reshape(groups, filters, -1).swapaxes(1, 2)
     flat = grad.reshape(geometry.items, groups, filters, -1)
-    depth, height = (n + 2 * p for n, p in zip(windows.size[:2], windows.padding[:2], strict=True))
+    plane = _shifted_shape(windows)
 
     def work(part: slice, room: Array) -> None:
         given, target = flat[part], out[part]
         items = len(given)
-        shifted = np.zeros(
-            (windows.kernel[2], items, geometry.channels, depth, height, windows.out[2]), out.dtype
-        )
+        shifted = np.zeros((windows.kernel[2], items, geometry.channels, *plane), out.dtype)
         for block, taps in cut.blocks:
             columns = room[: items * geometry.channels * windows.taps * block.count]
             columns = columns.reshape(items, groups, -1, block.count)
@@ -337,11 +355,11 @@ def _depthwise_input(grad: Array, weight: Array, geometry: Geometry, out: Array)
     grads = grad.reshape(geometry.items, geometry.channels, -1, windows.positions)
     (block,) = _blocks(windows, windows.positions)
     taps = _taps(windows, block)
-    depth, height = (n + 2 * p for n, p in zip(windows.size[:2], windows.padding[:2], strict=True))
+    plane = _shifted_shape(windows)
 
     def work(item: int, channels: slice, room: Array) -> None:
         given = grads[item, channels]
-        shifted = np.zeros((windows.kernel[2], 1, len(given), depth, height, windows.out[2]), out.dtype)
+        shifted = np.zeros((windows.kernel[2], 1, len(given), *plane), out.dtype)
         columns = room[: len(given) * windows.taps * windows.positions]
         columns = columns.reshape(len(given), windows.taps, -1)
         if given.shape[1] == 1:

@@ -103,6 +103,9 @@ def _wide(x: Tensor, planes: int, size: Sequence[int]) -> NDArray[Any]:
 
 
 def _as_tensor(array: NDArray[Any], layout: Layout) -> Tensor:
+    """A tensor of an array that nobody else has."""
+    if rules.computes_in(layout.dtype) is layout.dtype and array.flags.c_contiguous:
+        return wrap(array.reshape(layout.shape), layout)
     held = np.empty(array.shape, layout.dtype.numpy)
     host_conversion(rules.computes_in(layout.dtype), layout.dtype)(held, array)
     return wrap(held.reshape(layout.shape), layout)
