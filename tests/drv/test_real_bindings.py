@@ -90,6 +90,18 @@ def test_devices_memory_streams_and_callbacks(libraries: Path) -> None:
         block = np.zeros((4, 10), np.float32)
         drv.copy_2d(block, 40, here, 400, 40, 4)
         assert (block == source.reshape(-1, 100)[:4, :10]).all()
+        for bits in (8, 16, 32):
+            for queue in (None, stream):
+                drv.memset(here, 3, 8, bits=bits, stream=queue)
+                drv.memset_2d(here, 64, -1, 4, 2, bits=bits, stream=queue)
+                words = np.empty(256, np.dtype(f"u{bits // 8}"))
+                drv.copy_to_host(words, here, words.nbytes, stream=queue)
+                kind = f"D{bits}" + ("Async" if queue else "")
+                assert fake.calls[f"cuMemset{kind}"] and fake.calls[f"cuMemsetD2{kind}"]
+                step = 64 * 8 // bits
+                assert words[:8].tolist() == [2**bits - 1] * 4 + [3] * 4
+                assert (words[step : step + 4] == 2**bits - 1).all()
+        drv.copy_to_device(here, source)
 
         # A thread of the driver's own calls back, and an error in there comes out where the host waits.
         threads = []
