@@ -46,63 +46,62 @@ _doubles, _words = struct.Struct("=dd"), struct.Struct("=QQ")
 Launch = "Callable[..., None]"
 
 
-def fill(
-    device: Device,
-    stream: Any,
-    address: int,
-    shape: Sequence[int],
-    strides: Sequence[int],
-    dtype: dtypes.dtype,
-    distribution: str,
-    seed: int,
-    call: int,
-    first: float,
-    second: float = 0,
-) -> None:
-    """Fill device memory with the numbers of one call, ordered on a stream.
+def plan(
+    device: Device, shape: Sequence[int], strides: Sequence[int], dtype: dtypes.dtype
+) -> Callable[..., None]:
+    """What fills device memory with the numbers of a call, ordered on a stream.
 
     Parameters
     ----------
-    stream
-        Handle of a stream of ``device``.
-    address
-        Address of the target's first element.
     shape, strides
         Of the target, strides in elements. The numbers do not depend on the strides.
     dtype
         Of the target: real, and floating point for the continuous distributions.
-    distribution, seed, call, first, second
-        As in ``tensor.random.distributions.numbers``.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, address, distribution, seed, call, first, second=0)``; what comes after the target's
+        address is as in ``tensor.random.distributions.numbers``.
     """
-    if distribution in ("bernoulli", "random"):
-        if distribution == "random" and not 0 < first <= 1 << 32:
-            distribution = "wide random"
-        parameters = int(first) & 0xFFFFFFFFFFFFFFFF, int(second) & 0xFFFFFFFFFFFFFFFF
-    else:
-        parameters = _words.unpack(_doubles.pack(first, second))
     count = prod(shape)
-    if count == 0:
-        return
     sizes, (steps,) = collapse(shape, strides)
-    functor, words = _FUNCTORS[distribution]
-    words = words or (1 if dtype.is_floating_point and dtype.itemsize < 8 else 2)
-    blocks = -(-count * words // 4)
-    if len(sizes) == 1 and (steps[0] == 1 or count == 1):
-        name = f"fill_flat<{dtype.cuda}, {functor}<{dtype.cuda}>>"
-        launcher, limit = _launcher(device, name, "PQQQQQ")
-        launcher(
-            _grid(blocks, limit), 1, 1, _THREADS, 1, 1, 0, stream,
-            address, count, seed, call, *parameters,
-        )  # fmt: skip
-        return
     rank = len(sizes)
-    name = f"fill_strided<{dtype.cuda}, {functor}<{dtype.cuda}>, {rank}>"
-    launcher, limit = _launcher(device, name, ("P", *"QQQQQ", 16 * rank))
-    geometry = struct.pack(f"={2 * rank}q", *sizes, *steps)
-    launcher(
-        _grid(blocks, limit), 1, 1, _THREADS, 1, 1, 0, stream,
-        address, count, seed, call, *parameters, geometry,
-    )  # fmt: skip
+    flat = rank == 1 and (steps[0] == 1 or count == 1)
+    geometry = () if flat else (struct.pack(f"={2 * rank}q", *sizes, *steps),)
+    #: By distributions what launches their kernels, and the grid.
+    launches: dict[str, tuple[Callable[..., None], int]] = {}
+
+    def prepared(distribution: str) -> tuple[Callable[..., None], int]:
+        functor, words = _FUNCTORS[distribution]
+        words = words or (1 if dtype.is_floating_point and dtype.itemsize < 8 else 2)
+        variant = f"<{dtype.cuda}, {functor}<{dtype.cuda}>"
+        if flat:
+            launch, limit = _launcher(device, f"fill_flat{variant}>", "PQQQQQ")
+        else:
+            launch, limit = _launcher(device, f"fill_strided{variant}, {rank}>", ("P", *"QQQQQ", 16 * rank))
+        found = launches[distribution] = launch, _grid(-(-count * words // 4), limit)
+        return found
+
+    def run(
+        stream: Any, address: int, distribution: str, seed: int, call: int, first: float, second: float = 0
+    ) -> None:
+        if distribution in ("bernoulli", "random"):
+            if distribution == "random" and not 0 < first <= 1 << 32:
+                distribution = "wide random"
+            parameters = int(first) & 0xFFFFFFFFFFFFFFFF, int(second) & 0xFFFFFFFFFFFFFFFF
+        else:
+            parameters = _words.unpack(_doubles.pack(first, second))
+        launch, grid = launches.get(distribution) or prepared(distribution)
+        launch(
+            grid, 1, 1, _THREADS, 1, 1, 0, stream, address, count, seed, call, *parameters, *geometry
+        )  # fmt: skip
+
+    return run if count else _nothing
+
+
+def _nothing(*_: Any) -> None:
+    """No elements: no launch."""
 
 
 def fill_bernoulli(
@@ -122,7 +121,7 @@ def fill_bernoulli(
     """Fill device memory with ones and zeros, each one with the probability at its place.
 
     ``probability`` is the address of floating point numbers whose shape broadcasts to ``shape``. A number
-    outside ``[0, 1]`` fails an assertion of the kernel. The rest is as in :func:`fill`.
+    outside ``[0, 1]`` fails an assertion of the kernel. The rest is as in :func:`plan`.
     """
     count = prod(shape)
     if count == 0:

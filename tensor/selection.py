@@ -88,6 +88,8 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
         condition = condition.to(dtypes.bool_)
     _check_numbers(input, other)
     _check_numbers(other, input)
+    if out is None:
+        return WHERE(input, other, condition)
     return WHERE.out(out, input, other, condition)
 
 

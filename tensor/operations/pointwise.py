@@ -44,6 +44,8 @@ _BLOCK = 1 << 14
 #: Of which operands gradients are wanted; ``None`` for numbers.
 _Mask: TypeAlias = "tuple[bool | None, ...]"
 _NUMBERS = (bool, int, float, complex)
+#: Looked up once: before Python 3.12 members of enumerations are found by Python code.
+_FLOATING = Category.FLOATING
 
 
 class Pointwise:
@@ -319,7 +321,7 @@ class Pointwise:
             self._attach(result, operands, mask)
 
     def _attach(self, result: Tensor, operands: tuple[Any, ...], mask: _Mask) -> None:
-        if self.derivatives and result._layout.dtype.category >= Category.FLOATING:
+        if self.derivatives and result._layout.dtype.category >= _FLOATING:
             made: OperationNode = _new(OperationNode)
             made.form = form = self._by_mask.get(mask) or self._form(mask, operands)
             made.saved = save_operands(form.kept, operands, result)
@@ -475,6 +477,17 @@ class Pointwise:
                 a._storage.address + a._offset,
                 b._storage.address + b._offset,
             )
+
+        if not numbers and fresh:
+            make = maker(target)
+
+            def several(*operands: Tensor) -> Tensor:
+                out = make()
+                addresses = [x._storage.address + x._offset for x in operands]
+                launch(local.stream.handle, out._storage.address, *addresses)
+                return out
+
+            return several
 
         if len(numbers) == 1 and len(tensors) == 1 and not fresh:
             (first,), (second,) = tensors, numbers

@@ -42,13 +42,11 @@ class _Fill:
         place, shape, strides, kind = layout.place, layout.shape, layout.strides, layout.dtype
         if not isinstance(place, CudaPlace):
             return _on_host
-        native, local, fill = place.native, place.local, kernels.fill
+        local, fill = place.local, kernels.plan(place.native, shape, strides, kind)
 
         def run(target: Tensor, draw: Draw, seed: int, call: int) -> None:
             name, first, second = draw
-            fill(
-                native, local.stream.handle, target._address, shape, strides, kind, name, seed, call, first, second
-            )  # fmt: skip
+            fill(local.stream.handle, target._address, name, seed, call, first, second)
 
         return run
 

@@ -41,10 +41,9 @@ def filled(
     memory = drv.DeviceMemory(max(host.nbytes, 1), device)
     stream = device.default_stream
     drv.copy_to_device(memory, host)
-    random.fill(
-        device, stream.handle, memory.address + offset * dtype.itemsize, shape,
-        contiguous_strides(shape) if strides is None else strides, dtype, distribution, SEED, CALL, first, second,
-    )  # fmt: skip
+    run = random.plan(device, shape, contiguous_strides(shape) if strides is None else strides, dtype)
+    address = memory.address + offset * dtype.itemsize
+    run(stream.handle, address, distribution, SEED, CALL, first, second)
     stream.synchronize()
     drv.copy_to_host(host, memory)
     return host.view(dtype.numpy)
@@ -115,9 +114,8 @@ def test_numbers_do_not_depend_on_strides(device: drv.Device) -> None:
 
 
 def test_nothing_to_fill(device: drv.Device) -> None:
-    random.fill(
-        device, device.default_stream.handle, 0, (3, 0), (0, 1), dtypes.float32, "normal", 1, 1, 0.0, 1.0
-    )
+    run = random.plan(device, (3, 0), (0, 1), dtypes.float32)
+    run(device.default_stream.handle, 0, "normal", 1, 1, 0.0, 1.0)
     device.synchronize()
 
 
@@ -157,20 +155,9 @@ def test_a_probability_outside_its_range_fails(device: drv.Device, p: float) -> 
 def test_streams_do_not_matter(device: drv.Device) -> None:
     streams = [drv.Stream(device) for _ in range(3)]
     memory = [drv.DeviceMemory(4000, device) for _ in streams]
+    run = random.plan(device, (1000,), (1,), dtypes.float32)
     for call, (stream, block) in enumerate(zip(streams, memory, strict=True)):
-        random.fill(
-            device,
-            stream.handle,
-            block.address,
-            (1000,),
-            (1,),
-            dtypes.float32,
-            "normal",
-            SEED,
-            call,
-            0.0,
-            1.0,
-        )
+        run(stream.handle, block.address, "normal", SEED, call, 0.0, 1.0)
     device.synchronize()
     for call, block in enumerate(memory):
         found = np.empty(1000, np.float32)
