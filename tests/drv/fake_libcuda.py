@@ -64,7 +64,7 @@ _RENAMED = {"len": "length", "type": "typename"}
 #: Calls whose arrays are not worth converting here: the product makes none of them.
 _LEFT_OUT = {
     "cuCtxCreate", "cuKernelGetParamCount", "cuLibraryEnumerateKernels", "cuLibraryLoadData", "cuLibraryLoadFromFile",
-    "cuMemGetAllocationPropertiesFromHandle", "cuModuleEnumerateFunctions", "cuPointerGetAttributes",
+    "cuMemGetAllocationPropertiesFromHandle", "cuModuleEnumerateFunctions", "cuModuleLoadData", "cuPointerGetAttributes",
     "cuPointerSetAttribute", "cuStreamAddCallback", "cuStreamBeginCaptureToGraph", "cuStreamGetCaptureInfo",
 }  # fmt: skip
 
@@ -282,12 +282,6 @@ class FakeLibcuda:
             self._c_type(pointee).from_address(address).value = int(value)
 
     # Calls whose arguments say how long others are
-
-    def _cuModuleLoadData(self, call: Any, module: int, image: int) -> int:
-        status, loaded = call(self._image(image))
-        if not status:
-            self._write("CUmodule*", module, loaded)
-        return int(status)
 
     def _cuModuleLoadDataEx(
         self, call: Any, module: int, image: int, count: int, options: int, values: int

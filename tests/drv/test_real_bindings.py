@@ -65,6 +65,13 @@ def test_devices_memory_streams_and_callbacks(libraries: Path) -> None:
         import numpy as np
         import drv
 
+        class Foreign:
+            def __init__(self, stream):
+                self.handle = int(stream.handle)
+
+            def __cuda_stream__(self):
+                return 0, self.handle
+
         first, second = drv.Device(0), drv.Device(1)
         assert drv.runtime().name == "nvidia" and not drv.runtime().simulated
         assert first.uuid != second.uuid and first.properties.pci_bus_id == 1
@@ -130,6 +137,19 @@ def test_devices_memory_streams_and_callbacks(libraries: Path) -> None:
             drv.copy_to_host(registered, here, array.nbytes, stream=stream)
             stream.synchronize()
         assert (array == source[:100]).all()
+
+        # What is left: copies that wait, rows on a stream, streams of others, and giving everything back.
+        twice = drv.DeviceMemory(source.nbytes, first)
+        drv.copy_on_device(twice, here)
+        drv.copy_peer(there, second, twice, first)
+        drv.copy_2d(there, 400, twice, 400, 40, 4, stream=other)
+        other.synchronize()
+        assert other.query() and drv.Stream.from_object(Foreign(other)) == other
+        first.disable_peer_access(second)
+        del pinned, registered
+        drv.reset()
+        assert fake.calls["cuMemFreeHost"] and fake.calls["cuDevicePrimaryCtxRelease"] == 2
+        assert drv.DeviceMemory(8).address and drv.runtime().name == "nvidia"
         """,
         devices="2",
     )
@@ -151,7 +171,7 @@ __device__ int counter = 3;
 
 
 def test_cubins_launches_and_occupancy(libraries: Path) -> None:
-    run(
+    log = run(
         libraries,
         """
         import os, struct
@@ -190,6 +210,7 @@ def test_cubins_launches_and_occupancy(libraries: Path) -> None:
                 drv.Module(wrong)
             except drv.ModuleLoadError as error:
                 assert "cuModuleLoadDataEx" in str(error)
+                print(error.log)
             else:
                 raise AssertionError("a damaged image was loaded")
         module.unload()
@@ -197,6 +218,7 @@ def test_cubins_launches_and_occupancy(libraries: Path) -> None:
         environment={"SOURCE": _KERNEL},
         capability="9.0",
     )
+    assert "neither PTX nor a binary" in log
 
 
 def test_tensors_on_two_devices(libraries: Path) -> None:
