@@ -113,7 +113,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
     RuntimeError
         If sizes differ elsewhere, or devices do.
     """
-    if not isinstance(tensors, Iterable):
+    if type(tensors) not in (list, tuple) and not isinstance(tensors, Iterable):
         raise TypeError(
             f"cat(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
         )
