@@ -13,6 +13,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import from_numpy
 
+from . import host_memory
 from . import layout as layouts
 from .places import cpu
 from .recording.modes import first_version, inference_blocks
@@ -179,7 +180,7 @@ def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
         self._storage = PinnedStorage(layout.nbytes)
     elif layout.contiguous:
         try:
-            self._array = array = np.empty(layout.shape, layout.dtype.numpy)
+            self._array = array = host_memory.empty(layout.shape, layout.dtype.numpy, layout.nbytes)
         except (MemoryError, ValueError) as error:
             raise RuntimeError(
                 f"not enough host memory: you tried to allocate {layout.nbytes} bytes for a tensor of shape "

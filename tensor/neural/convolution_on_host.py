@@ -2,11 +2,13 @@
 
 Arrays have three spatial dimensions and the type that is computed in. Columns are made for a block of positions of
 an item, or for some items where these are small; each block is multiplied while it is in the cache. Blocks of items
-are shared among threads. Where every channel has filters of its own, blocks are some channels of an item.
+are shared among threads, unless BLAS has threads of its own. Where every channel has filters of its own, blocks are
+some channels of an item.
 """
 
 from __future__ import annotations
 
+import os
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,11 +91,20 @@ class _Cut:
             for piece in range(task * self.pieces // tasks, (task + 1) * self.pieces // tasks):
                 work(self.part(piece), room)
 
-        share(run, tasks)
+        _share_products(run, tasks)
 
     def part(self, piece: int) -> slice:
         """The items of a piece."""
         return slice(piece * self.items, min((piece + 1) * self.items, self.count))
+
+
+def _share_products(work: Callable[[int], None], pieces: int) -> None:
+    """:func:`share` where BLAS has one thread: threads of both kinds would wait for each other."""
+    if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+        share(work, pieces)
+        return
+    for piece in range(pieces):
+        work(piece)
 
 
 def _stepping(first: int, step: int, size: int, count: int) -> tuple[slice, slice]:
@@ -309,7 +320,7 @@ def weight_gradient(x: Array, grad: Array, geometry: Geometry, out: Array) -> No
         for piece in range(number * cut.pieces // parts, (number + 1) * cut.pieces // parts):
             add(sums[number], cut.part(piece), room)
 
-    share(work, parts)
+    _share_products(work, parts)
     np.sum(sums, axis=0, out=out.reshape(sums.shape[1:]))
 
 
