@@ -67,9 +67,11 @@ class Call:
 
     def finish(self, receipts: list[Receipt]) -> None:
         """Wait for messages, and see that they belong to the same call."""
-        for receipt in receipts:
+        for number, receipt in enumerate(receipts, 1):
             if not receipt.wait(self.deadline):
-                raise self._calls.late(self, receipts)
+                raise self._calls.late(
+                    self, [receipt, *[other for other in receipts[number:] if not other.wait(0)]]
+                )
             if receipt.error is not None:
                 raise self._calls.failed(self, receipt.error)
             if receipt.sequence != self.sequence or receipt.signature != self.signature:
@@ -151,10 +153,8 @@ class Calls:
         return error
 
     def late(self, call: Call, receipts: list[Receipt]) -> DistBackendError:
-        """The error of a call that ran out of time."""
-        missing = sorted(
-            {self.ranks.index(one.peer) for one in receipts if not one.wait(0) and one.peer >= 0}
-        )
+        """The error of a call that ran out of time before ``receipts`` came."""
+        missing = sorted({self.ranks.index(one.peer) for one in receipts if one.peer >= 0})
         names = ", ".join(map(str, missing))
         waited = f"ran out of time waiting for rank{'s' if len(missing) > 1 else ''} {names}"
         error = DistBackendError(

@@ -47,13 +47,14 @@ def test_denoise(where: tuple[str, ...], tmp_path: Path) -> None:
 
 def test_code_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    first, race, kernel = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    first, race, kernel, devices = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     shown = kernel.rsplit("# ", 1)[1].strip()
     assert run("-c", kernel).strip() == shown
     # The report is the one that is printed, but for where code is and how registers are numbered.
     (said,) = re.findall(r"```\n(race: .*?)```", readme, re.DOTALL)
     found = run("-c", race).replace('"<string>"', '"race.py"').replace(f"{ROOT}/", "")
     assert re.sub(r"\d+", "1", found) == re.sub(r"\d+", "1", said)
+    assert run("-c", devices).strip().endswith("Size([10, 64])")
     loss, norm = run("-c", first).split(maxsplit=1)
     assert float(loss) < -4
     assert norm.startswith("tensor(") and "device='cuda:1'" in norm

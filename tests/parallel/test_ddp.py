@@ -365,7 +365,7 @@ def test_parameters_that_differ_are_named(tmp_path: Path) -> None:
 def _absent(rank: int, size: int, store: str) -> str:
     text = ""
     with joined(rank, size, store):
-        group = parallel.new_group(timeout=timedelta(seconds=1))
+        group = parallel.new_group(timeout=timedelta(seconds=2))
         if rank != 1:
             with pytest.raises(parallel.DistBackendError) as caught:
                 DistributedDataParallel(nn.Linear(2, 3), process_group=group)
