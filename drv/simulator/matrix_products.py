@@ -11,7 +11,9 @@ What is modelled, and how:
   takes, and after every product in the pedantic form.
 - int8 products are exact; the int32 result wraps around.
 
-The order of accumulation is that of NumPy's BLAS. Splitting a product along ``k``, with partial sums in the
+The order of accumulation is that of NumPy's BLAS, which sums in blocks: a float32 product of 1024 terms is off by
+3e-6 of the mean magnitude at most, where sums in order, as a GPU may take them, are off by 8.5e-6 (and by about
+4e-5 for 10240 terms). To model that takes 50 times as long. Splitting a product along ``k``, with partial sums in the
 output type, is not modelled.
 """
 

@@ -1,4 +1,8 @@
-"""How large the errors of TF32 are, in the figures that users are told."""
+"""How large the errors of TF32 are, in the figures that users are told.
+
+Rounded inputs give 2e-3 at any size. What remains without them is the rounding of sums, which grows with the root of
+the number of products: added up in order in float32 it is 8.5e-6 for 1024 and about 4e-5 for 10240.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +28,20 @@ def _errors(size: int, *, exact_on: str) -> dict[str, float]:
     return found
 
 
-def _check(errors: dict[str, Any]) -> None:
+def _check(errors: dict[str, Any], most: float) -> None:
     assert 1e-3 < errors["tf32"] < 4e-3
-    assert errors["ieee"] < 6e-5
+    assert 0 < errors["ieee"] < most
 
 
 @pytest.mark.simulator_only
 def test_at_1024(device: Any) -> None:
-    _check(_errors(1024, exact_on="cpu"))
+    _check(_errors(1024, exact_on="cpu"), 1e-5)
 
 
 def test_at_10240(request: pytest.FixtureRequest, device: Any) -> None:
     if not request.config.getoption("--gpu"):
         pytest.skip("10240 x 10240 in double precision is for a GPU: run with --gpu")
-    _check(_errors(10240, exact_on="cuda"))
+    _check(_errors(10240, exact_on="cuda"), 6e-5)
 
 
 @pytest.mark.simulator_only
