@@ -71,4 +71,5 @@ def empty(shape: Sequence[int], kind: Any, nbytes: int) -> NDArray[Any]:
     except IndexError:
         # Another thread took the last one.
         block = np.empty(size, np.uint8)
-    return np.asarray(_Lease(block))[:nbytes].view(kind).reshape(shape)
+    made: NDArray[Any] = np.asarray(_Lease(block))[:nbytes].view(kind).reshape(shape)
+    return made

@@ -46,7 +46,7 @@ class _Block(NamedTuple):
     """Some positions of an item: a box of them that is one range, row by row."""
 
     first: int
-    count: int
+    positions: int
     start: tuple[int, int, int]
     shape: tuple[int, int, int]
 
@@ -182,7 +182,7 @@ def _taps(windows: Windows, block: _Block) -> list[tuple[Any, ...]]:
 def _columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Array) -> Array:
     """Windows of a block, ``(items, channels, taps, *block.shape)``."""
     _, items, channels = shifted.shape[:3]
-    made = room[: items * channels * len(taps) * block.count]
+    made = room[: items * channels * len(taps) * block.positions]
     made = made.reshape(items, channels, len(taps), *block.shape)
     for number, seen in enumerate(taps):
         made[:, :, number] = shifted[seen]
@@ -192,7 +192,7 @@ def _columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Array) ->
 def _joint_columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Array) -> Array:
     """The same with items next to positions: ``(channels, taps, items * positions)``."""
     _, items, channels = shifted.shape[:3]
-    made = room[: items * channels * len(taps) * block.count]
+    made = room[: items * channels * len(taps) * block.positions]
     made = made.reshape(channels, len(taps), items, *block.shape)
     for number, seen in enumerate(taps):
         made[:, number] = shifted[seen].swapaxes(0, 1)
@@ -235,7 +235,7 @@ def forward(x: Array, weight: Array, geometry: Geometry, out: Array) -> None:
             return
         for block, taps in cut.blocks:
             columns = _columns(shifted, block, taps, room).reshape(items, groups, rows, -1)
-            np.matmul(matrix, columns, out=target[..., block.first : block.first + block.count])
+            np.matmul(matrix, columns, out=target[..., block.first : block.first + block.positions])
 
     cut.share(work, x.dtype)
 
@@ -276,9 +276,9 @@ def input_gradient(grad: Array, weight: Array, geometry: Geometry, out: Array) -
         items = len(given)
         shifted = np.zeros((windows.kernel[2], items, geometry.channels, *plane), out.dtype)
         for block, taps in cut.blocks:
-            columns = room[: items * geometry.channels * windows.taps * block.count]
-            columns = columns.reshape(items, groups, -1, block.count)
-            np.matmul(matrix, given[..., block.first : block.first + block.count], out=columns)
+            columns = room[: items * geometry.channels * windows.taps * block.positions]
+            columns = columns.reshape(items, groups, -1, block.positions)
+            np.matmul(matrix, given[..., block.first : block.first + block.positions], out=columns)
             columns = columns.reshape(items, geometry.channels, windows.taps, *block.shape)
             for number, seen in enumerate(taps):
                 shifted[seen] += columns[:, :, number]
@@ -306,13 +306,13 @@ def weight_gradient(x: Array, grad: Array, geometry: Geometry, out: Array) -> No
         alone = geometry.plain and items == 1
         shifted = None if alone else _shifted(images, windows)
         for block, taps in cut.blocks:
-            seen = slice(block.first, block.first + block.count)
+            seen = slice(block.first, block.first + block.positions)
             if shifted is None:
                 columns = images.reshape(geometry.channels, -1)[:, seen]
             else:
                 columns = _joint_columns(shifted, block, taps, room)
             # All items in one product, which adds them up.
-            given = grads[..., seen].swapaxes(0, 1).reshape(groups, -1, items * block.count)
+            given = grads[..., seen].swapaxes(0, 1).reshape(groups, -1, items * block.positions)
             total += np.matmul(given, columns.reshape(groups, rows, -1).swapaxes(1, 2))
 
     def work(number: int) -> None:
