@@ -225,8 +225,10 @@ class Calls:
         teller = threading.Thread(
             target=self.channel.tell_failure, args=(text,), name=f"failure of group {self.name}", daemon=True
         )
-        self._tellers.append(teller)
-        teller.start()
+        # Together: close() joins what is listed, which a thread that has not begun cannot be.
+        with self._changed:
+            self._tellers.append(teller)
+            teller.start()
 
     def _where(self) -> str:
         return f"rank {self.rank} of {self.size} in group {self.name!r}"
@@ -314,7 +316,9 @@ class Calls:
     def close(self) -> None:
         """Forget the group."""
         self.channel.close()
-        for teller in self._tellers:
+        with self._changed:
+            tellers = list(self._tellers)
+        for teller in tellers:
             teller.join(2 * _ANSWER_SECONDS)
 
     def abort(self) -> None:
