@@ -24,7 +24,7 @@ def machine() -> None:
 
 def state(x: tensor.Tensor) -> dict[str, Any]:
     return {
-        "thread": threading.get_ident(),
+        "thread": threading.current_thread(),
         "device": cuda.current_device(),
         "streams": (cuda.current_stream(0), cuda.current_stream(1)),
         "grad": tensor.is_grad_enabled(),
@@ -41,7 +41,7 @@ def inputs() -> list[tensor.Tensor]:
 
 def test_state_of_threads() -> None:
     seen = parallel_apply([state, state], inputs())
-    assert len({each["thread"] for each in seen} | {threading.get_ident()}) == 3
+    assert len({each["thread"] for each in seen} | {threading.current_thread()}) == 3
     assert [each["device"] for each in seen] == [0, 1]
     for each in seen:
         assert each["grad"] and not each["inference"] and not each["autocast"]
@@ -81,7 +81,7 @@ def test_arguments() -> None:
     assert parallel_apply([add], [(a,)])[0].device.index == 0
     (only,) = parallel_apply([state], [(b,)])
     assert only["device"] == 1
-    assert only["thread"] == threading.get_ident()
+    assert only["thread"] == threading.current_thread()
 
 
 def test_devices_are_found_in_nested_arguments() -> None:

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,6 @@ from .processes import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -271,6 +271,11 @@ def _death(rank: int, size: int, path: str) -> tuple[str, float]:
     with pytest.raises(DistBackendError, match="rank 1"):
         waiting.wait()
     seconds = time.monotonic() - start
+    # Who aborts ends connections too: not before the other has seen whose end was the first.
+    Path(f"{path}-{rank}").touch()
+    deadline = time.monotonic() + 20
+    while not Path(f"{path}-{2 - rank}").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
     parallel.abort_process_group()
     assert not parallel.is_initialized()
     return "failed", seconds
