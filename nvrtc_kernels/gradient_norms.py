@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 from .plans import includes, launcher
+from .tensor_tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,9 +19,6 @@ _THREADS = 256
 _PACKS = 8
 #: Threads that add up the partial sums.
 _LAST_THREADS = 1024
-#: Tensors that one launch reads; their table stays under the 4 KiB of arguments that every device takes.
-_CAPACITY = 190
-_MAX_GRID = (1 << 31) - 1
 
 
 def _chunk(kind: dtype) -> int:
@@ -48,16 +45,16 @@ def plan(device: Device, kind: dtype) -> Callable[..., None]:
     wide = "double" if kind.cuda == "double" else "float"
     itemsize = 8 if wide == "double" else 4
     chunk, width = _chunk(kind), 16 // kind.itemsize
-    table = struct.Struct(f"={_CAPACITY}Q{_CAPACITY}q{_CAPACITY}I")
+    tables = Tables(1, chunk)
     header = includes("gradient_norms.cuh", kind)
     squares = launcher(
         device,
         "gradient_norms.cu",
-        f'{header}extern "C" __global__ void squares_of_gradients(const __grid_constant__ Table<1, {_CAPACITY}> table, '
-        f"unsigned int tensors, {wide}* partial) {{\n"
+        f'{header}extern "C" __global__ void squares_of_gradients({tables.parameters}, '
+        f"{wide}* partial) {{\n"
         f"    squares_of_tensors<{kind.cuda}, {chunk}, {width}>(table, tensors, partial);\n}}\n",
         "squares_of_gradients",
-        (-(-table.size // 8) * 8, "I", "P"),
+        (*tables.codes, "P"),
     )
     last = launcher(
         device,
@@ -70,21 +67,8 @@ def plan(device: Device, kind: dtype) -> Callable[..., None]:
 
     def run(stream: Any, addresses: Sequence[int], counts: Sequence[int], partial: int, norm: int) -> None:
         done = 0
-        for begin in range(0, len(counts), _CAPACITY):
-            sizes = counts[begin : begin + _CAPACITY]
-            missing = (0,) * (_CAPACITY - len(sizes))
-            first, grid = [], 0
-            for size in sizes:
-                first.append(grid)
-                grid += -(-size // chunk)
-            if grid > _MAX_GRID:
-                raise ValueError(f"{sum(sizes)} elements are more than one launch can read")
-            if not grid:
-                continue
-            packed = table.pack(
-                *addresses[begin : begin + _CAPACITY], *missing, *sizes, *missing, *first, *missing
-            )
-            squares(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, len(sizes), partial + done * itemsize)
+        for grid, table, tensors in tables.launches(addresses, counts):
+            squares(grid, 1, 1, _THREADS, 1, 1, 0, stream, table, tensors, partial + done * itemsize)
             done += grid
         last(1, 1, 1, _LAST_THREADS, 1, 1, 0, stream, partial, done, norm)
 
