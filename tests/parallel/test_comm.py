@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,29 +12,9 @@ from parallel.chunks import copy_stream
 from tensor import cuda
 from tensor.places import cuda_place
 
-from .simulated import MACHINES, install
+from .simulated import equal, install, values
 
 pytestmark = pytest.mark.simulator_only
-
-
-@pytest.fixture(params=MACHINES)
-def three(request: pytest.FixtureRequest) -> None:
-    install(3, **request.param)
-
-
-@pytest.fixture
-def two() -> None:
-    install(2)
-
-
-def values(*shape: int) -> tensor.Tensor:
-    count = int(np.prod(shape))
-    return tensor.arange(count, dtype=tensor.float32).reshape(shape)
-
-
-def equal(x: Any, expected: Any) -> None:
-    expected = expected.detach().cpu().numpy() if isinstance(expected, tensor.Tensor) else expected
-    np.testing.assert_array_equal(x.detach().cpu().numpy(), expected)
 
 
 # broadcast

@@ -11,29 +11,9 @@ import tensor
 from parallel import comm
 from tensor import cuda
 
-from .simulated import MACHINES, install
+from .simulated import equal, values
 
 pytestmark = pytest.mark.simulator_only
-
-
-@pytest.fixture(params=MACHINES)
-def three(request: pytest.FixtureRequest) -> None:
-    install(3, **request.param)
-
-
-@pytest.fixture
-def two() -> None:
-    install(2)
-
-
-def values(*shape: int) -> tensor.Tensor:
-    count = int(np.prod(shape))
-    return tensor.arange(count, dtype=tensor.float32).reshape(shape)
-
-
-def equal(x: Any, expected: Any) -> None:
-    expected = expected.detach().cpu().numpy() if isinstance(expected, tensor.Tensor) else expected
-    np.testing.assert_array_equal(x.detach().cpu().numpy(), expected)
 
 
 # scatter

@@ -19,19 +19,9 @@ from nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from parallel import DataParallel, data_parallel
 from tensor import cuda
 
-from .simulated import MACHINES, install
+from .simulated import install
 
 pytestmark = pytest.mark.simulator_only
-
-
-@pytest.fixture(params=MACHINES)
-def three(request: pytest.FixtureRequest) -> None:
-    install(3, **request.param)
-
-
-@pytest.fixture
-def two() -> None:
-    install(2)
 
 
 @pytest.fixture
