@@ -21,6 +21,7 @@ from parallel.stores import HashStore
 from ..tensor.driver_calls import counted
 from .fake_nccl import FakeNccl
 from .test_nccl_on_devices import every_operation
+from .threads import together
 
 pytestmark = pytest.mark.simulator_only
 
@@ -41,27 +42,15 @@ class Ranks:
 
     def run(self, function: Callable[[int, NcclBackend], Any], *, close: bool = True) -> list[Any]:
         """``function(rank, backend)`` in a thread for each rank; the first error is raised."""
-        results: list[Any] = [None] * self.size
-        errors: list[BaseException] = []
 
-        def call(rank: int) -> None:
-            try:
-                tensor.cuda.set_device(rank)
-                results[rank] = function(rank, self.backends[rank])
-                if close:
-                    self.backends[rank].close()
-            except BaseException as error:
-                errors.append(error)
+        def call(rank: int) -> Any:
+            tensor.cuda.set_device(rank)
+            result = function(rank, self.backends[rank])
+            if close:
+                self.backends[rank].close()
+            return result
 
-        threads = [threading.Thread(target=call, args=(rank,)) for rank in range(self.size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=60)
-        assert not any(thread.is_alive() for thread in threads)
-        if errors:
-            raise errors[0]
-        return results
+        return together(call, self.size)
 
     def names(self, rank: int) -> list[str]:
         """What the rank called, but the start and the end of communicators."""

@@ -20,6 +20,7 @@ from parallel.stores import HashStore
 
 from .fake_nccl import FakeNccl
 from .test_nccl_on_devices import process_group
+from .threads import together
 
 pytestmark = pytest.mark.simulator_only
 
@@ -64,24 +65,12 @@ def _run_ranks(function: Callable[[int, int, HashStore], Any], size: int, **opti
     runtime = drv.runtime()
     library = runtime.cache(("library", "nccl"), lambda: FakeNccl(runtime))
     store = HashStore()
-    results: list[Any] = [None] * size
-    errors: list[BaseException] = []
 
-    def call(rank: int) -> None:
-        try:
-            tensor.cuda.set_device(rank)
-            results[rank] = function(rank, size, store)
-        except BaseException as error:
-            errors.append(error)
+    def call(rank: int) -> Any:
+        tensor.cuda.set_device(rank)
+        return function(rank, size, store)
 
-    threads = [threading.Thread(target=call, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert not any(thread.is_alive() for thread in threads)
-    if errors:
-        raise errors[0]
+    results = together(call, size)
     for index in range(size):
         tensor.cuda.synchronize(index)
     assert library.violations == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +12,7 @@ from parallel import GroupMember, P2POp
 
 from .jobs import joined, use
 from .processes import run
+from .threads import together
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,27 +119,18 @@ def test_messages(tmp_path: Path, place: str) -> None:
 def _threads(rank: int, size: int, path: str) -> None:
     """Each thread has a tag of its own."""
     with joined(rank, size, path):
-        failures: list[BaseException] = []
 
         def exchange(tag: int) -> None:
-            try:
-                for count in range(20):
-                    given = tensor.full((100,), float(count + 10 * tag))
-                    taken = tensor.empty(100)
-                    work = parallel.isend(given, 1 - rank, tag=tag)
-                    parallel.recv(taken, 1 - rank, tag=tag)
-                    assert work is not None
-                    work.wait()
-                    assert tensor.equal(given, taken)
-            except BaseException as error:
-                failures.append(error)
+            for count in range(20):
+                given = tensor.full((100,), float(count + 10 * tag))
+                taken = tensor.empty(100)
+                work = parallel.isend(given, 1 - rank, tag=tag)
+                parallel.recv(taken, 1 - rank, tag=tag)
+                assert work is not None
+                work.wait()
+                assert tensor.equal(given, taken)
 
-        threads = [threading.Thread(target=exchange, args=(tag,)) for tag in range(4)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
-        assert not failures
+        together(exchange, 4)
 
 
 def test_from_several_threads(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from parallel import DistBackendError, GroupMember, HashStore
 
 from .jobs import joined, use
 from .processes import run
+from .threads import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -325,23 +326,14 @@ def _threads(rank: int, size: int, path: str) -> None:
     """Each thread has a group of its own."""
     with joined(rank, size, path):
         groups = [parallel.new_group() for _ in range(3)]
-        failures: list[BaseException] = []
 
         def work(index: int) -> None:
-            try:
-                for count in range(20):
-                    x = tensor.full((50,), float(rank + count + index))
-                    parallel.all_reduce(x, group=groups[index])
-                    assert x[0].item() == 2 * (count + index) + 1
-            except BaseException as error:
-                failures.append(error)
+            for count in range(20):
+                x = tensor.full((50,), float(rank + count + index))
+                parallel.all_reduce(x, group=groups[index])
+                assert x[0].item() == 2 * (count + index) + 1
 
-        threads = [threading.Thread(target=work, args=(index,)) for index in range(3)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
-        assert not failures
+        together(work, 3)
 
 
 def test_from_several_threads(tmp_path: Path) -> None:
