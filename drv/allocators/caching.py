@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidValueError, OutOfMemoryError
+from drv.errors import InvalidValueError, OutOfMemoryError
+
 from .blocks import CachedBlock
 from .expandable import ExpandablePool, ExpandableSegment
 from .gate import Gate, closed_above

@@ -6,7 +6,8 @@ import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..errors import InvalidValueError, OutOfMemoryError
+from drv.errors import InvalidValueError, OutOfMemoryError
+
 from .history import describe
 from .limits import memory_limit, process_use
 from .out_of_memory import explain
@@ -14,7 +15,8 @@ from .protocol import LARGEST_REQUEST
 from .statistics import LARGE, RECORD, UNCHANGED, Statistics
 
 if TYPE_CHECKING:
-    from ..device import Device
+    from drv.device import Device
+
     from .history import Frames
     from .protocol import Observer
 

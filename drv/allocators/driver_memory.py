@@ -6,13 +6,14 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ..errors import CudaError
+from drv.errors import CudaError
+
 from .direct import DirectAllocator, DirectBlock
 from .events import StreamEvents
 from .patterns import pushed
 
 if TYPE_CHECKING:
-    from ..device import Device
+    from drv.device import Device
 
 
 class DriverBlock(DirectBlock):

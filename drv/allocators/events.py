@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..runtime import Runtime
+    from drv.runtime import Runtime
 
 _DISABLE_TIMING = 2
 _NOT_READY = 600

@@ -6,8 +6,9 @@ from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import CudaError, OverwriteError
-from ..python_stack import StackRecorder
+from drv.errors import CudaError, OverwriteError
+from drv.python_stack import StackRecorder
+
 from .overwrites import Overwrite, OverwriteKind
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..python_stack import Frame
-    from ..runtime import Runtime
+    from drv.python_stack import Frame
+    from drv.runtime import Runtime
+
     from .patterns import Range
 
 

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import CudaError, OutOfMemoryError
+from drv.errors import CudaError, OutOfMemoryError
+
 from .direct import DirectAllocator, DirectBlock
 from .patterns import POISON, RED, Patterns, Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..python_stack import Frame
+    from drv.python_stack import Frame
+
     from .driver_memory import DriverBlock, DriverMemory
     from .events import StreamEvents
     from .guard import Guard

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..memory import PinnedMemory
+from drv.memory import PinnedMemory
+
 from .guarding import zone_size
 from .patterns import POISON, RED, Range
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..device import Device
-    from ..python_stack import Frame
+    from drv.device import Device
+    from drv.python_stack import Frame
+
     from .guard import Guard
     from .overwrites import Overwrite
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidValueError
+from drv.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from ..device import Device
+    from drv.device import Device
 
 
 def memory_limit(fraction: float, total: int) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .. import environment
-from ..errors import InvalidValueError
+from drv import environment
+from drv.errors import InvalidValueError
+
 from .rounding import LARGE_SEGMENT, round_to_division, round_to_unit
 
 if TYPE_CHECKING:

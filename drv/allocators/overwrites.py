@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ..python_stack import format_stack
+from drv.python_stack import format_stack
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from ..python_stack import Frame
+    from drv.python_stack import Frame
 
 
 class OverwriteKind(StrEnum):

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..compiler import architecture_of, compile_program
-from ..module import Module
+from drv.compiler import architecture_of, compile_program
+from drv.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from ..device import Device
+    from drv.device import Device
 
 #: Bytes on both sides of an allocation.
 RED = 0xA5

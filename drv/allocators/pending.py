@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..errors import CudaError
+from drv.errors import CudaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import InvalidValueError, OutOfMemoryError
+from drv.errors import InvalidValueError, OutOfMemoryError
+
 from .gate import Gate, closed_above
 from .pending import PendingBlocks
 from .statistics import Stat

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import OutOfMemoryError
+from drv.errors import OutOfMemoryError
+
 from .blocks import CachedBlock
 from .expandable import ExpandablePool
 from .rounding import NO_LIMIT

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import environment
-from ..memory import PinnedMemory
+from drv import environment
+from drv.memory import PinnedMemory
+
 from .caching import CachingAllocator
 from .driver_memory import DriverMemory
 from .events import StreamEvents
@@ -18,8 +19,9 @@ from .stream_ordered import StreamOrderedMemory
 from .virtual_memory import VirtualMemory
 
 if TYPE_CHECKING:
-    from ..device import Device
-    from ..runtime import Runtime
+    from drv.device import Device
+    from drv.runtime import Runtime
+
     from .protocol import DeviceAllocator
 
 #: Freed allocations that the simulated driver remembers for reports, where it guards memory.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CudaError
+from drv.errors import CudaError
+
 from .direct import DirectAllocator, DirectBlock
 from .patterns import POISON, pushed
 
 if TYPE_CHECKING:
-    from ..device import Device
+    from drv.device import Device
+
     from .events import StreamEvents, StreamKey
 
 _NON_BLOCKING = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ..device import Device
+    from drv.device import Device
 
 _OUT_OF_MEMORY = 2
 

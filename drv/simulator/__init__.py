@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .. import environment, selection
-from ..errors import InvalidValueError, NotSupportedError
+from drv import environment, selection
+from drv.errors import InvalidValueError, NotSupportedError
 
 # Imported here, so that loading the module later cannot replace the function of its name.
 from .findings import Findings  # noqa: TC001
@@ -14,7 +14,8 @@ from .findings import Findings  # noqa: TC001
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..runtime import Runtime
+    from drv.runtime import Runtime
+
     from .injection import Injection
 
 __all__ = ["findings", "from_environment", "inject", "install", "installed"]

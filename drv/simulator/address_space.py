@@ -19,7 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-    from ..python_stack import Frame
+    from drv.python_stack import Frame
 
 #: First address of device 0; each device owns the next ``DEVICE_STRIDE`` bytes.
 DEVICE_BASE = 1 << 48

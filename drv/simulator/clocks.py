@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from ..python_stack import Frame
+    from drv.python_stack import Frame
 
 
 @dataclass(slots=True, eq=False)

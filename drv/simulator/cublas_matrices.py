@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..library_types import cudaDataType as Type
+from drv.library_types import cudaDataType as Type
+
 from .cublas_state import POINTER, CublasState, call, number, refuse_value
 from .cublas_vectors import load_vector, store_vector
 from .matrix_layout import column_major, require_leading, require_operations, require_sizes

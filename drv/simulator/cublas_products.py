@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..cublas import cublasComputeType_t as Compute
-from ..library_types import cudaDataType as Type
+from drv.cublas import cublasComputeType_t as Compute
+from drv.library_types import cudaDataType as Type
+
 from .cublas_state import NOT_SUPPORTED, POINTER, CublasState, call, number, refuse_value
 from .library_call import Driver, Refusal
 from .matrix_layout import Layout, require_leading, require_operations, require_sizes

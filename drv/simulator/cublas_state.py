@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from cuda.bindings.driver import CUresult
 
-from ..cublas import (
+from drv.cublas import (
     STATUS_TEXT,
     cublasAtomicsMode_t,
     cublasMath_t,
@@ -18,7 +18,8 @@ from ..cublas import (
     cublasStatus_t,
     failure,
 )
-from ..library_types import cudaDataType
+from drv.library_types import cudaDataType
+
 from .address_space import DEVICE_BASE
 from .library_call import Driver, Refusal, answer_text, refusing
 from .matrix_products import DTYPES

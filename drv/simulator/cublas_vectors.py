@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..library_types import cudaDataType as Type
+from drv.library_types import cudaDataType as Type
+
 from .cublas_state import NOT_SUPPORTED, CublasState, call, number
 from .library_call import Refusal
 from .matrix_products import DTYPES

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from cuda.bindings.driver import CUresult
 
-from ..cufft import CUFFT_FORWARD, CUFFT_INVERSE, CUFFT_PLAN_NULL, cufftResult, cufftType, failure
-from ..library_types import cudaDataType
+from drv.cufft import CUFFT_FORWARD, CUFFT_INVERSE, CUFFT_PLAN_NULL, cufftResult, cufftType, failure
+from drv.library_types import cudaDataType
+
 from .fft_layout import Transform, transform
 from .library_call import Refusal, answer_text, refusing
 from .strided_memory import load, store

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUresult
 
-from ..python_stack import Frame, StackRecorder, format_stack
+from drv.python_stack import Frame, StackRecorder, format_stack
+
 from .address_space import AddressSpace, Allocation
 from .device_properties import SimulatedDevice
 from .driver_call import OK, CallError, integer, invalid_handle

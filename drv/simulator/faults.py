@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cuda.bindings.driver import CUresult
 
-    from ..python_stack import Frame
+    from drv.python_stack import Frame
+
     from .address_space import Allocation
     from .observation import Access, Site
 

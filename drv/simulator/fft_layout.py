@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..cufft import CUFFT_FORWARD, cufftResult, cufftType
+from drv.cufft import CUFFT_FORWARD, cufftResult, cufftType
+
 from .library_call import Refusal
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..python_stack import format_stack
+from drv.python_stack import format_stack
+
 from .findings import RANGES_KEPT, Kind
 
 if TYPE_CHECKING:

@@ -13,13 +13,15 @@ from enum import StrEnum
 from threading import RLock
 from typing import TYPE_CHECKING, overload
 
-from ..python_stack import format_stack
+from drv.python_stack import format_stack
+
 from .observation import Access
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-    from ..python_stack import Frame
+    from drv.python_stack import Frame
+
     from .address_space import Allocation
     from .observation import Site
 

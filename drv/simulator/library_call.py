@@ -6,8 +6,8 @@ import inspect
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..errors import is_sticky
-from ..prototypes import call_text
+from drv.errors import is_sticky
+from drv.prototypes import call_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from ..cublas import cublasComputeType_t as Compute
-from ..cublas import cublasMath_t as Math
-from ..library_types import cudaDataType as Type
+from drv.cublas import cublasComputeType_t as Compute
+from drv.cublas import cublasMath_t as Math
+from drv.library_types import cudaDataType as Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..python_stack import Frame
+    from drv.python_stack import Frame
+
     from .options import Options
 
 _PAGE = 4096

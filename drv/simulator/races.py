@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..python_stack import Frame
+    from drv.python_stack import Frame
+
     from .address_space import Allocation
     from .findings import Findings
     from .observation import Lanes, Site

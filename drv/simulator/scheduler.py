@@ -21,7 +21,7 @@ from .faults import DeviceFault
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..python_stack import Frame
+    from drv.python_stack import Frame
 
 
 class Owner(Protocol):

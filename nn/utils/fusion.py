@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+from nn.parameter import Parameter
 from tensor import ones_like, zeros_like
-
-from ..parameter import Parameter
 
 if TYPE_CHECKING:
     from tensor import Tensor

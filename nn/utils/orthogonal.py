@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from nn.module import Module
 from tensor import Tensor, allclose, cat, eye, finfo, geqrf, linalg, no_grad, randn, zeros_like
 
-from ..module import Module
 from . import parametrize
 
 __all__ = ["orthogonal"]

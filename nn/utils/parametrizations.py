@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from nn.module import Module
 from tensor import Tensor, dot, mv, no_grad
 
-from ..module import Module
 from . import parametrize
 from .orthogonal import orthogonal
 

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from nn.containers import ModuleDict, ModuleList
+from nn.parameter import Parameter
 from tensor import Tensor, no_grad
-
-from ..containers import ModuleDict, ModuleList
-from ..parameter import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..module import Module
+    from nn.module import Module
 
 __all__ = [
     "ParametrizationList",

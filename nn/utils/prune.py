@@ -21,7 +21,7 @@ from .pruning_methods import (
 from .vectors import parameters_to_vector
 
 if TYPE_CHECKING:
-    from ..module import Module
+    from nn.module import Module
 
 __all__ = [
     "BasePruningMethod",

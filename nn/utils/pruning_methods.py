@@ -11,7 +11,7 @@ from tensor import ones_like, rand, rand_like, topk, zeros_like
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..module import Module
+    from nn.module import Module
 
 __all__ = [
     "BasePruningMethod",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from ..init import skipping
-from ..module import Module
+from nn.init import skipping
+from nn.module import Module
 
 __all__ = ["skip_init"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nn.parameter import Parameter
 from tensor import dot, mv, no_grad
 
-from ..parameter import Parameter
 from .parametrizations import as_matrix, default_dimension, normalized
 
 if TYPE_CHECKING:
-    from ..module import Module
+    from nn.module import Module
 
 __all__ = ["remove_spectral_norm", "spectral_norm"]
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from nn.module import Module
     from tensor import Tensor
-
-    from ..module import Module
 
 __all__ = ["functional_call"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ..parameter import Parameter
+from nn.parameter import Parameter
+
 from .parametrizations import norm_except_dim
 
 if TYPE_CHECKING:
-    from ..module import Module
+    from nn.module import Module
 
 __all__ = ["remove_weight_norm", "weight_norm"]
 

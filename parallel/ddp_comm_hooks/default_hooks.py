@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensor
-
-from ..collectives import all_reduce
-from ..process_groups import get_world_size
+from parallel.collectives import all_reduce
+from parallel.process_groups import get_world_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..buckets import GradBucket
-    from ..futures import Future
-    from ..process_groups import ProcessGroup
+    from parallel.buckets import GradBucket
+    from parallel.futures import Future
+    from parallel.process_groups import ProcessGroup
 
     Hook = Callable[[Any, GradBucket], Future[tensor.Tensor]]
 

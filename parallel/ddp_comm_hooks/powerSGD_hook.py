@@ -15,19 +15,18 @@ import math
 from typing import TYPE_CHECKING
 
 import tensor
+from parallel.collectives import all_reduce
+from parallel.process_groups import get_world_size
 
-from ..collectives import all_reduce
-from ..process_groups import get_world_size
 from .default_hooks import allreduce_hook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from parallel.buckets import GradBucket
+    from parallel.futures import Future
+    from parallel.process_groups import ProcessGroup
     from tensor import Tensor
-
-    from ..buckets import GradBucket
-    from ..futures import Future
-    from ..process_groups import ProcessGroup
 
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
 

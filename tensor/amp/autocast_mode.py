@@ -11,10 +11,10 @@ import numpy as np
 
 import drv
 from nvrtc_kernels.dtypes import bfloat16, dtype, float16
+from tensor.autocasting import eligible
+from tensor.base import TensorBase
+from tensor.recording.autocast import DEVICE_TYPES, enabled, enter, leave, settings, update
 
-from ..autocasting import eligible
-from ..base import TensorBase
-from ..recording.autocast import DEVICE_TYPES, enabled, enter, leave, settings, update
 from .autocast_state import check_device_type
 
 if TYPE_CHECKING:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import drv
 from nvrtc_kernels.dtypes import float16, float32
-
-from ..creation import full
-from ..neural.optimizer_steps import unscale
-from ..numeric_limits import finfo
-from ..tensors import Tensor
+from tensor.creation import full
+from tensor.neural.optimizer_steps import unscale
+from tensor.numeric_limits import finfo
+from tensor.tensors import Tensor
 
 if TYPE_CHECKING:
-    from ..devices import device as Device
+    from tensor.devices import device as Device
 
 _READY, _UNSCALED, _STEPPED = "ready", "unscaled", "stepped"
 

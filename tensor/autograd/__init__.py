@@ -3,7 +3,7 @@
 The graph is made of :mod:`nodes <.node>` as operations run, and run backward by the :mod:`engine <.engine>`.
 """
 
-from ..recording.modes import (
+from tensor.recording.modes import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -11,6 +11,7 @@ from ..recording.modes import (
     no_grad,
     set_grad_enabled,
 )
+
 from . import anomaly_mode, function, functional, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .differentiation import backward, grad

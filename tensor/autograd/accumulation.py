@@ -6,13 +6,13 @@ import threading
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
-from ..copies import copy_into_new
-from ..recording.modes import modes
+from tensor.copies import copy_into_new
+from tensor.recording.modes import modes
 
 if TYPE_CHECKING:
-    from ..recording.node import AccumulateGrad, Node
-    from ..streams import Stream
-    from ..tensors import Tensor
+    from tensor.recording.node import AccumulateGrad, Node
+    from tensor.streams import Stream
+    from tensor.tensors import Tensor
 
 #: Passes of several threads may reach one leaf at once.
 _adding = threading.RLock()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ..comparisons import isnan
-from ..recording import anomaly
-from ..recording.modes import no_grad
+from tensor.comparisons import isnan
+from tensor.recording import anomaly
+from tensor.recording.modes import no_grad
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..recording.node import Node
+    from tensor.recording.node import Node
 
 
 def report(node: Node) -> None:

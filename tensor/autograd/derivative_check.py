@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import TensorBase
-from ..construction import from_numpy
+from tensor.base import TensorBase
+from tensor.construction import from_numpy
+
 from . import jacobians
 from .differentiation import grad
 from .function import Function, FunctionNode
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
+
     from .jacobians import Jacobian, Reals
 
 

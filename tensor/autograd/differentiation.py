@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..base import TensorBase
-from ..creation import filled, zeros
-from ..recording.node import edge_of
+from tensor.base import TensorBase
+from tensor.creation import filled, zeros
+from tensor.recording.node import edge_of
+
 from . import engine
 from .gradient_edge import GradientEdge
 from .root import GraphRoot
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nvrtc_kernels.dtypes import dtype
-
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 
 def backward(

@@ -13,8 +13,9 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from ..recording import anomaly
-from ..recording.node import AccumulateGrad, Node
+from tensor.recording import anomaly
+from tensor.recording.node import AccumulateGrad, Node
+
 from .accumulation import Awaited, accumulate, add, fit, hold
 from .anomaly_checks import check_gradients, report
 from .nesting import current, run_nested
@@ -23,8 +24,9 @@ from .node_streams import ONE_STREAM, NodeStreams, stream_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ..streams import Stream
-    from ..tensors import Tensor
+    from tensor.streams import Stream
+    from tensor.tensors import Tensor
+
     from .root import GraphRoot
 
 _numbers = itertools.count()

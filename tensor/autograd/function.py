@@ -7,20 +7,20 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..base import TensorBase, view_of
-from ..creation import zeros
-from ..recording import saved
-from ..recording.inplace import attach_in_place, check_in_place
-from ..recording.modes import modes
-from ..recording.node import Node, attach, place_in_graph, track_view
-from ..recording.state import AutogradState
+from tensor.base import TensorBase, view_of
+from tensor.creation import zeros
+from tensor.recording import saved
+from tensor.recording.inplace import attach_in_place, check_in_place
+from tensor.recording.modes import modes
+from tensor.recording.node import Node, attach, place_in_graph, track_view
+from tensor.recording.state import AutogradState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ..layout import Layout
-    from ..streams import Stream
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.streams import Stream
+    from tensor.tensors import Tensor
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 

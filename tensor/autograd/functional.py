@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..joining import stack
-from ..recording.modes import enable_grad, modes, set_grad_enabled
+from tensor.joining import stack
+from tensor.recording.modes import enable_grad, modes, set_grad_enabled
+
 from .differentiation import grad
 from .functional_arguments import (
     INDEPENDENT,
@@ -31,7 +32,7 @@ from .jacobians import of_reals
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

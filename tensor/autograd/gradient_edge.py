@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..base import TensorBase
-from ..recording.node import Node, edge_of
+from tensor.base import TensorBase
+from tensor.recording.node import Node, edge_of
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 class GradientEdge(NamedTuple):

@@ -7,10 +7,11 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
-from ..base import TensorBase
-from ..recording import saved
-from ..recording.hooks import register_hook
-from ..recording.node import Node, edge_of
+from tensor.base import TensorBase
+from tensor.recording import saved
+from tensor.recording.hooks import register_hook
+from tensor.recording.node import Node, edge_of
+
 from .engine import pass_number, will_execute
 from .gradient_edge import GradientEdge, get_gradient_edge
 from .offloading import save_on_cpu
@@ -19,8 +20,8 @@ from .saving import saved_tensors_hooks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ..recording.node_hooks import RemovableHandle
-    from ..tensors import Tensor
+    from tensor.recording.node_hooks import RemovableHandle
+    from tensor.tensors import Tensor
 
 __all__ = [
     "GradientEdge",

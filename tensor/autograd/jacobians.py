@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..construction import from_numpy
-from ..parts import as_strided
-from ..views import view_as_real
+from tensor.construction import from_numpy
+from tensor.parts import as_strided
+from tensor.views import view_as_real
+
 from .differentiation import grad
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     #: Elements of an input, or outputs, as real numbers.
     Reals = NDArray[np.float64]

@@ -6,10 +6,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import drv
-
-from ..places import cuda_place
-from ..recording import anomaly, saved
-from ..recording.modes import modes
+from tensor.places import cuda_place
+from tensor.recording import anomaly, saved
+from tensor.recording.modes import modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

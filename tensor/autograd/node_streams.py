@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..recording.node import Node
+from tensor.recording.node import Node
 
 if TYPE_CHECKING:
-    from ..streams import Stream
+    from tensor.streams import Stream
 
 #: How nodes say that they work on their one stream.
 ONE_STREAM = Node.streams

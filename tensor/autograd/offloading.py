@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import empty
-from ..copy_plans import COPY, copied
-from ..places import cpu
+from tensor.base import empty
+from tensor.copy_plans import COPY, copied
+from tensor.places import cpu
+
 from .saving import saved_tensors_hooks
 
 if TYPE_CHECKING:
-    from ..streams import Stream
-    from ..tensors import Tensor
+    from tensor.streams import Stream
+    from tensor.tensors import Tensor
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..streams import Stream
-    from ..tensors import Tensor
+    from tensor.streams import Stream
+    from tensor.tensors import Tensor
 
 
 class GraphRoot:

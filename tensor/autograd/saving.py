@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from ..recording import saved
+from tensor.recording import saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 class saved_tensors_hooks:  # noqa: N801 - PyTorch's name

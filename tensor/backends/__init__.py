@@ -3,7 +3,8 @@
 import sys
 from types import ModuleType
 
-from ..precision import fp32_name, settings, tf32_of
+from tensor.precision import fp32_name, settings, tf32_of
+
 from . import cuda, cudnn
 
 __all__ = ["cuda", "cudnn"]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..precision import flag, fp32_name, settings, tf32_of
+from tensor.precision import flag, fp32_name, settings, tf32_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

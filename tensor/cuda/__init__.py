@@ -3,8 +3,9 @@
 Importing this loads no driver; the first use of a device does, see :mod:`drv`.
 """
 
-from ..events import Event
-from ..streams import ExternalStream, Stream
+from tensor.events import Event
+from tensor.streams import ExternalStream, Stream
+
 from . import amp, memory
 from .device_state import (
     can_device_access_peer,

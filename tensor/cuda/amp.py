@@ -6,8 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float16
-
-from .. import amp
+from tensor import amp
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import drv
-
-from ..current_device import index_of, index_or_current, restore, select
-from ..places import cuda_place
+from tensor.current_device import index_of, index_or_current, restore, select
+from tensor.places import cuda_place
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..current_device import DeviceArgument
+    from tensor.current_device import DeviceArgument
 
 
 class device:  # noqa: N801 - PyTorch's name

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import drv
 from drv.allocators import AllocatorOptions, History
-
-from ..places import cuda_place
+from tensor.places import cuda_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from drv.allocators.history import Frames
-
-    from ..places import CudaPlace
+    from tensor.places import CudaPlace
 
 Enabled = Literal["state", "all"]
 Context = Literal["state", "alloc", "all"]

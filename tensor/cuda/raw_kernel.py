@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import drv
 import nvrtc_kernels
+from tensor.base import TensorBase
+from tensor.places import cuda_place
+from tensor.streams import Stream
 
-from ..base import TensorBase
-from ..places import cuda_place
-from ..streams import Stream
 from .device_state import native_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..current_device import DeviceArgument
+    from tensor.current_device import DeviceArgument
 
 
 class RawKernel(nvrtc_kernels.RawKernel):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..current_device import index_or_current, restore, select
-from ..places import cuda_place
-from ..streams import ExternalStream, Stream
+from tensor.current_device import index_or_current, restore, select
+from tensor.places import cuda_place
+from tensor.streams import ExternalStream, Stream
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..current_device import DeviceArgument
+    from tensor.current_device import DeviceArgument
 
 
 class StreamContext:

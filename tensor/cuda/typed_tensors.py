@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nvrtc_kernels import dtypes
-
-from ..typed_tensors import typed
+from tensor.typed_tensors import typed
 
 BFloat16Tensor = typed("BFloat16Tensor", dtypes.bfloat16, is_cuda=True)
 BoolTensor = typed("BoolTensor", dtypes.bool_, is_cuda=True)

@@ -6,21 +6,20 @@ from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float32, float64
+from tensor import parts
+from tensor.autocasting import autocasted
+from tensor.base import TensorBase
+from tensor.creation import delivered, get_default_dtype
+from tensor.ranges import arange
 
-from .. import parts
-from ..autocasting import autocasted
-from ..base import TensorBase
-from ..creation import delivered, get_default_dtype
-from ..ranges import arange
 from .transforms import COMPLEX, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nvrtc_kernels.dtypes import dtype
-
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 _NORMS = ("backward", "ortho", "forward")
 
@@ -117,7 +116,7 @@ def _resized(x: Tensor, dims: Sequence[int], sizes: list[int]) -> Tensor:
     """``x`` cut off, or with zeros added, at the ends of ``dims``."""
     if [x._layout.shape[dim] for dim in dims] == sizes:
         return x
-    from ..neural.padding import constant_pad
+    from tensor.neural.padding import constant_pad
 
     for dim, size in zip(dims, sizes, strict=True):
         if x._layout.shape[dim] > size:

@@ -13,14 +13,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drv.cufft import CUFFT_FORWARD, CUFFT_INVERSE, cufftType
-
-from .. import devices
-from ..events import Event
-from ..places import cuda_place
+from tensor import devices
+from tensor.events import Event
+from tensor.places import cuda_place
 
 if TYPE_CHECKING:
-    from ..places import CudaPlace
-    from ..streams import Stream
+    from tensor.places import CudaPlace
+    from tensor.streams import Stream
 
 #: Plans that a cache keeps at first, as PyTorch does for CUDA 10 and later.
 DEFAULT_SIZE = 4096
@@ -310,7 +309,7 @@ class CufftPlanCache:
             if found.type != "cuda":
                 raise RuntimeError(f"cufft_plan_cache: expected a CUDA device, got {found!r}")
             ordinal = found.index
-        from ..cuda import device_count
+        from tensor.cuda import device_count
 
         if ordinal is not None and not 0 <= ordinal < device_count():
             raise RuntimeError(

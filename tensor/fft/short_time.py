@@ -6,16 +6,17 @@ import warnings
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from .. import parts, views
-from ..autocasting import autocasted
-from ..base import TensorBase
-from ..neural.padding import constant_pad, pad
-from ..overlapping import overlap_add
+from tensor import parts, views
+from tensor.autocasting import autocasted
+from tensor.base import TensorBase
+from tensor.neural.padding import constant_pad, pad
+from tensor.overlapping import overlap_add
+
 from .functions import single_or_double
 from .transforms import REAL, c2c, c2r, r2c
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 #: Squares of windows that add up to less than this somewhere cannot be divided by.
 _LEAST_OVERLAP = 1e-11

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nvrtc_kernels.dtypes import complex64, complex128, float32, float64
+from tensor import layout as layouts
+from tensor import parts, views
+from tensor.arithmetic import MUL
+from tensor.base import maker, view_of, wrap
+from tensor.copy_plans import COPY
+from tensor.kept import kept
+from tensor.recording.modes import modes
+from tensor.recording.node import Node, attach
 
-from .. import layout as layouts
-from .. import parts, views
-from ..arithmetic import MUL
-from ..base import maker, view_of, wrap
-from ..copy_plans import COPY
-from ..kept import kept
-from ..recording.modes import modes
-from ..recording.node import Node, attach
 from . import on_host
 from .plan_cache import Key, Side, plan_cache
 
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nvrtc_kernels.dtypes import dtype
-
-    from ..layout import Layout
-    from ..places import Place
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.places import Place
+    from tensor.tensors import Tensor
 
 #: Dimensions of a cuFFT plan, at most.
 _RANK = 3

@@ -9,9 +9,10 @@ waiting. Norms (but those of singular values), products, powers and triangular s
 not wait.
 """
 
-from ..call_forms import complete_functions as _complete_functions
-from ..contractions import matmul
-from ..spreads import vector_norm
+from tensor.call_forms import complete_functions as _complete_functions
+from tensor.contractions import matmul
+from tensor.spreads import vector_norm
+
 from .cholesky_factor import cholesky, cholesky_ex
 from .determinants import det, slogdet
 from .eigenvalues import eig, eigh, eigvals, eigvalsh

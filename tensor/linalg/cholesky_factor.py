@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import parts
-from ..autocasting import autocasted
-from ..contractions import matmul
-from ..neural.node import record
-from ..operations.reduction import all_given, given
+from tensor import parts
+from tensor.autocasting import autocasted
+from tensor.contractions import matmul
+from tensor.neural.node import record
+from tensor.operations.reduction import all_given, given
+
 from .checks import check_square
 from .errors import check_info
 from .host import on_host, one_by_one
@@ -20,7 +21,7 @@ from .triangular import substituted, triangle
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

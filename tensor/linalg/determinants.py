@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import parts, views
-from ..contractions import matmul
-from ..neural.node import record
-from ..operations.reduction import all_given, given
-from ..ranges import eye
-from ..recording.modes import modes
-from ..selection import where
+from tensor import parts, views
+from tensor.contractions import matmul
+from tensor.neural.node import record
+from tensor.operations.reduction import all_given, given
+from tensor.ranges import eye
+from tensor.recording.modes import modes
+from tensor.selection import where
+
 from .checks import check_square
 from .host import on_host
 from .results import SignAndLogarithm
@@ -21,7 +22,7 @@ from .solving import inv
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import views
-from ..autocasting import autocasted
-from ..contractions import matmul
-from ..neural.node import record
-from ..operations.reduction import all_given, given
-from ..recording.modes import modes
+from tensor import views
+from tensor.autocasting import autocasted
+from tensor.contractions import matmul
+from tensor.neural.node import record
+from tensor.operations.reduction import all_given, given
+from tensor.recording.modes import modes
+
 from .checks import check_square
 from .errors import check_finite, which
 from .host import on_host
@@ -23,7 +24,7 @@ from .spectral import check_phase, converged, diagonal, differences
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

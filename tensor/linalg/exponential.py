@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import parts
-from ..joining import cat
-from ..neural.node import record
+from tensor import parts
+from tensor.joining import cat
+from tensor.neural.node import record
+
 from .checks import check_square
 from .host import on_host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

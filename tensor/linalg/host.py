@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import from_numpy
-
-from .. import layout as layouts
-from ..base import empty, wrap
-from ..copy_plans import COPY, copied
-from ..places import cpu
+from tensor import layout as layouts
+from tensor.base import empty, wrap
+from tensor.copy_plans import COPY, copied
+from tensor.places import cpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

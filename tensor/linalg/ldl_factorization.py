@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import int32
+from tensor.base import check_tensor
+from tensor.neural.node import record
+from tensor.operations.reduction import all_given, given
 
-from ..base import check_tensor
-from ..neural.node import record
-from ..operations.reduction import all_given, given
 from . import ldl_on_host
 from .checks import check_alike, check_matrices, check_square
 from .errors import check_info
@@ -21,7 +21,7 @@ from .solving import check_right_sides
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import layouts
+from tensor import views
+from tensor.autocasting import autocasted
+from tensor.base import TensorBase, check_tensor
+from tensor.contractions import matmul
+from tensor.neural.node import record
+from tensor.operations.reduction import given
+from tensor.selection import where
 
-from .. import views
-from ..autocasting import autocasted
-from ..base import TensorBase, check_tensor
-from ..contractions import matmul
-from ..neural.node import record
-from ..operations.reduction import given
-from ..selection import where
 from .checks import check_alike, check_floating, check_matrices, check_square_shape
 from .errors import LinAlgError, check_finite, check_info
 from .host import adjoint_of, on_host, read
@@ -28,7 +28,7 @@ from .spectral import converged
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import views
-from ..contractions import matmul
-from ..random.creation import randn
+from tensor import views
+from tensor.contractions import matmul
+from tensor.random.creation import randn
+
 from .checks import check_matrices
 from .qr_factor import qr
 from .results import SingularValuesAndColumns
 from .singular_values import svd
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 def _basis(a: Tensor, q: int, niter: int) -> Tensor:

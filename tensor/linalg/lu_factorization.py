@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import int32
+from tensor import parts
+from tensor.autocasting import autocasted
+from tensor.base import check_tensor
+from tensor.contractions import matmul
+from tensor.joining import cat
+from tensor.neural.node import record
+from tensor.operations.reduction import all_given, given
 
-from .. import parts
-from ..autocasting import autocasted
-from ..base import check_tensor
-from ..contractions import matmul
-from ..joining import cat
-from ..neural.node import record
-from ..operations.reduction import all_given, given
 from . import lu_on_host, triangular_on_host
 from .checks import check_alike, check_matrices, check_square
 from .errors import check_info
@@ -26,7 +26,7 @@ from .triangular import substituted, triangle
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

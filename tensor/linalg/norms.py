@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from .. import views
-from ..arguments import dimension
-from ..autocasting import autocasted
-from ..base import check_tensor
-from ..operations.reduction import given
-from ..spreads import vector_norm
+from tensor import views
+from tensor.arguments import dimension
+from tensor.autocasting import autocasted
+from tensor.base import check_tensor
+from tensor.operations.reduction import given
+from tensor.spreads import vector_norm
+
 from .checks import check_floating
 from .singular_values import singular_values
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nvrtc_kernels.dtypes import dtype
-
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 _ORDERS = (1, -1, 2, -2, inf, -inf)
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .. import contractions, parts, scans, views
-from ..autocasting import autocasted
-from ..base import TensorBase, check_tensor
-from ..contractions import matmul
-from ..joining import cat
-from ..operations.reduction import given
-from ..ranges import eye
+from tensor import contractions, parts, scans, views
+from tensor.autocasting import autocasted
+from tensor.base import TensorBase, check_tensor
+from tensor.contractions import matmul
+from tensor.joining import cat
+from tensor.operations.reduction import given
+from tensor.ranges import eye
+
 from .checks import check_alike, check_floating, check_square_shape
 from .solving import inv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import parts, views
-from ..autocasting import autocasted
-from ..contractions import matmul
-from ..joining import cat
-from ..neural.node import record
-from ..operations.reduction import all_given, given
-from ..ranges import eye
+from tensor import parts, views
+from tensor.autocasting import autocasted
+from tensor.contractions import matmul
+from tensor.joining import cat
+from tensor.neural.node import record
+from tensor.operations.reduction import all_given, given
+from tensor.ranges import eye
+
 from .checks import check_alike, check_floating, check_matrices
 from .host import on_host
 from .results import OrthogonalTriangular
@@ -21,7 +22,7 @@ from .triangular import substituted, triangle
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

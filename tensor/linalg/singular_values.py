@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import parts, views
-from ..autocasting import autocasted
-from ..complex_numbers import conjugate
-from ..contractions import matmul
-from ..neural.node import record
-from ..operations.reduction import all_given, given
-from ..recording.modes import modes
+from tensor import parts, views
+from tensor.autocasting import autocasted
+from tensor.complex_numbers import conjugate
+from tensor.contractions import matmul
+from tensor.neural.node import record
+from tensor.operations.reduction import all_given, given
+from tensor.recording.modes import modes
+
 from .checks import check_matrices
 from .errors import check_finite
 from .host import on_host
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

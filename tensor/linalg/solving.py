@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import layouts
+from tensor import views
+from tensor.autocasting import autocasted
+from tensor.contractions import matmul
+from tensor.neural.node import record
+from tensor.operations.reduction import all_given, given
 
-from .. import views
-from ..autocasting import autocasted
-from ..contractions import matmul
-from ..neural.node import record
-from ..operations.reduction import all_given, given
 from .checks import check_alike, check_matrices, check_square
 from .errors import check_info
 from .host import on_host, one_by_one
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

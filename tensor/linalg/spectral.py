@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import parts, views
+from tensor import parts, views
+
 from .errors import LinAlgError, check_info
 from .host import one_by_one
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

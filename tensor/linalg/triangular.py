@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import triangles
-from ..autocasting import autocasted
-from ..contractions import matmul
-from ..neural.node import record
-from ..operations.reduction import given
-from ..ranges import eye
+from tensor import triangles
+from tensor.autocasting import autocasted
+from tensor.contractions import matmul
+from tensor.neural.node import record
+from tensor.operations.reduction import given
+from tensor.ranges import eye
+
 from . import triangular_on_device, triangular_on_host
 from .checks import check_alike, check_matrices, check_square
 from .host import adjoint_of, on_host
@@ -21,7 +22,7 @@ from .triangular_on_device import System
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

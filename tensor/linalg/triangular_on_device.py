@@ -17,19 +17,18 @@ from drv.cublas import cublasSideMode_t as Side
 from drv.library_types import cudaDataType as Type
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels.dtypes import complex64, complex128, float32, float64, int64
-
-from .. import blas
-from ..base import empty
-from ..copy_plans import COPY
-from ..creation import full
-from ..layout import contiguous
-from ..ranges import arange
+from tensor import blas
+from tensor.base import empty
+from tensor.copy_plans import COPY
+from tensor.creation import full
+from tensor.layout import contiguous
+from tensor.ranges import arange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 _LETTERS = {
     float32: ("S", Type.CUDA_R_32F),

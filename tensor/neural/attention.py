@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from nvrtc_kernels import attention as kernels
 from nvrtc_kernels.dtypes import bool_
+from tensor.autocasting import autocasted
+from tensor.base import TensorBase, view_of
+from tensor.contractions import matmul
+from tensor.random.fills import source
+from tensor.recording.modes import modes
+from tensor.selection import where
 
-from ..autocasting import autocasted
-from ..base import TensorBase, view_of
-from ..contractions import matmul
-from ..random.fills import source
-from ..recording.modes import modes
-from ..selection import where
 from . import attention_on_device, attention_on_host
 from .attention_arrangement import ARRANGE
 from .dropouts import DROPOUT, Drop
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nvrtc_kernels.dtypes import dtype
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
-    from ..layout import Layout
-    from ..tensors import Tensor
     from .attention_arrangement import Arrangement
     from .attention_blocks import Problem
 

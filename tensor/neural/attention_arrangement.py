@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import bool_, float32
 from nvrtc_kernels.layouts import broadcast_shapes, broadcast_strides, view_strides
+from tensor.base import view_of
+from tensor.blas import factor
+from tensor.copy_plans import copied
+from tensor.layout import contiguous, strided
 
-from ..base import view_of
-from ..blas import factor
-from ..copy_plans import copied
-from ..layout import contiguous, strided
 from .attention_blocks import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
     Ints = tuple[int, ...]
 

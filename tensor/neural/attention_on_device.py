@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import attention as kernels
 from nvrtc_kernels import pointwise
 from nvrtc_kernels.layouts import contiguous_strides
+from tensor import blas
+from tensor.base import empty, view_of
+from tensor.layout import contiguous, strided
+from tensor.recording.modes import modes
+from tensor.storage import DeviceStorage
 
-from .. import blas
-from ..base import empty, view_of
-from ..layout import contiguous, strided
-from ..recording.modes import modes
-from ..storage import DeviceStorage
 from .attention_blocks import parts
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from nvrtc_kernels.attention import Block, Dropout
     from nvrtc_kernels.dtypes import dtype
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
-    from ..layout import Layout
-    from ..tensors import Tensor
     from .attention_blocks import Part, Problem
 
 _ALIGNMENT = 256

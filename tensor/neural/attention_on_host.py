@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.attention import most_keys
+from tensor.base import view_of, wrap
+from tensor.layout import contiguous
+from tensor.operations import rules
+from tensor.random.philox import words
 
-from ..base import view_of, wrap
-from ..layout import contiguous
-from ..operations import rules
-from ..random.philox import words
 from .attention_blocks import parts
 from .row_normalization import tensor_of, wide_array
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.attention import Block, Dropout
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
-    from ..layout import Layout
-    from ..tensors import Tensor
     from .attention_blocks import Part, Problem
 
     Array = NDArray[Any]

@@ -17,11 +17,11 @@ from nvrtc_kernels import normalization as kernels
 from nvrtc_kernels import reducers, reduction
 from nvrtc_kernels.channel_normalization import Channels
 from nvrtc_kernels.normalization import statistics_type
+from tensor import layout as layouts
+from tensor.base import empty
+from tensor.operations.pointwise import Pointwise
+from tensor.recording.modes import modes
 
-from .. import layout as layouts
-from ..base import empty
-from ..operations.pointwise import Pointwise
-from ..recording.modes import modes
 from . import batch_normalization_on_host as on_planes
 from .node import record
 from .row_normalization import launch_reduction, tensor_of, wide_array
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..host_threads import share
+from tensor.host_threads import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable

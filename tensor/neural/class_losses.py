@@ -12,11 +12,11 @@ import numpy as np
 from nvrtc_kernels import losses as kernels
 from nvrtc_kernels import reduction
 from nvrtc_kernels.losses import statistics_type
+from tensor import layout as layouts
+from tensor.base import empty, wrap
+from tensor.creation import filled
+from tensor.recording.modes import modes
 
-from .. import layout as layouts
-from ..base import empty, wrap
-from ..creation import filled
-from ..recording.modes import modes
 from .node import record
 from .row_normalization import launch_reduction, tensor_of, wide_array
 
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     from nvrtc_kernels.dtypes import dtype
     from nvrtc_kernels.losses import Classes
-
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

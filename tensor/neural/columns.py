@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import convolution as kernels
-
-from ..operations import rules
+from tensor.operations import rules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 Windows = kernels.Windows
 

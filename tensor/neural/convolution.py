@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nvrtc_kernels import convolution as kernels
+from tensor import parts, reshaping, views
+from tensor.arguments import two_devices
+from tensor.autocasting import autocasted
+from tensor.base import TensorBase, empty
+from tensor.copy_plans import host_conversion
+from tensor.layout import contiguous
+from tensor.operations import rules
+from tensor.products import CONVOLUTION_PRODUCT
+from tensor.recording.modes import modes
+from tensor.recording.node import Node, attach
+from tensor.recording.saved import freed, restore, save
 
-from .. import parts, reshaping, views
-from ..arguments import two_devices
-from ..autocasting import autocasted
-from ..base import TensorBase, empty
-from ..copy_plans import host_conversion
-from ..layout import contiguous
-from ..operations import rules
-from ..products import CONVOLUTION_PRODUCT
-from ..recording.modes import modes
-from ..recording.node import Node, attach
-from ..recording.saved import freed, restore, save
 from . import convolution_on_host as on_host
 from .columns import fold_into, unfold_into
 from .row_normalization import wide_array
@@ -32,7 +32,7 @@ from .row_normalization import wide_array
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 #: Bytes of columns at a time.
 WORKSPACE = 64 << 20

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nvrtc_kernels.convolution import Windows
-
-from ..host_threads import share
+from tensor.host_threads import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

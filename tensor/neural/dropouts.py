@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import dropout as kernels
+from tensor.base import empty
+from tensor.random.fills import source
+from tensor.random.philox import words
+from tensor.recording.inplace import attach_in_place, check_in_place
+from tensor.recording.modes import modes
+from tensor.recording.node import attach
 
-from ..base import empty
-from ..random.fills import source
-from ..random.philox import words
-from ..recording.inplace import attach_in_place, check_in_place
-from ..recording.modes import modes
-from ..recording.node import attach
 from .node import NeuralNode
 from .row_normalization import tensor_of, wide_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 _WORDS = 1 << 32
 #: What elements that are dropped become where means and variances are to stay (Klambauer et al., 2017).

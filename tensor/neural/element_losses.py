@@ -7,15 +7,17 @@ from math import log as log_of
 from math import pi
 from typing import TYPE_CHECKING, Any
 
-from ..autocasting import autocasted
-from ..base import TensorBase
-from ..powers import exp, log
-from ..selection import where
+from tensor.autocasting import autocasted
+from tensor.base import TensorBase
+from tensor.powers import exp, log
+from tensor.selection import where
+
 from .losses import check_place, reduced, reduction_of
 from .pointwise_losses import BCE, BCE_WITH_LOGITS, HUBER, KL_DIV, KL_DIV_LOG, L1, MSE, SMOOTH_L1
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
+
     from .pointwise_losses import Loss
 
 

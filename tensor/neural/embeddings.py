@@ -9,14 +9,14 @@ import numpy as np
 
 from nvrtc_kernels import embedding as kernels
 from nvrtc_kernels.dtypes import int32, int64
+from tensor import layout as layouts
+from tensor.base import check_tensor, empty, wrap
+from tensor.choices import READ, REDUCE, Choice
+from tensor.choosing import change_
+from tensor.ranges import arange
+from tensor.recording.modes import modes, no_grad
+from tensor.searching import bincount, searchsorted
 
-from .. import layout as layouts
-from ..base import check_tensor, empty, wrap
-from ..choices import READ, REDUCE, Choice
-from ..choosing import change_
-from ..ranges import arange
-from ..recording.modes import modes, no_grad
-from ..searching import bincount, searchsorted
 from .losses import check_place
 from .node import record
 from .row_normalization import tensor_of, wide_array
@@ -24,8 +24,8 @@ from .row_normalization import tensor_of, wide_array
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 
 def _check_indices(name: str, indices: Tensor) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..autocasting import autocasted
-from ..base import check_tensor
-from ..joining import cat
-from ..operations import rules
-from ..ranges import arange
-from ..recording.modes import modes
+from tensor.autocasting import autocasted
+from tensor.base import check_tensor
+from tensor.joining import cat
+from tensor.operations import rules
+from tensor.ranges import arange
+from tensor.recording.modes import modes
+
 from .node import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 def _numbers(name: str, what: str, given: Any, rank: int) -> list[Any]:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import Category
+from tensor.arguments import dimension
+from tensor.creation_like import empty_like
+from tensor.joining import cat
+from tensor.operations.pointwise import Pointwise
+from tensor.parts import narrow
+from tensor.recording.modes import modes
+from tensor.special_functions import sigmoid
 
-from ..arguments import dimension
-from ..creation_like import empty_like
-from ..joining import cat
-from ..operations.pointwise import Pointwise
-from ..parts import narrow
-from ..recording.modes import modes
-from ..special_functions import sigmoid
 from .node import record
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 _GATED = Pointwise(
     "glu",

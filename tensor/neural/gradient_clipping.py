@@ -8,13 +8,12 @@ import numpy as np
 
 from nvrtc_kernels import gradient_norms, optimizer_steps
 from nvrtc_kernels.dtypes import float32, float64
-
-from ..base import empty, wrap
-from ..joining import stack
-from ..layout import contiguous
-from ..places import cpu
-from ..recording.modes import modes
-from ..spreads import vector_norm
+from tensor.base import empty, wrap
+from tensor.joining import stack
+from tensor.layout import contiguous
+from tensor.places import cpu
+from tensor.recording.modes import modes
+from tensor.spreads import vector_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.dtypes import dtype
-
-    from ..places import Place
-    from ..tensors import Tensor
+    from tensor.places import Place
+    from tensor.tensors import Tensor
 
 #: Elements that are computed with at a time on the host: they stay in the processor's cache.
 _BLOCK = 1 << 15

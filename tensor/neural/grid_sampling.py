@@ -11,14 +11,14 @@ import numpy as np
 from nvrtc_kernels import grid_sampling as kernels
 from nvrtc_kernels.dtypes import float32
 from nvrtc_kernels.grid_sampling import Sampling
+from tensor.autocasting import autocasted
+from tensor.base import check_tensor, empty, wrap
+from tensor.determinism import determinism
+from tensor.layout import contiguous
+from tensor.operations import rules
+from tensor.ranges import linspace
+from tensor.recording.modes import modes
 
-from ..autocasting import autocasted
-from ..base import check_tensor, empty, wrap
-from ..determinism import determinism
-from ..layout import contiguous
-from ..operations import rules
-from ..ranges import linspace
-from ..recording.modes import modes
 from . import sampling_on_host as on_host
 from .node import record
 from .sampling_formulas import gradients, taps_of
@@ -26,7 +26,7 @@ from .sampling_formulas import gradients, taps_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 def _planned(place: Any, key: tuple[Any, ...], make: Callable[..., Any]) -> Any:

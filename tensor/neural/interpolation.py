@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import interpolation as kernels
+from tensor.autocasting import autocasted
+from tensor.base import check_tensor, empty, wrap
+from tensor.copy_plans import host_conversion
+from tensor.kept import kept
+from tensor.layout import contiguous
+from tensor.operations import rules
+from tensor.recording.modes import modes
+from tensor.recording.node import Node, attach
 
-from ..autocasting import autocasted
-from ..base import check_tensor, empty, wrap
-from ..copy_plans import host_conversion
-from ..kept import kept
-from ..layout import contiguous
-from ..operations import rules
-from ..recording.modes import modes
-from ..recording.node import Node, attach
 from .interpolation_weights import Band, band
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 #: Arguments of :func:`band` for each dimension.
 Bands = tuple[tuple[str, int, int, bool, float | None, bool], ...]

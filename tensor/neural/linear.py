@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import pointwise
+from tensor import blas
+from tensor.added_products import addmm
+from tensor.autocasting import autocasted
+from tensor.base import TensorBase, empty, wrap
+from tensor.contractions import matmul
+from tensor.copy_plans import host_conversion
+from tensor.layout import contiguous
+from tensor.operations import rules
+from tensor.recording.modes import modes
+from tensor.recording.node import attach
+from tensor.recording.saved import save
 
-from .. import blas
-from ..added_products import addmm
-from ..autocasting import autocasted
-from ..base import TensorBase, empty, wrap
-from ..contractions import matmul
-from ..copy_plans import host_conversion
-from ..layout import contiguous
-from ..operations import rules
-from ..recording.modes import modes
-from ..recording.node import attach
-from ..recording.saved import save
 from .node import NeuralNode
 
 if TYPE_CHECKING:
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.dtypes import dtype
-
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

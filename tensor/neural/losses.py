@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import int64, uint8
 from nvrtc_kernels.losses import Classes
+from tensor.arguments import two_devices
+from tensor.autocasting import autocasted
+from tensor.softmaxes import log_softmax
 
-from ..arguments import two_devices
-from ..autocasting import autocasted
-from ..softmaxes import log_softmax
 from .class_losses import loss_of_classes
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 #: What users may say for ``reduction``.
 REDUCTIONS = ("none", "mean", "sum")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import TensorBase
-from ..recording.modes import modes
-from ..recording.node import Node, attach
-from ..recording.saved import freed, restore_all, save, save_output
+from tensor.base import TensorBase
+from tensor.recording.modes import modes
+from tensor.recording.node import Node, attach
+from tensor.recording.saved import freed, restore_all, save, save_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 class NeuralNode(Node):

@@ -6,18 +6,18 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.normalization import Rows, statistics_type
+from tensor.arguments import integers, two_devices
+from tensor.autocasting import autocasted
+from tensor.numeric_limits import finfo
+from tensor.recording.modes import modes
 
-from ..arguments import integers, two_devices
-from ..autocasting import autocasted
-from ..numeric_limits import finfo
-from ..recording.modes import modes
 from .batch_normalization import normalize_channels, update_running
 from .row_normalization import normalize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 def _check(name: str, input: Tensor, **others: Tensor | None) -> None:
@@ -286,7 +286,7 @@ def local_response_norm(
         raise ValueError(f"Expected 3D or higher dimensionality input (got {len(shape)} dimensions)")
     if not input._layout.numel:
         return input
-    from ..joining import cat
+    from tensor.joining import cat
 
     squares = input * input
     before, after = size // 2, (size - 1) // 2

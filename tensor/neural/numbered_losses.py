@@ -10,7 +10,7 @@ from .losses import REDUCTIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 def _named(reduction: int) -> str:

@@ -12,8 +12,8 @@ import numpy as np
 
 from nvrtc_kernels import optimizer_steps as kernels
 from nvrtc_kernels.dtypes import float32
+from tensor.recording.modes import modes
 
-from ..recording.modes import modes
 from . import optimizer_formulas as formulas
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 #: Elements that a step on the host works on at a time: its operands stay in the processor's cache.
 _BLOCK = 1 << 15

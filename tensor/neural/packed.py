@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import view_of
-from ..creation import zeros
-from ..joining import cat
-from ..layout import contiguous
-from ..recording.modes import modes
+from tensor.base import view_of
+from tensor.creation import zeros
+from tensor.joining import cat
+from tensor.layout import contiguous
+from tensor.recording.modes import modes
+
 from .node import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 def unpacked(input: Tensor, count: int) -> tuple[Tensor, ...]:

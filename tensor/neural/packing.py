@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import empty
-from ..creation import filled
-from ..layout import contiguous
-from ..recording.modes import modes
+from tensor.base import empty
+from tensor.creation import filled
+from tensor.layout import contiguous
+from tensor.recording.modes import modes
+
 from .node import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 def _runs(sizes: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:

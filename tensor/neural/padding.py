@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import parts, views
-from ..autocasting import autocasted
-from ..base import check_tensor
-from ..kept import kept
-from ..recording.modes import modes
-from ..recording.node import Node, attach
+from tensor import parts, views
+from tensor.autocasting import autocasted
+from tensor.base import check_tensor
+from tensor.kept import kept
+from tensor.recording.modes import modes
+from tensor.recording.node import Node, attach
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 Ends = tuple[tuple[int, int], ...]
 

@@ -14,21 +14,21 @@ import numpy as np
 from nvrtc_kernels import reduction as kernels
 from nvrtc_kernels.dtypes import Category
 from nvrtc_kernels.reducers import Reducer
+from tensor import layout as layouts
+from tensor.base import maker
+from tensor.operations.pointwise import Pointwise
+from tensor.powers import exp, log, log1p
+from tensor.recording.modes import modes
+from tensor.special_functions import sigmoid
 
-from .. import layout as layouts
-from ..base import maker
-from ..operations.pointwise import Pointwise
-from ..powers import exp, log, log1p
-from ..recording.modes import modes
-from ..special_functions import sigmoid
 from .node import record
 from .row_normalization import launch_reduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 _FLOATING = (Category.FLOATING,)
 #: What ``{T}`` stands for, the type that is computed in, in a pointwise kernel and in a reduction.

@@ -10,16 +10,16 @@ import numpy as np
 from nvrtc_kernels import pooling as kernels
 from nvrtc_kernels.convolution import Windows
 from nvrtc_kernels.dtypes import int64
+from tensor import views
+from tensor.autocasting import autocasted
+from tensor.base import check_tensor, empty, wrap
+from tensor.copy_plans import host_conversion
+from tensor.layout import contiguous
+from tensor.operations import rules
+from tensor.recording.modes import modes
+from tensor.recording.node import Node, attach
+from tensor.recording.saved import freed, restore, save
 
-from .. import views
-from ..autocasting import autocasted
-from ..base import check_tensor, empty, wrap
-from ..copy_plans import host_conversion
-from ..layout import contiguous
-from ..operations import rules
-from ..recording.modes import modes
-from ..recording.node import Node, attach
-from ..recording.saved import freed, restore, save
 from . import pooling_on_host as host
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.pooling import Pool
-
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 
 class _Pooling:

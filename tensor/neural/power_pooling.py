@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .pooling import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 _MAXIMA = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
 _MEANS = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..autocasting import autocasted
-from ..copy_plans import copied
-from ..creation import filled
-from ..layout import contiguous
-from ..products import check_operands, mm
-from ..recording.modes import modes
+from tensor.autocasting import autocasted
+from tensor.copy_plans import copied
+from tensor.creation import filled
+from tensor.layout import contiguous
+from tensor.products import check_operands, mm
+from tensor.recording.modes import modes
+
 from .linear import linear
 from .node import record
 from .recurrent_cells import Kept, Weights
@@ -22,8 +23,9 @@ from .recurrent_steps import BACKWARD, FORWARD
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
+
     from .recurrent_cells import Cell, Spans
 
 _TITLES = {

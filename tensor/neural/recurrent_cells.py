@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nvrtc_kernels.recurrent import GATES
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 #: For each step, in the order in which they are done, its first row and how many it has.
 Spans = Sequence[tuple[int, int]]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..creation import filled
-from ..joining import cat
-from ..layout import contiguous
+from tensor.creation import filled
+from tensor.joining import cat
+from tensor.layout import contiguous
+
 from .linear import linear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
+
     from .recurrent_cells import Cell, Spans
 
 
@@ -25,7 +27,7 @@ def gradients(
     batch: int,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the ``inputs`` of :func:`.recurrent.recur`, which have derivatives themselves."""
-    from ..autograd.differentiation import grad
+    from tensor.autograd.differentiation import grad
 
     # Of one tensor in two places, or one made of another, each place has a gradient of its own.
     own: list[Any] = [None if x is None else x.view_as(x) for x in inputs]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.recurrent import GATES
+from tensor.base import TensorBase
 
-from ..base import TensorBase
 from .recurrent_layers import layers, padded_layers
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 _OPTIONS = ("has_biases", "num_layers", "dropout", "train", "bidirectional")
 _PADDED = ("input", "hx", "params", *_OPTIONS, "batch_first")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ..joining import cat, stack
+from tensor.joining import cat, stack
+
 from .dropouts import dropout as drop
 from .recurrent import recur
 from .recurrent_cells import Cell
@@ -13,7 +14,7 @@ from .recurrent_cells import Cell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 def spans_of(sizes: Sequence[int]) -> list[tuple[int, int]]:

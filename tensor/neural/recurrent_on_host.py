@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import wrap
-from ..layout import contiguous
-from ..operations import rules
+from tensor.base import wrap
+from tensor.layout import contiguous
+from tensor.operations import rules
+
 from .recurrent_cells import Gradients, Kept
 from .row_normalization import tensor_of, wide_array
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
+
     from .recurrent_cells import Cell, Spans, Weights
 
     Array = NDArray[Any]

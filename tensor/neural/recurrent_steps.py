@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import recurrent as kernels
+from tensor import blas
+from tensor.base import empty
+from tensor.layout import contiguous
 
-from .. import blas
-from ..base import empty
-from ..layout import contiguous
 from . import recurrent_on_host
 from .recurrent_cells import Gradients, Kept
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nvrtc_kernels.dtypes import dtype
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
-    from ..layout import Layout
-    from ..tensors import Tensor
     from .recurrent_cells import Cell, Spans, Weights
 
 

@@ -13,13 +13,13 @@ import numpy as np
 from nvrtc_kernels import normalization as kernels
 from nvrtc_kernels import reduction
 from nvrtc_kernels.layouts import contiguous_strides
+from tensor import layout as layouts
+from tensor.base import maker, wrap
+from tensor.copies import contiguous
+from tensor.copy_plans import host_conversion
+from tensor.operations import rules
+from tensor.recording.modes import modes
 
-from .. import layout as layouts
-from ..base import maker, wrap
-from ..copies import contiguous
-from ..copy_plans import host_conversion
-from ..operations import rules
-from ..recording.modes import modes
 from .node import record
 
 if TYPE_CHECKING:
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
     from nvrtc_kernels.dtypes import dtype
     from nvrtc_kernels.normalization import Rows
-
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

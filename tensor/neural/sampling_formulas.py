@@ -6,16 +6,15 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..joining import cat, stack
-from ..recording.modes import modes
-from ..selection import where
+from tensor.joining import cat, stack
+from tensor.recording.modes import modes
+from tensor.selection import where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nvrtc_kernels.grid_sampling import Sampling
-
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 #: For each dimension the elements that count: their places, whether these are inside, weights, slopes of the weights.
 Taps = list[tuple[Any, Any, Any, Any]]

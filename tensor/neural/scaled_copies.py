@@ -8,8 +8,7 @@ import numpy as np
 
 from nvrtc_kernels import optimizer_steps
 from nvrtc_kernels.dtypes import Category
-
-from ..recording.modes import modes
+from tensor.recording.modes import modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.dtypes import dtype
-
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 class _ScaledCopies:

@@ -9,13 +9,13 @@ import numpy as np
 from nvrtc_kernels import ctc as kernels
 from nvrtc_kernels.ctc import Sizes
 from nvrtc_kernels.dtypes import float32, float64, int32, int64
+from tensor import layout as layouts
+from tensor.autocasting import autocasted
+from tensor.base import TensorBase, empty, wrap
+from tensor.conversions import to
+from tensor.recording.modes import modes
+from tensor.selection import where
 
-from .. import layout as layouts
-from ..autocasting import autocasted
-from ..base import TensorBase, empty, wrap
-from ..conversions import to
-from ..recording.modes import modes
-from ..selection import where
 from .losses import reduced, reduction_of
 from .node import record
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
     Array = NDArray[Any]
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import dimension
-from ..autocasting import autocasted
-from ..selection import minimum, where
+from tensor.arguments import dimension
+from tensor.autocasting import autocasted
+from tensor.selection import minimum, where
+
 from .losses import reduced, reduction_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 @autocasted

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import views
-from ..base import check_tensor, empty
-from ..layout import contiguous
-from ..recording.modes import modes
-from ..recording.node import Node, attach
+from tensor import views
+from tensor.base import check_tensor, empty
+from tensor.layout import contiguous
+from tensor.recording.modes import modes
+from tensor.recording.node import Node, attach
+
 from .columns import Windows, fold_into, unfold_into
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 class WindowsNode(Node):

@@ -5,15 +5,16 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..autocasting import autocasted
-from ..base import check_tensor
-from ..recording.modes import modes
+from tensor.autocasting import autocasted
+from tensor.base import check_tensor
+from tensor.recording.modes import modes
+
 from .node import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 def _numbers(name: str, what: str, given: Any, rank: int) -> list[int]:

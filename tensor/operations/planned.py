@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nvrtc_kernels.scan import Plan
-
-    from ..places import CudaPlace
+    from tensor.places import CudaPlace
 
 
 def launch(place: CudaPlace, plan: Plan, *addresses: int) -> None:

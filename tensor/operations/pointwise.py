@@ -17,14 +17,14 @@ import numpy as np
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
 from nvrtc_kernels.dtypes import Category, dtype, int64
+from tensor.base import TensorBase, maker
+from tensor.copy_plans import host_conversion
+from tensor.recording.inplace import attach_in_place, check_in_place
+from tensor.recording.modes import modes
+from tensor.recording.node import attach
+from tensor.recording.saved import save_operands
+from tensor.scalars import packed_number, wrapped
 
-from ..base import TensorBase, maker
-from ..copy_plans import host_conversion
-from ..recording.inplace import attach_in_place, check_in_place
-from ..recording.modes import modes
-from ..recording.node import attach
-from ..recording.saved import save_operands
-from ..scalars import packed_number, wrapped
 from . import rules
 from .pointwise_node import Form, OperationNode, node_name
 from .results import check_partial_overlap, check_target, result_layout
@@ -32,8 +32,8 @@ from .results import check_partial_overlap, check_target, result_layout
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 #: ``out=IN_PLACE`` writes the result to the first operand, and records that.
 IN_PLACE: Any = object()

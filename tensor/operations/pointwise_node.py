@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..base import TensorBase
-from ..recording.node import Node
-from ..recording.saved import freed, restore_all, save_output
+from tensor.base import TensorBase
+from tensor.recording.node import Node
+from tensor.recording.saved import freed, restore_all, save_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 class Form(NamedTuple):

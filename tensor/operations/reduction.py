@@ -14,16 +14,16 @@ from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import reduction as kernels
 from nvrtc_kernels.dtypes import Category, dtype
 from nvrtc_kernels.reducers import Reducer
+from tensor import layout as layouts
+from tensor import views
+from tensor.arguments import dimensions
+from tensor.base import empty, maker, wrap
+from tensor.copy_plans import host_conversion
+from tensor.creation import deliver
+from tensor.recording.modes import modes
+from tensor.recording.node import Node, attach
+from tensor.recording.saved import freed, restore_all, save, save_output
 
-from .. import layout as layouts
-from .. import views
-from ..arguments import dimensions
-from ..base import empty, maker, wrap
-from ..copy_plans import host_conversion
-from ..creation import deliver
-from ..recording.modes import modes
-from ..recording.node import Node, attach
-from ..recording.saved import freed, restore_all, save, save_output
 from . import rules
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 
 class Reduction:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category, dtype, promote_types
-
-from ..creation import default_dtype_of, get_default_dtype
+from tensor.creation import default_dtype_of, get_default_dtype
 
 if TYPE_CHECKING:
-    from ..layout import Layout
+    from tensor.layout import Layout
 
 #: ``rule(promoted type of the operands) -> (type to compute in, type of the result)``
 Rule = "Callable[[dtype], tuple[dtype, dtype]]"

@@ -8,15 +8,16 @@ import numpy as np
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
+from tensor.arithmetic import no_change
+from tensor.gamma_numpy import lgamma
+from tensor.incomplete_gamma_numpy import igammac
+from tensor.operations.pointwise import Pointwise
 
-from ..arithmetic import no_change
-from ..gamma_numpy import lgamma
-from ..incomplete_gamma_numpy import igammac
-from ..operations.pointwise import Pointwise
 from .fills import uniform_
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
+
     from .generator import Generator
 
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
+from tensor import layout as layouts
+from tensor.base import empty as make
+from tensor.copies import copy_
+from tensor.creation import finish, new_layout
+from tensor.creation_arguments import as_out, sequence_of_sizes, sizes_of
+from tensor.creation_like import layout_like
+from tensor.formats import preserve_format
+from tensor.places import cpu, place_of
 
-from .. import layout as layouts
-from ..base import empty as make
-from ..copies import copy_
-from ..creation import finish, new_layout
-from ..creation_arguments import as_out, sequence_of_sizes, sizes_of
-from ..creation_like import layout_like
-from ..formats import preserve_format
-from ..places import cpu, place_of
 from . import distributions, parameters
 from .fills import apply, source
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.dtypes import dtype
+    from tensor.formats import memory_format as MemoryFormat
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
-    from ..formats import memory_format as MemoryFormat
-    from ..layout import Layout
-    from ..tensors import Tensor
     from .generator import Generator
     from .parameters import Draw
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import random as kernels
+from tensor import views
+from tensor.arguments import two_devices
+from tensor.base import TensorBase, view_of
+from tensor.conversions import to
+from tensor.copy_plans import check_no_overlap
+from tensor.places import CudaPlace
+from tensor.recording.inplace import check_in_place
 
-from .. import views
-from ..arguments import two_devices
-from ..base import TensorBase, view_of
-from ..conversions import to
-from ..copy_plans import check_no_overlap
-from ..places import CudaPlace
-from ..recording.inplace import check_in_place
 from . import distributions, parameters
 from .generator import Generator, default_generator
 from .history import record_in_place
@@ -27,9 +27,10 @@ from .history import record_in_place
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..layout import Layout
-    from ..places import Place
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.places import Place
+    from tensor.tensors import Tensor
+
     from .parameters import Draw
 
 

@@ -12,13 +12,12 @@ import numpy as np
 
 import drv
 from nvrtc_kernels.dtypes import uint8
-
-from .. import devices
+from tensor import devices
 
 if TYPE_CHECKING:
     import builtins
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 #: PyTorch's seed of a generator that was given none.
 DEFAULT_SEED = 67280421310721
@@ -107,7 +106,7 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """The state as a uint8 tensor on the CPU."""
-        from ..base import wrap
+        from tensor.base import wrap
 
         return wrap(np.frombuffer(bytearray(self.state_bytes()), np.uint8))
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base import TensorBase
-from ..creation import zeros
-from ..recording.inplace import attach_in_place
-from ..recording.modes import modes
-from ..recording.node import Node, attach
+from tensor.base import TensorBase
+from tensor.creation import zeros
+from tensor.recording.inplace import attach_in_place
+from tensor.recording.modes import modes
+from tensor.recording.node import Node, attach
 
 if TYPE_CHECKING:
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 
 class RandomNode(Node):

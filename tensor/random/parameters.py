@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
+from tensor.numeric_limits import finfo, iinfo
 
-from ..numeric_limits import finfo, iinfo
 from .distributions import threshold
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ import numpy as np
 
 from nvrtc_kernels import dtypes, pointwise
 from nvrtc_kernels.layouts import broadcast_shapes
+from tensor import layout as layouts
+from tensor import views
+from tensor.arguments import two_devices
+from tensor.base import TensorBase
+from tensor.conversions import cpu_, to
+from tensor.creation_arguments import sequence_of_sizes
+from tensor.places import CudaPlace
+from tensor.recording.modes import no_grad
 
-from .. import layout as layouts
-from .. import views
-from ..arguments import two_devices
-from ..base import TensorBase
-from ..conversions import cpu_, to
-from ..creation_arguments import sequence_of_sizes
-from ..places import CudaPlace
-from ..recording.modes import no_grad
 from . import distributions, parameters
 from .creation import drawn, from_host, layout_of, target
 from .fills import apply_chances, bernoulli_, same_place, source
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nvrtc_kernels.dtypes import dtype
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
-    from ..layout import Layout
-    from ..tensors import Tensor
     from .generator import Generator
 
 # The products are rounded before they are added, as the host does it.

@@ -10,15 +10,16 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import drv
+from tensor.current_device import index_or_current
 
-from ..current_device import index_or_current
 from .generator import default_generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..current_device import DeviceArgument
-    from ..tensors import Tensor
+    from tensor.current_device import DeviceArgument
+    from tensor.tensors import Tensor
+
     from .generator import Generator
 
 

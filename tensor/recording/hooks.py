@@ -11,7 +11,8 @@ from .node_hooks import HookTable, RemovableHandle
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
+
     from .state import AutogradState
 
 __all__ = ["RemovableHandle", "register_hook", "register_post_accumulate_grad_hook", "retain_grad"]

@@ -11,10 +11,11 @@ import gc
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
-from ..base import TensorBase
-from ..parts import AS_STRIDED, as_strided
-from ..viewing import ViewNode
-from ..views import view_as_complex, view_as_real
+from tensor.base import TensorBase
+from tensor.parts import AS_STRIDED, as_strided
+from tensor.viewing import ViewNode
+from tensor.views import view_as_complex, view_as_real
+
 from .hooks import keep_gradient
 from .modes import modes
 from .node import Node, attach, place_in_graph, track_view
@@ -23,10 +24,10 @@ from .state import AutogradState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..layout import Layout
-    from ..storage import Storage
-    from ..streams import Stream
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.storage import Storage
+    from tensor.streams import Stream
+    from tensor.tensors import Tensor
 
 
 def check_in_place(tensor: Tensor) -> None:

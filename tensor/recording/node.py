@@ -7,7 +7,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..base import TensorBase
+from tensor.base import TensorBase
+
 from . import anomaly
 from .node_hooks import NodeHooks, RemovableHandle, run_hooks
 from .state import AutogradState, recorded
@@ -15,9 +16,9 @@ from .state import AutogradState, recorded
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..layout import Layout
-    from ..streams import Stream
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.streams import Stream
+    from tensor.tensors import Tensor
 
 #: A node, and which of its outputs.
 Edge = "tuple[Node, int]"

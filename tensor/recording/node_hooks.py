@@ -6,12 +6,12 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
-from ..base import TensorBase
+from tensor.base import TensorBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 _numbers = itertools.count()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ..base import TensorBase, view_of
+from tensor.base import TensorBase, view_of
+
 from .modes import modes
 from .node import edge_of
 from .state import AutogradState
@@ -13,7 +14,8 @@ from .state import AutogradState
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
+
     from .node import Node
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
+
     from .node import Edge
     from .node_hooks import HookTable
 

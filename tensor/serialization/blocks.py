@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import uint8
 from nvrtc_kernels.layouts import contiguous_strides, dense_strides_like
-
-from .. import layout as layouts
-from ..base import view_of
+from tensor import layout as layouts
+from tensor.base import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..layout import Layout
-    from ..storage import Storage
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.storage import Storage
+    from tensor.tensors import Tensor
+
     from .structure import Path, TensorFound
 
     Ints = tuple[int, ...]

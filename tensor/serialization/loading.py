@@ -13,13 +13,13 @@ import numpy as np
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.layouts import contiguous_strides, extent, is_dense
+from tensor import layout as layouts
+from tensor.base import view_of, wrap
+from tensor.copies import copy_into_new
+from tensor.devices import device
+from tensor.places import cpu, place_of
+from tensor.storage import Storage
 
-from .. import layout as layouts
-from ..base import view_of, wrap
-from ..copies import copy_into_new
-from ..devices import device
-from ..places import cpu, place_of
-from ..storage import Storage
 from .classes import class_named
 from .header import Entry, Header, parse_json, read_header, sizes
 from .saving import AS_PAIRS, KEY, VERSION, VERSION_KEY, checksum
@@ -29,8 +29,8 @@ from .structure import Decoder, UnreadableError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..places import Place
-    from ..tensors import Tensor
+    from tensor.places import Place
+    from tensor.tensors import Tensor
 
 _NAMED = {each.name: each for each in dtypes.ALL}
 _VIEW = frozenset(("shape", "strides", "offset", "dtype"))

@@ -17,10 +17,9 @@ import ml_dtypes
 import numpy as np
 
 from nvrtc_kernels import dtypes
-
-from ..base import TensorBase
-from ..devices import device
-from ..size import Size
+from tensor.base import TensorBase
+from tensor.devices import device
+from tensor.size import Size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nvrtc_kernels import pointwise
-
-from ..base import empty, wrap
-from ..creation import filled, finish, new_layout
-from ..creation_arguments import check_memory
-from ..places import place_of
-from ..ranges import Generate
+from tensor.base import empty, wrap
+from tensor.creation import filled, finish, new_layout
+from tensor.creation_arguments import check_memory
+from tensor.places import place_of
+from tensor.ranges import Generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.dtypes import dtype
-
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 
 class Shape(NamedTuple):

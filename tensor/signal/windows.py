@@ -11,15 +11,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float32, float64
+from tensor.creation import get_default_dtype
+from tensor.formats import strided
 
-from ..creation import get_default_dtype
-from ..formats import strided
 from . import shapes
 
 if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
-
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 __all__ = [
     "bartlett",

@@ -11,12 +11,13 @@ import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import differentiation
-from ..autograd.function import Function, once_differentiable
-from ..autograd.nesting import current
-from ..autograd.saving import saved_tensors_hooks
-from ..base import TensorBase
-from ..recording.modes import enable_grad, modes
+from tensor.autograd import differentiation
+from tensor.autograd.function import Function, once_differentiable
+from tensor.autograd.nesting import current
+from tensor.autograd.saving import saved_tensors_hooks
+from tensor.base import TensorBase
+from tensor.recording.modes import enable_grad, modes
+
 from . import forward_state
 from .recomputation import CheckpointError, Region, set_checkpoint_early_stop
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dlpack import DLDeviceType
-from ..interop import from_dlpack
+from tensor.dlpack import DLDeviceType
+from tensor.interop import from_dlpack
 
 if TYPE_CHECKING:
-    from ..tensors import Tensor
+    from tensor.tensors import Tensor
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 

@@ -16,11 +16,10 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import drv
-
-from ..current_device import restore
-from ..places import cuda_place
-from ..random.generator import default_generator
-from ..recording import autocast
+from tensor.current_device import restore
+from tensor.places import cuda_place
+from tensor.random.generator import default_generator
+from tensor.recording import autocast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,19 +13,19 @@ import traceback
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..autograd.engine import pass_number
-from ..autograd.saving import saved_tensors_hooks
-from ..base import TensorBase
-from ..recording import saved
-from ..recording.modes import enable_grad
-from ..recording.node import Node
+from tensor.autograd.engine import pass_number
+from tensor.autograd.saving import saved_tensors_hooks
+from tensor.base import TensorBase
+from tensor.recording import saved
+from tensor.recording.modes import enable_grad
+from tensor.recording.node import Node
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Iterator
 
-    from ..layout import Layout
-    from ..tensors import Tensor
+    from tensor.layout import Layout
+    from tensor.tensors import Tensor
 
 #: Numbers in place of a backward pass's, for tensors that are asked for outside of one.
 _outside = itertools.count(-2, -1)

@@ -15,8 +15,8 @@ from parallel import DistributedDataParallel
 from parallel.buckets import Bucket
 from parallel.ddp_comm_hooks import default_hooks
 from tensor import cuda
+from tests.tensor.driver_calls import counted
 
-from ..tensor.driver_calls import counted
 from .jobs import joined
 from .processes import run
 

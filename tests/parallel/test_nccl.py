@@ -17,8 +17,8 @@ from parallel.errors import DistBackendError
 from parallel.nccl import NcclBackend
 from parallel.reduce_op import ReduceOp
 from parallel.stores import HashStore
+from tests.tensor.driver_calls import counted
 
-from ..tensor.driver_calls import counted
 from .fake_nccl import FakeNccl
 from .test_nccl_on_devices import every_operation
 from .threads import together

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from tools.bench import report, suites
+from . import report, suites
 
 
 def main() -> None:

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from tools.bench.measure import OURS
+from .measure import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tools.bench.measure import Row
+    from .measure import Row
 
 PACKAGES = ("graphroot", "cuda-bindings", "nvidia-cuda-nvrtc", "numpy", "torch", "cupy-cuda13x")
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from tools.memcheck.checking import main
+from .checking import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

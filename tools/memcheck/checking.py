@@ -7,16 +7,16 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
-from tools.memcheck import report, sanitizer
-from tools.memcheck.options import parse
-from tools.memcheck.script import CannotRun, Script
-from tools.memcheck.watching import Watch
+from . import report, sanitizer
+from .options import parse
+from .script import CannotRun, Script
+from .watching import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tools.memcheck.findings import Finding
-    from tools.memcheck.options import Options
+    from .findings import Finding
+    from .options import Options
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from drv.allocators.overwrites import OverwriteKind
 from drv.simulator.faults import FaultKind
 from drv.simulator.findings import ACTIONS, Kind
-from tools.memcheck.findings import Access, Finding, Memory
+
+from .findings import Access, Finding, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from drv.simulator.faults import FaultRecord
     from drv.simulator.findings import AccessReport
     from drv.simulator.findings import Finding as DriverFinding
-    from tools.memcheck.findings import Stack
+
+    from .findings import Stack
 
 _KINDS = {
     Kind.RACE: "race",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tools.memcheck.sources import own, short
+from .sources import own, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tools.memcheck.findings import Access, Finding, Stack
-    from tools.memcheck.sources import Sources
+    from .findings import Access, Finding, Stack
+    from .sources import Sources
 
 VERSION = 1
 

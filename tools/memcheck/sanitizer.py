@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tools.memcheck.options import Options
+    from .options import Options
 
 _PROGRAM = "compute-sanitizer"
 _MISSING = """\

@@ -13,7 +13,8 @@ from nvrtc_kernels.kernel_cache import KernelCache
 if TYPE_CHECKING:
     from drv import Runtime
     from drv.python_stack import Frame
-    from tools.memcheck.findings import Stack
+
+    from .findings import Stack
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,17 +12,19 @@ from drv.allocators import guard_runtime, pinned_allocator
 from drv.errors import CudaError
 from drv.simulator.address_space import MemoryKind
 from drv.simulator.finding_text import HOST
-from tools.memcheck import conversion
-from tools.memcheck.conversion import KERNEL, SOMETHING
-from tools.memcheck.findings import Finding, Memory, merged
-from tools.memcheck.sources import Sources
+
+from . import conversion
+from .conversion import KERNEL, SOMETHING
+from .findings import Finding, Memory, merged
+from .sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from drv import Runtime
     from drv.allocators import Guard
-    from tools.memcheck.options import Options
+
+    from .options import Options
 
 #: Memory that a script allocates; module variables and the heap of kernels belong to modules and devices.
 _SCRIPTS_OWN = (MemoryKind.DEVICE, MemoryKind.PINNED, MemoryKind.REGISTERED, MemoryKind.MAPPED)

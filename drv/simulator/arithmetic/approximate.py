@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.simulator.arithmetic.floats import flushed
-from drv.simulator.arithmetic.operation import Row
+from .floats import flushed
+from .operation import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.simulator.arithmetic.operation import Function, Lanes
+    from .operation import Function, Lanes
 
 #: One operand of f32; ``{0}`` is computed as PTX says for infinities, zeros and NaN by NumPy too.
 OF_ONE: dict[str, tuple[str, Function]] = {

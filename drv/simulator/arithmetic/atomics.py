@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
-from drv.simulator.arithmetic.operation import DTYPES, UnknownInstruction
-from drv.simulator.arithmetic.resolution import resolve
+from .operation import DTYPES, UnknownInstruction
+from .resolution import resolve
 
 if TYPE_CHECKING:
-    from drv.simulator.arithmetic.operation import Function, Lanes
+    from .operation import Function, Lanes
 
 #: From this many elements on, rounds over all of them cost less than a scan for each.
 _FEW = 12

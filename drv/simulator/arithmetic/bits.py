@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.simulator.arithmetic.operation import Row, scalar_name
+from .operation import Row, scalar_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.simulator.arithmetic.operation import Lanes
+    from .operation import Lanes
 
 
 def rows() -> Iterator[Row]:

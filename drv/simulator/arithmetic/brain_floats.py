@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.simulator.arithmetic.directed import narrow
-from drv.simulator.arithmetic.fused import sum_to_odd
+from .directed import narrow
+from .fused import sum_to_odd
 
 if TYPE_CHECKING:
-    from drv.simulator.arithmetic.operation import Lanes
+    from .operation import Lanes
 
 NAN = 0x7FFF
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from drv.simulator.arithmetic.operation import Row
+from .operation import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from drv.simulator.arithmetic.operation import Function, Lanes
+    from .operation import Function, Lanes
 
 #: The bytes that prmt's modes pick for selectors 0 to 3 (of the eight bytes of b, a), from the lowest.
 PERMUTATIONS = {

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drv.simulator.arithmetic.integers import high_s64, high_u64
-from drv.simulator.arithmetic.operation import Row, scalar_name
+from .integers import high_s64, high_u64
+from .operation import Row, scalar_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.simulator.arithmetic.operation import Function, Lanes
+    from .operation import Function, Lanes
 
 TYPES = ("u32", "s32", "u64", "s64")
 

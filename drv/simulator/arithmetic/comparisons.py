@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.simulator.arithmetic.floats import flush_f32
-from drv.simulator.arithmetic.operation import Function, Row, function_of
+from .floats import flush_f32
+from .operation import Function, Row, function_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.simulator.arithmetic.operation import Lanes
+    from .operation import Lanes
 
 #: What holds between two values of any type, and between unsigned ones under another name.
 ORDER = {

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.simulator.arithmetic.brain_floats import round_directed, round_f32, round_f64, widen
-from drv.simulator.arithmetic.directed import MODES, narrow, step
-from drv.simulator.arithmetic.extrema import CANONICAL_NAN
-from drv.simulator.arithmetic.floats import flush_f32, saturate
-from drv.simulator.arithmetic.fused import to_odd, two_sum
-from drv.simulator.arithmetic.operation import DTYPES, Row, scalar_name, width
+from .brain_floats import round_directed, round_f32, round_f64, widen
+from .directed import MODES, narrow, step
+from .extrema import CANONICAL_NAN
+from .floats import flush_f32, saturate
+from .fused import to_odd, two_sum
+from .operation import DTYPES, Row, scalar_name, width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.simulator.arithmetic.operation import Function, Lanes
+    from .operation import Function, Lanes
 
 INTEGERS = tuple(f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64))
 FLOATS = ("bf16", "f16", "f32", "f64")

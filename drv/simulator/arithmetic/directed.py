@@ -11,22 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.simulator.arithmetic.exact import fix_lanes
-from drv.simulator.arithmetic.fused import (
-    fix_extremes,
-    sum_of_product,
-    sum_to_odd,
-    to_odd,
-    two_product,
-    two_sum,
-    within_range,
-)
+from .exact import fix_lanes
+from .fused import fix_extremes, sum_of_product, sum_to_odd, to_odd, two_product, two_sum, within_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from fractions import Fraction
 
-    from drv.simulator.arithmetic.operation import Function, Lanes
+    from .operation import Function, Lanes
 
 MODES = ("rz", "rm", "rp")
 _F32 = np.dtype(np.float32)

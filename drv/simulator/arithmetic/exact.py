@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drv.simulator.arithmetic.operation import Lanes
+    from .operation import Lanes
 
 _SMALLEST_EXPONENT = -1074
 _PRECISION = 53

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drv.simulator.arithmetic import (
+from . import (
     approximate,
     bits,
     bytewise,
@@ -18,7 +18,7 @@ from drv.simulator.arithmetic import (
 )
 
 if TYPE_CHECKING:
-    from drv.simulator.arithmetic.operation import Family
+    from .operation import Family
 
 _TABLES: dict[Family, str] = {
     integers.rows: "add sub mul mad min max div rem abs neg sad mul24 mad24",

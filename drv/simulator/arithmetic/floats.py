@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.simulator.arithmetic.directed import MODES, directed_f32, directed_f64
-from drv.simulator.arithmetic.extrema import extrema_rows
-from drv.simulator.arithmetic.fused import fma_f32, fma_f64
-from drv.simulator.arithmetic.integers import on_halves
-from drv.simulator.arithmetic.operation import Row
+from .directed import MODES, directed_f32, directed_f64
+from .extrema import extrema_rows
+from .fused import fma_f32, fma_f64
+from .integers import on_halves
+from .operation import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.simulator.arithmetic.operation import Function, Lanes
+    from .operation import Function, Lanes
 
 _SMALLEST_NORMAL = np.float32(2.0**-126)
 

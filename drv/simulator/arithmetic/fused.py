@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.simulator.arithmetic.exact import fix_lanes, multiply_add
+from .exact import fix_lanes, multiply_add
 
 if TYPE_CHECKING:
-    from drv.simulator.arithmetic.operation import Lanes
+    from .operation import Lanes
 
 _SPLITTER = 2.0**27 + 1
 #: Between these no error-free transformation overflows or loses bits to underflow.

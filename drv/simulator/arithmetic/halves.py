@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.simulator.arithmetic import brain_floats
-from drv.simulator.arithmetic.brain_floats import round_f32, widen
-from drv.simulator.arithmetic.comparisons import COMBINATIONS, FLOAT_ORDER, masks, predicates, prepared
-from drv.simulator.arithmetic.directed import MODES, directed_f32
-from drv.simulator.arithmetic.extrema import CANONICAL_NAN, extrema_rows
-from drv.simulator.arithmetic.floats import saturated
-from drv.simulator.arithmetic.fused import fma_f32
-from drv.simulator.arithmetic.integers import on_halves
-from drv.simulator.arithmetic.operation import Row
+from . import brain_floats
+from .brain_floats import round_f32, widen
+from .comparisons import COMBINATIONS, FLOAT_ORDER, masks, predicates, prepared
+from .directed import MODES, directed_f32
+from .extrema import CANONICAL_NAN, extrema_rows
+from .floats import saturated
+from .fused import fma_f32
+from .integers import on_halves
+from .operation import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.simulator.arithmetic.operation import Function, Lanes
+    from .operation import Function, Lanes
 
 _F16, _BITS16 = np.dtype(np.float16), np.dtype(np.uint16)
 _SMALLEST_NORMAL_F16 = np.float16(2.0**-14)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.simulator.arithmetic.operation import Row, scalar_name, width
+from .operation import Row, scalar_name, width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.simulator.arithmetic.operation import Function, Lanes
+    from .operation import Function, Lanes
 
 INTEGERS = ("u16", "u32", "u64", "s16", "s32", "s64")
 WIDER = {"u16": "u32", "u32": "u64", "s16": "s32", "s32": "s64"}

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from drv.simulator.arithmetic.brain_floats import round_f32, widen
-from drv.simulator.arithmetic.conversions import modified
-from drv.simulator.arithmetic.operation import Row
+from .brain_floats import round_f32, widen
+from .conversions import modified
+from .operation import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drv.simulator.arithmetic.operation import Function, Lanes
+    from .operation import Function, Lanes
 
 #: The NaN of both f16 and bf16.
 _CANONICAL_NAN = 0x7FFF

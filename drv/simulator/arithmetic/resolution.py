@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from drv.simulator.arithmetic.families import FAMILIES
-from drv.simulator.arithmetic.operation import Row, UnknownInstruction, VectorOperation, function_of
+from .families import FAMILIES
+from .operation import Row, UnknownInstruction, VectorOperation, function_of
 
 
 @cache

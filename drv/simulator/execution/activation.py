@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ptx.control_flow import End
+from drv.simulator.ptx.control_flow import End
+
 from . import system_calls
 
 if TYPE_CHECKING:

@@ -6,22 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arithmetic import DTYPES, UnknownInstruction
-from ..ptx.control_flow import operand_registers
-from ..ptx.program import (
-    Address,
-    Immediate,
-    Negated,
-    Register,
-    Symbol,
-    Vector,
-)
+from drv.simulator.arithmetic import DTYPES, UnknownInstruction
+from drv.simulator.ptx.control_flow import operand_registers
+from drv.simulator.ptx.program import Address, Immediate, Negated, Register, Symbol, Vector
+
 from .code import Site
 from .special_registers import SPECIAL_REGISTERS
 
 if TYPE_CHECKING:
-    from ..ptx.control_flow import Block
-    from ..ptx.program import Instruction, Operand
+    from drv.simulator.ptx.control_flow import Block
+    from drv.simulator.ptx.program import Instruction, Operand
+
     from .plan import FunctionPlan
 
 #: NumPy type that carries the 16 bytes of a ``.b128`` register; nothing is computed with it.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..ptx.control_flow import Block
-    from ..ptx.program import Instruction
+    from drv.simulator.ptx.control_flow import Block
+    from drv.simulator.ptx.program import Instruction
 
 
 class Site:

@@ -13,9 +13,9 @@ from .launch_state import LaunchState
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..address_space import AddressSpace
-    from ..observation import AccessObserver
-    from ..ptx.program import Function, Module
+    from drv.simulator.address_space import AddressSpace
+    from drv.simulator.observation import AccessObserver
+    from drv.simulator.ptx.program import Function, Module
 
 #: Lanes of a batch: enough that NumPy's cost per call is spread, few enough that registers stay in the cache.
 BATCH_LANES = 4096

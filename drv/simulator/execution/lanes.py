@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..address_space import DEVICE_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from drv.simulator.address_space import DEVICE_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+
 from . import warps
 from .memory import MemoryAccess
 from .plan import PARAMETER_WINDOW

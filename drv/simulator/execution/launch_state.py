@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
+from drv.simulator.address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
+
 from .plan import KernelPlan
 from .reports import Reports
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..address_space import AddressSpace
-    from ..observation import AccessObserver
+    from drv.simulator.address_space import AddressSpace
+    from drv.simulator.observation import AccessObserver
+
     from .batch import Batch
 
     Array = NDArray[Any]

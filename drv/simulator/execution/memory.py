@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..address_space import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
-from ..arithmetic import atomic as atomic_of_arithmetic
-from ..observation import Access
-from ..ptx.program import CODE_WINDOW
+from drv.simulator.address_space import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from drv.simulator.arithmetic import atomic as atomic_of_arithmetic
+from drv.simulator.observation import Access
+from drv.simulator.ptx.program import CODE_WINDOW
+
 from .plan import PARAMETER_WINDOW
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..address_space import Allocation
+    from drv.simulator.address_space import Allocation
+
     from .batch import Batch
     from .code import Site
     from .launch_state import LaunchState

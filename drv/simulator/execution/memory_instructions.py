@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..arithmetic import DTYPES, UnknownInstruction
-from ..ptx.program import (
-    Address,
-    Immediate,
-    Register,
-    Symbol,
-    Vector,
-)
+from drv.simulator.arithmetic import DTYPES, UnknownInstruction
+from drv.simulator.ptx.program import Address, Immediate, Register, Symbol, Vector
+
 from .block_writer import WIDE, BlockWriter
 
 if TYPE_CHECKING:
-    from ..ptx.program import Instruction, Operand
+    from drv.simulator.ptx.program import Instruction, Operand
 
 _SPACES = ("global", "shared", "local", "const", "param")
 _ATOMIC_OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arithmetic import DTYPES, UnknownInstruction
-from ..ptx.control_flow import CARRY, End, blocks_of
-from ..ptx.program import align_up
-from ..ptx.shared_memory import shared_layout
+from drv.simulator.arithmetic import DTYPES, UnknownInstruction
+from drv.simulator.ptx.control_flow import CARRY, End, blocks_of
+from drv.simulator.ptx.program import align_up
+from drv.simulator.ptx.shared_memory import shared_layout
+
 from .block_writer import WIDE
 from .translation import translate
 
 if TYPE_CHECKING:
-    from ..address_space import AddressSpace
-    from ..ptx.program import Function, Module
+    from drv.simulator.address_space import AddressSpace
+    from drv.simulator.ptx.program import Function, Module
+
     from .code import Code, Site
 
 #: Generic addresses of the entry's parameters, below those of functions.

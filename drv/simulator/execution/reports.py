@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUresult
 
-from ..faults import BadAccess, DeviceFault, FaultKind
-from ..observation import Access
+from drv.simulator.faults import BadAccess, DeviceFault, FaultKind
+from drv.simulator.observation import Access
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...python_stack import Frame
-    from ..address_space import Allocation
-    from ..observation import Lanes
+    from drv.python_stack import Frame
+    from drv.simulator.address_space import Allocation
+    from drv.simulator.observation import Lanes
+
     from .code import Site
     from .launch_state import LaunchState
 

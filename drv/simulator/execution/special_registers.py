@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ptx.shared_memory import RESERVED_BYTES
+from drv.simulator.ptx.shared_memory import RESERVED_BYTES
 
 
 def _table() -> dict[str, tuple[str, str]]:

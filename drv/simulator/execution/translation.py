@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..address_space import LOCAL_WINDOW, SHARED_WINDOW
-from ..arithmetic import UnknownInstruction, resolve
-from ..ptx.control_flow import CARRY, End, operand_registers
-from ..ptx.program import (
+from drv.simulator.address_space import LOCAL_WINDOW, SHARED_WINDOW
+from drv.simulator.arithmetic import UnknownInstruction, resolve
+from drv.simulator.ptx.control_flow import CARRY, End, operand_registers
+from drv.simulator.ptx.program import (
     TYPE_BYTES,
     Group,
     Immediate,
@@ -25,6 +25,7 @@ from ..ptx.program import (
     Symbol,
     Vector,
 )
+
 from .code import Call, Code, Site
 from .memory_instructions import MemoryInstructions
 from .warp_instructions import WarpInstructions
@@ -32,8 +33,9 @@ from .warp_instructions import WarpInstructions
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..ptx.control_flow import Block
-    from ..ptx.program import Operand
+    from drv.simulator.ptx.control_flow import Block
+    from drv.simulator.ptx.program import Operand
+
     from .plan import FunctionPlan
 
 _IGNORED = {

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..arithmetic import UnknownInstruction
-from ..ptx.program import (
-    Instruction,
-    Pair,
-)
+from drv.simulator.arithmetic import UnknownInstruction
+from drv.simulator.ptx.program import Instruction, Pair
+
 from .block_writer import BlockWriter
 
 if TYPE_CHECKING:
-    from ..ptx.program import Instruction
+    from drv.simulator.ptx.program import Instruction
 
 
 class WarpInstructions(BlockWriter):

@@ -7,9 +7,8 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from nn.optim.optimizer import Optimizer
 from tensor import Tensor
-
-from ..optimizer import Optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from .plateau import ReduceLROnPlateau
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..optimizer import Optimizer
+    from nn.optim.optimizer import Optimizer
 
 
 class _Combined(LRScheduler):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .base import LRScheduler, Rate
 
 if TYPE_CHECKING:
-    from ..optimizer import Optimizer
+    from nn.optim.optimizer import Optimizer
 
 
 class CosineAnnealingLR(LRScheduler):

@@ -10,7 +10,7 @@ from .base import LRScheduler, Rate, checked_optimizer, for_each_group, set_rate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..optimizer import Optimizer
+    from nn.optim.optimizer import Optimizer
 
 
 def _prepare_momentum(

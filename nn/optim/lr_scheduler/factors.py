@@ -11,7 +11,7 @@ from .base import LRScheduler, Rate, checked_optimizer, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..optimizer import Optimizer
+    from nn.optim.optimizer import Optimizer
 
 
 class LambdaLR(LRScheduler):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 from .base import LRScheduler, checked_optimizer, present, set_rate, warn_of_epoch
 
 if TYPE_CHECKING:
-    from ..optimizer import Optimizer
+    from nn.optim.optimizer import Optimizer
 
 
 class ReduceLROnPlateau(LRScheduler):

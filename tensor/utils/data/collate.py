@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import float64
+from tensor.base import TensorBase
+from tensor.construction import as_tensor, tensor
+from tensor.joining import stack
 
-from ...base import TensorBase
-from ...construction import as_tensor, tensor
-from ...joining import stack
 from .nesting import is_named_tuple, mapping_like, sequence_like
 
 _EXPECTED = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"

@@ -21,7 +21,8 @@ from .workers import WorkerSetup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ...random.generator import Generator
+    from tensor.random.generator import Generator
+
     from .datasets import Dataset
 
 T_co = TypeVar("T_co", covariant=True)

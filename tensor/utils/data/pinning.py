@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from ... import cuda
-from ...base import TensorBase
+from tensor import cuda
+from tensor.base import TensorBase
+
 from .nesting import mapping_like, sequence_like
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def pinning_device(wanted: bool, device: Any = "") -> int | None:
             stacklevel=4,
         )
         return None
-    from ...devices import device as as_device
+    from tensor.devices import device as as_device
 
     index = as_device(device).index if device else None
     return cuda.current_device() if index is None else index

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tensors import Tensor
+from tensor.tensors import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...random.generator import manual_seed
+from tensor.random.generator import manual_seed
+
 from .fetching import make_fetcher
 from .transport import pack
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import tensor
-
-from ..comparison import array_of
+from tests.tensor.comparison import array_of
 
 M = Any
 

@@ -10,8 +10,7 @@ import pytest
 
 import drv
 import tensor
-
-from ..driver_calls import counted
+from tests.tensor.driver_calls import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,7 @@ import pytest
 
 import tensor
 from nvrtc_kernels import dtypes
-
-from ..comparison import array_of, assert_same, assert_same_outcome, outcome, torch_of
+from tests.tensor.comparison import array_of, assert_same, assert_same_outcome, outcome, torch_of
 
 torch = pytest.importorskip("torch")
 

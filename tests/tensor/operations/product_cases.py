@@ -9,8 +9,8 @@ import pytest
 
 import tensor
 from nvrtc_kernels import dtypes
+from tests.tensor.comparison import array_of, assert_same_outcome, outcome, torch_of
 
-from ..comparison import array_of, assert_same_outcome, outcome, torch_of
 from .against_pytorch import make
 
 torch = pytest.importorskip("torch")

@@ -9,8 +9,8 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import dtypes
+from tests.tensor.comparison import outcome
 
-from ..comparison import outcome
 from .against_pytorch import check, check_derivatives_of_call, inputs, make
 
 if TYPE_CHECKING:

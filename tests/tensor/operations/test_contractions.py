@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tensor
+from tests.tensor.comparison import assert_same_outcome, outcome, torch_of
 
-from ..comparison import assert_same_outcome, outcome, torch_of
 from .against_pytorch import check_derivatives
 from .product_cases import assert_close, check, small
 

@@ -11,8 +11,8 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import dtypes
+from tests.tensor.comparison import assert_same, assert_same_outcome, outcome, torch_dtype, torch_of
 
-from ..comparison import assert_same, assert_same_outcome, outcome, torch_dtype, torch_of
 from .against_pytorch import TYPES, check, check_derivatives, make
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import dtypes
+from tests.tensor.comparison import assert_same_outcome, outcome, torch_dtype, torch_of
 
-from ..comparison import assert_same_outcome, outcome, torch_dtype, torch_of
 from .against_pytorch import check_derivatives
 from .product_cases import TYPES, assert_close, check, small
 

@@ -9,8 +9,8 @@ import pytest
 
 import tensor
 from nvrtc_kernels import dtypes
+from tests.tensor.comparison import array_of, assert_same, assert_same_outcome, outcome, torch_of
 
-from ..comparison import array_of, assert_same, assert_same_outcome, outcome, torch_of
 from .against_pytorch import RNG, TYPES, check, check_derivatives_of_call, inputs, make
 
 if TYPE_CHECKING:

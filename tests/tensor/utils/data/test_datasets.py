@@ -8,8 +8,7 @@ import pytest
 
 import tensor
 from tensor.utils import data
-
-from ...comparison import assert_same_outcome, outcome
+from tests.tensor.comparison import assert_same_outcome, outcome
 
 
 class Squares(data.Dataset[int]):

@@ -10,8 +10,7 @@ import pytest
 import drv
 import tensor
 from tensor.utils import data
-
-from ...comparison import assert_same_outcome, outcome
+from tests.tensor.comparison import assert_same_outcome, outcome
 
 
 class Counting:

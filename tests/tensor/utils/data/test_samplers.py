@@ -9,8 +9,7 @@ import pytest
 
 import tensor
 from tensor.utils import data
-
-from ...comparison import assert_same_outcome, outcome
+from tests.tensor.comparison import assert_same_outcome, outcome
 
 
 def equal(found: Any, expected: Any) -> None:
