@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.neural.losses import reduction_of
+from tensor.operations.losses.losses import reduction_of
 
 from . import functional
 from .module import Module

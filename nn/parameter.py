@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor, empty, preserve_format
-from tensor.base import TensorBase, view_of
+from tensor.core.base import TensorBase, view_of
 from tensor.serialization import keep_class
 
 if TYPE_CHECKING:
     from typing import Self
 
     from tensor import dtype
-    from tensor.layout import Layout
+    from tensor.core.layout import Layout
 
 
 @keep_class

@@ -7,8 +7,8 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from tensor import empty
-from tensor.neural.recurrent_layers import layers, padded_layers
-from tensor.recording.modes import modes
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.recurrent.layers import layers, padded_layers
 
 from . import init
 from .module import Module

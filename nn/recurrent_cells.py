@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tensor import empty, zeros
-from tensor.neural.recurrent_layers import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
+from tensor.operations.recurrent.layers import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
 
 from . import init
 from .module import Module

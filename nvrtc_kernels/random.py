@@ -1,6 +1,6 @@
 """Kernels that fill device memory with random numbers.
 
-They compute what ``tensor.random.distributions`` computes on the CPU, bit for bit: no multiplication is
+They compute what ``tensor.operations.random.distributions`` computes on the CPU, bit for bit: no multiplication is
 fused with an addition, and no library function of either side takes part.
 """
 
@@ -62,7 +62,7 @@ def plan(
     -------
     callable
         ``run(stream_handle, address, distribution, seed, call, first, second=0)``; what comes after the target's
-        address is as in ``tensor.random.distributions.numbers``.
+        address is as in ``tensor.operations.random.distributions.numbers``.
     """
     count = prod(shape)
     sizes, (steps,) = collapse(shape, strides)

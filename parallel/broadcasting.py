@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.base import view_of
-from tensor.recording.modes import modes
-from tensor.recording.node import Node, place_in_graph
-from tensor.recording.state import recorded
+from tensor.autograd.recording.node import Node, place_in_graph
+from tensor.autograd.recording.state import recorded
+from tensor.core.base import view_of
+from tensor.core.modes.grad_mode import modes
 
 from .coalescing import copies, sums
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tensor import Tensor
+    from tensor.core.devices.state import CudaPlace
+    from tensor.core.layout import Layout
     from tensor.cuda import Stream
-    from tensor.layout import Layout
-    from tensor.places import CudaPlace
 
 
 class DevicesNode(Node):

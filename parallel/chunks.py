@@ -11,13 +11,13 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import drv
-from tensor.base import empty, view_of
-from tensor.copy_plans import COPY, copied
+from tensor.core.base import empty, view_of
+from tensor.core.copy_plans import COPY, copied
+from tensor.core.devices.state import cpu
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
 from tensor.cuda import Stream
-from tensor.layout import contiguous
-from tensor.parts import step_through
-from tensor.places import cpu
-from tensor.recording.modes import modes
+from tensor.operations.shapes.slices import step_through
 
 from .broadcasting import DevicesNode
 from .peers import connect
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tensor import Tensor
-    from tensor.layout import Layout
-    from tensor.places import CudaPlace, Place
+    from tensor.core.devices.state import CudaPlace, Place
+    from tensor.core.layout import Layout
 
 #: Bytes from which on a copy to a device goes through pinned memory. Shorter ones are sent with the command itself.
 _PINNED_FROM = 1 << 16

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import drv
 from nvrtc_kernels import coalescing
 from nvrtc_kernels.dtypes import uint8
-from tensor.base import empty, view_of
-from tensor.copy_plans import copied
-from tensor.layout import contiguous
-from tensor.storage import ForeignStorage
+from tensor.core.base import empty, view_of
+from tensor.core.copy_plans import copied
+from tensor.core.layout import contiguous
+from tensor.core.storage import ForeignStorage
 
 from .peers import connect
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from nvrtc_kernels.dtypes import dtype
     from tensor import Tensor
+    from tensor.core.devices.state import CudaPlace
+    from tensor.core.layout import Layout
+    from tensor.core.storage import Storage
     from tensor.cuda import Stream
-    from tensor.layout import Layout
-    from tensor.places import CudaPlace
-    from tensor.storage import Storage
 
 #: Bytes of a run.
 BUFFER_SIZE = 10 * 1024 * 1024

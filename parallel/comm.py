@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor
-from tensor.arguments import dimension
-from tensor.parts import step_through
+from tensor.core.arguments import dimension
+from tensor.operations.shapes.slices import step_through
 
 from .broadcasting import broadcasted, reduced
 from .chunks import gathered, scattered

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensor.core.devices.current import index_of
+from tensor.core.devices.state import cpu, cuda_place
 from tensor.cuda import current_device
-from tensor.current_device import index_of
-from tensor.places import cpu, cuda_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tensor.places import CudaPlace, Place
+    from tensor.core.devices.state import CudaPlace, Place
 
 
 def ordinal_of(device: Any) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import tensor as tensors
 from tensor import Tensor
-from tensor.copy_plans import check_no_overlap
+from tensor.core.copy_plans import check_no_overlap
 
 from .reduce_op import ReduceOp
 

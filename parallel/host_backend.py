@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from tensor import Tensor
-    from tensor.places import CudaPlace
+    from tensor.core.devices.state import CudaPlace
 
     from .backend import Array, HostTransport
     from .reduce_op import ReduceOp

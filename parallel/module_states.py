@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensor
-from tensor.base import view_of
-from tensor.neural.scaled_copies import scaled_copies
+from tensor.core.base import view_of
+from tensor.operations.optimizers.scaled_copies import scaled_copies
 
 from .collectives import broadcast
 from .errors import DistBackendError, DistError

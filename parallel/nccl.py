@@ -9,9 +9,9 @@ import drv
 import tensor as tensors
 from drv.nccl import ncclDataType_t, ncclRedOp_t
 from tensor.autograd.graph import increment_version
+from tensor.core.devices.current import index_or_current
+from tensor.core.devices.state import cuda_place
 from tensor.cuda import Stream, StreamContext
-from tensor.current_device import index_or_current
-from tensor.places import cuda_place
 
 from .errors import DistBackendError
 from .nccl_communicator import Communicator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from drv.nccl import Nccl
     from tensor import Tensor
-    from tensor.places import CudaPlace
+    from tensor.core.devices.state import CudaPlace
 
     from .reduce_op import ReduceOp
     from .stores import Store

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor, inference_mode, set_grad_enabled
 from tensor import cuda as cuda_state
-from tensor.recording.modes import modes
+from tensor.core.modes.grad_mode import modes
 from tensor.utils.forward_state import note
 
 from .device_arguments import ordinal_of

@@ -11,7 +11,7 @@ from tensor import cuda
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tensor.places import CudaPlace
+    from tensor.core.devices.state import CudaPlace
 
 
 def connect(places: Iterable[CudaPlace]) -> None:

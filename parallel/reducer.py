@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import tensor
 from tensor import Tensor
-from tensor.autograd.engine import queue_callback, will_execute
+from tensor.autograd.engine.engine import queue_callback, will_execute
 from tensor.cuda import StreamContext
-from tensor.neural.scaled_copies import scaled_copies
+from tensor.operations.optimizers.scaled_copies import scaled_copies
 
 from .buckets import Bucket, GradBucket, assign, shows
 from .unused_parameters import UsedParameters, node_of, not_reached
@@ -24,7 +24,7 @@ from .unused_parameters import UsedParameters, node_of, not_reached
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensor.recording.node_hooks import RemovableHandle
+    from tensor.autograd.recording.node_hooks import RemovableHandle
 
     from .futures import Future
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.recording.modes import modes
+from tensor.core.modes.grad_mode import modes
 
 from .broadcasting import broadcasted
 from .coalescing import BUFFER_SIZE

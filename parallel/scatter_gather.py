@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nn.utils.rnn import PackedSequence
 from tensor import Tensor
-from tensor.arguments import dimension
+from tensor.core.arguments import dimension
 
 from . import comm
 from .device_arguments import destination_named

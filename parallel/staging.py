@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensor as tensors
-from tensor.base import empty
-from tensor.copy_plans import COPY
+from tensor.core.base import empty
+from tensor.core.copy_plans import COPY
+from tensor.core.devices.state import cpu
 from tensor.cuda import Event, Stream, StreamContext
-from tensor.places import cpu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tensor import Tensor
-    from tensor.places import CudaPlace
+    from tensor.core.devices.state import CudaPlace
 
     from .backend import Array
 

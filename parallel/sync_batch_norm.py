@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import tensor
 from nn.batch_normalization import _BatchNorm
 from nvrtc_kernels.normalization import statistics_type
-from tensor.neural import batch_normalization as operations
-from tensor.neural.node import record
+from tensor.operations.normalization import batch_normalization as operations
+from tensor.operations.recorder import record
 
 from .collectives import all_gather_into_tensor, all_reduce
 from .process_groups import checked_group, get_world_size, is_initialized

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensor
 from tensor import Tensor
-from tensor.recording.node import edge_of
+from tensor.autograd.recording.node import edge_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -18,10 +18,8 @@ from nvrtc_kernels.dtypes import (
 )
 from nvrtc_kernels.dtypes import bool_ as bool
 
-from .tensors import Tensor  # isort: skip - the class comes first, the families need it
+from .methods.tensor import Tensor  # isort: skip - the class comes first, the families need it
 from . import amp, autograd, backends, cuda, fft, linalg, signal, special, utils
-from .activation_functions import celu, hardshrink, prelu, relu, selu, threshold
-from .added_products import addbmm, addmm, addmv, addr, baddbmm
 from .amp.autocast_mode import autocast
 from .amp.autocast_state import (
     autocast_decrement_nesting,
@@ -40,7 +38,187 @@ from .amp.autocast_state import (
     set_autocast_enabled,
     set_autocast_gpu_dtype,
 )
-from .arithmetic import (
+from .autograd import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .autograd.recording.storage_views import as_strided
+from .core.devices.device import device
+from .core.dtypes.default import get_default_dtype, set_default_dtype
+from .core.dtypes.limits import finfo, iinfo
+from .core.dtypes.result_types import can_cast, promote_types, result_type
+from .core.memory_format import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    memory_format,
+    preserve_format,
+    strided,
+)
+from .core.modes.determinism import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
+    use_deterministic_algorithms,
+)
+from .core.modes.precision import get_float32_matmul_precision, set_float32_matmul_precision
+from .core.size import Size
+from .fft.short_time import istft, stft
+from .linalg.low_rank import pca_lowrank, svd_lowrank
+from .linalg.lu_factorization import lu_unpack
+from .linalg.matrix_functions import (
+    chain_matmul,
+    cholesky,
+    det,
+    geqrf,
+    inverse,
+    logdet,
+    lu,
+    lu_solve,
+    matrix_exp,
+    matrix_power,
+    orgqr,
+    ormqr,
+    pinverse,
+    qr,
+    slogdet,
+    svd,
+    triangular_solve,
+)
+from .linalg.triangular import cholesky_inverse, cholesky_solve
+from .methods.description import (
+    get_device,
+    is_complex,
+    is_conj,
+    is_floating_point,
+    is_inference,
+    is_neg,
+    is_same_size,
+    is_signed,
+    is_storage,
+    is_tensor,
+    numel,
+    typename,
+)
+from .methods.printing import set_printoptions
+from .operations.call_forms import complete_functions as _complete_functions
+from .operations.convolution.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from .operations.creation.construction import as_tensor, asarray, from_numpy, frombuffer, tensor
+from .operations.creation.conversions import is_nonzero
+from .operations.creation.copies import clone
+from .operations.creation.dlpack_exchange import from_dlpack
+from .operations.creation.factories import (
+    complex,
+    empty,
+    empty_permuted,
+    empty_strided,
+    full,
+    get_default_device,
+    ones,
+    scalar_tensor,
+    set_default_device,
+    zeros,
+)
+from .operations.creation.fills import fill, fill_, zero_
+from .operations.creation.like import empty_like, full_like, ones_like, zeros_like
+from .operations.creation.ranges import (
+    arange,
+    eye,
+    linspace,
+    logspace,
+    meshgrid,
+    range,
+    tril_indices,
+    triu_indices,
+)
+from .operations.creation.typed_tensors import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+    set_default_tensor_type,
+)
+from .operations.creation.window_functions import (
+    bartlett_window,
+    blackman_window,
+    hamming_window,
+    hann_window,
+    kaiser_window,
+)
+from .operations.indexing.counts import isin, mode
+from .operations.indexing.embedding import embedding, embedding_bag
+from .operations.indexing.flat_indices import unravel_index
+from .operations.indexing.gather import (
+    argwhere,
+    gather,
+    index_select,
+    nonzero,
+    nonzero_static,
+    take,
+    take_along_dim,
+)
+from .operations.indexing.masks import masked_fill, masked_scatter, masked_select
+from .operations.indexing.scatter import index_add, index_copy, index_fill, put, scatter, scatter_add
+from .operations.indexing.scatter_reduce import index_reduce, scatter_reduce
+from .operations.indexing.searching import (
+    bincount,
+    bucketize,
+    histc,
+    searchsorted,
+    unique,
+    unique_consecutive,
+)
+from .operations.indexing.sorting import (
+    argsort,
+    kthvalue,
+    median,
+    msort,
+    nanmedian,
+    nanquantile,
+    quantile,
+    sort,
+    topk,
+)
+from .operations.indexing.subscripts import index_put, index_put_
+from .operations.losses.numbered_losses import (
+    binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    ctc_loss,
+    hinge_embedding_loss,
+    kl_div,
+    margin_ranking_loss,
+    poisson_nll_loss,
+    triplet_margin_loss,
+)
+from .operations.losses.similarities import cosine_similarity, pairwise_distance
+from .operations.normalization.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    rms_norm,
+)
+from .operations.normalization.softmax import log_softmax, softmax
+from .operations.pointwise.activation_functions import celu, hardshrink, prelu, relu, selu, threshold
+from .operations.pointwise.arithmetic import (
     abs,
     add,
     div,
@@ -57,17 +235,8 @@ from .arithmetic import (
     sub,
     true_divide,
 )
-from .autograd import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
-from .bessel_functions import i0
-from .binary_exponents import frexp, ldexp
-from .bitwise import (
+from .operations.pointwise.binary_exponents import frexp, ldexp
+from .operations.pointwise.bitwise import (
     bitwise_and,
     bitwise_left_shift,
     bitwise_not,
@@ -75,10 +244,7 @@ from .bitwise import (
     bitwise_right_shift,
     bitwise_xor,
 )
-from .broadcasting import broadcast_shapes, broadcast_tensors
-from .call_forms import complete_functions as _complete_functions
-from .combinations import combinations, repeat_interleave
-from .comparisons import (
+from .operations.pointwise.comparisons import (
     eq,
     ge,
     gt,
@@ -94,85 +260,9 @@ from .comparisons import (
     ne,
     signbit,
 )
-from .complex_numbers import angle, conj, conj_physical, polar, resolve_conj, resolve_neg
-from .construction import as_tensor, asarray, from_numpy, frombuffer, tensor
-from .contractions import cross, inner, kron, matmul, outer, tensordot, trace
-from .conversions import is_nonzero
-from .copies import clone
-from .creation import (
-    complex,
-    empty,
-    empty_permuted,
-    empty_strided,
-    full,
-    get_default_device,
-    get_default_dtype,
-    ones,
-    scalar_tensor,
-    set_default_device,
-    set_default_dtype,
-    zeros,
-)
-from .creation_like import empty_like, full_like, ones_like, zeros_like
-from .description import (
-    get_device,
-    is_complex,
-    is_conj,
-    is_floating_point,
-    is_inference,
-    is_neg,
-    is_same_size,
-    is_signed,
-    is_storage,
-    is_tensor,
-    numel,
-    typename,
-)
-from .determinism import (
-    are_deterministic_algorithms_enabled,
-    get_deterministic_debug_mode,
-    is_deterministic_algorithms_warn_only_enabled,
-    set_deterministic_debug_mode,
-    use_deterministic_algorithms,
-)
-from .devices import device
-from .diagonals import (
-    as_strided_scatter,
-    diag,
-    diag_embed,
-    diagflat,
-    diagonal_scatter,
-    select_scatter,
-    slice_scatter,
-)
-from .differences import cumulative_trapezoid, diff, trapezoid, trapz
-from .distances import cdist, dist, pdist
-from .divisors import gcd, lcm
-from .einstein_sums import einsum
-from .equality import allclose, equal
-from .extremes import (
-    amax,
-    amin,
-    aminmax,
-    argmax,
-    argmin,
-    max,
-    min,
-)
-from .fft.short_time import istft, stft
-from .fills import fill, fill_, zero_
-from .flat_indices import unravel_index
-from .formats import (
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
-    memory_format,
-    preserve_format,
-    strided,
-)
-from .gamma_functions import igamma, igammac, mvlgamma
-from .gathering import argwhere, gather, index_select, nonzero, nonzero_static, take, take_along_dim
-from .in_place_functions import (
+from .operations.pointwise.complex_numbers import angle, conj, conj_physical, polar, resolve_conj, resolve_neg
+from .operations.pointwise.divisors import gcd, lcm
+from .operations.pointwise.in_place_functions import (
     abs_,
     acos_,
     acosh_,
@@ -234,129 +324,23 @@ from .in_place_functions import (
     trunc_,
     xlogy_,
 )
-from .indexing import index_put, index_put_
-from .interop import from_dlpack
-from .joining import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    block_diag,
-    cartesian_prod,
-    cat,
-    column_stack,
-    concat,
-    concatenate,
-    dstack,
-    hstack,
-    row_stack,
-    stack,
-    tile,
-    vstack,
+from .operations.pointwise.logic import logical_and, logical_not, logical_or, logical_xor
+from .operations.pointwise.powers import (
+    exp,
+    exp2,
+    expm1,
+    float_power,
+    log,
+    log1p,
+    log2,
+    log10,
+    pow,
+    rsqrt,
+    sqrt,
+    square,
 )
-from .linalg.low_rank import pca_lowrank, svd_lowrank
-from .linalg.lu_factorization import lu_unpack
-from .linalg.triangular import cholesky_inverse, cholesky_solve
-from .logic import logical_and, logical_not, logical_or, logical_xor
-from .masking import masked_fill, masked_scatter, masked_select
-from .matrix_functions import (
-    chain_matmul,
-    cholesky,
-    det,
-    geqrf,
-    inverse,
-    logdet,
-    lu,
-    lu_solve,
-    matrix_exp,
-    matrix_power,
-    orgqr,
-    ormqr,
-    pinverse,
-    qr,
-    slogdet,
-    svd,
-    triangular_solve,
-)
-from .neural.convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)
-from .neural.dropouts import (
-    alpha_dropout,
-    alpha_dropout_,
-    dropout,
-    dropout_,
-    feature_alpha_dropout,
-    feature_alpha_dropout_,
-    feature_dropout,
-    feature_dropout_,
-)
-from .neural.embeddings import embedding, embedding_bag
-from .neural.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
-from .neural.numbered_losses import (
-    binary_cross_entropy_with_logits,
-    cosine_embedding_loss,
-    ctc_loss,
-    hinge_embedding_loss,
-    kl_div,
-    margin_ranking_loss,
-    poisson_nll_loss,
-    triplet_margin_loss,
-)
-from .neural.recurrent_functions import gru, lstm, rnn_relu, rnn_tanh
-from .neural.recurrent_layers import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
-from .neural.similarities import cosine_similarity, pairwise_distance
-from .numeric_gradients import gradient
-from .numeric_limits import finfo, iinfo
-from .occurrences import isin, mode
-from .parts import (
-    as_strided,
-    chunk,
-    diagonal,
-    dsplit,
-    hsplit,
-    narrow,
-    select,
-    split,
-    split_with_sizes,
-    tensor_split,
-    unbind,
-    unsafe_chunk,
-    unsafe_split,
-    unsafe_split_with_sizes,
-    vsplit,
-)
-from .powers import exp, exp2, expm1, float_power, log, log1p, log2, log10, pow, rsqrt, sqrt, square
-from .precision import get_float32_matmul_precision, set_float32_matmul_precision
-from .printing import set_printoptions
-from .products import bmm, dot, mm, mv, vdot
-from .promotion import can_cast, promote_types, result_type
-from .random.counts import binomial, poisson
-from .random.creation import rand, rand_like, randint, randint_like, randn, randn_like, randperm
-from .random.generator import Generator, initial_seed, manual_seed, seed
-from .random.sampling import bernoulli, multinomial, normal
-from .random.state import get_rng_state, set_rng_state
-from .ranges import arange, eye, linspace, logspace, meshgrid, range, tril_indices, triu_indices
-from .rearrangement import flip, fliplr, flipud, narrow_copy, roll, rot90
-from .renormalization import renorm
-from .reshaping import flatten, ravel, reshape
-from .rounding import ceil, floor, frac, round, trunc
-from .scans import (
-    cummax,
-    cummin,
-    cumprod,
-    cumsum,
-    logcumsumexp,
-    vander,
-)
-from .scatter_reduction import index_reduce, scatter_reduce
-from .scattering import index_add, index_copy, index_fill, put, scatter, scatter_add
-from .searching import bincount, bucketize, histc, searchsorted, unique, unique_consecutive
-from .selection import (
+from .operations.pointwise.rounding import ceil, floor, frac, round, trunc
+from .operations.pointwise.selection import (
     addcdiv,
     addcmul,
     clamp,
@@ -373,55 +357,7 @@ from .selection import (
     nextafter,
     where,
 )
-from .serialization import load, save
-from .size import Size
-from .softmaxes import log_softmax, softmax
-from .sorting import (
-    argsort,
-    kthvalue,
-    median,
-    msort,
-    nanmedian,
-    nanquantile,
-    quantile,
-    sort,
-    topk,
-)
-from .special_functions import (
-    digamma,
-    erf,
-    erfc,
-    erfinv,
-    lgamma,
-    logaddexp,
-    logaddexp2,
-    logit,
-    polygamma,
-    sigmoid,
-    sinc,
-    xlogy,
-)
-from .spreads import (
-    norm,
-    std,
-    std_mean,
-    var,
-    var_mean,
-)
-from .statistics import corrcoef, cov, histogram, histogramdd
-from .sums import (
-    all,
-    any,
-    count_nonzero,
-    logsumexp,
-    mean,
-    nanmean,
-    nansum,
-    prod,
-    sum,
-)
-from .triangles import tril, triu
-from .trigonometry import (
+from .operations.pointwise.trigonometry import (
     acos,
     acosh,
     asin,
@@ -439,20 +375,85 @@ from .trigonometry import (
     tan,
     tanh,
 )
-from .typed_tensors import (
-    BFloat16Tensor,
-    BoolTensor,
-    ByteTensor,
-    CharTensor,
-    DoubleTensor,
-    FloatTensor,
-    HalfTensor,
-    IntTensor,
-    LongTensor,
-    ShortTensor,
-    set_default_tensor_type,
+from .operations.products.added_products import addbmm, addmm, addmv, addr, baddbmm
+from .operations.products.contractions import cross, inner, kron, matmul, outer, tensordot, trace
+from .operations.products.distances import cdist, dist, pdist
+from .operations.products.einsum import einsum
+from .operations.products.matrix_products import bmm, dot, mm, mv, vdot
+from .operations.random.counts import binomial, poisson
+from .operations.random.creation import rand, rand_like, randint, randint_like, randn, randn_like, randperm
+from .operations.random.dropout import (
+    alpha_dropout,
+    alpha_dropout_,
+    dropout,
+    dropout_,
+    feature_alpha_dropout,
+    feature_alpha_dropout_,
+    feature_dropout,
+    feature_dropout_,
 )
-from .views import (
+from .operations.random.generator import Generator, initial_seed, manual_seed, seed
+from .operations.random.sampling import bernoulli, multinomial, normal
+from .operations.random.state import get_rng_state, set_rng_state
+from .operations.recurrent.functions import gru, lstm, rnn_relu, rnn_tanh
+from .operations.recurrent.layers import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
+from .operations.reductions.differences import cumulative_trapezoid, diff, trapezoid, trapz
+from .operations.reductions.equality import allclose, equal
+from .operations.reductions.extremes import amax, amin, aminmax, argmax, argmin, max, min
+from .operations.reductions.numeric_gradients import gradient
+from .operations.reductions.renormalization import renorm
+from .operations.reductions.scans import cummax, cummin, cumprod, cumsum, logcumsumexp, vander
+from .operations.reductions.statistics import corrcoef, cov, histogram, histogramdd
+from .operations.reductions.sums import all, any, count_nonzero, logsumexp, mean, nanmean, nansum, prod, sum
+from .operations.reductions.variance import norm, std, std_mean, var, var_mean
+from .operations.shapes.broadcasting import broadcast_shapes, broadcast_tensors
+from .operations.shapes.combinations import combinations, repeat_interleave
+from .operations.shapes.diagonals import (
+    as_strided_scatter,
+    diag,
+    diag_embed,
+    diagflat,
+    diagonal_scatter,
+    select_scatter,
+    slice_scatter,
+)
+from .operations.shapes.joining import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block_diag,
+    cartesian_prod,
+    cat,
+    column_stack,
+    concat,
+    concatenate,
+    dstack,
+    hstack,
+    row_stack,
+    stack,
+    tile,
+    vstack,
+)
+from .operations.shapes.rearrangement import flip, fliplr, flipud, narrow_copy, roll, rot90
+from .operations.shapes.reshaping import flatten, ravel, reshape
+from .operations.shapes.slices import (
+    chunk,
+    diagonal,
+    dsplit,
+    hsplit,
+    narrow,
+    select,
+    split,
+    split_with_sizes,
+    tensor_split,
+    unbind,
+    unsafe_chunk,
+    unsafe_split,
+    unsafe_split_with_sizes,
+    vsplit,
+)
+from .operations.shapes.triangles import tril, triu
+from .operations.shapes.views import (
     broadcast_to,
     imag,
     movedim,
@@ -467,7 +468,23 @@ from .views import (
     view_as_complex,
     view_as_real,
 )
-from .window_functions import bartlett_window, blackman_window, hamming_window, hann_window, kaiser_window
+from .operations.special.bessel import i0
+from .operations.special.error_and_gamma import (
+    digamma,
+    erf,
+    erfc,
+    erfinv,
+    lgamma,
+    logaddexp,
+    logaddexp2,
+    logit,
+    polygamma,
+    sigmoid,
+    sinc,
+    xlogy,
+)
+from .operations.special.incomplete_gamma import igamma, igammac, mvlgamma
+from .serialization import load, save
 
 half, double, cfloat, cdouble = float16, float64, complex64, complex128
 short, long = int16, int64

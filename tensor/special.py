@@ -5,7 +5,12 @@ Missing are Airy's function and derivatives of Bessel functions other than the m
 
 from __future__ import annotations
 
-from .bessel_functions import (
+from .operations.call_forms import complete_functions as _complete_functions
+from .operations.normalization.softmax import log_softmax, softmax
+from .operations.pointwise.powers import exp2, expm1, log1p
+from .operations.pointwise.rounding import round
+from .operations.reductions.sums import logsumexp
+from .operations.special.bessel import (
     bessel_j0,
     bessel_j1,
     bessel_y0,
@@ -22,13 +27,16 @@ from .bessel_functions import (
     scaled_modified_bessel_k1,
     spherical_bessel_j0,
 )
-from .call_forms import complete_functions as _complete_functions
-from .gamma_functions import igamma as gammainc
-from .gamma_functions import igammac as gammaincc
-from .gamma_functions import mvlgamma as multigammaln
-from .gamma_functions import zeta
-from .normal_functions import entr, erfcx, log_ndtr, ndtr, ndtri, xlog1py
-from .orthogonal_polynomials import (
+from .operations.special.error_and_gamma import digamma, erf, erfc, erfinv, logit, polygamma, sinc, xlogy
+from .operations.special.error_and_gamma import digamma as psi
+from .operations.special.error_and_gamma import lgamma as gammaln
+from .operations.special.error_and_gamma import sigmoid as expit
+from .operations.special.incomplete_gamma import igamma as gammainc
+from .operations.special.incomplete_gamma import igammac as gammaincc
+from .operations.special.incomplete_gamma import mvlgamma as multigammaln
+from .operations.special.incomplete_gamma import zeta
+from .operations.special.normal import entr, erfcx, log_ndtr, ndtr, ndtri, xlog1py
+from .operations.special.orthogonal_polynomials import (
     chebyshev_polynomial_t,
     chebyshev_polynomial_u,
     chebyshev_polynomial_v,
@@ -42,23 +50,6 @@ from .orthogonal_polynomials import (
     shifted_chebyshev_polynomial_v,
     shifted_chebyshev_polynomial_w,
 )
-from .powers import exp2, expm1, log1p
-from .rounding import round
-from .softmaxes import log_softmax, softmax
-from .special_functions import (
-    digamma,
-    erf,
-    erfc,
-    erfinv,
-    logit,
-    polygamma,
-    sinc,
-    xlogy,
-)
-from .special_functions import digamma as psi
-from .special_functions import lgamma as gammaln
-from .special_functions import sigmoid as expit
-from .sums import logsumexp
 
 __all__ = [
     "bessel_j0",

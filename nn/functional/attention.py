@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tensor import bool as bool_
 from tensor import cat, float32, matmul, softmax
-from tensor.neural.attention import scaled_dot_product_attention
-from tensor.neural.packed import unpacked
+from tensor.operations.attention.attention import scaled_dot_product_attention
+from tensor.operations.attention.packed_projection import unpacked
 
 from .dropout import dropout
 from .linear_maps import linear

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from tensor.neural.dropouts import drop
+from tensor.operations.random.dropout import drop
 
 if TYPE_CHECKING:
     from tensor import Tensor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensor.neural import embeddings
-from tensor.neural.embeddings import bags_of_rows, one_hot, padding_row, renormalise
+from tensor.operations.indexing import embedding as embeddings
+from tensor.operations.indexing.embedding import bags_of_rows, one_hot, padding_row, renormalise
 
 if TYPE_CHECKING:
     from tensor import Tensor

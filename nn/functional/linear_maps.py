@@ -6,8 +6,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tensor import bmm
-from tensor.autocasting import autocasted
-from tensor.neural.linear import linear as linear
+from tensor.operations.autocast import autocasted
+from tensor.operations.products.linear import linear as linear
 
 if TYPE_CHECKING:
     from tensor import Tensor

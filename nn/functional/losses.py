@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tensor.distances import pdist
-from tensor.neural.element_losses import (
+from tensor.operations.losses.element_losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     gaussian_nll_loss,
@@ -20,15 +19,16 @@ from tensor.neural.element_losses import (
     smooth_l1_loss,
     soft_margin_loss,
 )
-from tensor.neural.losses import cross_entropy, nll_loss
-from tensor.neural.sequence_losses import ctc_loss
-from tensor.neural.similarities import (
+from tensor.operations.losses.losses import cross_entropy, nll_loss
+from tensor.operations.losses.sequence_losses import ctc_loss
+from tensor.operations.losses.similarities import (
     cosine_embedding_loss,
     cosine_similarity,
     pairwise_distance,
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
+from tensor.operations.products.distances import pdist
 
 __all__ = [
     "binary_cross_entropy",

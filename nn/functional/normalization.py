@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensor.neural import normalization as functions
-from tensor.neural.normalization import group_norm as _group_norm
-from tensor.neural.normalization import layer_norm as _layer_norm
-from tensor.neural.normalization import local_response_norm, rms_norm
+from tensor.operations.normalization import normalization as functions
+from tensor.operations.normalization.normalization import group_norm as _group_norm
+from tensor.operations.normalization.normalization import layer_norm as _layer_norm
+from tensor.operations.normalization.normalization import local_response_norm, rms_norm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from tensor.neural.grid_sampling import affine_grid, grid_sample
-from tensor.neural.interpolation import interpolate
+from tensor.operations.resampling.grid_sampling import affine_grid, grid_sample
+from tensor.operations.resampling.interpolation import interpolate
 
 if TYPE_CHECKING:
     from tensor import Tensor

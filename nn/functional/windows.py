@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensor.neural.convolution import (
+from tensor.operations.convolution.convolution import (
     conv1d,
     conv2d,
     conv3d,
@@ -10,9 +10,9 @@ from tensor.neural.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
-from tensor.neural.fractional_pooling import fractional_max_pool2d, fractional_max_pool3d
-from tensor.neural.padding import pad
-from tensor.neural.pooling import (
+from tensor.operations.convolution.unfolding import fold, unfold
+from tensor.operations.pooling.fractional_pooling import fractional_max_pool2d, fractional_max_pool3d
+from tensor.operations.pooling.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
@@ -26,9 +26,9 @@ from tensor.neural.pooling import (
     max_pool2d,
     max_pool3d,
 )
-from tensor.neural.power_pooling import lp_pool1d, lp_pool2d, lp_pool3d
-from tensor.neural.unfolding import fold, unfold
-from tensor.neural.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
+from tensor.operations.pooling.power_pooling import lp_pool1d, lp_pool2d, lp_pool3d
+from tensor.operations.pooling.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
+from tensor.operations.resampling.padding import pad
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.neural.optimizer_steps import ADADELTA
+from tensor.operations.optimizers.steps import ADADELTA
 
 from .stepping import SteppingOptimizer, at_least_zero, sign
 

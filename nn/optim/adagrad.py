@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensor
-from tensor.neural.optimizer_steps import ADAGRAD
+from tensor.operations.optimizers.steps import ADAGRAD
 
 from .optimizer import count
 from .stepping import SteppingOptimizer, at_least_zero, sign

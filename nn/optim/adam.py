@@ -6,7 +6,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from tensor import Tensor
-from tensor.neural.optimizer_steps import ADAM, AMSGRAD
+from tensor.operations.optimizers.steps import ADAM, AMSGRAD
 
 from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, sign
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.neural.optimizer_steps import ADAMAX
+from tensor.operations.optimizers.steps import ADAMAX
 
 from .stepping import SteppingOptimizer, at_least_zero, check_betas, sign
 

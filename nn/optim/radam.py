@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from tensor.neural.optimizer_steps import RADAM
+from tensor.operations.optimizers.steps import RADAM
 
 from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, sign
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensor
-from tensor.neural.optimizer_steps import MOMENTUM_SGD
-from tensor.neural.optimizer_steps import SGD as PLAIN_SGD
+from tensor.operations.optimizers.steps import MOMENTUM_SGD
+from tensor.operations.optimizers.steps import SGD as PLAIN_SGD
 
 from .stepping import SteppingOptimizer, at_least_zero, sign
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensor
 from tensor import Tensor
-from tensor.neural.optimizer_steps import advance
+from tensor.operations.optimizers.steps import advance
 
 from .optimizer import Optimizer, count
 

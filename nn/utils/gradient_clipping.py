@@ -11,7 +11,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from tensor import Tensor, no_grad, promote_types, stack, tensor
-from tensor.neural.gradient_clipping import scale, total_norm
+from tensor.operations.optimizers.gradient_clipping import scale, total_norm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

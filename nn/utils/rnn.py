@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import tensor as library
 from tensor import Tensor
-from tensor.neural import packing
+from tensor.operations.recurrent import packing
 
 if TYPE_CHECKING:
     from tensor import dtype

@@ -1,6 +1,6 @@
 // Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 //
-// The counter is (block, call), the key is the seed; one counter gives four words. `tensor.random.philox` is
+// The counter is (block, call), the key is the seed; one counter gives four words. `tensor.operations.random.philox` is
 // the same generator on NumPy arrays: word i of a call is output i % 4 of block i / 4 on both.
 
 #pragma once

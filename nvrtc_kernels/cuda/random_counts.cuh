@@ -1,5 +1,5 @@
 // Counts of Poisson's and the binomial distribution from one uniform number u each, by inversion of the
-// distribution function. tensor/random/counts.py computes the same on the CPU.
+// distribution function. tensor/operations/random/counts.py computes the same on the CPU.
 
 #pragma once
 #include "incomplete_gamma.cuh"

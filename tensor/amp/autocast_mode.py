@@ -11,9 +11,9 @@ import numpy as np
 
 import drv
 from nvrtc_kernels.dtypes import bfloat16, dtype, float16
-from tensor.autocasting import eligible
-from tensor.base import TensorBase
-from tensor.recording.autocast import DEVICE_TYPES, enabled, enter, leave, settings, update
+from tensor.core.base import TensorBase
+from tensor.core.modes.autocast import DEVICE_TYPES, enabled, enter, leave, settings, update
+from tensor.operations.autocast import eligible
 
 from .autocast_state import check_device_type
 
@@ -33,7 +33,7 @@ class autocast:  # noqa: N801 - PyTorch's name
 
     Products of matrices and convolutions compute in ``dtype``; sums, exponentials, norms and losses in float32; some
     operations of several operands in the widest type among them; others as always. The lists are in
-    :mod:`tensor.autocasting`. Parameters that are cast are cast once in the outermost block. It holds for one
+    :mod:`tensor.operations.autocast`. Parameters that are cast are cast once in the outermost block. It holds for one
     thread, and not for backward passes, which compute in the types of the forward pass.
 
     Parameters

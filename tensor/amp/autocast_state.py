@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nvrtc_kernels.dtypes import dtype
-from tensor.recording.autocast import DEVICE_TYPES, enabled, enter, settings, update
+from tensor.core.modes.autocast import DEVICE_TYPES, enabled, enter, settings, update
 
 
 def check_device_type(device_type: Any) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import drv
 from nvrtc_kernels.dtypes import float16, float32
-from tensor.creation import full
-from tensor.neural.optimizer_steps import unscale
-from tensor.numeric_limits import finfo
-from tensor.tensors import Tensor
+from tensor.core.dtypes.limits import finfo
+from tensor.methods.tensor import Tensor
+from tensor.operations.creation.factories import full
+from tensor.operations.optimizers.steps import unscale
 
 if TYPE_CHECKING:
-    from tensor.devices import device as Device
+    from tensor.core.devices.device import device as Device
 
 _READY, _UNSCALED, _STEPPED = "ready", "unscaled", "stepped"
 

@@ -3,7 +3,7 @@
 The graph is made of :mod:`nodes <.node>` as operations run, and run backward by the :mod:`engine <.engine>`.
 """
 
-from tensor.recording.modes import (
+from tensor.core.modes.grad_mode import (
     enable_grad,
     inference_mode,
     is_grad_enabled,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Self
 
-from tensor.recording import anomaly
+from .recording import anomaly
 
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor.base import TensorBase
-from tensor.construction import from_numpy
+from tensor.core.base import TensorBase, wrap
 
 from . import jacobians
 from .differentiation import grad
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     from .jacobians import Jacobian, Reals
 
@@ -339,4 +338,4 @@ def _parts(
 
 
 def _shown(numbers: NDArray[Any]) -> str:
-    return repr(from_numpy(np.ascontiguousarray(numbers)))
+    return repr(wrap(np.ascontiguousarray(numbers)))

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tensor.base import TensorBase
-from tensor.creation import filled, zeros
-from tensor.recording.node import edge_of
+from tensor.core.base import TensorBase
+from tensor.core.fill_plans import filled
 
-from . import engine
+from .engine import engine
+from .engine.root import GraphRoot
 from .gradient_edge import GradientEdge
-from .root import GraphRoot
+from .recording.node import edge_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.layout import Layout
-    from tensor.tensors import Tensor
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
 
 
 def backward(
@@ -147,7 +147,7 @@ def _edge(given: Any, position: int, argument: str) -> Any:
 
 
 def _zeros(layout: Layout) -> Tensor:
-    return zeros(layout.shape, dtype=layout.dtype, device=layout.device)
+    return filled(layout.as_contiguous(), 0)
 
 
 def _edges(inputs: Sequence[Any]) -> list[Any]:

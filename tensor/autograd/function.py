@@ -7,20 +7,21 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tensor.base import TensorBase, view_of
-from tensor.creation import zeros
-from tensor.recording import saved
-from tensor.recording.inplace import attach_in_place, check_in_place
-from tensor.recording.modes import modes
-from tensor.recording.node import Node, attach, place_in_graph, track_view
-from tensor.recording.state import AutogradState
+from tensor.core.base import TensorBase, view_of
+from tensor.core.fill_plans import filled
+from tensor.core.modes.grad_mode import modes
+
+from .recording import saved
+from .recording.inplace import attach_in_place, check_in_place
+from .recording.node import Node, attach, place_in_graph, track_view
+from .recording.state import AutogradState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tensor.layout import Layout
-    from tensor.streams import Stream
-    from tensor.tensors import Tensor
+    from tensor.core.devices.stream import Stream
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
@@ -146,9 +147,7 @@ class FunctionNode(Node):
         given: tuple[Any, ...] = grads
         if self.ctx.materialize_grads:
             given = tuple(
-                zeros(layout.shape, dtype=layout.dtype, device=layout.device)
-                if grad is None and layout is not None
-                else grad
+                filled(layout.as_contiguous(), 0) if grad is None and layout is not None else grad
                 for grad, layout in zip(grads, self.outputs, strict=True)
             )
         results = _derivative_of(self.function)(self.ctx, *given)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor.joining import stack
-from tensor.recording.modes import enable_grad, modes, set_grad_enabled
+from tensor.core.modes.grad_mode import enable_grad, modes, set_grad_enabled
 
 from .differentiation import grad
+from .function import Function
 from .functional_arguments import (
     INDEPENDENT,
     OUTPUTS,
@@ -32,7 +32,7 @@ from .jacobians import of_reals
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -369,4 +369,20 @@ def _joined(parts: Sequence[Any], first: Any, second: Any) -> Tensor:
     shape = (*first.shape, *second.shape)
     if not parts:
         return second.new_zeros(shape)
-    return stack(list(parts)).reshape(shape)
+    whole: Tensor = _Stack.apply(*parts)
+    return whole.reshape(shape)
+
+
+class _Stack(Function):
+    """Tensors of one shape along a new first dimension; the operation of that name is in a layer above."""
+
+    @staticmethod
+    def forward(ctx: Any, *parts: Any) -> Any:
+        whole = parts[0].new_empty((len(parts), *parts[0].shape))
+        for row, part in zip(whole.unbind(0), parts, strict=True):
+            row.copy_(part)
+        return whole
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0].unbind(0)

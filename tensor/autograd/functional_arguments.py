@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.base import TensorBase
+from tensor.core.base import TensorBase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

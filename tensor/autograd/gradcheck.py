@@ -22,7 +22,7 @@ from .differentiation import grad
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tensor.base import TensorBase
-from tensor.recording.node import Node, edge_of
+from tensor.core.base import TensorBase
+
+from .recording.node import Node, edge_of
 
 if TYPE_CHECKING:
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 
 class GradientEdge(NamedTuple):

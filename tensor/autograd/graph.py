@@ -7,21 +7,22 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
-from tensor.base import TensorBase
-from tensor.recording import saved
-from tensor.recording.hooks import register_hook
-from tensor.recording.node import Node, edge_of
+from tensor.core.base import TensorBase
 
-from .engine import pass_number, will_execute
+from .engine.engine import pass_number, will_execute
 from .gradient_edge import GradientEdge, get_gradient_edge
 from .offloading import save_on_cpu
-from .saving import saved_tensors_hooks
+from .recording import saved
+from .recording.hooks import register_hook
+from .recording.node import Node, edge_of
+from .recording.saving import saved_tensors_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tensor.recording.node_hooks import RemovableHandle
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
+
+    from .recording.node_hooks import RemovableHandle
 
 __all__ = [
     "GradientEdge",

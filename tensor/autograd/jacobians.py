@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensor.construction import from_numpy
-from tensor.parts import as_strided
-from tensor.views import view_as_real
+from tensor.core.base import wrap
 
 from .differentiation import grad
+from .recording.storage_views import as_strided, view_as_real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     #: Elements of an input, or outputs, as real numbers.
     Reals = NDArray[np.float64]
@@ -45,7 +44,7 @@ def of_reals(numbers: Reals, like: Tensor) -> Tensor:
     array = np.array(numbers, np.float64)
     if like.dtype.is_complex:
         array = array.view(np.complex128)
-    made: Tensor = from_numpy(array).reshape(like.shape).to(device=like.device, dtype=like.dtype)
+    made: Tensor = wrap(array).reshape(like.shape).to(device=like.device, dtype=like.dtype)
     return made
 
 

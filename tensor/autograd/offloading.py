@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.base import empty
-from tensor.copy_plans import COPY, copied
-from tensor.places import cpu
+from tensor.core.base import empty
+from tensor.core.copy_plans import COPY, copied
+from tensor.core.devices.state import cpu
 
-from .saving import saved_tensors_hooks
+from .recording.saving import saved_tensors_hooks
 
 if TYPE_CHECKING:
-    from tensor.streams import Stream
-    from tensor.tensors import Tensor
+    from tensor.core.devices.stream import Stream
+    from tensor.methods.tensor import Tensor
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name

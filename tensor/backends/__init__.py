@@ -3,7 +3,7 @@
 import sys
 from types import ModuleType
 
-from tensor.precision import fp32_name, settings, tf32_of
+from tensor.core.modes.precision import fp32_name, settings, tf32_of
 
 from . import cuda, cudnn
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tensor.core.modes.precision import flag, fp32_name, settings, tf32_of
 from tensor.fft.plan_cache import CufftPlanCache
-from tensor.precision import flag, fp32_name, settings, tf32_of
 
 #: cuFFT's plans of the current device; ``cufft_plan_cache[device]`` are another one's.
 cufft_plan_cache = CufftPlanCache()

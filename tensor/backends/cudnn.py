@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from tensor.precision import flag, fp32_name, settings, tf32_of
+from tensor.core.modes.precision import flag, fp32_name, settings, tf32_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

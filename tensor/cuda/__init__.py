@@ -3,11 +3,19 @@
 Importing this loads no driver; the first use of a device does, see :mod:`drv`.
 """
 
-from tensor.events import Event
-from tensor.streams import ExternalStream, Stream
+from tensor.core.devices.current_stream import (
+    StreamContext,
+    current_stream,
+    default_stream,
+    get_stream_from_external,
+    set_stream,
+    stream,
+)
+from tensor.core.devices.event import Event
+from tensor.core.devices.stream import ExternalStream, Stream
 
 from . import amp, memory
-from .device_state import (
+from .devices import (
     can_device_access_peer,
     current_device,
     device,
@@ -58,14 +66,6 @@ from .random import (
     set_rng_state_all,
 )
 from .raw_kernel import RawKernel
-from .stream_state import (
-    StreamContext,
-    current_stream,
-    default_stream,
-    get_stream_from_external,
-    set_stream,
-    stream,
-)
 from .typed_tensors import (
     BFloat16Tensor,
     BoolTensor,

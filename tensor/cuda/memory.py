@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import drv
 from drv.allocators import memory_summary as _table
 from drv.allocators.statistics import Stat, Statistics
-from tensor.current_device import index_of
-from tensor.places import cuda_place
-from tensor.streams import Stream
+from tensor.core.devices.current import index_of
+from tensor.core.devices.state import cuda_place
+from tensor.core.devices.stream import Stream
 
-from .device_state import existing_device, mem_get_info
+from .devices import existing_device, mem_get_info
 from .memory_history import _dump_snapshot, _record_memory_history, _snapshot, memory_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tensor.current_device import DeviceArgument
-    from tensor.places import CudaPlace
+    from tensor.core.devices.current import DeviceArgument
+    from tensor.core.devices.state import CudaPlace
 
 __all__ = [
     "OutOfMemoryError",

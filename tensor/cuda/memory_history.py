@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import drv
 from drv.allocators import AllocatorOptions, History
-from tensor.places import cuda_place
+from tensor.core.devices.state import cuda_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from drv.allocators.history import Frames
-    from tensor.places import CudaPlace
+    from tensor.core.devices.state import CudaPlace
 
 Enabled = Literal["state", "all"]
 Context = Literal["state", "alloc", "all"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import drv
-from tensor.random.generator import cuda_manual_seed as manual_seed
-from tensor.random.generator import cuda_manual_seed_all as manual_seed_all
-from tensor.random.generator import default_generator, random_seed
-from tensor.random.state import cuda_get_rng_state as get_rng_state
-from tensor.random.state import cuda_get_rng_state_all as get_rng_state_all
-from tensor.random.state import cuda_set_rng_state as set_rng_state
-from tensor.random.state import cuda_set_rng_state_all as set_rng_state_all
+from tensor.operations.random.generator import cuda_manual_seed as manual_seed
+from tensor.operations.random.generator import cuda_manual_seed_all as manual_seed_all
+from tensor.operations.random.generator import default_generator, random_seed
+from tensor.operations.random.state import cuda_get_rng_state as get_rng_state
+from tensor.operations.random.state import cuda_get_rng_state_all as get_rng_state_all
+from tensor.operations.random.state import cuda_set_rng_state as set_rng_state
+from tensor.operations.random.state import cuda_set_rng_state_all as set_rng_state_all
 
 __all__ = [
     "get_rng_state",

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import drv
 import nvrtc_kernels
-from tensor.base import TensorBase
-from tensor.places import cuda_place
-from tensor.streams import Stream
+from tensor.core.base import TensorBase
+from tensor.core.devices.state import cuda_place
+from tensor.core.devices.stream import Stream
 
-from .device_state import native_device
+from .devices import native_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensor.current_device import DeviceArgument
+    from tensor.core.devices.current import DeviceArgument
 
 
 class RawKernel(nvrtc_kernels.RawKernel):

@@ -1,9 +1,9 @@
-"""``tensor.cuda.FloatTensor`` and its like; see :mod:`tensor.typed_tensors`."""
+"""``tensor.cuda.FloatTensor`` and its like; see :mod:`tensor.operations.creation.typed_tensors`."""
 
 from __future__ import annotations
 
 from nvrtc_kernels import dtypes
-from tensor.typed_tensors import typed
+from tensor.operations.creation.typed_tensors import typed
 
 BFloat16Tensor = typed("BFloat16Tensor", dtypes.bfloat16, is_cuda=True)
 BoolTensor = typed("BoolTensor", dtypes.bool_, is_cuda=True)

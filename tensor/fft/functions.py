@@ -6,11 +6,12 @@ from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float32, float64
-from tensor import parts
-from tensor.autocasting import autocasted
-from tensor.base import TensorBase
-from tensor.creation import delivered, get_default_dtype
-from tensor.ranges import arange
+from tensor.core.base import TensorBase
+from tensor.core.dtypes.default import get_default_dtype
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.factories import delivered
+from tensor.operations.creation.ranges import arange
+from tensor.operations.shapes import slices as parts
 
 from .transforms import COMPLEX, recorded
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.layout import Layout
-    from tensor.tensors import Tensor
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
 
 _NORMS = ("backward", "ortho", "forward")
 
@@ -116,7 +117,7 @@ def _resized(x: Tensor, dims: Sequence[int], sizes: list[int]) -> Tensor:
     """``x`` cut off, or with zeros added, at the ends of ``dims``."""
     if [x._layout.shape[dim] for dim in dims] == sizes:
         return x
-    from tensor.neural.padding import constant_pad
+    from tensor.operations.resampling.padding import constant_pad
 
     for dim, size in zip(dims, sizes, strict=True):
         if x._layout.shape[dim] > size:

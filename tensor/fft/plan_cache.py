@@ -13,13 +13,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drv.cufft import CUFFT_FORWARD, CUFFT_INVERSE, cufftType
-from tensor import devices
-from tensor.events import Event
-from tensor.places import cuda_place
+from tensor.core.devices import device as devices
+from tensor.core.devices.event import Event
+from tensor.core.devices.state import cuda_place
 
 if TYPE_CHECKING:
-    from tensor.places import CudaPlace
-    from tensor.streams import Stream
+    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.stream import Stream
 
 #: Plans that a cache keeps at first, as PyTorch does for CUDA 10 and later.
 DEFAULT_SIZE = 4096

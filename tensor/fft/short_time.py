@@ -6,17 +6,18 @@ import warnings
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from tensor import parts, views
-from tensor.autocasting import autocasted
-from tensor.base import TensorBase
-from tensor.neural.padding import constant_pad, pad
-from tensor.overlapping import overlap_add
+from tensor.core.base import TensorBase
+from tensor.operations.autocast import autocasted
+from tensor.operations.resampling.padding import constant_pad, pad
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+from tensor.operations.shapes.overlap_add import overlap_add
 
 from .functions import single_or_double
 from .transforms import REAL, c2c, c2r, r2c
 
 if TYPE_CHECKING:
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 #: Squares of windows that add up to less than this somewhere cannot be divided by.
 _LEAST_OVERLAP = 1e-11

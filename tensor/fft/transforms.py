@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nvrtc_kernels.dtypes import complex64, complex128, float32, float64
-from tensor import layout as layouts
-from tensor import parts, views
-from tensor.arithmetic import MUL
-from tensor.base import maker, view_of, wrap
-from tensor.copy_plans import COPY
-from tensor.kept import kept
-from tensor.recording.modes import modes
-from tensor.recording.node import Node, attach
+from tensor.autograd.recording.node import Node, attach
+from tensor.core import layout as layouts
+from tensor.core.base import maker, view_of, wrap
+from tensor.core.constants import kept
+from tensor.core.copy_plans import COPY
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.pointwise.arithmetic import MUL
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
 
 from . import on_host
 from .plan_cache import Key, Side, plan_cache
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.layout import Layout
-    from tensor.places import Place
-    from tensor.tensors import Tensor
+    from tensor.core.devices.state import Place
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
 
 #: Dimensions of a cuFFT plan, at most.
 _RANK = 3

@@ -9,9 +9,9 @@ waiting. Norms (but those of singular values), products, powers and triangular s
 not wait.
 """
 
-from tensor.call_forms import complete_functions as _complete_functions
-from tensor.contractions import matmul
-from tensor.spreads import vector_norm
+from tensor.operations.call_forms import complete_functions as _complete_functions
+from tensor.operations.products.contractions import matmul
+from tensor.operations.reductions.variance import vector_norm
 
 from .cholesky_factor import cholesky, cholesky_ex
 from .determinants import det, slogdet

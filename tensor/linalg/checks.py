@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import Category
-from tensor.base import check_tensor
+from tensor.core.base import check_tensor
 
 if TYPE_CHECKING:
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 
 def check_floating(name: str, x: Tensor, *, half: bool = False) -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor import parts
-from tensor.autocasting import autocasted
-from tensor.contractions import matmul
-from tensor.neural.node import record
+from tensor.operations.autocast import autocasted
+from tensor.operations.products.contractions import matmul
+from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
+from tensor.operations.shapes import slices as parts
 
 from .checks import check_square
 from .errors import check_info
@@ -21,7 +21,7 @@ from .triangular import substituted, triangle
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

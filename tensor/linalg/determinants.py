@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor import parts, views
-from tensor.contractions import matmul
-from tensor.neural.node import record
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.creation.ranges import eye
+from tensor.operations.pointwise.selection import where
+from tensor.operations.products.contractions import matmul
+from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
-from tensor.ranges import eye
-from tensor.recording.modes import modes
-from tensor.selection import where
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
 
 from .checks import check_square
 from .host import on_host
@@ -22,7 +23,7 @@ from .solving import inv
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

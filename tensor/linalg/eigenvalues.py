@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor import views
-from tensor.autocasting import autocasted
-from tensor.contractions import matmul
-from tensor.neural.node import record
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.products.contractions import matmul
+from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
-from tensor.recording.modes import modes
+from tensor.operations.shapes import views
 
 from .checks import check_square
 from .errors import check_finite, which
@@ -24,7 +24,7 @@ from .spectral import check_phase, converged, diagonal, differences
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

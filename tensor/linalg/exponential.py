@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor import parts
-from tensor.joining import cat
-from tensor.neural.node import record
+from tensor.operations.recorder import record
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes.joining import cat
 
 from .checks import check_square
 from .host import on_host
@@ -17,7 +17,7 @@ from .host import on_host
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

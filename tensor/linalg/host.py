@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import from_numpy
-from tensor import layout as layouts
-from tensor.base import empty, wrap
-from tensor.copy_plans import COPY, copied
-from tensor.places import cpu
+from tensor.core import layout as layouts
+from tensor.core.base import empty, wrap
+from tensor.core.copy_plans import COPY, copied
+from tensor.core.devices.state import cpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

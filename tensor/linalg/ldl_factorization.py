@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import int32
-from tensor.base import check_tensor
-from tensor.neural.node import record
+from tensor.core.base import check_tensor
+from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
 
 from . import ldl_on_host
@@ -21,7 +21,7 @@ from .solving import check_right_sides
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

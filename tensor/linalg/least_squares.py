@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import layouts
-from tensor import views
-from tensor.autocasting import autocasted
-from tensor.base import TensorBase, check_tensor
-from tensor.contractions import matmul
-from tensor.neural.node import record
+from tensor.core.base import TensorBase, check_tensor
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise.selection import where
+from tensor.operations.products.contractions import matmul
+from tensor.operations.recorder import record
 from tensor.operations.reduction import given
-from tensor.selection import where
+from tensor.operations.shapes import views
 
 from .checks import check_alike, check_floating, check_matrices, check_square_shape
 from .errors import LinAlgError, check_finite, check_info
@@ -28,7 +28,7 @@ from .spectral import converged
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

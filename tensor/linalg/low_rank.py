@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensor import views
-from tensor.contractions import matmul
-from tensor.random.creation import randn
+from tensor.operations.products.contractions import matmul
+from tensor.operations.random.creation import randn
+from tensor.operations.shapes import views
 
 from .checks import check_matrices
 from .qr_factor import qr
@@ -17,7 +17,7 @@ from .results import SingularValuesAndColumns
 from .singular_values import svd
 
 if TYPE_CHECKING:
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 
 def _basis(a: Tensor, q: int, niter: int) -> Tensor:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import int32
-from tensor import parts
-from tensor.autocasting import autocasted
-from tensor.base import check_tensor
-from tensor.contractions import matmul
-from tensor.joining import cat
-from tensor.neural.node import record
+from tensor.core.base import check_tensor
+from tensor.operations.autocast import autocasted
+from tensor.operations.products.contractions import matmul
+from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes.joining import cat
 
 from . import lu_on_host, triangular_on_host
 from .checks import check_alike, check_matrices, check_square
@@ -26,7 +26,7 @@ from .triangular import substituted, triangle
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from tensor import views
-from tensor.arguments import dimension
-from tensor.autocasting import autocasted
-from tensor.base import check_tensor
+from tensor.core.arguments import dimension
+from tensor.core.base import check_tensor
+from tensor.operations.autocast import autocasted
 from tensor.operations.reduction import given
-from tensor.spreads import vector_norm
+from tensor.operations.reductions.variance import vector_norm
+from tensor.operations.shapes import views
 
 from .checks import check_floating
 from .singular_values import singular_values
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 _ORDERS = (1, -1, 2, -2, inf, -inf)
 

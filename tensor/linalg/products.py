@@ -5,13 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tensor import contractions, parts, scans, views
-from tensor.autocasting import autocasted
-from tensor.base import TensorBase, check_tensor
-from tensor.contractions import matmul
-from tensor.joining import cat
+from tensor.core.base import TensorBase, check_tensor
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.ranges import eye
+from tensor.operations.products import contractions
+from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import given
-from tensor.ranges import eye
+from tensor.operations.reductions import scans
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+from tensor.operations.shapes.joining import cat
 
 from .checks import check_alike, check_floating, check_square_shape
 from .solving import inv
@@ -19,7 +22,7 @@ from .solving import inv
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor import parts, views
-from tensor.autocasting import autocasted
-from tensor.contractions import matmul
-from tensor.joining import cat
-from tensor.neural.node import record
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.ranges import eye
+from tensor.operations.products.contractions import matmul
+from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
-from tensor.ranges import eye
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+from tensor.operations.shapes.joining import cat
 
 from .checks import check_alike, check_floating, check_matrices
 from .host import on_host
@@ -22,7 +23,7 @@ from .triangular import substituted, triangle
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

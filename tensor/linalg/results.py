@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 
 class InverseWithInfo(NamedTuple):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor import parts, views
-from tensor.autocasting import autocasted
-from tensor.complex_numbers import conjugate
-from tensor.contractions import matmul
-from tensor.neural.node import record
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise.complex_numbers import conjugate
+from tensor.operations.products.contractions import matmul
+from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
-from tensor.recording.modes import modes
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
 
 from .checks import check_matrices
 from .errors import check_finite
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor import parts, views
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
 
 from .errors import LinAlgError, check_info
 from .host import one_by_one
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

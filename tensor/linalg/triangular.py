@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor import triangles
-from tensor.autocasting import autocasted
-from tensor.contractions import matmul
-from tensor.neural.node import record
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.ranges import eye
+from tensor.operations.products.contractions import matmul
+from tensor.operations.recorder import record
 from tensor.operations.reduction import given
-from tensor.ranges import eye
+from tensor.operations.shapes import triangles
 
 from . import triangular_on_device, triangular_on_host
 from .checks import check_alike, check_matrices, check_square
@@ -22,7 +22,7 @@ from .triangular_on_device import System
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     Array = NDArray[Any]
 

@@ -17,18 +17,18 @@ from drv.cublas import cublasSideMode_t as Side
 from drv.library_types import cudaDataType as Type
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels.dtypes import complex64, complex128, float32, float64, int64
-from tensor import blas
-from tensor.base import empty
-from tensor.copy_plans import COPY
-from tensor.creation import full
-from tensor.layout import contiguous
-from tensor.ranges import arange
+from tensor.core.base import empty
+from tensor.core.copy_plans import COPY
+from tensor.core.layout import contiguous
+from tensor.operations.creation.factories import full
+from tensor.operations.creation.ranges import arange
+from tensor.operations.products import blas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensor.layout import Layout
-    from tensor.tensors import Tensor
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
 
 _LETTERS = {
     float32: ("S", Type.CUDA_R_32F),

@@ -1,5 +1,1 @@
-"""What all operations of a kind have in common: planning, launching, recording."""
-
-from .pointwise import Pointwise
-
-__all__ = ["Pointwise"]
+"""Operations: the kinds they are of and how they are planned; the families are in the folders."""

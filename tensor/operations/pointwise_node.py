@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensor.base import TensorBase
-from tensor.recording.node import Node
-from tensor.recording.saved import freed, restore_all, save_output
+from tensor.autograd.recording.node import Node
+from tensor.autograd.recording.saved import freed, restore_all, save_output
+from tensor.core.base import TensorBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 
 class Form(NamedTuple):

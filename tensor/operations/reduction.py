@@ -14,25 +14,25 @@ from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import reduction as kernels
 from nvrtc_kernels.dtypes import Category, dtype
 from nvrtc_kernels.reducers import Reducer
-from tensor import layout as layouts
-from tensor import views
-from tensor.arguments import dimensions
-from tensor.base import empty, maker, wrap
-from tensor.copy_plans import host_conversion
-from tensor.creation import deliver
-from tensor.recording.modes import modes
-from tensor.recording.node import Node, attach
-from tensor.recording.saved import freed, restore_all, save, save_output
+from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.saved import freed, restore_all, save, save_output
+from tensor.core import layout as layouts
+from tensor.core.arguments import dimensions
+from tensor.core.base import empty, maker, wrap
+from tensor.core.copy_plans import host_conversion
+from tensor.core.dtypes import promotion as rules
+from tensor.core.modes.grad_mode import modes
 
-from . import rules
+from .creation.factories import deliver
+from .shapes import views
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from tensor.layout import Layout
-    from tensor.tensors import Tensor
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
 
 
 class Reduction:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nvrtc_kernels import layouts as strides_of
-from tensor import layout as layouts
-from tensor.copy_plans import check_no_overlap
+from tensor.core import layout as layouts
+from tensor.core.copy_plans import check_no_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.layout import Layout
-    from tensor.tensors import Tensor
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
 
 
 def result_layout(shape: tuple[int, ...], kind: dtype, tensors: Sequence[Layout]) -> Layout:

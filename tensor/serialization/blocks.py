@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import uint8
 from nvrtc_kernels.layouts import contiguous_strides, dense_strides_like
-from tensor import layout as layouts
-from tensor.base import view_of
+from tensor.core import layout as layouts
+from tensor.core.base import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tensor.layout import Layout
-    from tensor.storage import Storage
-    from tensor.tensors import Tensor
+    from tensor.core.layout import Layout
+    from tensor.core.storage import Storage
+    from tensor.methods.tensor import Tensor
 
     from .structure import Path, TensorFound
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.layouts import contiguous_strides, extent, is_dense
-from tensor import layout as layouts
-from tensor.base import view_of, wrap
-from tensor.copies import copy_into_new
-from tensor.devices import device
-from tensor.places import cpu, place_of
-from tensor.storage import Storage
+from tensor.core import layout as layouts
+from tensor.core.base import view_of, wrap
+from tensor.core.devices.device import device
+from tensor.core.devices.state import cpu, place_of
+from tensor.core.storage import Storage
+from tensor.operations.creation.copies import copy_into_new
 
 from .classes import class_named
 from .header import Entry, Header, parse_json, read_header, sizes
@@ -29,8 +29,8 @@ from .structure import Decoder, UnreadableError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.places import Place
-    from tensor.tensors import Tensor
+    from tensor.core.devices.state import Place
+    from tensor.methods.tensor import Tensor
 
 _NAMED = {each.name: each for each in dtypes.ALL}
 _VIEW = frozenset(("shape", "strides", "offset", "dtype"))

@@ -15,8 +15,8 @@ from safetensors import TensorSpec, serialize, serialize_file
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import from_numpy
 from nvrtc_kernels.layouts import contiguous_strides
-from tensor.copies import copy_into_new
-from tensor.places import cpu
+from tensor.core.devices.state import cpu
+from tensor.operations.creation.copies import copy_into_new
 
 from .blocks import Block, blocks_of
 from .classes import name_of
@@ -27,7 +27,7 @@ from .writing import is_special, replaced
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 #: The key of the metadata that holds the structure, after a checksum. There is one only, for the package writes several
 #: in any order, and the same checkpoint should be the same file.
@@ -96,7 +96,7 @@ def checksum(text: str, shapes: list[list[Any]]) -> str:
 
 def _describe(found: TensorFound) -> None:
     """Note what a tensor is beside its elements."""
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
     cls = type(found.input)
     if cls is not Tensor:

@@ -17,9 +17,9 @@ import ml_dtypes
 import numpy as np
 
 from nvrtc_kernels import dtypes
-from tensor.base import TensorBase
-from tensor.devices import device
-from tensor.size import Size
+from tensor.core.base import TensorBase
+from tensor.core.devices.device import device
+from tensor.core.size import Size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,14 +11,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import float32, float64
-from tensor.creation import get_default_dtype
-from tensor.formats import strided
-
-from . import shapes
+from tensor.core.dtypes.default import get_default_dtype
+from tensor.core.memory_format import strided
+from tensor.operations.creation import window_shapes as shapes
 
 if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 __all__ = [
     "bartlett",

@@ -12,11 +12,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from tensor.autograd import differentiation
+from tensor.autograd.engine.graph_task import current
 from tensor.autograd.function import Function, once_differentiable
-from tensor.autograd.nesting import current
-from tensor.autograd.saving import saved_tensors_hooks
-from tensor.base import TensorBase
-from tensor.recording.modes import enable_grad, modes
+from tensor.autograd.recording.saving import saved_tensors_hooks
+from tensor.core.base import TensorBase
+from tensor.core.modes.grad_mode import enable_grad, modes
 
 from . import forward_state
 from .recomputation import CheckpointError, Region, set_checkpoint_early_stop

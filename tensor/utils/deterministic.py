@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from tensor.determinism import determinism
+from tensor.core.modes.determinism import determinism
 
 
 class _Settings(ModuleType):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.dlpack import DLDeviceType
-from tensor.interop import from_dlpack
+from tensor.operations.creation.dlpack import DLDeviceType
+from tensor.operations.creation.dlpack_exchange import from_dlpack
 
 if TYPE_CHECKING:
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 

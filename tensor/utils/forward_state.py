@@ -16,10 +16,10 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import drv
-from tensor.current_device import restore
-from tensor.places import cuda_place
-from tensor.random.generator import default_generator
-from tensor.recording import autocast
+from tensor.core.devices.current import restore
+from tensor.core.devices.state import cuda_place
+from tensor.core.modes import autocast
+from tensor.operations.random.generator import default_generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,5 +1,5 @@
 """Tables of hooks, and the handles that take them away again."""
 
-from tensor.recording.node_hooks import HookTable, RemovableHandle
+from tensor.autograd.recording.node_hooks import HookTable, RemovableHandle
 
 __all__ = ["HookTable", "RemovableHandle"]

@@ -13,19 +13,19 @@ import traceback
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tensor.autograd.engine import pass_number
-from tensor.autograd.saving import saved_tensors_hooks
-from tensor.base import TensorBase
-from tensor.recording import saved
-from tensor.recording.modes import enable_grad
-from tensor.recording.node import Node
+from tensor.autograd.engine.engine import pass_number
+from tensor.autograd.recording import saved
+from tensor.autograd.recording.node import Node
+from tensor.autograd.recording.saving import saved_tensors_hooks
+from tensor.core.base import TensorBase
+from tensor.core.modes.grad_mode import enable_grad
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Iterator
 
-    from tensor.layout import Layout
-    from tensor.tensors import Tensor
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
 
 #: Numbers in place of a backward pass's, for tensors that are asked for outside of one.
 _outside = itertools.count(-2, -1)

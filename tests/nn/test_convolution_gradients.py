@@ -9,7 +9,7 @@ import pytest
 
 import tensor
 from nn import grad
-from tests.tensor.neural.comparison import assert_like_torch
+from tests.tensor.operations.neural_comparison import assert_like_torch
 
 from .test_signatures import assert_same_parameters
 

@@ -10,7 +10,7 @@ import tensor
 from parallel import comm
 from parallel.chunks import copy_stream
 from tensor import cuda
-from tensor.places import cuda_place
+from tensor.core.devices.state import cuda_place
 
 from .simulated import equal, install, values
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import float64
-from tensor.base import TensorBase
-from tensor.construction import as_tensor, tensor
-from tensor.joining import stack
+from tensor.core.base import TensorBase
+from tensor.operations.creation.construction import as_tensor, tensor
+from tensor.operations.shapes.joining import stack
 
 from .nesting import is_named_tuple, mapping_like, sequence_like
 

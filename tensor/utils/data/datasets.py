@@ -8,13 +8,13 @@ from bisect import bisect_right
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tensor.random.creation import randperm
+from tensor.operations.random.creation import randperm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tensor.random.generator import Generator
-    from tensor.tensors import Tensor
+    from tensor.methods.tensor import Tensor
+    from tensor.operations.random.generator import Generator
 
 T_co = TypeVar("T_co", covariant=True)
 

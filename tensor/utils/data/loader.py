@@ -21,7 +21,7 @@ from .workers import WorkerSetup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tensor.random.generator import Generator
+    from tensor.operations.random.generator import Generator
 
     from .datasets import Dataset
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from tensor import cuda
-from tensor.base import TensorBase
+from tensor.core.base import TensorBase
 
 from .nesting import mapping_like, sequence_like
 
@@ -61,7 +61,7 @@ def pinning_device(wanted: bool, device: Any = "") -> int | None:
             stacklevel=4,
         )
         return None
-    from tensor.devices import device as as_device
+    from tensor.core.devices.device import device as as_device
 
     index = as_device(device).index if device else None
     return cuda.current_device() if index is None else index

@@ -6,10 +6,10 @@ import math
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tensor.construction import as_tensor
-from tensor.random.creation import randint, randperm
-from tensor.random.generator import Generator
-from tensor.random.sampling import multinomial
+from tensor.operations.creation.construction import as_tensor
+from tensor.operations.random.creation import randint, randperm
+from tensor.operations.random.generator import Generator
+from tensor.operations.random.sampling import multinomial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -131,7 +131,7 @@ class WeightedRandomSampler(Sampler[int]):
         _check_positive("num_samples", num_samples)
         if not isinstance(replacement, bool):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
-        from tensor import float64
+        from nvrtc_kernels.dtypes import float64
 
         self.weights = as_tensor(weights, dtype=float64)
         if self.weights.dim() != 1:

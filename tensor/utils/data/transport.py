@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor.tensors import Tensor
+from tensor.methods.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor.random.generator import manual_seed
+from tensor.operations.random.generator import manual_seed
 
 from .fetching import make_fetcher
 from .transport import pack

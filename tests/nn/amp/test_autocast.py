@@ -15,7 +15,7 @@ import nn
 import nn.functional
 import nn.optim
 import tensor
-from tensor.recording.autocast import autocast_blocks, settings
+from tensor.core.modes.autocast import autocast_blocks, settings
 from tests.tensor.conftest import place_name
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 import drv
 import nn.functional
 import tensor
-from tensor import autocasting
+from tensor.operations import autocast as autocasting
 from tests.tensor.conftest import place_name
 
 from .expressions import EXPECTED, operands, results

@@ -11,7 +11,7 @@ import pytest
 import drv
 import nn.optim
 import tensor
-from tensor.neural import optimizer_steps as steps
+from tensor.operations.optimizers import steps
 from tests.tensor.driver_calls import counted
 
 STEPS = [

@@ -9,7 +9,8 @@ import pytest
 import drv
 import tensor
 from tensor import cuda
-from tensor.autograd import accumulation, engine, grad
+from tensor.autograd import grad
+from tensor.autograd.engine import accumulation, engine
 from tests.tensor.driver_calls import counted
 
 from .streams import finish, sound, unsound

@@ -16,7 +16,7 @@ from tensor import (
     no_grad,
     set_grad_enabled,
 )
-from tensor.recording.modes import inference_blocks
+from tensor.core.modes.grad_mode import inference_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -13,9 +13,10 @@ import pytest
 import drv
 import tensor
 from tensor import cuda
-from tensor.autograd import Function, accumulation, engine
-from tensor.autograd.node_streams import NodeStreams
-from tensor.autograd.root import GraphRoot
+from tensor.autograd import Function
+from tensor.autograd.engine import accumulation, engine
+from tensor.autograd.engine.node_streams import NodeStreams
+from tensor.autograd.engine.root import GraphRoot
 
 from .streams import finish, sound, unsound
 

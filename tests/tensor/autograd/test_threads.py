@@ -12,7 +12,8 @@ import pytest
 import drv
 import tensor
 from tensor import cuda
-from tensor.autograd import Function, engine, grad
+from tensor.autograd import Function, grad
+from tensor.autograd.engine import engine
 
 from .streams import finish, sound
 from .test_streams import side_stream

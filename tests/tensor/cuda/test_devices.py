@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 import drv
-from tensor import cuda, devices
-from tensor.places import cuda_place
+from tensor import cuda
+from tensor.core.devices import device as devices
+from tensor.core.devices.state import cuda_place
 
 
 @pytest.mark.simulator_only
@@ -220,7 +221,7 @@ def test_peer_access_that_the_hardware_lacks() -> None:
 
 
 def test_seeds(two_devices: tuple[drv.Device, drv.Device]) -> None:
-    from tensor.random.generator import default_generator
+    from tensor.operations.random.generator import default_generator
 
     cuda.manual_seed_all(7)
     assert cuda.initial_seed() == 7

@@ -11,7 +11,7 @@ import pytest
 import drv
 import tensor
 from tensor import cuda
-from tensor.places import cuda_place
+from tensor.core.devices.state import cuda_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

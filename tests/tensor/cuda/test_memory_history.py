@@ -10,7 +10,7 @@ import pytest
 
 import drv
 from tensor import cuda
-from tensor.places import cuda_place
+from tensor.core.devices.state import cuda_place
 
 record = cuda.memory._record_memory_history
 

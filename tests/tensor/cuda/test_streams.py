@@ -14,8 +14,8 @@ import pytest
 
 import drv
 from tensor import cuda
-from tensor.places import cuda_place
-from tensor.streams import POOL_SIZE, Stream
+from tensor.core.devices.state import cuda_place
+from tensor.core.devices.stream import POOL_SIZE, Stream
 
 SCHEDULES = [
     {"schedule": "eager"},

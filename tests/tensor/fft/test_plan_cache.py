@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import drv
 import tensor
+from tensor.core.devices.state import cuda_place
 from tensor.fft.plan_cache import plan_cache
-from tensor.places import cuda_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import pytest
 
 import drv
 import tensor
+from tensor.core.devices.state import cuda_place
 from tensor.fft.plan_cache import plan_cache
-from tensor.places import cuda_place
 
 _RNG = np.random.default_rng(0)
 pytestmark = pytest.mark.filterwarnings("ignore:A window was not provided")
@@ -157,7 +157,7 @@ def test_frames_are_read_where_they_lie() -> None:
 @pytest.mark.simulator_only
 def test_the_envelope_is_not_spread_out() -> None:
     """The squares of a window are added up from the window itself: no copy for each place where it stands."""
-    from tensor.overlapping import overlap_add
+    from tensor.operations.shapes.overlap_add import overlap_add
 
     drv.simulator.install(check="race")
     window = tensor.ones(256, device="cuda", dtype=tensor.float64)
@@ -174,7 +174,7 @@ def test_the_envelope_is_not_spread_out() -> None:
 )
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "complex64"])
 def test_overlapping_windows_add_up(geometry: tuple[int, int, int, int], name: str, place_name: str) -> None:
-    from tensor.overlapping import overlap_add
+    from tensor.operations.shapes.overlap_add import overlap_add
 
     windows, size, step, extent = geometry
     array = _RNG.integers(-4, 5, (2, windows, size)).astype(np.float64)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import tensor
-from tensor import host_threads
+from tensor.core.devices.state import forget_plans
+from tensor.core.host import threads as host_threads
 from tensor.fft import on_host
-from tensor.places import forget_plans
 
 _RNG = np.random.default_rng(0)
 NAMES = [

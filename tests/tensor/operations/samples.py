@@ -9,7 +9,9 @@ import numpy as np
 import scipy.special
 
 import tensor
-from tensor import activation_functions, special, special_functions
+from tensor import special
+from tensor.operations.pointwise import activation_functions
+from tensor.operations.special import error_and_gamma as special_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -102,7 +102,7 @@ def test_tensors_on_the_cpu_need_no_driver(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     # Without nn, nobody knows what a parameter is.
-    assert done.stdout.strip() == "<class 'tensor.tensors.Tensor'> False"
+    assert done.stdout.strip() == "<class 'tensor.methods.tensor.Tensor'> False"
 
 
 def test_nothing_is_held_twice(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import drv
 import nn
 import nn.functional
 import tensor
-from tensor.recording.autocast import settings
+from tensor.core.modes.autocast import settings
 from tensor.utils import forward_state
 from tensor.utils.checkpoint import checkpoint
 from tests.tensor.conftest import place_name

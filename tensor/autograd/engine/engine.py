@@ -1,0 +1,405 @@
+"""Running the graph backward.
+
+Nodes run from the newest to the oldest, each when the gradients of all its uses have arrived. A node runs
+on the stream of its forward operation. Where a gradient goes from one stream to another, an event is
+recorded when it is made and waited for when it is used; a pass on one stream records none. Nothing waits on
+the host, and nothing recurses, however deep the graph is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from tensor.autograd.recording import anomaly
+from tensor.autograd.recording.anomaly_checks import check_gradients, report
+from tensor.autograd.recording.node import AccumulateGrad, Node
+
+from .accumulation import Awaited, accumulate, add, fit, hold
+from .graph_task import current, run_nested
+from .node_streams import ONE_STREAM, NodeStreams, stream_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tensor.core.devices.stream import Stream
+    from tensor.methods.tensor import Tensor
+
+    from .root import GraphRoot
+
+_numbers = itertools.count()
+
+
+def run(
+    root: GraphRoot,
+    *,
+    keep_graph: bool,
+    create_graph: bool,
+    captures: Sequence[Any] | None = None,
+    accumulates: bool = True,
+) -> list[Tensor | None]:
+    """Run backward from ``root``.
+
+    Parameters
+    ----------
+    keep_graph
+        Whether what nodes have saved is kept.
+    create_graph
+        Whether the pass itself is recorded.
+    captures
+        Edges whose gradients are wanted; only what they need is run then.
+    accumulates
+        Whether gradients are added to ``grad`` of leaves (those in ``captures``, where given).
+
+    Returns
+    -------
+    list
+        The gradients of ``captures``, ``None`` for those that nothing reached.
+    """
+    pass_ = Pass(root, keep_graph, captures, accumulates)
+    # The caller may hold the root, but not its gradients any longer.
+    del root
+    run_nested(pass_, create_graph)
+    return pass_.captured
+
+
+def queue_callback(function: Callable[[], Any], *, outermost: bool = False) -> None:
+    """Have ``function`` called at the end of this thread's backward pass, before it returns.
+
+    The caller's streams are current then, and have waited for the gradients. Of passes inside each other it is the
+    innermost one, or the outermost.
+
+    Raises
+    ------
+    RuntimeError
+        If no backward pass runs in this thread.
+    """
+    running = _running("queue_callback()")
+    while outermost and running.outer is not None:
+        running = running.outer
+    running.callbacks.append(function)
+
+
+def pass_number() -> int:
+    """Number of the backward pass that runs in this thread; -1 where none does."""
+    return -1 if current.pass_ is None else current.pass_.number
+
+
+def will_execute(node: Node) -> bool:
+    """Whether this thread's backward pass runs ``node``, or has run it.
+
+    Raises
+    ------
+    RuntimeError
+        If no backward pass runs in this thread.
+    """
+    running = _running("will_execute()")
+    if running.needed is not None and node not in running.needed:
+        return False
+    return node in running.dependencies
+
+
+def _running(name: str) -> Pass:
+    if current.pass_ is None:
+        raise RuntimeError(
+            f"{name} is for code that runs inside a backward pass, such as hooks: none is running"
+        )
+    found: Pass = current.pass_
+    return found
+
+
+class Pass:
+    """One backward pass."""
+
+    __slots__ = (
+        "accumulated",
+        "accumulates",
+        "arrived",
+        "callbacks",
+        "captured",
+        "captures",
+        "dependencies",
+        "keep_graph",
+        "leaves",
+        "needed",
+        "number",
+        "outer",
+        "ready",
+        "root",
+        "streams",
+    )
+
+    def __init__(
+        self, root: GraphRoot, keep_graph: bool, captures: Sequence[Any] | None, accumulates: bool
+    ) -> None:
+        self.number = next(_numbers)
+        #: The pass that this one is inside of.
+        self.outer: Pass | None = current.pass_
+        self.keep_graph = keep_graph
+        self.accumulates = accumulates
+        self.captures: dict[Node, list[tuple[int, int]]] = {}
+        self.captured: list[Tensor | None] = [None] * len(captures or ())
+        for position, (node, number) in enumerate(captures or ()):
+            self.captures.setdefault(node, []).append((number, position))
+        self.dependencies = _count_uses(edge[0] for edge in root.edges)
+        self.needed = None if captures is None else _needed(self.dependencies, self.captures)
+        #: For each output of a node what has arrived: a gradient, or one that is to be waited for.
+        self.arrived: dict[Node, list[Any]] = {}
+        #: Nodes whose gradients are all there, by age; and leaves, which go first.
+        self.ready: list[tuple[int, Node]] = []
+        self.leaves: deque[AccumulateGrad] = deque()
+        #: Leaves on devices that gradients were added to.
+        self.accumulated: list[AccumulateGrad] = []
+        self.callbacks: list[Callable[[], Any]] = []
+        self.streams = NodeStreams()
+        self.root: GraphRoot | None = root
+
+    def run(self) -> None:
+        """Run all nodes that are needed."""
+        self.start()
+        ready, leaves, streams = self.ready, self.leaves, self.streams
+        try:
+            while True:
+                if leaves:
+                    leaf = leaves.popleft()
+                    if leaf.stream is not streams.held:
+                        streams.enter(leaf)
+                    self.finish(leaf)
+                elif ready:
+                    node = heappop(ready)[1]
+                    if node.stream is not streams.held or type(node).streams is not ONE_STREAM:
+                        streams.enter(node)
+                    self.pass_on(node, self.evaluate(node))
+                else:
+                    break
+        finally:
+            streams.leave()
+        self.join_callers_streams()
+        for function in self.callbacks:
+            function()
+
+    def start(self) -> None:
+        """Deliver the gradients of the root."""
+        root, self.root = self.root, None
+        assert root is not None
+        gradients = root.gradients
+        for position, ((node, number), stream) in enumerate(zip(root.edges, root.streams, strict=True)):
+            self.deliver(node, number, gradients, position, stream, None)
+        for node in {edge[0]: None for edge in root.edges}:
+            if not self.dependencies[node]:
+                self.push(node)
+
+    def push(self, node: Node) -> None:
+        """Let ``node`` run: all its gradients are there."""
+        if self.needed is None or node in self.needed:
+            if type(node) is AccumulateGrad:
+                self.leaves.append(node)
+            else:
+                heappush(self.ready, (-node.sequence, node))
+
+    def pass_on(self, maker: Node, results: list[Any]) -> None:
+        """Hand the gradients that ``maker`` gave to where they go."""
+        dependencies, stream = self.dependencies, maker.stream
+        for position, edge in enumerate(maker.next):
+            if edge is None:
+                continue
+            target, number = edge
+            if results and results[position] is not None:
+                self.deliver(target, number, results, position, stream, maker)
+            left = dependencies[target] - 1
+            dependencies[target] = left
+            if not left:
+                self.push(target)
+
+    def deliver(
+        self,
+        node: Node,
+        number: int,
+        gradients: list[Any],
+        position: int,
+        stream: Stream | None,
+        maker: Node | None,
+    ) -> None:
+        """Move a gradient, ready on ``stream``, from ``gradients`` to what ``node`` gets for output ``number``.
+
+        For what ``maker`` has made on several devices, ``stream`` is the one of its first.
+        """
+        if self.needed is not None and node not in self.needed:
+            return
+        # The only reference shall be that of the list of what has arrived: the memory of a gradient that
+        # nobody else holds is used again.
+        gradient = gradients[position]
+        gradients[position] = None
+        layout = gradient._layout
+        if layout is not node.layouts[number]:
+            gradient = fit(gradient, node, number, maker, position)
+            layout = gradient._layout
+        target = node.stream
+        if stream is not target or (stream is not None and stream.place is not layout.place):
+            place = layout.place
+            if not place.is_cuda:
+                stream = target = None
+            else:
+                if maker is not None and (stream is None or stream.place is not place):
+                    stream = stream_on(place, maker)
+                if target is None or target.place is not place:
+                    target = stream_on(place, node)
+        slots = self.arrived.get(node)
+        if slots is None:
+            slots = self.arrived[node] = [None] * len(node.layouts)
+        if slots[number] is not None:
+            add(slots, number, gradient, stream, target)
+        elif stream is target:
+            slots[number] = gradient
+        else:
+            slots[number] = hold(gradient, stream, target)
+
+    def evaluate(self, node: Node) -> list[Any]:
+        """Gradients of the inputs of ``node``, for the edges in ``node.next``; an empty list where there are none."""
+        grads = self.gradients_of(node)
+        hooks = node.hooks
+        if hooks is not None:
+            hooks.run_on_outputs(grads)
+        if self.captures:
+            self.capture(node, grads)
+        if self.needed is not None and not any(
+            edge is not None and edge[0] in self.needed for edge in node.next
+        ):
+            return []
+        if hooks is not None:
+            hooks.run_before(grads)
+        results = self._watched(node, grads) if anomaly.mode.enabled else self.derivatives(node, grads)
+        if hooks is not None and hooks.after:
+            results = list(hooks.run_after(tuple(results), tuple(grads)))
+        if not self.keep_graph:
+            node.release()
+        return results
+
+    def finish(self, node: AccumulateGrad) -> None:
+        """Add what has arrived to the gradient of a leaf."""
+        grads = self.gradients_of(node)
+        hooks = node.hooks
+        if hooks is not None:
+            hooks.run_on_outputs(grads)
+        grads[0] = node.hooked(grads[0])
+        if self.captures:
+            self.capture(node, grads)
+        if hooks is not None:
+            hooks.run_before(grads)
+        arrived = tuple(grads) if hooks is not None and hooks.after else ()
+        if self.accumulates and grads[0] is not None:
+            if node.stream is not None:
+                self.accumulated.append(node)
+            accumulate(node, grads)
+        if hooks is not None and hooks.after:
+            hooks.run_after((), arrived)
+
+    def gradients_of(self, node: Node) -> list[Any]:
+        """The gradients that have arrived for the outputs of ``node``."""
+        grads = self.arrived.pop(node, None)
+        if grads is None:
+            return [None] * len(node.layouts)
+        for number, value in enumerate(grads):
+            if type(value) is Awaited:
+                grads[number] = value.take(stream_on(value.value._layout.place, node))
+        return grads
+
+    def capture(self, node: Node, grads: list[Any]) -> None:
+        """Keep the gradients that the caller wants."""
+        wanted = self.captures.get(node)
+        if wanted is None:
+            return
+        for number, position in wanted:
+            self.captured[position] = grads[number]
+
+    def derivatives(self, node: Node, grads: list[Any]) -> list[Any]:
+        """Gradients of the inputs of ``node``."""
+        if grads[0] is None and not node.takes_none and all(grad is None for grad in grads):
+            return [None] * len(node.next)
+        results = node.backward(*grads)
+        if type(results) is not tuple:
+            results = (results,)
+        if len(results) != len(node.next):
+            raise RuntimeError(
+                f"Function {node.name()} returned an incorrect number of gradients (expected {len(node.next)}, got "
+                f"{len(results)})"
+            )
+        return list(results)
+
+    def _watched(self, node: Node, grads: list[Any]) -> list[Any]:
+        """:meth:`derivatives` in anomaly mode."""
+        before, anomaly.running.node = anomaly.running.node, node
+        try:
+            results = self.derivatives(node, grads)
+        except Exception:
+            report(node)
+            raise
+        finally:
+            anomaly.running.node = before
+        if anomaly.mode.check_nan:
+            check_gradients(node, results)
+        return results
+
+    def join_callers_streams(self) -> None:
+        """Make the caller's current streams wait for those that its gradients are ready on."""
+        waited: set[Stream] = set()
+        for leaf in self.accumulated:
+            assert leaf.stream is not None
+            if _differs(leaf.stream):
+                _hand_over(leaf.variable.grad, leaf.stream, waited)
+        for node, wanted in self.captures.items():
+            for _, position in wanted if node.stream is not None else ():
+                gradient = self.captured[position]
+                if gradient is not None and gradient._layout.place.is_cuda:
+                    _hand_over(gradient, stream_on(gradient._layout.place, node), waited)
+
+
+def _differs(stream: Stream) -> bool:
+    callers = stream.place.local.stream
+    return callers is not stream and callers != stream
+
+
+def _hand_over(gradient: Tensor | None, stream: Stream, waited: set[Stream]) -> None:
+    """Let the caller's current stream use ``gradient``, which is ready on ``stream``."""
+    if not _differs(stream):
+        return
+    callers: Stream = stream.place.local.stream
+    if stream not in waited:
+        callers.native.wait_stream(stream.native)
+        waited.add(stream)
+    # A hook may have taken it, or put another one in its place.
+    if gradient is not None and gradient._layout.place is stream.place:
+        gradient.record_stream(callers)
+
+
+def _count_uses(roots: Iterable[Node]) -> dict[Node, int]:
+    """All nodes that can be reached, with the number of edges that lead to each."""
+    counts: dict[Node, int] = dict.fromkeys(roots, 0)
+    waiting = list(counts)
+    while waiting:
+        for edge in waiting.pop().next:
+            if edge is not None:
+                target = edge[0]
+                if target in counts:
+                    counts[target] += 1
+                else:
+                    counts[target] = 1
+                    waiting.append(target)
+    return counts
+
+
+def _needed(reached: Iterable[Node], wanted: dict[Node, Any]) -> set[Node]:
+    """Nodes from which a wanted one can be reached, and those themselves."""
+    found = {node for node in reached if node in wanted}
+    # A node is newer than all that its gradients go to, but for the ends of the graph.
+    inner = sorted((node for node in reached if not isinstance(node, AccumulateGrad)), key=_age)
+    for node in inner:
+        if any(edge is not None and edge[0] in found for edge in node.next):
+            found.add(node)
+    return found
+
+
+def _age(node: Node) -> int:
+    return node.sequence

@@ -1,0 +1,261 @@
+"""Recording operations that write in place, also through views.
+
+Writing a tensor gives it a new history. Writing a view gives its base a new history, of which the written
+part came from the operation and the rest from before; the views of that base, the written one among them,
+find their new history when they are asked for it.
+"""
+
+from __future__ import annotations
+
+import gc
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.base import TensorBase
+from tensor.core.modes.grad_mode import modes
+
+from .hooks import keep_gradient
+from .node import Node, attach, place_in_graph, track_view
+from .state import AutogradState
+from .storage_views import AS_STRIDED, as_strided, view_as_complex, view_as_real
+from .views import ViewNode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.core.devices.stream import Stream
+    from tensor.core.layout import Layout
+    from tensor.core.storage import Storage
+    from tensor.methods.tensor import Tensor
+
+
+def check_in_place(tensor: Tensor) -> None:
+    """Raise RuntimeError if recorded code must not write ``tensor``, such as a leaf whose gradient is wanted."""
+    if not modes.recording:
+        return
+    if tensor._storage.version < 0:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+            "normal tensor before doing inplace update."
+        )
+    state = tensor._autograd
+    if state is not None and state.requires_grad and state.edge is None:
+        raise RuntimeError(
+            "a leaf Variable that requires grad is being used in an in-place operation: do so inside "
+            "tensor.no_grad(), or on a copy"
+        )
+    base = tensor._base
+    if base is None:
+        return
+    if state is not None and state.origin is not None:
+        raise RuntimeError(_refusal(state))
+    above = base._autograd
+    if above is None or not above.requires_grad:
+        return
+    if above.edge is None:
+        raise RuntimeError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation: do so inside "
+            "tensor.no_grad(), or on a copy"
+        )
+    _check_start(tensor, base)
+
+
+def _check_start(view: Tensor, base: Tensor) -> None:
+    if (view._offset - base._offset) % view._layout.itemsize:
+        raise RuntimeError(
+            f"in-place operations on a view as {view._layout.dtype!r} that starts {view._offset - base._offset} bytes "
+            f"behind its base of {base._layout.dtype!r} cannot be recorded: write a copy instead"
+        )
+
+
+def _refusal(state: AutogradState) -> str:
+    """Why a view that is no plain recorded one must not be written."""
+    if state.edge is None:
+        made, now = ("no_grad", "with grad mode enabled")
+        if state.origin == "inference_mode":
+            made, now = ("inference", "in normal mode")
+        return (
+            f"A view was created in {made} mode and is being modified inplace {now}. Whether the write belongs to the "
+            "history of its base is not clear: make the view where gradients are recorded, or write inside "
+            f"tensor.{state.origin}()."
+        )
+    return (
+        f"Output {state.edge[1]} of {state.edge[0].name()} is a view and is being modified inplace. This view was "
+        "created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle "
+        "view+inplace would override the custom backward associated with the custom Function, leading to incorrect "
+        "gradients. You can fix this by cloning the output of the custom Function."
+    )
+
+
+def attach_in_place(
+    node: Node, inputs: Sequence[Any], tensor: Tensor, number: int = 0, *, placed: bool = False
+) -> None:
+    """Put ``node`` into the graph: an operation on ``inputs`` that has written ``tensor``, its output ``number``.
+
+    Where the operation has a derivative by the tensor's former value, the tensor is among ``inputs``.
+    ``placed`` says that :func:`place_in_graph` was called already.
+    """
+    if not placed:
+        place_in_graph(node, inputs, (tensor,))
+    base = tensor._base
+    if base is None:
+        _new_history(tensor, node, number, None)
+        return
+    _check_start(tensor, base)
+    whole = CopySlices.__new__(CopySlices)
+    whole.function = node
+    whole.view = tensor._layout
+    whole.start = (tensor._offset - base._offset) // tensor._layout.itemsize
+    whole.saved = ()
+    place_in_graph(whole, (base,), (base,))
+    # The former value of the view is part of the base's; the operation's other inputs stay its own.
+    at = next((i for i, x in enumerate(inputs) if x is tensor), None)
+    whole.former = at
+    whole.next += node.next if at is None else node.next[:at] + node.next[at + 1 :]
+    whole.stream = node.stream
+    _new_history(base, whole, 0, tensor)
+    renew(tensor)
+
+
+def _new_history(tensor: Tensor, node: Node, number: int, written: Tensor | None) -> None:
+    """Let ``tensor`` come from ``node``, which wrote its view ``written`` or, with ``None``, all of it."""
+    state = tensor._autograd
+    if state is None:
+        state = tensor._autograd = AutogradState()
+    former, had_history = state.edge, state.requires_grad
+    state.requires_grad = True
+    state.edge = (node, number)
+    state.history += 1
+    if former is not None:
+        _keep_on(tensor, state, former)
+    # Its own reference, this one, the argument's, and the written view's.
+    storage = tensor._storage
+    if not had_history and getrefcount(storage) > 3 + (written is not None):
+        _tell_views(tensor, storage)
+
+
+def _tell_views(base: Tensor, storage: Storage) -> None:
+    """Let views that were made before ``base`` had a history have one too.
+
+    Nothing refers from a base to its views, which are made far more often than such a base gets its first
+    history while there are other views of it. So they are looked for, as what refers to the memory.
+    """
+    for each in gc.get_referrers(storage):
+        if isinstance(each, TensorBase) and each._base is base:
+            state = each._autograd
+            if state is None or (not state.requires_grad and state.origin is None):
+                renew(each)  # type: ignore[arg-type]
+
+
+def _keep_on(tensor: Tensor, former: AutogradState, edge: Any) -> None:
+    """Where the gradient of ``tensor`` was kept, keep that of the tensor as it is now.
+
+    Other hooks stay where they were registered.
+    """
+    state: AutogradState = tensor._autograd
+    state.grad = former.grad
+    if former.retains:
+        edge[0].own_hooks().retain.pop(edge[1], None)
+        keep_gradient(tensor)
+
+
+def become(tensor: Tensor, view: Tensor) -> None:
+    """Let ``tensor`` show what ``view``, a view of it, shows, and have its history."""
+    check_in_place(tensor)
+    state, former = view._autograd, tensor._autograd
+    if state is not None and state.edge is not None:
+        if tensor._base is None:
+            _new_history(tensor, *state.edge, None)
+        else:
+            tensor._autograd = state
+            if former.edge is not None:
+                _keep_on(tensor, former, former.edge)
+    tensor._layout, tensor._offset, tensor._array = view._layout, view._offset, None
+    tensor._storage.version += 1
+
+
+def renew(view: Tensor) -> None:
+    """Let ``view``, whose base was written, start from the base's present history."""
+    base, layout, former = view._base, view._layout, view._autograd
+    if layout.dtype is base._layout.dtype:
+        node = ViewNode.__new__(ViewNode)
+        node.view, node.origin, node.saved = AS_STRIDED, base._layout, ()
+        node.args = (layout.shape, layout.strides, (view._offset - base._offset) // layout.itemsize)
+        attach(node, (base,), (view,))
+    else:
+        recording, modes.recording = modes.recording, True
+        try:
+            same = _part(base, layout, view._offset // layout.itemsize)
+        finally:
+            modes.recording = recording
+        view._autograd = same._autograd
+    track_view(view)
+    if former is not None and former.edge is not None:
+        _keep_on(view, former, former.edge)
+
+
+def _part(whole: Tensor, layout: Layout, start: int) -> Tensor:
+    """View of ``whole``'s storage as ``layout``, ``start`` of its elements from the start of the storage.
+
+    The dtypes are one, or a complex and its real one.
+    """
+    if layout.dtype is not whole._layout.dtype:
+        if layout.dtype.is_complex:
+            pairs = whole._storage.nbytes() // layout.itemsize
+            whole = view_as_complex(as_strided(whole, (pairs, 2), (2, 1), 0))
+        else:
+            whole = view_as_real(whole)
+    return as_strided(whole, layout.shape, layout.strides, start)
+
+
+class CopySlices(Node):
+    """An operation that wrote a part of a tensor.
+
+    Attributes
+    ----------
+    function : Node
+        The operation.
+    view : Layout
+        Shape, strides and dtype of the part.
+    start : int
+        Elements of that dtype from the tensor's first one to the part's.
+    former : int or None
+        Which of the operation's inputs is the former value of the part.
+    """
+
+    __slots__ = ("former", "function", "start", "view")
+
+    function: Node
+    view: Layout
+    start: int
+    former: int | None
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "CopySlices"
+
+    def streams(self) -> tuple[Stream, ...]:
+        """Those of the operation."""
+        return self.function.streams()
+
+    def release(self) -> None:
+        """Free what the operation has saved."""
+        self.function.release()
+
+    def backward(self, *grads: Any) -> Any:
+        """Gradients of the tensor's former value, and of the operation's other inputs."""
+        layout = self.layouts[0]
+        if 0 in layout.strides:
+            layout = layout.as_dense()
+        whole = grads[0].new_empty_strided(layout.shape, layout.strides).copy_(grads[0])
+        part = _part(whole, self.view, self.start)
+        results = self.function.backward(part.clone())
+        if type(results) is not tuple:
+            results = (results,)
+        at = self.former
+        former = None if at is None else results[at]
+        if former is None:
+            part.zero_()
+        else:
+            part.copy_(former)
+        return whole, *(results if at is None else results[:at] + results[at + 1 :])

@@ -1,0 +1,225 @@
+"""Nodes of the graph: one for each recorded operation, one for each leaf."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.base import TensorBase
+
+from . import anomaly
+from .node_hooks import NodeHooks, RemovableHandle, run_hooks
+from .state import AutogradState, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensor.core.devices.stream import Stream
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+#: A node, and which of its outputs.
+Edge = "tuple[Node, int]"
+
+_new: Any = object.__new__
+_sequence = itertools.count()
+_LAST = 1 << 62
+#: Two threads may use a leaf for the first time at once; only one of them makes its node.
+_making = threading.Lock()
+
+
+class Node:
+    """A recorded operation, to be run backward.
+
+    Attributes
+    ----------
+    next : tuple
+        For each input of the operation the edge that its gradient goes to; ``None`` where none is wanted.
+    layouts : tuple of Layout
+        What the gradients of the operation's outputs look like.
+    sequence : int
+        Grows with every recorded operation; a backward pass runs nodes from the newest to the oldest.
+    stream : Stream or None
+        The stream of the operation, on which its gradient is computed too; ``None`` for the CPU.
+    saved : tuple or None
+        What the derivative needs; ``None`` once it was freed.
+    hooks : NodeHooks or None
+        Hooks and metadata; most nodes have none.
+    """
+
+    __slots__ = ("__weakref__", "hooks", "layouts", "next", "saved", "sequence", "stream")
+
+    next: tuple[Any, ...]
+    layouts: tuple[Layout, ...]
+    sequence: int
+    stream: Stream | None
+    saved: tuple[Any, ...] | None
+    hooks: NodeHooks | None
+
+    #: Whether ``backward`` is called although no gradient has arrived.
+    takes_none = False
+
+    def streams(self) -> tuple[Stream, ...]:
+        """Streams that are current while the node runs, one for each device that it works on."""
+        return () if self.stream is None else (self.stream,)
+
+    def backward(self, *grads: Tensor | None) -> Any:
+        """Gradients of the inputs from those of the outputs: one, or a tuple with one for each input.
+
+        A gradient that is broadcast, or of another dtype of the same kind, is reduced or converted by the
+        engine.
+        """
+        raise NotImplementedError
+
+    def name(self) -> str:
+        """Name as PyTorch shows it, such as ``"AddBackward0"``."""
+        return type(self).__name__
+
+    def release(self) -> None:
+        """Free what was saved. A node that needs nothing can run again."""
+        if self.saved:
+            self.saved = None
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """Nodes that the gradients go to, with the number of their output."""
+        return tuple((None, 0) if edge is None else edge for edge in self.next)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Anything that is to be kept with the node; in anomaly mode the stack of the forward operation."""
+        return self.own_hooks().metadata
+
+    def own_hooks(self) -> NodeHooks:
+        """The node's hooks, made where there are none."""
+        found = self.hooks
+        if found is None:
+            found = self.hooks = NodeHooks()
+        return found
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call ``fn(grad_inputs, grad_outputs)`` after the node ran; what it returns replaces the former."""
+        return RemovableHandle.of(self.own_hooks().after, fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call ``fn(grad_outputs)`` before the node runs; what it returns replaces them."""
+        return RemovableHandle.of(self.own_hooks().before, fn)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+
+class AccumulateGrad(Node):
+    """End of the graph: adds gradients up in a leaf's ``grad``.
+
+    Its stream is the one that was current at the leaf's first use in the recorded forward pass.
+    """
+
+    __slots__ = ("variable",)
+
+    variable: Tensor
+
+    def __init__(self, variable: Tensor) -> None:
+        layout = variable._layout
+        self.variable = variable
+        self.next = ()
+        self.layouts = (layout,)
+        self.sequence = _LAST
+        self.stream = layout.place.local.stream if layout.place.is_cuda else None
+        self.saved = ()
+        self.hooks = None
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "AccumulateGrad"
+
+    def hooked(self, gradient: Tensor | None) -> Tensor | None:
+        """``gradient`` after the leaf's hooks."""
+        state = self.variable._autograd
+        if gradient is None or state is None or not state.hooks:
+            return gradient
+        return run_hooks(state.hooks, gradient)
+
+
+def edge_of(tensor: Tensor) -> Any:
+    """Where the gradient of ``tensor`` goes: its edge, or ``None`` where none is wanted."""
+    state = tensor._autograd
+    if state is None or not state.requires_grad:
+        return None
+    if state.edge is not None:
+        base = tensor._base
+        if base is not None and base._autograd is not None and base._autograd.history != state.history:
+            from .inplace import renew
+
+            renew(tensor)
+            return tensor._autograd.edge
+        return state.edge
+    found = state.accumulator
+    node = None if found is None else found()
+    return (_accumulator(tensor, state) if node is None else node), 0
+
+
+def _accumulator(tensor: Tensor, state: AutogradState) -> AccumulateGrad:
+    with _making:
+        found = state.accumulator
+        node: AccumulateGrad | None = None if found is None else found()
+        if node is None:
+            node = AccumulateGrad(tensor)
+            state.accumulator = weakref.ref(node)
+        return node
+
+
+def track_view(view: Tensor) -> None:
+    """Note how many in-place operations on its base a recorded view has seen."""
+    state = view._base._autograd
+    view._autograd.history = 0 if state is None else state.history
+
+
+def place_in_graph(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None:
+    """Set what every node has: edges, what its outputs look like, its age and its stream.
+
+    Inputs that are no tensors have no edge.
+    """
+    edges: list[Any] = []
+    for x in inputs:
+        state = x._autograd if isinstance(x, TensorBase) else None
+        if state is None or not state.requires_grad:
+            edges.append(None)
+        elif state.edge is not None and x._base is None:
+            edges.append(state.edge)
+        else:
+            edges.append(edge_of(x))
+    node.next = tuple(edges)
+    layout = outputs[0]._layout
+    node.layouts = (layout,) if len(outputs) == 1 else tuple([output._layout for output in outputs])
+    node.sequence = next(_sequence)
+    node.hooks = None
+    place = layout.place
+    if place.is_cuda:
+        node.stream = place.local.stream
+    else:
+        # What brings data to the host runs where the data were.
+        node.stream = None
+        for x in inputs:
+            if isinstance(x, TensorBase) and x._layout.place.is_cuda:
+                node.stream = x._layout.place.local.stream
+                break
+    if anomaly.mode.enabled:
+        anomaly.note(node.metadata)
+
+
+def attach(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> None:
+    """Put ``node`` into the graph: the operation that made ``outputs`` of ``inputs``."""
+    place_in_graph(node, inputs, outputs)
+    if len(outputs) == 1:
+        # As recorded() would, without the call.
+        outputs[0]._autograd = state = _new(AutogradState)
+        state.requires_grad = True
+        state.edge = node, 0
+        state.history = 0
+        state.origin = None
+        return
+    for number, output in enumerate(outputs):
+        output._autograd = recorded(node, number)

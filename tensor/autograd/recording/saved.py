@@ -1,0 +1,179 @@
+"""What a node keeps for its derivative: tensors with the version they had, numbers, or what hooks packed."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.base import TensorBase, view_of
+from tensor.core.modes.grad_mode import modes
+
+from .node import edge_of
+from .state import AutogradState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensor.methods.tensor import Tensor
+
+    from .node import Node
+
+
+class _Hooks(threading.local):
+    """Pairs of functions that pack and unpack saved tensors; the last one holds."""
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]] = []
+        self.disabled: str | None = None
+
+
+hooks = _Hooks()
+
+
+class _Packed:
+    """What a hook made of a tensor, and how to get the tensor back.
+
+    ``origin`` is the tensor's edge, the state of a leaf, or the number of the node's own output.
+    """
+
+    __slots__ = ("origin", "packed", "unpack")
+
+    def __init__(self, packed: Any, unpack: Callable[[Any], Tensor], origin: Any) -> None:
+        self.packed = packed
+        self.unpack = unpack
+        self.origin = origin
+
+
+def save(value: Any) -> Any:
+    """``value`` as a node keeps it: an input of the operation, or a number."""
+    if not isinstance(value, TensorBase):
+        return value
+    version = value._storage.version
+    if version < 0:
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal tensor "
+            f"and use it in autograd. It was made in inference_mode() and has shape {list(value._layout.shape)}."
+        )
+    if hooks.stack:
+        state = value._autograd
+        if state is None or not state.requires_grad:
+            return _pack(value, None)
+        # A leaf's state stays the one that its gradients go to; a history is that of now.
+        return _pack(value, state if state.edge is None else edge_of(value))
+    return value, version
+
+
+def save_operands(
+    kept: Sequence[int | None], operands: Sequence[Any], result: Tensor | None
+) -> tuple[Any, ...]:
+    """What ``kept`` names, as a node keeps it: operands by position; ``None`` is the result, where there is one yet."""
+    packing = hooks.stack
+    entries: list[Any] = []
+    for position in kept:
+        if position is None:
+            entries.append(None if result is None else save_output(result))
+            continue
+        x = operands[position]
+        if packing or not isinstance(x, TensorBase) or x._storage.version < 0:
+            entries.append(save(x))
+        else:
+            entries.append((x, x._storage.version))
+    return tuple(entries)
+
+
+def save_output(value: Tensor, number: int = 0) -> Any:
+    """An output of the node's own operation, as the node keeps it: without a reference to the node."""
+    plain = view_of(value._storage, value._layout, value._offset)
+    if hooks.stack:
+        return _pack(plain, number)
+    return plain, value._storage.version, number
+
+
+def _pack(value: Tensor, origin: Any) -> Any:
+    pack, unpack = hooks.stack[-1]
+    before = value._storage.version
+    recording, modes.recording = modes.recording, False
+    try:
+        packed = pack(view_of(value._storage, value._layout, value._offset))
+    finally:
+        modes.recording = recording
+    if value._storage.version != before:
+        raise RuntimeError(
+            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
+            "not be modified by in-place operations as this can lead to unexpected side-effects: modify a clone."
+        )
+    return _Packed(packed, unpack, origin)
+
+
+def restore(entry: Any, node: Node) -> Any:
+    """The value that :func:`save` or :func:`save_output` kept.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor was written in place since.
+    """
+    kind = type(entry)
+    if kind is tuple:
+        tensor, version = entry[0], entry[1]
+        if tensor._storage.version != version:
+            raise _modified(tensor, version, node, entry[2] if len(entry) == 3 else None)
+        if len(entry) == 3:
+            return _reattached(tensor, node, entry[2])
+        return tensor
+    if kind is _Packed:
+        found = entry.unpack(entry.packed)
+        if not isinstance(found, TensorBase):
+            raise TypeError(
+                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(found).__name__}"
+            )
+        origin = entry.origin
+        if type(origin) is int:
+            return _reattached(found, node, origin)
+        result = view_of(found._storage, found._layout, found._offset)
+        if origin is not None:
+            is_edge = type(origin) is tuple
+            result._autograd = AutogradState(requires_grad=True, edge=origin) if is_edge else origin
+        return result
+    return entry
+
+
+def restore_all(entries: Sequence[Any], node: Node) -> list[Any]:
+    """:func:`restore` for each of ``entries``."""
+    values = []
+    for entry in entries:
+        if type(entry) is tuple and len(entry) == 2 and entry[0]._storage.version == entry[1]:
+            values.append(entry[0])
+        else:
+            values.append(restore(entry, node))
+    return values
+
+
+def _reattached(tensor: Tensor, node: Node, number: int) -> Tensor:
+    found = view_of(tensor._storage, tensor._layout, tensor._offset)
+    found._autograd = AutogradState(requires_grad=True, edge=(node, number))
+    return found
+
+
+def _modified(tensor: Tensor, version: int, node: Node, number: int | None) -> RuntimeError:
+    made = tensor.grad_fn if number is None else node
+    if made is not None and number is None:
+        number = tensor.output_nr
+    origin = "" if made is None else f", which is output {number} of {made.name()},"
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{tensor.type()} {list(tensor.shape)}]{origin} is at version {tensor._storage.version}; expected version "
+        f"{version} instead (needed by {node.name()}). Write to a clone, or after backward(). Hint: enable anomaly "
+        "detection to find the operation that failed to compute its gradient, with "
+        "tensor.autograd.set_detect_anomaly(True)."
+    )
+
+
+def freed(node: Node) -> RuntimeError:
+    """The error of a second backward pass through ``node``."""
+    return RuntimeError(
+        f"Trying to backward through the graph a second time (or directly access saved tensors after they have "
+        f"already been freed) in {node.name()}. Saved intermediate values of the graph are freed when you call "
+        ".backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a "
+        "second time or if you need to access saved tensors after calling backward."
+    )

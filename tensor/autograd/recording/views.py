@@ -1,0 +1,142 @@
+"""Making views, and their derivatives.
+
+A view is recorded like any operation. Its derivative is the inverse view where there is one (a transpose is
+undone by a transpose), and else zeros with the gradient put in the place of the view.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.base import empty, view_of
+from tensor.core.modes.grad_mode import modes
+
+from .node import Node, attach, track_view
+from .state import AutogradState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+
+class View:
+    """A kind of view.
+
+    Parameters
+    ----------
+    name : str
+        As users call it.
+    function : callable
+        ``function(input, *args)``: the view.
+    inverse : callable, optional
+        ``inverse(grad, layout, *args)``: the input's gradient as a view (or sum) of the view's; ``layout`` is
+        the input's.
+    node : str, optional
+        Name of the node; by default as ``name``.
+    """
+
+    __slots__ = ("function", "inverse", "name", "node_name")
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        inverse: Callable[..., Any] | None = None,
+        node: str | None = None,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.inverse = inverse
+        self.node_name = node or f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
+
+
+def show(input: Tensor, layout: Layout, offset: int, view: View, *args: Any) -> Tensor:
+    """View of ``input``'s storage with another layout, ``offset`` bytes after ``input``'s first element.
+
+    ``view`` and ``args`` say which view of ``input`` it is.
+    """
+    result = view_of(input._storage, layout, input._offset + offset)
+    result._base = input if input._base is None else input._base
+    state = input._autograd
+    if state is None:
+        return result
+    if state.requires_grad and state.edge is None:
+        # A leaf may be a view itself, of what takes no part in differentiation.
+        result._base = input
+    if state.requires_grad and modes.recording and _has_derivative(layout):
+        node = ViewNode.__new__(ViewNode)
+        node.view, node.args, node.origin = view, args, input._layout
+        node.saved = ()
+        attach(node, (input,), (result,))
+        track_view(result)
+        result._autograd.origin = state.origin
+    elif state.requires_grad or state.origin is not None:
+        made = result._autograd = AutogradState()
+        made.origin = state.origin or ("inference_mode" if modes.inference else "no_grad")
+    return result
+
+
+def _has_derivative(layout: Layout) -> bool:
+    return layout.dtype.is_floating_point or layout.dtype.is_complex
+
+
+class ViewNode(Node):
+    """A recorded view."""
+
+    __slots__ = ("args", "origin", "view")
+
+    view: View
+    args: tuple[Any, ...]
+    origin: Layout
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.view.node_name
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """Gradient of the viewed tensor."""
+        if self.view.inverse is not None:
+            return self.view.inverse(grads[0], self.origin, *self.args)
+        return spread(grads[0], self.origin, self.view, self.args)
+
+
+def spread(grad: Tensor, layout: Layout, view: View, args: tuple[Any, ...]) -> Tensor:
+    """Zeros of ``layout``'s shape with ``grad`` in the place of a view."""
+    before, modes.recording = modes.recording, False
+    try:
+        made = empty(layout.with_dtype(grad._layout.dtype).as_dense())
+        made.zero_()
+        view.function(made, *args).copy_(grad)
+    finally:
+        modes.recording = before
+    if before and grad.requires_grad:
+        node = SpreadNode.__new__(SpreadNode)
+        node.view, node.args = view, args
+        node.saved = ()
+        attach(node, (grad,), (made,))
+    return made
+
+
+class SpreadNode(Node):
+    """The derivative of a view, recorded itself."""
+
+    __slots__ = ("args", "view")
+
+    view: View
+    args: tuple[Any, ...]
+
+    def name(self) -> str:
+        """Name of the derivative."""
+        return f"{self.view.node_name}Backward"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """Gradient of the gradient: its view."""
+        return self.view.function(grads[0], *self.args)

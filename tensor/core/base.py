@@ -1,0 +1,206 @@
+"""What a tensor is: a view of a storage. What can be done with it, :mod:`tensor.methods.tensor` adds.
+
+The families of functions (``views``, ``copies``, ...) stand on this module and make tensors with
+:func:`view_of`, :func:`empty` and :func:`wrap`; the class they make is the one that was given to
+:func:`register`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import from_numpy
+
+from . import layout as layouts
+from .devices.state import cpu
+from .host import memory as host_memory
+from .modes.grad_mode import first_version, inference_blocks
+from .storage import DeviceStorage, HostStorage, PinnedStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tensor.methods.tensor import Tensor
+
+    from .layout import Layout
+    from .storage import Storage
+
+
+class TensorBase:
+    """A storage, and a layout of elements in it.
+
+    Attributes
+    ----------
+    _storage : Storage
+        The bytes, shared with the views.
+    _layout : Layout
+        Shape, strides, dtype and device.
+    _offset : int
+        Bytes from the storage's start to the first element.
+    _autograd
+        What differentiation knows of the tensor; ``None`` as long as that is nothing.
+    _base : Tensor or None
+        The tensor that this is a view of.
+
+    The names without underscore belong to PyTorch's users.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_array", "_autograd", "_base", "_layout", "_offset", "_storage")
+
+    _storage: Storage
+    _layout: Layout
+    _offset: int
+    _autograd: Any
+    _base: Any
+    #: A CPU tensor's elements as NumPy shows them, once they were asked for.
+    _array: NDArray[Any] | None
+
+    @property
+    def _address(self) -> int:
+        """Address of the first element."""
+        return self._storage.address + self._offset
+
+    @property
+    def _host(self) -> NDArray[Any]:
+        """A CPU tensor's elements as a NumPy array without a copy, to read them."""
+        found = self._array
+        if found is not None and self._storage.plain:
+            return found
+        return _host_array(self, writes=False)
+
+    @property
+    def _writable(self) -> NDArray[Any]:
+        """A CPU tensor's elements as a NumPy array without a copy, to change them."""
+        found = self._array
+        if found is not None and self._storage.plain:
+            return found
+        return _host_array(self, writes=True)
+
+
+def _host_array(input: TensorBase, *, writes: bool) -> NDArray[Any]:
+    layout, storage = input._layout, input._storage
+    if not isinstance(storage, HostStorage):
+        raise TypeError(
+            f"can't convert {layout.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+            "host memory first."
+        )
+    data = storage.buffer(writes=writes)
+    if not layout.numel:
+        # NumPy wants strides and offsets inside the memory even where there are no elements.
+        input._array = found = np.empty(layout.shape, layout.dtype.numpy)
+        return found
+    try:
+        found = np.ndarray(layout.shape, layout.dtype.numpy, data, input._offset, layout.numpy_strides)
+    except ValueError as error:
+        raise RuntimeError(
+            f"a tensor of shape {list(layout.shape)} and strides {list(layout.strides)} cannot be computed with on the "
+            f"CPU: {error}"
+        ) from None
+    input._array = found
+    return found
+
+
+_new: Any = object.__new__
+_class: type[Any] = TensorBase
+
+
+def register(cls: type[Any]) -> None:
+    """Make tensors of class ``cls`` from now on."""
+    global _class
+    _class = cls
+
+
+def view_of(storage: Storage, layout: Layout, offset: int) -> Tensor:
+    """A tensor that shows elements of ``storage`` from byte ``offset`` on. Nothing is checked."""
+    self = _new(_class)
+    self._storage = storage
+    self._layout = layout
+    self._offset = offset
+    self._autograd = self._base = None
+    self._array = None
+    return self
+
+
+def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
+    """A CPU tensor over a C-contiguous array, whose memory it shares."""
+    self = _new(_class)
+    self._storage = HostStorage(array)
+    self._layout = layout or layouts.contiguous[array.shape, from_numpy(array.dtype), cpu]
+    self._offset = 0
+    self._autograd = self._base = None
+    self._array = array
+    return self
+
+
+def maker(layout: Layout) -> Callable[[], Tensor]:
+    """``empty(layout)`` with what it looks up looked up once."""
+    place: Any = layout.place
+    if not place.is_cuda:
+        return lambda: empty(layout)
+    size, allocate, local = layout.nbytes, place.allocate, place.local
+
+    def make() -> Tensor:
+        self = _new(_class)
+        self._layout = layout
+        self._offset = 0
+        self._autograd = self._base = self._array = None
+        block = allocate(size, local.stream.cuda_stream)
+        # As DeviceStorage() would, without the call.
+        self._storage = storage = _new(DeviceStorage)
+        storage.place = place
+        storage.size = size
+        storage.block = block
+        storage.address = block.address
+        storage.version = first_version() if inference_blocks.count else 0
+        storage.plain = False
+        return self
+
+    return make
+
+
+def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
+    """A tensor of new memory with undefined contents.
+
+    On a device it is allocated for this thread's current stream there.
+    """
+    place = layout.place
+    self = _new(_class)
+    self._layout = layout
+    self._offset = 0
+    self._autograd = self._base = None
+    if place.is_cuda:
+        self._array = None
+        size = layout.nbytes
+        self._storage = DeviceStorage(place, size, place.allocate(size, place.local.stream.cuda_stream))
+    elif pin_memory:
+        self._array = None
+        self._storage = PinnedStorage(layout.nbytes)
+    elif layout.contiguous:
+        try:
+            self._array = array = host_memory.empty(layout.shape, layout.dtype.numpy, layout.nbytes)
+        except (MemoryError, ValueError) as error:
+            raise RuntimeError(
+                f"not enough host memory: you tried to allocate {layout.nbytes} bytes for a tensor of shape "
+                f"{list(layout.shape)}"
+            ) from error
+        self._storage = HostStorage(array)
+    else:
+        self._array = None
+        self._storage = HostStorage(np.empty(layout.nbytes, np.uint8))
+    return self
+
+
+def check_tensor(given: Any, function: str, what: str) -> None:
+    """Check that an argument is a tensor.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
+    if not isinstance(given, TensorBase):
+        raise TypeError(f"{function}(): argument '{what}' must be Tensor, not {type(given).__name__}")

@@ -1,0 +1,282 @@
+"""How elements are copied between any types, layouts and devices.
+
+Looked up by the two layouts. What is found is one of
+
+- on the host: NumPy, with PyTorch's conversions;
+- on a device: a memory copy where both sides are contiguous and of one type, else a kernel;
+- between the host and a device: an asynchronous copy of contiguous bytes; other layouts and types are
+  brought into the destination's form where the source is, and spread out where the destination is;
+- between devices: the same, with the streams of both ordered by events.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import drv
+from nvrtc_kernels import pointwise
+from nvrtc_kernels.dtypes import Category, float16
+
+from .base import empty, maker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.methods.tensor import Tensor
+
+    from .layout import Layout
+
+#: ``run(destination, source, non_blocking)``
+Run = "Callable[[Tensor, Tensor, bool], None]"
+
+_CAST = pointwise.Expression("copy", "a")
+
+
+class _Copy:
+    """The operation; ``place.plans[COPY, destination_layout, source_layout]`` carries it out."""
+
+    def plan(self, to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
+        """How to copy between two layouts of one shape."""
+        check_no_overlap(to)
+        if not to.numel:
+            return _nothing
+        if not to.place.is_cuda and not origin.place.is_cuda:
+            return _host_copy(to.dtype, origin.dtype)
+        if to.place is origin.place:
+            return _device_copy(to, origin)
+        if _same_bytes(to, origin):
+            if not origin.place.is_cuda:
+                return _to_device(to)
+            return _peer_copy(to, origin) if to.place.is_cuda else _to_host(origin)
+        return _staged(to, origin)
+
+
+COPY = _Copy()
+
+
+def copied(input: Tensor, layout: Layout, *, non_blocking: bool = False, pin_memory: bool = False) -> Tensor:
+    """A new tensor of ``layout``, which has ``input``'s shape, with ``input``'s elements. Not recorded."""
+    origin = input._layout
+    place: Any = layout.place if layout.place.is_cuda else origin.place
+    if not (non_blocking or pin_memory):
+        found: Tensor = place.plans[COPIED, layout, origin](input)
+        return found
+    made = empty(layout, pin_memory=pin_memory)
+    place.plans[COPY, layout, origin](made, input, non_blocking)
+    return made
+
+
+class _Copied:
+    """``place.plans[COPIED, layout, source_layout](source)`` is a new tensor with the elements of another."""
+
+    def plan(self, layout: Layout, origin: Layout) -> Callable[[Tensor], Tensor]:
+        """How to make one of ``layout``."""
+        make, copy = maker(layout), COPY.plan(layout, origin)
+
+        def run(source: Tensor) -> Tensor:
+            made = make()
+            copy(made, source, False)
+            return made
+
+        return run
+
+
+COPIED = _Copied()
+
+
+def check_no_overlap(layout: Layout) -> None:
+    """Raise RuntimeError if elements of ``layout`` certainly share memory, so that writing is ambiguous."""
+    if layout.numel and any(
+        step == 0 and size > 1 for size, step in zip(layout.shape, layout.strides, strict=True)
+    ):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+            f"location (sizes {list(layout.shape)}, strides {list(layout.strides)}). Please clone() the tensor "
+            "before performing the operation."
+        )
+
+
+def _same_bytes(to: Layout, origin: Layout) -> bool:
+    """Whether copying the bytes of the one range to the other copies the elements."""
+    if to.dtype is not origin.dtype or not to.dense or not origin.dense:
+        return False
+    return to.strides == origin.strides or (to.contiguous and origin.contiguous)
+
+
+def _nothing(*_: Any) -> None:
+    """No elements: nothing to do."""
+
+
+# On the host
+
+
+def _host_copy(to: dtype, origin: dtype) -> Callable[[Tensor, Tensor, bool], None]:
+    convert = host_conversion(origin, to)
+
+    def run(destination: Tensor, source: Tensor, _: bool) -> None:
+        target = destination._writable
+        with_source = source._host
+        if target is not with_source:
+            convert(target, with_source)
+
+    return run
+
+
+def host_conversion(origin: dtype, to: dtype) -> Callable[[NDArray[Any], NDArray[Any]], None]:
+    """What copies NumPy elements of one type into an array of another, as PyTorch converts them.
+
+    Floating point becomes an integer towards zero, through 64 bits for narrow integers, so that what does
+    not fit wraps; a complex number gives its real part, and to bool whether it is not zero.
+    """
+    if origin.is_complex and not to.is_complex and to.category is not Category.BOOL:
+        from_real = host_conversion(origin.to_real(), to)
+        return lambda target, source: from_real(target, source.real)
+    if origin.category is Category.FLOATING and to.category is Category.INTEGER and to.itemsize < 4:
+        return _through_int64
+    is_exact = origin.category <= Category.INTEGER or to.category is Category.BOOL
+    part = to.itemsize // 2 if to.is_complex else to.itemsize
+    if not is_exact:
+        is_exact = to.category is not Category.INTEGER and part >= (
+            origin.itemsize // 2 if origin.is_complex else origin.itemsize
+        )
+    # An integer may be too large for half precision.
+    if not is_exact or to is float16:
+        return _quietly
+    return _directly
+
+
+def _directly(target: NDArray[Any], source: NDArray[Any]) -> None:
+    np.copyto(target, source, casting="unsafe")
+
+
+def _quietly(target: NDArray[Any], source: NDArray[Any]) -> None:
+    with np.errstate(all="ignore"):
+        np.copyto(target, source, casting="unsafe")
+
+
+def _through_int64(target: NDArray[Any], source: NDArray[Any]) -> None:
+    with np.errstate(all="ignore"):
+        np.copyto(target, source.astype(np.int64), casting="unsafe")
+
+
+# On one device
+
+
+def _device_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
+    place = to.place
+    native, runtime, local = place.native, place.runtime, place.local
+    if _same_bytes(to, origin):
+        nbytes = to.nbytes
+        copy = runtime.driver.cuMemcpyDtoDAsync
+        current = runtime.current
+
+        def run_bytes(destination: Tensor, source: Tensor, _: bool) -> None:
+            target = destination._storage.address + destination._offset
+            start = source._storage.address + source._offset
+            if target == start:
+                return
+            if current.device is not native:
+                native.make_current()
+            status = copy(target, start, nbytes, local.stream.handle)[0]
+            if status:
+                runtime.fail(status, "cuMemcpyDtoDAsync", f"{nbytes} bytes")
+
+        return run_bytes
+    launch = pointwise.plan(native, _CAST, to.shape, (to.strides, to.dtype), (origin.strides, origin.dtype))
+
+    def run(destination: Tensor, source: Tensor, _: bool) -> None:
+        launch(local.stream.handle, destination._address, source._address)
+
+    return run
+
+
+# Between places
+
+
+def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
+    place: Any = to.place
+    nbytes, local, native, runtime = to.nbytes, place.local, place.native, place.runtime
+    copy, current = runtime.driver.cuMemcpyHtoDAsync, runtime.current
+
+    def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
+        stream = local.stream
+        storage = source._storage
+        if current.device is not native:
+            native.make_current()
+        status = copy(destination._address, source._address, nbytes, stream.handle)[0]
+        if status:
+            runtime.fail(status, "cuMemcpyHtoDAsync", f"{nbytes} bytes")
+        # Pageable memory has been read when the call returns.
+        if storage.is_pinned():
+            if non_blocking:
+                storage.record_use(stream)
+            else:
+                stream.native.synchronize()
+
+    return run
+
+
+def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
+    place: Any = origin.place
+    nbytes, local, native, runtime = origin.nbytes, place.local, place.native, place.runtime
+    copy, current = runtime.driver.cuMemcpyDtoHAsync, runtime.current
+
+    def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
+        stream = local.stream
+        storage = destination._storage
+        if current.device is not native:
+            native.make_current()
+        status = copy(destination._address, source._address, nbytes, stream.handle)[0]
+        if status:
+            runtime.fail(status, "cuMemcpyDtoHAsync", f"{nbytes} bytes")
+        if non_blocking and storage.is_pinned():
+            storage.record_use(stream)
+        else:
+            stream.native.synchronize()
+
+    return run
+
+
+def _peer_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
+    """Copy between devices on the source's current stream, after and before what the other's holds."""
+    nbytes, target, source_place = to.nbytes, to.place, origin.place
+
+    def run(destination: Tensor, source: Tensor, _: bool) -> None:
+        there, here = target.local.stream, source_place.local.stream
+        here.native.wait_stream(there.native)
+        drv.copy_peer(
+            destination._address,
+            target.native,
+            source._address,
+            source_place.native,
+            nbytes,
+            stream=here.native,
+        )
+        there.native.wait_stream(here.native)
+
+    return run
+
+
+def _staged(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
+    """Copy in steps: convert and pack at the source, move the bytes, spread at the destination."""
+    packed = to if to.dense else to.as_contiguous()
+    here, there = packed.on(origin.place), packed
+
+    def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
+        if origin is not here:
+            source = copied(source, here)
+        if to is there:
+            target = destination
+        else:
+            target = empty(there)
+        copies = there.place if there.place.is_cuda else here.place
+        copies.plans[COPY, there, here](target, source, non_blocking and target is destination)
+        if target is not destination:
+            (to.place).plans[COPY, to, there](destination, target, non_blocking)
+
+    return run

@@ -1,0 +1,131 @@
+"""What functions that make tensors are given: sizes, a dtype, a layout, pinned memory, ``out``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import dtypes
+
+from .arguments import integers
+from .base import check_tensor
+from .devices.state import place_of
+from .memory_format import strided
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.methods.tensor import Tensor
+
+    from .devices.state import Place
+    from .layout import Layout
+
+#: Types of Python that may stand where a dtype is expected.
+_OF_PYTHON = {
+    float: dtypes.float64,
+    int: dtypes.int64,
+    bool: dtypes.bool_,
+    complex: dtypes.complex128,
+}
+
+
+def sizes_of(sizes: tuple[Any, ...], size: Any, function: str, what: str = "size") -> tuple[int, ...]:
+    """Sizes that were given one by one, as a sequence, or by name (``size=``).
+
+    Raises
+    ------
+    TypeError
+        If there are none, or some in both places.
+    """
+    if size is None:
+        if not sizes:
+            raise TypeError(
+                f'{function}() missing 1 required argument: "{what}"; give sizes such as {function}(2, 3) or '
+                f"{function}((2, 3))"
+            )
+        return integers(sizes, function, what)
+    if sizes:
+        raise TypeError(f"{function}() got sizes twice: {sizes} and {what}={size}")
+    return sequence_of_sizes(size, function, what)
+
+
+def sequence_of_sizes(given: Any, function: str, what: str = "size") -> tuple[int, ...]:
+    """Numbers that must be given as a sequence.
+
+    Raises
+    ------
+    TypeError
+        For one number, or anything else.
+    """
+    if type(given) is not tuple and (isinstance(given, (int, str)) or getattr(given, "ndim", 1) == 0):
+        raise TypeError(f"{function}(): argument '{what}' must be tuple of ints, not {type(given).__name__}")
+    return integers((given,), function, what)
+
+
+def dtype_of_argument(given: Any, function: str, what: str = "dtype") -> dtype:
+    """The dtype that an argument means; ``float``, ``int``, ``bool`` and ``complex`` mean their widest.
+
+    Raises
+    ------
+    TypeError
+        For anything else, NumPy's types included.
+    """
+    if type(given) is dtypes.dtype:
+        return given
+    found = _OF_PYTHON.get(given) if isinstance(given, type) else None
+    if found is None:
+        raise TypeError(
+            f"{function}(): argument '{what}' must be tensor.dtype, not {type(given).__name__}; got {given!r}, "
+            "expected one such as tensor.float32"
+        )
+    return found
+
+
+def check_memory(layout: Any, pin_memory: bool, place: Place, function: str) -> None:
+    """Check the arguments that say how memory is used.
+
+    Raises
+    ------
+    TypeError
+        If ``layout`` is no layout.
+    RuntimeError
+        If memory of a device is to be pinned.
+    """
+    if layout is not None and layout is not strided:
+        raise TypeError(
+            f"{function}(): argument 'layout' must be tensor.layout, not {type(layout).__name__}; there is only "
+            "tensor.strided"
+        )
+    if pin_memory and place.is_cuda:
+        raise RuntimeError(
+            f"{function}(): Only dense CPU tensors can be pinned: pin_memory=True makes no sense on {place.device}"
+        )
+
+
+def as_out(out: Any, dtype: Any, device: Any, function: str) -> tuple[dtype, Any]:
+    """Dtype and device of what a function writes to ``out``: those of ``out``.
+
+    Raises
+    ------
+    TypeError
+        If ``out`` is no tensor.
+    RuntimeError
+        If another dtype or device is asked for.
+    """
+    check_tensor(out, function, "out")
+    found: Layout = out._layout
+    if dtype is not None and dtype_of_argument(dtype, function) is not found.dtype:
+        raise RuntimeError(
+            f"{function}(): dtype {dtype!r} does not match dtype of out parameter ({found.dtype!r})"
+        )
+    if device is not None and place_of(device) is not found.place:
+        raise RuntimeError(
+            f"{function}(): device {place_of(device).device} does not match device of out parameter "
+            f"({found.device})"
+        )
+    return found.dtype, found.device
+
+
+def shaped(out: Tensor, shape: Sequence[int]) -> Tensor:
+    """``out`` with a shape: itself where it has it, with its strides."""
+    return out if tuple(out._layout.shape) == tuple(shape) else out.resize_(shape)

@@ -1,0 +1,176 @@
+"""Places: the memory that tensors lie in, with everything that serves it.
+
+There is one place for the host, and one for each device of the runtime. Objects of a runtime hang on the
+runtime, so that :func:`drv.reset` drops them with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import drv
+from drv.allocators import device_allocator, pinned_allocator
+
+from . import device as devices
+from .stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Launch plans after which a place starts over; see :mod:`tensor.core.layout`.
+PLAN_LIMIT = 16384
+
+
+class Plans(dict[Any, Any]):
+    """What carries out an operation on operands of given layouts: ``plans[operation, *layouts]``.
+
+    A missing plan is made by the operation's ``plan`` method.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, key: tuple[Any, ...]) -> Any:
+        made = key[0].plan(*key[1:])
+        if len(self) >= PLAN_LIMIT:
+            self.clear()
+        self[key] = made
+        return made
+
+
+class Place:
+    """Where memory is. ``plans`` holds what works on it."""
+
+    __slots__ = ("device", "plans")
+
+    is_cuda: bool
+
+    def __init__(self, device: devices.device) -> None:
+        self.device = device
+        self.plans = Plans()
+
+    def check_alive(self) -> None:
+        """Raise DroppedRuntimeError for a device of a runtime that was dropped, whose name means another now."""
+
+
+class CpuPlace(Place):
+    """The host's memory."""
+
+    __slots__ = ()
+    is_cuda = False
+
+    def __repr__(self) -> str:
+        return "<CpuPlace>"
+
+
+class CudaPlace(Place):
+    """A device's memory.
+
+    Attributes
+    ----------
+    native : drv.Device
+        The device.
+    ordinal : int
+        Its number.
+    allocate, free
+        Methods of the device's allocator, looked up once.
+    local
+        What differs from thread to thread: ``local.stream`` is the current stream.
+    """
+
+    __slots__ = ("__weakref__", "allocate", "allocator", "free", "local", "native", "ordinal", "runtime")
+    is_cuda = True
+
+    def __init__(self, runtime: drv.Runtime, ordinal: int) -> None:
+        super().__init__(devices.device("cuda", ordinal))
+        self.runtime = runtime
+        self.ordinal = ordinal
+        self.native = runtime.device(ordinal)
+        self.allocator = device_allocator(runtime, ordinal)
+        self.allocate: Callable[[int, int], Any] = self.allocator.allocate
+        self.free: Callable[[Any], None] = self.allocator.free
+        self.local = _Local(Stream.of(self, self.native.default_stream))
+        _cuda_places.add(self)
+
+    def __repr__(self) -> str:
+        return f"<CudaPlace {self.ordinal} of {self.runtime!r}>"
+
+    def check_alive(self) -> None:
+        """See :meth:`Place.check_alive`."""
+        self.native.use()
+
+    def let_go(self) -> None:
+        """Drop plans and what belongs to threads, which the garbage collector does not see through."""
+        self.plans.clear()
+        self.local = _Local(self.local.default)
+
+    @property
+    def default_stream(self) -> Stream:
+        """The device's default stream."""
+        return self.local.default
+
+    def pinned_allocator(self) -> Any:
+        """The allocator of pinned host memory, which all devices share."""
+        return pinned_allocator(self.runtime)
+
+
+class _Local(threading.local):
+    """Of one thread and one device."""
+
+    def __init__(self, default: Stream) -> None:
+        self.default = default
+        self.stream = default
+        #: The handle of cuBLAS, once there is one.
+        self.blas: Any = None
+        #: What lets go of it with the thread.
+        self.blas_lease: Any = None
+
+
+#: Every place of a device that is in use.
+_cuda_places: WeakSet[CudaPlace] = WeakSet()
+
+#: The host.
+cpu = CpuPlace(devices.device("cpu"))
+
+
+def cuda_place(ordinal: int | None = None) -> CudaPlace:
+    """Place of a device of the runtime in use; of this thread's current device by default.
+
+    Raises
+    ------
+    RuntimeError
+        Of one of drv's classes, if there is no such device, or no driver can be had.
+    """
+    runtime = drv.runtime()
+    if ordinal is None:
+        selected = runtime.current.selected
+        ordinal = 0 if selected is None else selected.ordinal
+    return runtime.cache(("place", ordinal), lambda: CudaPlace(runtime, ordinal))
+
+
+def forget_plans() -> None:
+    """Make plans anew, because something else than layouts that they were made from has changed."""
+    for place in (cpu, *_cuda_places):
+        place.plans.clear()
+
+
+def place_of(given: Any) -> Place:
+    """Place that a ``device=`` argument means: a device, a text, an index, or ``None`` for the default."""
+    if given is None:
+        given = devices.default_device()
+        if given is None:
+            return cpu
+    kind = type(given)
+    if kind is str:
+        found = _NAMED.get(given)
+        if found is None:
+            found = _NAMED[given] = devices.device(given)
+        given = found
+    elif kind is not devices.device:
+        given = devices.device(given)
+    return cpu if given.type == "cpu" else cuda_place(given.index)
+
+
+#: Devices by the texts that named them. There are few devices.
+_NAMED: dict[str, devices.device] = {}

@@ -1,0 +1,267 @@
+"""``Stream``: a queue of work on a CUDA device, as the users of ``tensor.cuda`` see it."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import drv
+
+from .current import index_or_current
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from . import device as devices
+    from .current import DeviceArgument
+    from .current_stream import StreamContext
+    from .event import Event
+    from .state import CudaPlace
+
+#: Streams per device and priority; further ones are these again, in turn.
+POOL_SIZE = 32
+
+
+class Stream:
+    """A queue of work on a CUDA device. Work of one stream runs in order; different streams are unordered.
+
+    The driver's streams come from a pool of 32 per device and priority, in turn. They live as long as the
+    runtime: memory that was allocated for a stream is handed out again for it.
+
+    ``with stream:`` makes it the current one, as ``with cuda.stream(stream):`` does.
+
+    Parameters
+    ----------
+    device : device, int or str, optional
+        Where the work runs; this thread's current device for ``None`` and negative numbers.
+    priority : int
+        Lower numbers run first. What lies outside :meth:`priority_range` is moved to its nearer end.
+
+    Attributes
+    ----------
+    cuda_stream : int
+        Value of the driver's handle; blocks of memory belong to streams by this number.
+    handle
+        The driver's handle, for launches.
+    native : drv.Stream
+        The driver's stream.
+    place : CudaPlace
+        The device's memory, with what serves it.
+    """
+
+    __slots__ = ("__weakref__", "_contexts", "cuda_stream", "handle", "native", "place")
+
+    place: CudaPlace
+    native: drv.Stream
+    cuda_stream: int
+    handle: Any
+    _contexts: _Contexts
+
+    def __init__(self, device: DeviceArgument = None, priority: int = 0) -> None:
+        from .state import cuda_place
+
+        place = cuda_place(index_or_current(device))
+        self._set(place, _pooled(place.native, operator.index(priority)))
+
+    @classmethod
+    def of(cls, place: CudaPlace, native: drv.Stream) -> Stream:
+        """The stream of ``place`` that ``native`` is."""
+        self = object.__new__(cls)
+        self._set(place, native)
+        return self
+
+    def _set(self, place: CudaPlace, native: drv.Stream) -> None:
+        self.place = place
+        self.native = native
+        self.handle = native.handle
+        self.cuda_stream = int(native.handle)
+        self._contexts = _Contexts()
+
+    @property
+    def device(self) -> devices.device:
+        """Device that runs the work."""
+        return self.place.device
+
+    @property
+    def device_index(self) -> int:
+        """Index of the device."""
+        return self.place.ordinal
+
+    @property
+    def stream_id(self) -> int:
+        """Number of the stream among the device's, 0 for the default stream."""
+        return 0 if self.cuda_stream == drv.Stream.LEGACY else self.cuda_stream
+
+    @property
+    def priority(self) -> int:
+        """Priority that the driver gave the stream; lower numbers run first."""
+        return self.native.priority
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """Least and greatest priority on the current device; the greatest is the lowest number."""
+        return drv.current_device().stream_priority_range()
+
+    def wait_event(self, event: Event | drv.Event) -> None:
+        """Have later work of this stream wait for ``event``; does nothing if it was never recorded."""
+        if isinstance(event, drv.Event):
+            self.native.wait_event(event)
+        else:
+            event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Have later work of this stream wait for all that ``stream``, of any device, holds now."""
+        if not isinstance(stream, Stream):
+            raise TypeError(f"wait_stream() expects a tensor.cuda.Stream, got {type(stream).__name__}")
+        if stream == self:
+            return
+        # A wait is for what the event marks when it is queued, so one event per thread serves all waits.
+        runtime = stream.place.runtime
+        marks = runtime.cache("stream marks", _Marks).of_device
+        mark = marks.get(stream.place.ordinal)
+        if mark is None:
+            mark = marks[stream.place.ordinal] = drv.Event(stream.place.native)
+        mark.record(stream.native)
+        self.native.wait_event(mark)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record ``event``, or a new one without timing, and return it."""
+        if event is None:
+            from .event import Event
+
+            event = Event()
+        event.record(self)
+        return event
+
+    def query(self) -> bool:
+        """Whether all work queued so far is done.
+
+        Raises
+        ------
+        RuntimeError
+            One of drv's classes, if that work, or earlier work, failed.
+        """
+        return self.native.query()
+
+    def synchronize(self) -> None:
+        """Wait until all work queued so far is done; raises as :meth:`query` does."""
+        self.native.synchronize()
+
+    def __enter__(self) -> Self:
+        from .current_stream import StreamContext
+
+        context = StreamContext(self)
+        context.__enter__()
+        self._contexts.entered.append(context)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._contexts.entered.pop().__exit__(kind, error, traceback)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Version of the protocol between libraries, and the handle as an integer."""
+        return 0, self.cuda_stream
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        """For functions of :mod:`ctypes`."""
+        return ctypes.c_void_p(self.cuda_stream)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Stream):
+            return NotImplemented
+        return self.place is other.place and self.cuda_stream == other.cuda_stream
+
+    def __hash__(self) -> int:
+        return hash((self.place.ordinal, self.cuda_stream))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled: it is a queue of this process; make a new one"
+        )
+
+    def __repr__(self) -> str:
+        return f"<tensor.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+
+class ExternalStream(Stream):
+    """A stream that another library made, and keeps as long as this object or its memory is in use.
+
+    Parameters
+    ----------
+    stream_ptr : int
+        Value of the ``CUstream`` or ``cudaStream_t``; 0 is the default stream.
+    device : device, int or str, optional
+        The stream's device; the current one by default.
+
+    Raises
+    ------
+    TypeError
+        If ``stream_ptr`` is no integer.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, stream_ptr: int, device: DeviceArgument = None) -> None:
+        from .state import cuda_place
+
+        try:
+            handle = operator.index(stream_ptr)
+        except TypeError:
+            raise TypeError(
+                f"stream_ptr must be an int, the value of a cudaStream_t, got {type(stream_ptr).__name__}"
+            ) from None
+        if handle < 0:
+            raise ValueError(f"stream_ptr must be the value of a cudaStream_t, got {handle}")
+        place = cuda_place(index_or_current(device))
+        self._set(place, drv.Stream.from_handle(place.native, handle))
+
+
+class StreamPool:
+    """The driver's streams of one device and priority, made as they are needed, and handed out in turn."""
+
+    def __init__(self, device: drv.Device, priority: int) -> None:
+        self._device = device
+        self._priority = priority
+        self._streams: list[drv.Stream] = []
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    def take(self) -> drv.Stream:
+        """The next stream."""
+        with self._lock:
+            index = self._taken % POOL_SIZE
+            if index == len(self._streams):
+                self._streams.append(drv.Stream(self._device, priority=self._priority))
+            self._taken += 1
+            return self._streams[index]
+
+
+def _pooled(device: drv.Device, priority: int) -> drv.Stream:
+    least, greatest = device.stream_priority_range()
+    priority = min(max(priority, greatest), least)
+    pool = device.runtime.cache(
+        ("stream pool", device.ordinal, priority), lambda: StreamPool(device, priority)
+    )
+    return pool.take()
+
+
+class _Marks(threading.local):
+    """Events of one thread, by device, that order one stream behind another."""
+
+    def __init__(self) -> None:
+        self.of_device: dict[int, drv.Event] = {}
+
+
+class _Contexts(threading.local):
+    """``with`` blocks that this thread is in, of one stream."""
+
+    def __init__(self) -> None:
+        self.entered: list[StreamContext] = []

@@ -1,0 +1,1 @@
+"""Promotion of dtypes, limits of their values, and Python numbers as elements."""

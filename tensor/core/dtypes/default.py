@@ -1,0 +1,44 @@
+"""The default dtype: that of tensors made from Python floats, and of new tensors that name none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.dtypes import dtype
+from tensor.core.devices.state import forget_plans
+
+from .scalars import dtype_of
+
+_default_dtype = dtypes.float32
+
+
+def get_default_dtype() -> dtype:
+    """Type of tensors made from Python floats, and of new tensors."""
+    return _default_dtype
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Make ``d`` the type of tensors made from Python floats, and of new tensors; float32 at first.
+
+    Raises
+    ------
+    TypeError
+        If it is no floating point type.
+    """
+    global _default_dtype
+    if not isinstance(d, dtype) or not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
+    if d is not _default_dtype:
+        _default_dtype = d
+        forget_plans()
+
+
+def default_dtype_of(value: Any) -> dtype:
+    """Type of a tensor made from a Python number."""
+    kind = dtype_of(value)
+    if kind is dtypes.float64:
+        return _default_dtype
+    if kind is dtypes.complex128:
+        return dtypes.complex128 if _default_dtype is dtypes.float64 else dtypes.complex64
+    return kind

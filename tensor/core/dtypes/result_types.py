@@ -1,0 +1,85 @@
+"""Types of results: tensors with dimensions decide before 0-dim tensors, and these before Python numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.dtypes import dtype
+from nvrtc_kernels.dtypes import promote_types as promoted_types
+from tensor.core.base import TensorBase
+from tensor.core.creation_arguments import dtype_of_argument
+
+from . import promotion as rules
+from .scalars import dtype_of
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+_CLASSES = {
+    dtypes.bool_: bool,
+    dtypes.int64: int,
+    dtypes.float64: float,
+    dtypes.complex128: complex,
+}
+
+
+def result_type(tensor: Any, other: Any) -> dtype:
+    """Type of the result of an arithmetic operation on two tensors or numbers.
+
+    The operand of a stronger category (bool, integer, floating point, complex) decides; of one category, a
+    tensor with dimensions decides over a 0-dim tensor, and that over a number.
+
+    Raises
+    ------
+    TypeError
+        For an operand that is neither a tensor nor a number.
+    """
+    return rules.promoted((_operand(tensor), _operand(other)))
+
+
+def _operand(given: Any) -> Any:
+    """A tensor's layout, or the class that a number stands for."""
+    return given._layout if isinstance(given, TensorBase) else _CLASSES[dtype_of(given)]
+
+
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """Smallest type that both convert to without leaving their kind.
+
+    The stronger category wins; within integers ``uint8`` with ``int8`` gives ``int16``; ``float16`` with
+    ``bfloat16`` gives ``float32``; a complex type is wide enough for the parts of the other type.
+
+    Raises
+    ------
+    TypeError
+        For an argument that is no dtype.
+    """
+    return promoted_types(
+        dtype_of_argument(type1, "promote_types", "type1"),
+        dtype_of_argument(type2, "promote_types", "type2"),
+    )
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether a result of type ``from_`` may be written where type ``to`` is: it leaves no category.
+
+    Only a step down is forbidden: complex to real, floating point to integer, anything to bool.
+
+    Raises
+    ------
+    TypeError
+        For an argument that is no dtype.
+    """
+    origin, target = dtype_of_argument(from_, "can_cast", "from_"), dtype_of_argument(to, "can_cast", "to")
+    return origin.category <= target.category
+
+
+def cast_for(out: Tensor, made: Tensor, function: str, error: type[Exception] = RuntimeError) -> Tensor:
+    """``made`` in the dtype of ``out``, to be written there; raises ``error`` if that cannot hold it."""
+    kind, wanted = made._layout.dtype, out._layout.dtype
+    if kind is wanted:
+        return made
+    if not can_cast(kind, wanted):
+        raise error(f"{function}(): result type {kind!r} can't be cast to the desired output type {wanted!r}")
+    found: Tensor = made.to(wanted)
+    return found

@@ -1,0 +1,177 @@
+"""Python numbers that become elements."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.dtypes import Category, dtype
+
+from .limits import finfo, iinfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_INTEGER_RANGE = {
+    kind: (iinfo(kind).min, iinfo(kind).max) for kind in dtypes.ALL if kind.category is Category.INTEGER
+}
+_WORD = 1 << 63
+#: The largest number that a floating point type holds; what is infinite already is not too large.
+_LARGEST = {kind: finfo(kind).max for kind in dtypes.ALL if kind.is_floating_point or kind.is_complex}
+
+
+def element(value: Any, kind: dtype) -> Any:
+    """``value`` as a Python number that ``kind`` holds: a bool, int, float or complex.
+
+    A float becomes an integer by cutting off its fraction; a negative number that an unsigned type cannot
+    hold counts from the end of its range, as in PyTorch.
+
+    Raises
+    ------
+    RuntimeError
+        If the number is too large, or complex where ``kind`` is real.
+    TypeError
+        If it is no number.
+    """
+    category = kind.category
+    if category is Category.FLOATING:
+        if type(value) is float or type(value) is int:
+            number: Any = float(value)
+        else:
+            number = float(_real(value, kind))
+        if math.isfinite(number) and abs(number) > _LARGEST[kind]:
+            raise _overflow(value, kind)
+        return number
+    if category is Category.BOOL:
+        return bool(_number(value))
+    if category is Category.INTEGER:
+        number = value if type(value) is int else _real(value, kind)
+        if not isinstance(number, int):
+            if not math.isfinite(number):
+                raise _overflow(value, kind)
+            number = int(number)
+        low, high = _INTEGER_RANGE[kind]
+        if low <= number <= high:
+            return int(number)
+        if low == 0 and -high <= number < 0:
+            return int(number) & high
+        raise _overflow(value, kind)
+    number = complex(_number(value))
+    for part in (number.real, number.imag):
+        if math.isfinite(part) and abs(part) > _LARGEST[kind]:
+            raise _overflow(value, kind)
+    return number
+
+
+def wrapped(value: Any, kind: dtype) -> Any:
+    """A Python number as the operand of arithmetic in ``kind``: as if it had been computed there.
+
+    Integers wrap; real numbers that are too large are infinite.
+
+    Raises
+    ------
+    RuntimeError
+        If an integer needs more than 64 bits, or a number that is not finite is to be an integer.
+    """
+    category = kind.category
+    if category is Category.FLOATING:
+        try:
+            return float(value)
+        except OverflowError:
+            return math.copysign(math.inf, value)
+    if category is Category.COMPLEX:
+        return complex(value)
+    if category is Category.BOOL:
+        return bool(value)
+    if not isinstance(value, int):
+        value = element(value, dtypes.int64)
+    if not -_WORD <= value < _WORD:
+        raise _overflow(value, kind)
+    low, high = _INTEGER_RANGE[kind]
+    if low <= value <= high:
+        return int(value)
+    return (value - low) % (high - low + 1) + low
+
+
+def packed_number(kind: dtype) -> Callable[[Any], Any]:
+    """What makes a Python number the argument of a kernel that computes in ``kind``, as :func:`wrapped`."""
+    if kind.is_complex:
+        return lambda value: struct.pack("=dd", complex(value).real, complex(value).imag)
+    if kind.is_floating_point:
+        return lambda value: value if type(value) is float else wrapped(value, kind)
+    return lambda value: wrapped(value, kind)
+
+
+_NUMBERS = (int, float, complex, np.number, np.bool_, ml_dtypes.bfloat16)
+
+
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is a Python or NumPy number (or a bool)."""
+    return type(value) in _OF_CLASS or isinstance(value, _NUMBERS)
+
+
+def dtype_of(value: Any) -> dtype:
+    """Type that a number stands for in promotion: bool, int64, float64 or complex128.
+
+    Raises
+    ------
+    TypeError
+        If it is no number.
+    """
+    found = _OF_CLASS.get(type(value))
+    if found is not None:
+        return found
+    for kind, found in _OF_CLASS.items():
+        if isinstance(value, kind):
+            return found
+    if is_number(value):
+        return _OF_NUMPY[value.dtype.kind]
+    raise TypeError(f"expected a number, got {type(value).__name__}")
+
+
+#: Of Python's classes of numbers; a bool is an int too.
+_OF_CLASS = {
+    bool: dtypes.bool_,
+    int: dtypes.int64,
+    float: dtypes.float64,
+    complex: dtypes.complex128,
+}
+_OF_NUMPY = {
+    "b": dtypes.bool_,
+    "i": dtypes.int64,
+    "u": dtypes.int64,
+    "f": dtypes.float64,
+    "V": dtypes.float64,
+    "c": dtypes.complex128,
+}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, (int, float, complex)):
+        return value
+    item = getattr(value, "item", None)
+    if item is None:
+        raise TypeError(f"expected a number, got {type(value).__name__}")
+    return item()
+
+
+def _real(value: Any, kind: dtype) -> Any:
+    number = _number(value)
+    if isinstance(number, complex):
+        if number.imag:
+            raise _overflow(value, kind)
+        return number.real
+    return number
+
+
+def _overflow(value: Any, kind: dtype) -> Exception:
+    """The error of PyTorch's class: of another for integers that no number of 64 bits holds."""
+    wide = isinstance(value, int) and not -_WORD <= value < 2 * _WORD
+    return (OverflowError if wide else RuntimeError)(
+        f"value cannot be converted to type {kind!r} without overflow: {value}"
+    )

@@ -1,0 +1,148 @@
+"""How one value is written to every element of a layout."""
+
+from __future__ import annotations
+
+from math import copysign
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import pointwise
+from nvrtc_kernels.dtypes import Category
+
+from .base import empty, maker, wrap
+from .dtypes.scalars import element
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor.methods.tensor import Tensor
+
+    from .layout import Layout
+
+_EXPRESSIONS = {
+    Category.BOOL: pointwise.Expression("fill", "value", (("value", "?"),)),
+    Category.INTEGER: pointwise.Expression("fill", "value", (("value", "q"),)),
+    Category.FLOATING: pointwise.Expression("fill", "value", (("value", "d"),)),
+    Category.COMPLEX: pointwise.Expression("fill", "(complex128{re, im})", (("re", "d"), ("im", "d"))),
+}
+
+
+class _Fill:
+    """The operation; ``place.plans[FILL, layout]`` carries it out."""
+
+    def plan(self, layout: Layout) -> Callable[[Tensor, Any], None]:
+        """How to fill a layout."""
+        if not layout.place.is_cuda:
+            return _on_host
+        # What a stretched dimension shows is written once.
+        sizes = zip(layout.shape, layout.strides, strict=True)
+        layout = layout.with_strides(
+            tuple(1 if step == 0 and size else size for size, step in sizes), layout.strides
+        )
+        place, count = layout.place, layout.numel
+        launch = pointwise.plan(
+            place.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
+        )
+        local = place.local
+        is_complex = layout.dtype.is_complex
+        by_memset = layout.dense and count > 0 and not is_complex
+        is_floating = layout.dtype.is_floating_point
+        clear = _clearing(layout)
+
+        def run(target: Tensor, value: Any) -> None:
+            # A negative zero is no zero here: its bits are not all 0.
+            if by_memset and not value and not (is_floating and copysign(1.0, value) < 0):
+                clear(target)
+            elif is_complex:
+                launch(local.stream.handle, target._address, value.real, value.imag)
+            else:
+                launch(local.stream.handle, target._address, value)
+
+        return run
+
+
+FILL = _Fill()
+
+
+class _Zero:
+    """``place.plans[ZERO, layout](target)`` fills with zeros."""
+
+    def plan(self, layout: Layout) -> Callable[[Tensor], None]:
+        """How to clear a layout."""
+        if layout.place.is_cuda and layout.dense and layout.numel:
+            return _clearing(layout)
+        fill, zero = FILL.plan(layout), element(0, layout.dtype)
+        return lambda target: fill(target, zero)
+
+
+ZERO = _Zero()
+
+
+def _clearing(layout: Layout) -> Callable[[Tensor], None]:
+    """What sets all bytes of tensors of a dense layout on a device to 0."""
+    place: Any = layout.place
+    runtime, native, local, nbytes = place.runtime, place.native, place.local, layout.nbytes
+    memset, current = runtime.driver.cuMemsetD8Async, runtime.current
+
+    def clear(target: Tensor) -> None:
+        if current.device is not native:
+            native.make_current()
+        status = memset(target._storage.address + target._offset, 0, nbytes, local.stream.handle)[0]
+        if status:
+            runtime.fail(status, "cuMemsetD8Async", f"{nbytes} bytes")
+
+    return clear
+
+
+class _Filled:
+    """``place.plans[FILLED, layout](value)`` is a new tensor on a device with ``value`` everywhere."""
+
+    def plan(self, layout: Layout) -> Callable[[Any], Tensor]:
+        """How to make one of ``layout``."""
+        make, fill = maker(layout), FILL.plan(layout)
+        by_memset = layout.dense and layout.numel > 0
+        clear = _clearing(layout)
+        kind = layout.dtype
+
+        def run(value: Any) -> Tensor:
+            if by_memset and type(value) is int and value == 0:
+                made = make()
+                clear(made)
+                return made
+            number = element(value, kind)
+            made = make()
+            fill(made, number)
+            return made
+
+        return run
+
+
+FILLED = _Filled()
+
+
+def _on_host(target: Tensor, value: Any) -> None:
+    target._writable.fill(value)
+
+
+def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:
+    """New tensor of ``layout`` with ``value`` everywhere, which the dtype must hold."""
+    if (
+        type(value) is int
+        and value == 0
+        and layout.contiguous
+        and not layout.place.is_cuda
+        and not pin_memory
+    ):
+        # The operating system hands out zeros: nothing is written until it is used. (A negative zero is a float.)
+        try:
+            return wrap(np.zeros(layout.shape, layout.dtype.numpy), layout)
+        except (MemoryError, ValueError):
+            return empty(layout)  # which says what there was no memory for
+    if layout.place.is_cuda and not pin_memory:
+        filled_there: Tensor = layout.place.plans[FILLED, layout](value)
+        return filled_there
+    value = element(value, layout.dtype)
+    made = empty(layout, pin_memory=pin_memory)
+    layout.place.plans[FILL, layout](made, value)
+    return made

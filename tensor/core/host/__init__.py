@@ -1,0 +1,1 @@
+"""Memory and threads of the host, for operations on CPU tensors."""

@@ -1,0 +1,470 @@
+"""``Storage``: the bytes that a tensor and its views share."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import drv
+
+from .devices.state import cpu, cuda_place
+from .modes.grad_mode import first_version, inference_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from .devices.device import device
+    from .devices.state import CudaPlace, Place
+    from .devices.stream import Stream
+
+
+class Storage:
+    """Bytes on one device, shared by the tensors that view them.
+
+    Attributes
+    ----------
+    place : Place
+        Where the bytes are.
+    size : int
+        How many there are.
+    address : int
+        The first one's address. A storage that was resized to 0 has none.
+    version : int
+        Counts what was written in place, through whichever tensor. It is negative where the memory was
+        allocated in inference mode.
+    plain : bool
+        Whether the host may read and write the bytes with no further ado, always in the same place.
+    """
+
+    __slots__ = ("__weakref__", "address", "place", "plain", "size", "version")
+
+    place: Place
+    size: int
+    address: int
+    version: int
+    plain: bool
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "address":
+            raise self._gone()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<tensor.Storage of {self.nbytes()} bytes on {self.device}>"
+
+    def __len__(self) -> int:
+        return self.nbytes()
+
+    @property
+    def device(self) -> device:
+        """Device of the bytes."""
+        return self.place.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the bytes are on a CUDA device."""
+        return self.place.is_cuda
+
+    def nbytes(self) -> int:
+        """Size in bytes; 0 while the memory is given back."""
+        return self.size if self._has_memory() else 0
+
+    def data_ptr(self) -> int:
+        """Address of the first byte, 0 for an empty storage."""
+        return self.address if self.nbytes() else 0
+
+    def is_pinned(self) -> bool:
+        """Whether this is page-locked host memory."""
+        return False
+
+    def pin_memory(self) -> Storage:
+        """A copy in pinned memory; this storage itself where it is pinned already.
+
+        Raises
+        ------
+        RuntimeError
+            For a storage on a CUDA device.
+        """
+        raise RuntimeError(f"cannot pin a storage on {self.device}: only host memory can be pinned")
+
+    def resize_(self, nbytes: int) -> Storage:
+        """Give the memory back (``nbytes`` 0), or get it again with undefined contents.
+
+        Tensors that view the storage raise an error as long as it has no memory.
+
+        Raises
+        ------
+        RuntimeError
+            For a size that is neither 0 nor the storage's own: tensors rely on the bytes that they view.
+        """
+        nbytes = operator.index(nbytes)
+        if nbytes not in (0, self.size):
+            raise RuntimeError(
+                f"cannot resize a storage of {self.size} bytes to {nbytes}: only to 0, and back to {self.size}"
+            )
+        if nbytes == 0 and self.size and self._has_memory():
+            self._release()
+            self.plain = False
+            self.version += 1
+        elif nbytes and not self._has_memory():
+            self._acquire()
+        return self
+
+    def exchange(self, other: Storage) -> None:
+        """Have the memory of another storage of the same kind, which gets this one's; all tensors follow.
+
+        Raises
+        ------
+        RuntimeError
+            If the memory is not the project's own.
+        """
+        raise RuntimeError(
+            f"Trying to resize storage that is not resizable: {self!r} is another library's memory"
+        )
+
+    def clone(self) -> Storage:
+        """A copy on the same device; of pinned memory, a pageable one."""
+        from tensor.methods import storage_contents
+
+        return storage_contents.clone(self)
+
+    # The bytes
+
+    def element_size(self) -> int:
+        """Size of an element, which is a byte: 1."""
+        return 1
+
+    def __getitem__(self, at: int) -> int:
+        from tensor.methods import storage_contents
+
+        return storage_contents.read(self, at)
+
+    def __setitem__(self, at: int, value: int) -> None:
+        from tensor.methods import storage_contents
+
+        storage_contents.write(self, at, value)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[int]:
+        """All bytes as numbers; waits for a device."""
+        from tensor.methods import storage_contents
+
+        return storage_contents.to_list(self)
+
+    def fill_(self, value: int) -> Storage:
+        """Write ``value`` to every byte."""
+        from tensor.methods import storage_contents
+
+        return storage_contents.fill(self, value)
+
+    def copy_(self, source: Storage, non_blocking: bool = False) -> Storage:
+        """Copy the bytes of ``source``, a storage of the same size on any device.
+
+        Raises
+        ------
+        RuntimeError
+            If the sizes differ.
+        """
+        from tensor.methods import storage_contents
+
+        return storage_contents.copy(self, source, non_blocking=non_blocking)
+
+    def cpu(self) -> Storage:
+        """The bytes on the host: this storage itself where they are there, else a copy."""
+        from tensor.methods import storage_contents
+
+        return storage_contents.moved(self, "cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
+        """The bytes on a CUDA device, by default the current one: this storage itself, or a copy."""
+        from tensor.methods import storage_contents
+
+        where = "cuda" if device is None else device
+        return storage_contents.moved(self, where, non_blocking=non_blocking)
+
+    __copy__ = clone
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
+        found: Storage | None = memo.get(id(self))
+        if found is None:
+            found = memo[id(self)] = self.clone()
+        return found
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from tensor.methods.pickling import reduce_storage
+
+        return reduce_storage(self, protocol)
+
+    def _gone(self) -> RuntimeError:
+        return RuntimeError(
+            f"the memory of this storage on {self.place.device} is gone, it was resized to 0 bytes: "
+            f"call resize_({self.size}) before using tensors that view it"
+        )
+
+    def belongs_to(self, stream: Stream) -> bool:
+        """Whether the bytes, were they freed, could be handed out to ``stream`` at once: no other one uses them."""
+        return True
+
+    def _has_memory(self) -> bool:
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        """Let go of the memory, and of ``address``."""
+        raise NotImplementedError
+
+    def _acquire(self) -> None:
+        """Take ``size`` bytes of memory."""
+        raise NotImplementedError
+
+
+class HostStorage(Storage):
+    """Pageable bytes of the host.
+
+    Attributes
+    ----------
+    owner : numpy.ndarray or None
+        A C-contiguous array of exactly the storage's bytes, of any shape and type; ``None`` while the
+        memory is given back.
+    """
+
+    __slots__ = ("owner",)
+
+    owner: NDArray[Any] | None
+
+    def __init__(self, owner: NDArray[Any]) -> None:
+        self.place = cpu
+        self.owner = owner
+        self.size = owner.nbytes
+        self.version = first_version() if inference_blocks.count else 0
+        self.plain = True
+
+    def __getattr__(self, name: str) -> Any:
+        # Asking an array for its address costs more than adding two small ones, and is rarely needed.
+        if name == "address" and self.owner is not None:
+            self.address = found = self.owner.ctypes.data
+            return found
+        return super().__getattr__(name)
+
+    def bytes(self, *, writes: bool = False) -> NDArray[np.uint8]:
+        """The bytes as a one-dimensional array, to read them or, with ``writes``, to change them.
+
+        Pinned memory tells the simulated driver's race finder that the host does so now.
+        """
+        if self.owner is None:
+            raise self._gone()
+        self._host_access(writes=writes)
+        return self.owner.reshape(-1).view(np.uint8)
+
+    def buffer(self, *, writes: bool) -> NDArray[Any]:
+        """An array of the same memory as :meth:`bytes`, of any type and shape, that others can be made over."""
+        owner = self.owner
+        if owner is None or owner.dtype.isbuiltin != 1:
+            return self.bytes(writes=writes)
+        self._host_access(writes=writes)
+        return owner
+
+    def pin_memory(self) -> Storage:
+        """See :meth:`Storage.pin_memory`."""
+        pinned = PinnedStorage(self.size)
+        pinned.bytes(writes=True)[:] = self.bytes()
+        return pinned
+
+    def exchange(self, other: Any) -> None:
+        """See :meth:`Storage.exchange`."""
+        # Not plain: tensors may hold arrays over the former memory.
+        self.plain = other.plain and not self.size
+        for storage in (self, other):
+            storage.address = 0
+            del storage.address
+        self.owner, other.owner = other.owner, self.owner
+        self.size, other.size = other.size, self.size
+
+    def _host_access(self, *, writes: bool) -> None:
+        pass
+
+    def _has_memory(self) -> bool:
+        return self.owner is not None
+
+    def _release(self) -> None:
+        self.address = 0
+        del self.address
+        self.owner = None
+
+    def _acquire(self) -> None:
+        # Not plain: tensors may hold arrays over the memory that was given back.
+        self.owner = np.empty(self.size, np.uint8)
+
+
+class PinnedStorage(HostStorage):
+    """Page-locked bytes of the host, from the caching allocator of pinned memory.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the host cannot lock so much.
+    """
+
+    __slots__ = ("lease",)
+
+    lease: PinnedLease | None
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._acquire()
+        self.place = cpu
+        self.version = first_version() if inference_blocks.count else 0
+
+    def is_pinned(self) -> bool:
+        """Whether this is page-locked host memory. What a dropped runtime locked is ordinary memory."""
+        return self.lease is None or self.lease.place.runtime.alive
+
+    def pin_memory(self) -> Storage:
+        """See :meth:`Storage.pin_memory`."""
+        return self if self.is_pinned() else super().pin_memory()
+
+    def record_use(self, stream: Stream) -> None:
+        """Note that what ``stream`` holds copies from or to the bytes: they are not reused before."""
+        if self.lease is not None:
+            self.lease.place.pinned_allocator().record_stream(
+                self.lease.block, stream.cuda_stream, stream.place.ordinal
+            )
+
+    def exchange(self, other: Any) -> None:
+        """See :meth:`Storage.exchange`."""
+        super().exchange(other)
+        self.lease, other.lease = other.lease, self.lease
+
+    def _host_access(self, *, writes: bool) -> None:
+        if not self.plain and self.lease is not None and self.lease.place.runtime.alive:
+            drv.host_access(self.lease.block.address, self.size, writes=writes)
+
+    def _release(self) -> None:
+        super()._release()
+        self.lease = None
+
+    def _acquire(self) -> None:
+        place = cuda_place()
+        self.lease = PinnedLease(place, self.size) if self.size else None
+        self.owner = np.empty(0, np.uint8) if self.lease is None else np.asarray(self.lease)
+        self.plain = not place.runtime.simulated or not self.size
+
+
+class PinnedLease:
+    """Holds a block of pinned memory for a storage, and for the NumPy arrays that show its bytes."""
+
+    __slots__ = ("__weakref__", "block", "place", "size")
+
+    def __init__(self, place: CudaPlace, size: int) -> None:
+        self.place = place
+        self.size = size
+        self.block: Any = None
+        self.block = place.pinned_allocator().allocate(size)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.size,), "typestr": "|u1", "data": (self.block.address, False), "version": 3}
+
+    def __del__(self) -> None:
+        if self.block is not None and self.place.runtime.alive:
+            self.place.pinned_allocator().free(self.block)
+
+
+class DeviceStorage(Storage):
+    """Bytes of a CUDA device, from its allocator. They belong to the stream they were allocated for.
+
+    Attributes
+    ----------
+    block
+        What the allocator handed out; ``None`` while the memory is given back.
+    """
+
+    __slots__ = ("block",)
+
+    place: CudaPlace
+    block: Any
+
+    def __init__(self, place: CudaPlace, size: int, block: Any) -> None:
+        self.place = place
+        self.size = size
+        self.block = block
+        self.address = block.address
+        self.version = first_version() if inference_blocks.count else 0
+        self.plain = False
+
+    def __del__(self) -> None:
+        if self.block is not None:
+            self.place.free(self.block)
+
+    def record_stream(self, stream: Stream) -> None:
+        """Note that ``stream`` uses the bytes: once freed, they are not reused before its work is done."""
+        # The default streams of all devices have one handle.
+        if self.block is not None and (
+            stream.cuda_stream != self.block.stream or stream.place is not self.place
+        ):
+            self.place.allocator.record_stream(self.block, stream.cuda_stream, stream.place.ordinal)
+
+    def belongs_to(self, stream: Stream) -> bool:
+        """Whether the bytes, were they freed, could be handed out to ``stream`` at once: no other one uses them."""
+        block = self.block
+        # Allocators without a cache do not note who uses a block.
+        return block is not None and block.stream == stream.cuda_stream and not getattr(block, "uses", True)
+
+    def exchange(self, other: Any) -> None:
+        """See :meth:`Storage.exchange`."""
+        self.block, other.block = other.block, self.block
+        self.size, other.size = other.size, self.size
+        self.address, other.address = other.address, self.address
+
+    def _has_memory(self) -> bool:
+        return self.block is not None
+
+    def _release(self) -> None:
+        block, self.block = self.block, None
+        del self.address
+        self.place.free(block)
+
+    def _acquire(self) -> None:
+        self.block = self.place.allocate(self.size, self.place.local.stream.cuda_stream)
+        self.address = self.block.address
+
+
+class ForeignStorage(Storage):
+    """Bytes of a CUDA device that another library allocated.
+
+    Attributes
+    ----------
+    owner
+        What keeps them.
+    """
+
+    __slots__ = ("owner",)
+
+    def __init__(self, place: CudaPlace, size: int, address: int, owner: Any) -> None:
+        self.place = place
+        self.size = size
+        self.address = address
+        self.version = first_version() if inference_blocks.count else 0
+        self.plain = False
+        self.owner = owner
+
+    def record_stream(self, stream: Stream) -> None:
+        """Do nothing: its owner decides when the memory is used again."""
+
+    def belongs_to(self, stream: Stream) -> bool:
+        """Never: who else uses the bytes is not known."""
+        return False
+
+    def resize_(self, nbytes: int) -> Storage:
+        """Raise RuntimeError unless nothing changes: the memory is another library's."""
+        if operator.index(nbytes) != self.size:
+            raise RuntimeError(f"cannot resize a storage whose memory belongs to {type(self.owner).__name__}")
+        return self
+
+    def _has_memory(self) -> bool:
+        return True

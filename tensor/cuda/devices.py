@@ -1,0 +1,197 @@
+"""The devices, and which one is current."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import drv
+from tensor.core.devices.current import index_of, index_or_current, restore, select
+from tensor.core.devices.state import cuda_place
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tensor.core.devices.current import DeviceArgument
+
+
+class device:  # noqa: N801 - PyTorch's name
+    """Context manager that makes a device current in this thread. Restores the one before, also on errors.
+
+    Parameters
+    ----------
+    device : device, int or str, optional
+        Which; ``None`` and negative numbers change nothing.
+
+    Raises
+    ------
+    ValueError
+        For the CPU and, on entering, for a device that does not exist.
+    """
+
+    __slots__ = ("_entered", "idx")
+
+    def __init__(self, device: DeviceArgument) -> None:
+        index = index_of(device)
+        self.idx = -1 if index is None else index
+        self._entered: list[tuple[drv.Runtime, drv.Device | None]] = []
+
+    def __enter__(self) -> None:
+        if self.idx >= 0:
+            runtime = drv.runtime()
+            self._entered.append((runtime, select(runtime.device(self.idx))))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._entered:
+            restore(*self._entered.pop())
+
+
+class device_of(device):  # noqa: N801 - PyTorch's name
+    """Context manager that makes the device of a tensor or storage current; on the CPU it changes nothing.
+
+    Parameters
+    ----------
+    obj
+        Anything with a ``device``.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, obj: Any) -> None:
+        where = obj.device
+        super().__init__(where.index if where.type == "cuda" else -1)
+
+
+def is_available() -> bool:
+    """Whether a driver with a device can be had. Creates no context."""
+    return drv.is_available()
+
+
+def device_count() -> int:
+    """Number of visible devices, 0 where there is no driver. Creates no context."""
+    return drv.device_count()
+
+
+def is_initialized() -> bool:
+    """Whether this process has a context on a device."""
+    return drv.is_initialized() and any(found.context is not None for found in drv.runtime().devices)
+
+
+def init() -> None:
+    """Make the current device's context, which the first use of the device otherwise does.
+
+    Raises
+    ------
+    RuntimeError
+        One of drv's classes, if there is no driver or no device.
+    """
+    drv.current_device().use()
+
+
+def current_device() -> int:
+    """Index of this thread's current device."""
+    return drv.current_device().ordinal
+
+
+def set_device(device: DeviceArgument) -> None:
+    """Make ``device`` current in this thread; a negative index changes nothing.
+
+    Raises
+    ------
+    ValueError
+        For the CPU, for a device that does not exist, and where no index is given.
+    """
+    index = index_of(device)
+    if index is None:
+        raise ValueError(f"Expected a device with a specified index or an integer, but got: {device}")
+    if index >= 0:
+        drv.runtime().device(index).set_current()
+
+
+def synchronize(device: DeviceArgument = None) -> None:
+    """Wait until all work of all streams of ``device`` is done.
+
+    Raises
+    ------
+    RuntimeError
+        One of drv's classes, if that work, or earlier work, failed.
+    """
+    native_device(device).synchronize()
+
+
+def get_device_name(device: DeviceArgument = None) -> str:
+    """Name of the device's model."""
+    return existing_device(device).name
+
+
+def get_device_capability(device: DeviceArgument = None) -> tuple[int, int]:
+    """Major and minor compute capability."""
+    return existing_device(device).compute_capability
+
+
+def get_device_properties(device: DeviceArgument = None) -> drv.DeviceProperties:
+    """What the device is and can do."""
+    return existing_device(device).properties
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether the current device computes with bfloat16; before compute capability 8.0 it is emulated."""
+    return is_available() and (including_emulation or drv.current_device().compute_capability >= (8, 0))
+
+
+def mem_get_info(device: DeviceArgument = None) -> tuple[int, int]:
+    """Free and total bytes of the device's memory."""
+    free, total = existing_device(device).memory_info()
+    return free, total
+
+
+def can_device_access_peer(device: DeviceArgument, peer_device: DeviceArgument) -> bool:
+    """Whether kernels on ``device`` could use memory of ``peer_device``."""
+    return existing_device(device).can_access_peer(existing_device(peer_device))
+
+
+def enable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> None:
+    """Let kernels on ``device`` use memory of ``peer``, also what is allocated later. Twice is as once.
+
+    Parameters
+    ----------
+    peer
+        Whose memory.
+    device
+        Whose kernels; the current device by default.
+
+    Raises
+    ------
+    RuntimeError
+        If the hardware cannot, or both are the same device.
+    """
+    user, owner = existing_device(device), existing_device(peer)
+    user.enable_peer_access(owner)
+    cuda_place(owner.ordinal).allocator.grant_access(user.ordinal)
+
+
+def disable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> None:
+    """Undo :func:`enable_peer_access`.
+
+    Raises
+    ------
+    RuntimeError
+        If access was not enabled.
+    """
+    existing_device(device).disable_peer_access(existing_device(peer))
+
+
+def native_device(device: DeviceArgument) -> drv.Device:
+    """The device that an argument means; the current one for ``None`` and negative numbers."""
+    index = index_or_current(device)
+    return drv.current_device() if index is None else drv.runtime().device(index)
+
+
+def existing_device(device: DeviceArgument) -> drv.Device:
+    """The device that an argument means, the current one for ``None``; there is none of a negative number."""
+    index = index_of(device)
+    return drv.current_device() if index is None else drv.runtime().device(index)

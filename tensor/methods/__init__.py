@@ -1,0 +1,1 @@
+"""The class ``Tensor``: methods, operators, text, and protocols."""

@@ -1,0 +1,207 @@
+"""Copying and pickling tensors and storages.
+
+A pickle holds plain data: the bytes of a storage once, however many tensors view it, and for each tensor how
+its elements lie there. With protocol 5 the bytes can travel beside the pickle, without a copy.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.dtypes import dtype_named
+from nvrtc_kernels.layouts import extent
+from tensor.core import layout as layouts
+from tensor.core.base import view_of, wrap
+from tensor.core.devices.state import cpu, place_of
+from tensor.core.storage import HostStorage, Storage
+from tensor.operations.creation.copies import copy_into_new
+
+from .storage_contents import as_bytes
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+_OUT_OF_BAND = 5
+_NAMES = tuple(each.name for each in dtypes.ALL)
+
+
+# Tensors
+
+
+def reduce(input: Tensor, protocol: int) -> tuple[Any, ...]:
+    """What a pickle keeps of a tensor. The gradient, and how the tensor was made, are left out.
+
+    A tensor on a CUDA device comes back on the device of that index; one in pinned memory comes back in pageable
+    memory. ``copy.copy`` uses this too: the copy shares the memory.
+    """
+    from .tensor import Tensor
+
+    state = input._autograd
+    if state is not None and state.hooks:
+        warnings.warn(
+            f"{len(state.hooks)} backward hook(s) on the tensor will not be serialized: register them again on "
+            "the tensor that is read back",
+            stacklevel=2,
+        )
+    layout = input._layout
+    cls: type[Any] = type(input)
+    described = (
+        input._storage,
+        layout.dtype.name,
+        tuple(layout.shape),
+        layout.strides,
+        input._offset,
+        input.requires_grad,
+    )
+    found = _attributes(input)
+    how = (rebuild, described if cls is Tensor else (*described, cls))
+    return how if found is None else (*how, found)
+
+
+def rebuild(
+    storage: Storage,
+    dtype_name: str,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    offset: int,
+    requires_grad: bool,
+    cls: type[Any] | None = None,
+) -> Tensor:
+    """The tensor of which :func:`reduce` tells.
+
+    Raises
+    ------
+    ValueError
+        If the elements do not lie within the storage, or are of an unknown type.
+    """
+    if dtype_name not in _NAMES:
+        raise ValueError(
+            f"the pickle has a tensor of type {dtype_name!r}, expected one of {', '.join(_NAMES)}"
+        )
+    kind = dtype_named(dtype_name)
+    if (
+        len(shape) != len(strides)
+        or min((*shape, *strides, offset), default=0) < 0
+        or offset + extent(shape, strides)[1] * kind.itemsize > storage.size
+    ):
+        raise ValueError(
+            f"the pickle is damaged: a tensor of shape {list(shape)}, strides {list(strides)} and type {dtype_name} at "
+            f"byte {offset} does not lie in a storage of {storage.size} bytes"
+        )
+    layout = layouts.strided[tuple(shape), tuple(strides), kind, storage.place]
+    made = view_of(storage, layout, offset)
+    if cls is not None:
+        made = made.as_subclass(cls)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def deepcopy(input: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A copy with memory of its own, its gradient and attributes included, for ``copy.deepcopy``.
+
+    What views the same storage within one call does so in the copies.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor is no leaf.
+    """
+    from .tensor import Tensor
+
+    found: Tensor | None = memo.get(id(input))
+    if found is not None:
+        return found
+    if not input.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+            "Copy a computed tensor with detach().clone() instead."
+        )
+    made = view_of(copy.deepcopy(input._storage, memo), input._layout, input._offset)
+    if type(input) is not Tensor:
+        made = made.as_subclass(type(input))
+    memo[id(input)] = made
+    if input.requires_grad:
+        made.requires_grad_(True)
+    if input.grad is not None:
+        made.grad = copy.deepcopy(input.grad, memo)
+    _set_attributes(made, copy.deepcopy(_attributes(input), memo))
+    return made
+
+
+def _attributes(input: Tensor) -> Any:
+    """What users and subclasses have set on a tensor, as pickle keeps it."""
+    cls = type(input)
+    if cls.__getstate__ is not object.__getstate__:
+        return input.__getstate__()
+    slots = {name: getattr(input, name) for name in _slots(cls) if hasattr(input, name)}
+    return (input.__dict__, slots) if slots else input.__dict__ or None
+
+
+def _slots(cls: type[Any]) -> list[str]:
+    from .tensor import Tensor
+
+    found = []
+    for each in cls.__mro__[: cls.__mro__.index(Tensor)]:
+        given = vars(each).get("__slots__", ())
+        for name in (given,) if isinstance(given, str) else given:
+            if name.startswith("__") and not name.endswith("__"):
+                found.append(f"_{each.__name__.lstrip('_')}{name}")
+            elif name not in ("__dict__", "__weakref__"):
+                found.append(name)
+    return found
+
+
+def _set_attributes(made: Tensor, state: Any) -> None:
+    if state is None:
+        return
+    accept = getattr(made, "__setstate__", None)
+    if accept is not None:
+        accept(state)
+        return
+    attributes, slots = state if isinstance(state, tuple) else (state, {})
+    made.__dict__.update(attributes or {})
+    for name, value in slots.items():
+        setattr(made, name, value)
+
+
+# Storages
+
+
+def reduce_storage(storage: Storage, protocol: int) -> tuple[Any, ...]:
+    """What a pickle keeps of a storage: its bytes, and the name of its device. Waits for a device."""
+    array: Any
+    if isinstance(storage, HostStorage):
+        array = storage.bytes()
+    else:
+        whole = as_bytes(storage)
+        array = copy_into_new(whole, whole._layout.on(cpu))._host
+    data = pickle.PickleBuffer(array) if protocol >= _OUT_OF_BAND else array.tobytes()
+    return rebuild_storage, (data, str(storage.device))
+
+
+def rebuild_storage(data: Any, device: str) -> Storage:
+    """The storage of which :func:`reduce_storage` tells. ``data`` is kept where it may be written.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such device.
+    """
+    view = memoryview(data)
+    array = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+    if device == "cpu":
+        return HostStorage(array if array.flags.writeable else array.copy())
+    try:
+        place = place_of(device)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"a pickled tensor belongs on {device}, which is not here: {error}. Move tensors to the CPU before "
+            "they are pickled for another machine."
+        ) from error
+    shown = wrap(array)
+    return copy_into_new(shown, shown._layout.on(place))._storage

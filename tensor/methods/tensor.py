@@ -1,0 +1,641 @@
+"""``Tensor``: the class, whose methods are the functions of the families beside this file."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import dtypes
+from tensor.autograd.differentiation import backward
+from tensor.autograd.recording import hooks, storage_views
+from tensor.autograd.recording.inplace import become
+from tensor.autograd.recording.node import edge_of
+from tensor.autograd.recording.state import AutogradState
+from tensor.core import memory_format as formats
+from tensor.core.base import TensorBase, register, view_of
+from tensor.core.modes.grad_mode import modes
+from tensor.fft import short_time
+from tensor.linalg import matrix_functions, triangular
+from tensor.operations.call_forms import complete_methods
+from tensor.operations.creation import array_interfaces, conversions, copies, fills
+from tensor.operations.creation import dlpack_exchange as interop
+from tensor.operations.creation import like as creation_like
+from tensor.operations.indexing import counts as occurrences
+from tensor.operations.indexing import gather as gathering
+from tensor.operations.indexing import masks as masking
+from tensor.operations.indexing import scatter as scattering
+from tensor.operations.indexing import scatter_reduce as scatter_reduction
+from tensor.operations.indexing import searching, sorting
+from tensor.operations.indexing import subscripts as indexing
+from tensor.operations.normalization import softmax as softmaxes
+from tensor.operations.products import added_products, contractions, distances
+from tensor.operations.products import matrix_products as products
+from tensor.operations.random import fills as random_fills
+from tensor.operations.random import sampling
+from tensor.operations.reductions import (
+    differences,
+    equality,
+    extremes,
+    renormalization,
+    scans,
+    statistics,
+    sums,
+)
+from tensor.operations.reductions import variance as spreads
+from tensor.operations.shapes import joining, reshaping, resizing, views
+from tensor.operations.shapes import slices as parts
+
+from . import element_functions, pickling, printing
+from .description import Description
+from .operators import in_place
+from .pointwise_methods import PointwiseMethods
+from .rearrangement_methods import RearrangementMethods
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Tensor(
+    PointwiseMethods, RearrangementMethods, added_products.AddedProductMethods, Description, TensorBase
+):
+    """A multi-dimensional array of elements of one type, on the CPU or a CUDA device.
+
+    Make one with :func:`tensor.tensor`, :func:`tensor.zeros` and their like; ``Tensor(data)`` and
+    ``Tensor(*sizes)`` are there for old scripts.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *data: Any, device: Any = None) -> Tensor:  # noqa: PYI034 - subclasses are shared memory
+        """Tensor of the default dtype: of data, or of sizes with undefined contents."""
+        from tensor.operations.creation.construction import of_old_class
+
+        made = of_old_class(data, device)
+        if cls is Tensor:
+            return made
+        return made.as_subclass(cls)
+
+    def as_subclass(self, cls: builtins.type[Any]) -> Any:
+        """The same elements as an object of a class derived from Tensor."""
+        found = object.__new__(cls)
+        found._storage, found._layout, found._offset = self._storage, self._layout, self._offset
+        found._array, found._autograd, found._base = self._array, self._autograd, self._base
+        return found
+
+    # Memory that is pinned
+
+    is_pinned = conversions.is_pinned
+    pin_memory = conversions.pin_memory
+
+    # Differentiation
+
+    @property
+    def requires_grad(self) -> builtins.bool:
+        """Whether gradients with respect to this tensor are wanted."""
+        state = self._autograd
+        return state is not None and state.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: builtins.bool) -> None:
+        self.requires_grad_(requires_grad)
+
+    def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
+        """Say whether gradients with respect to this leaf are wanted.
+
+        Raises
+        ------
+        RuntimeError
+            If the dtype has no derivatives, or the tensor is no leaf or was made in inference mode.
+        """
+        state = self._autograd
+        if requires_grad:
+            kind = self._layout.dtype
+            if not (kind.is_floating_point or kind.is_complex):
+                raise RuntimeError(
+                    f"Only Tensors of floating point and complex dtype can require gradients, this one is {kind!r}: "
+                    "convert it first, as by float()"
+                )
+            if self._storage.version < 0 and not modes.inference:
+                raise RuntimeError(
+                    "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed: make a "
+                    "clone to get a normal tensor"
+                )
+            if state is None:
+                state = self._autograd = AutogradState()
+        elif state is None:
+            return self
+        elif state.edge is not None:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        state.requires_grad = builtins.bool(requires_grad)
+        return self
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward passes have accumulated."""
+        state = self._autograd
+        return None if state is None else state.grad
+
+    @grad.setter
+    def grad(self, grad: Tensor | None) -> None:
+        if grad is not None:
+            if not isinstance(grad, TensorBase):
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got {builtins.type(grad).__name__}"
+                )
+            if grad._layout is not self._layout:
+                self._check_grad(grad)
+            if grad is self:
+                raise RuntimeError("can't assign Variable as its own grad")
+        if self._autograd is None:
+            self._autograd = AutogradState()
+        self._autograd.grad = grad
+
+    def _check_grad(self, grad: Tensor) -> None:
+        for what, mine, given in (
+            ("shape", list(self.shape), list(grad.shape)),
+            ("dtype", self.dtype, grad.dtype),
+            ("device", self.device, grad.device),
+        ):
+            if mine != given:
+                raise RuntimeError(f"assigned grad has {what} {given}, expected {mine}, that of the tensor")
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that made this tensor; ``None`` for a leaf."""
+        state = self._autograd
+        if state is None or state.edge is None:
+            return None
+        return edge_of(self)[0]
+
+    @property
+    def is_leaf(self) -> builtins.bool:
+        """Whether no recorded operation made this tensor."""
+        return self.grad_fn is None
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: builtins.bool | None = None,
+        create_graph: builtins.bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradients of this tensor to ``grad`` of the leaves; see :func:`tensor.autograd.backward`."""
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    register_hook = hooks.register_hook
+    register_post_accumulate_grad_hook = hooks.register_post_accumulate_grad_hook
+    retain_grad = hooks.retain_grad
+
+    @property
+    def retains_grad(self) -> builtins.bool:
+        """Whether :meth:`retain_grad` was called on a tensor that is no leaf."""
+        state = self._autograd
+        return state is not None and state.retains
+
+    @property
+    def output_nr(self) -> builtins.int:
+        """Which output of its node the tensor is."""
+        edge = edge_of(self)
+        return 0 if edge is None or self.is_leaf else edge[1]
+
+    def is_inference(self) -> builtins.bool:
+        """Whether the tensor's memory was allocated in :class:`~tensor.inference_mode`."""
+        return self._storage.version < 0
+
+    def detach(self) -> Tensor:
+        """A view that takes no part in differentiation."""
+        return view_of(self._storage, self._layout, self._offset)
+
+    def detach_(self) -> Tensor:
+        """Forget how this tensor was made.
+
+        Raises
+        ------
+        RuntimeError
+            For a view, whose base has that history too.
+        """
+        if self._base is not None:
+            raise RuntimeError("Can't detach views in-place: use detach() instead, or detach the base")
+        self._autograd = None
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """A view that takes no part in differentiation; assigning shows other elements from now on."""
+        return view_of(self._storage, self._layout, self._offset)
+
+    @data.setter
+    def data(self, new_data: Tensor) -> None:
+        if not isinstance(new_data, TensorBase):
+            raise TypeError(f"Variable data has to be a tensor, but got {builtins.type(new_data).__name__}")
+        state = self._autograd
+        if state is not None and state.requires_grad:
+            kind = new_data._layout.dtype
+            if not (kind.is_floating_point or kind.is_complex):
+                raise RuntimeError(
+                    "data set to a tensor that requires gradients must be floating point or complex dtype, got "
+                    f"{kind!r}: convert it first, as by float()"
+                )
+            if new_data._layout is not self._layout:
+                # A graph that is still there was recorded for other gradients.
+                state.accumulator = None
+        self._storage, self._layout, self._offset = new_data._storage, new_data._layout, new_data._offset
+        self._array = None
+
+    @property
+    def _version(self) -> builtins.int:
+        """How often the memory was written in place."""
+        if self._storage.version < 0:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return self._storage.version
+
+    # Other memory
+
+    set_ = resizing.set_
+    resize_ = resizing.resize_
+    resize_as_ = resizing.resize_as_
+    copy_ = copies.copy_
+    clone = copies.clone
+    fill_ = fills.fill_
+    zero_ = fills.zero_
+    apply_ = element_functions.apply_
+    map_ = element_functions.map_
+
+    def contiguous(self, memory_format: formats.memory_format = formats.contiguous_format) -> Tensor:
+        """The tensor itself where its elements lie in row-major order without gaps, else such a copy."""
+        if memory_format is formats.contiguous_format:
+            return copies.contiguous(self)
+        if formats.format_of(memory_format, "contiguous").describes(self._layout):
+            return self
+        if memory_format is formats.preserve_format:
+            raise RuntimeError("contiguous(): preserve_format is no order of dimensions; name one")
+        return copies.copy_into_new(self, memory_format.layout(self._layout), name="CloneBackward0")
+
+    new_empty = creation_like.new_empty
+    new_empty_strided = creation_like.new_empty_strided
+    new_zeros = creation_like.new_zeros
+    new_ones = creation_like.new_ones
+    new_full = creation_like.new_full
+
+    def new(self, *data: Any, device: Any = None) -> Tensor:
+        """``Tensor(...)`` of this tensor's dtype, on its device, for old scripts."""
+        from tensor.operations.creation.construction import of_old_class
+
+        return of_old_class(data, self.device if device is None else device, self.dtype)
+
+    def new_tensor(
+        self,
+        data: Any,
+        *,
+        dtype: dtypes.dtype | None = None,
+        device: Any = None,
+        requires_grad: builtins.bool = False,
+    ) -> Tensor:
+        """Tensor with a copy of ``data``, and this one's dtype and device unless others are given."""
+        from tensor.operations.creation.construction import tensor
+
+        where = self.device if device is None else device
+        return tensor(data, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
+
+    # Views
+
+    as_strided = storage_views.as_strided
+    broadcast_to = views.broadcast_to
+    chunk = parts.chunk
+    diagonal = parts.diagonal
+    expand = views.expand
+    expand_as = views.expand_as
+    movedim = views.movedim
+    moveaxis = views.movedim
+    narrow = parts.narrow
+    permute = views.permute
+    select = parts.select
+    split = parts.split_parts
+    split_with_sizes = parts.split_with_sizes
+    squeeze = views.squeeze
+    swapaxes = views.swapaxes
+    swapdims = views.transpose
+    t = views.t
+    tensor_split = parts.tensor_split
+    transpose = views.transpose
+    unbind = parts.unbind
+    unsafe_chunk = parts.unsafe_chunk
+    unsafe_split = parts.unsafe_split
+    unsafe_split_with_sizes = parts.unsafe_split_with_sizes
+    unflatten = views.unflatten
+    unfold = parts.unfold
+    unsqueeze = views.unsqueeze
+    view = views.view
+    view_as = views.view_as
+    flatten = reshaping.flatten
+    ravel = reshaping.ravel
+    reshape = reshaping.reshape
+    reshape_as = reshaping.reshape_as
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """View with the dimensions in reverse order."""
+        return views.reverse_dimensions(self)
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """View with the last two dimensions exchanged."""
+        return views.matrix_transpose(self)
+
+    @property
+    def H(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """The matrix transposed, of conjugate elements; a view for a real matrix."""
+        if len(self._layout.shape) not in (0, 2):
+            raise RuntimeError(
+                f"tensor.H is only supported on matrices (2-D tensors). Got {len(self._layout.shape)}-D tensor. For "
+                "batches of matrices, consider using tensor.mH"
+            )
+        return self.adjoint() if self._layout.shape else self.conj()
+
+    @property
+    def mH(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """:meth:`adjoint`."""
+        return self.adjoint()
+
+    def adjoint(self) -> Tensor:
+        """The last two dimensions exchanged, of conjugate elements; a view for a real tensor."""
+        return views.matrix_transpose(self).conj()
+
+    @property
+    def real(self) -> Tensor:
+        """View of the real parts."""
+        return views.real(self)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        views.real(self).copy_(value)
+
+    @property
+    def imag(self) -> Tensor:
+        """View of the imaginary parts."""
+        return views.imag(self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        views.imag(self).copy_(value)
+
+    def _in_place(self, other: Tensor) -> Tensor:
+        """Show what the view ``other`` shows."""
+        become(self, other)
+        return self
+
+    def t_(self) -> Tensor:
+        """:meth:`t` in place."""
+        return self._in_place(views.t(self))
+
+    def transpose_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+        """:meth:`transpose` in place."""
+        return self._in_place(views.transpose(self, dim0, dim1))
+
+    swapdims_ = transpose_
+
+    def swapaxes_(self, axis0: builtins.int, axis1: builtins.int) -> Tensor:
+        """:meth:`transpose` in place."""
+        return self._in_place(views.transpose(self, axis0, axis1))
+
+    def squeeze_(self, dim: Any = None) -> Tensor:
+        """:meth:`squeeze` in place."""
+        return self._in_place(views.squeeze(self, dim))
+
+    def unsqueeze_(self, dim: builtins.int) -> Tensor:
+        """:meth:`unsqueeze` in place."""
+        return self._in_place(views.unsqueeze(self, dim))
+
+    def as_strided_(self, size: Any, stride: Any, storage_offset: builtins.int | None = None) -> Tensor:
+        """:meth:`as_strided` in place."""
+        return self._in_place(storage_views.as_strided(self, size, stride, storage_offset))
+
+    # Spectra
+
+    stft = short_time.stft
+    istft = short_time.istft
+
+    # Reductions, scans, order
+
+    bincount = searching.bincount
+    corrcoef = statistics.corrcoef
+    cov = statistics.cov
+    histogram = statistics.histogram
+    renorm = renormalization.renorm
+    renorm_ = in_place(renormalization.renorm)
+    histc = searching.histc
+    unique = searching.unique
+    unique_consecutive = searching.unique_consecutive
+    equal = equality.equal
+    allclose = equality.allclose
+    sum = sums.sum
+    nansum = sums.nansum
+    mean = sums.mean
+    nanmean = sums.nanmean
+    prod = sums.prod
+    logsumexp = sums.logsumexp
+    any = sums.any
+    all = sums.all
+    count_nonzero = sums.count_nonzero
+    sum_to_size = sums.sum_to_size
+    amax = extremes.amax
+    amin = extremes.amin
+    aminmax = extremes.aminmax
+    max = extremes.max
+    min = extremes.min
+    argmax = extremes.argmax
+    argmin = extremes.argmin
+    var = spreads.var
+    std = spreads.std
+    norm = spreads.norm
+    cumsum = scans.cumsum
+    cumsum_ = scans.cumsum_
+    cumprod = scans.cumprod
+    cumprod_ = scans.cumprod_
+    cummax = scans.cummax
+    cummin = scans.cummin
+    logcumsumexp = scans.logcumsumexp
+    diff = differences.diff
+    sort = sorting.sort
+    argsort = sorting.argsort
+    msort = sorting.msort
+    topk = sorting.topk
+    kthvalue = sorting.kthvalue
+    median = sorting.median
+    nanmedian = sorting.nanmedian
+    quantile = sorting.quantile
+    nanquantile = sorting.nanquantile
+    softmax = softmaxes.softmax
+    log_softmax = softmaxes.log_softmax
+    mode = occurrences.mode
+    dist = distances.dist
+    isin = occurrences.isin
+
+    # Indices and masks
+
+    argwhere = gathering.argwhere
+    gather = gathering.gather
+    index_add = scattering.index_add
+    index_add_ = scattering.index_add_
+    index_copy = scattering.index_copy
+    index_copy_ = scattering.index_copy_
+    index_fill = scattering.index_fill
+    index_fill_ = scattering.index_fill_
+    index_put = indexing.index_put
+    index_put_ = indexing.index_put_
+    index_select = gathering.index_select
+    masked_fill = masking.masked_fill
+    masked_fill_ = masking.masked_fill_
+    masked_scatter = masking.masked_scatter
+    masked_scatter_ = masking.masked_scatter_
+    masked_select = masking.masked_select
+    nonzero = gathering.nonzero
+    nonzero_static = gathering.nonzero_static
+    put = scattering.put
+    put_ = scattering.put_
+    scatter = scattering.scatter
+    scatter_ = scattering.scatter_
+    scatter_add = scattering.scatter_add
+    scatter_add_ = scattering.scatter_add_
+    scatter_reduce = scatter_reduction.scatter_reduce
+    scatter_reduce_ = scatter_reduction.scatter_reduce_
+    index_reduce = scatter_reduction.index_reduce
+    index_reduce_ = scatter_reduction.index_reduce_
+    take = gathering.take
+    take_along_dim = gathering.take_along_dim
+
+    # Products
+
+    addbmm = added_products.addbmm
+    addmm = added_products.addmm
+    addmv = added_products.addmv
+    addr = added_products.addr
+    baddbmm = added_products.baddbmm
+    bmm = products.bmm
+    dot = products.dot
+    mm = products.mm
+    mv = products.mv
+    vdot = products.vdot
+    cross = contractions.cross
+    inner = contractions.inner
+    kron = contractions.kron
+    matmul = contractions.matmul
+    outer = contractions.outer
+    ger = contractions.outer
+    trace = contractions.trace
+    repeat = joining.repeat
+    tile = joining.tile
+
+    # Matrices
+
+    cholesky = matrix_functions.cholesky
+    cholesky_inverse = triangular.cholesky_inverse
+    cholesky_solve = triangular.cholesky_solve
+    det = matrix_functions.det
+    geqrf = matrix_functions.geqrf
+    inverse = matrix_functions.inverse
+    logdet = matrix_functions.logdet
+    lu = matrix_functions.lu
+    lu_solve = matrix_functions.lu_solve
+    matrix_exp = matrix_functions.matrix_exp
+    matrix_power = matrix_functions.matrix_power
+    orgqr = matrix_functions.orgqr
+    ormqr = matrix_functions.ormqr
+    pinverse = matrix_functions.pinverse
+    qr = matrix_functions.qr
+    slogdet = matrix_functions.slogdet
+    svd = matrix_functions.svd
+    triangular_solve = matrix_functions.triangular_solve
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return contractions.matmul(self, other) if isinstance(other, TensorBase) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return contractions.matmul(other, self) if isinstance(other, TensorBase) else NotImplemented
+
+    # Conversions
+
+    to = conversions.to
+    cuda = conversions.cuda
+    cpu = conversions.cpu_
+    type = conversions.type_
+    type_as = conversions.type_as
+    numpy = conversions.numpy
+    item = conversions.item
+    tolist = conversions.tolist
+    bool = conversions.converter(dtypes.bool_, "bool")
+    byte = conversions.converter(dtypes.uint8, "byte")
+    char = conversions.converter(dtypes.int8, "char")
+    short = conversions.converter(dtypes.int16, "short")
+    int = conversions.converter(dtypes.int32, "int")
+    long = conversions.converter(dtypes.int64, "long")
+    half = conversions.converter(dtypes.float16, "half")
+    bfloat16 = conversions.converter(dtypes.bfloat16, "bfloat16")
+    float = conversions.converter(dtypes.float32, "float")
+    double = conversions.converter(dtypes.float64, "double")
+    cfloat = conversions.converter(dtypes.complex64, "cfloat")
+    cdouble = conversions.converter(dtypes.complex128, "cdouble")
+
+    # Random numbers
+
+    bernoulli = sampling.bernoulli
+    bernoulli_ = random_fills.bernoulli_
+    cauchy_ = random_fills.cauchy_
+    exponential_ = random_fills.exponential_
+    geometric_ = random_fills.geometric_
+    log_normal_ = random_fills.log_normal_
+    multinomial = sampling.multinomial
+    normal_ = random_fills.normal_
+    random_ = random_fills.random_
+    uniform_ = random_fills.uniform_
+
+    # Memory shared with other libraries
+
+    __dlpack__ = interop.dlpack
+    __dlpack_device__ = interop.dlpack_device
+    __cuda_array_interface__ = property(array_interfaces.cuda_array_interface)
+    __array__ = array_interfaces.as_array
+    __array_wrap__ = array_interfaces.wrap_array
+    __array_priority__ = 1000
+
+    __deepcopy__ = pickling.deepcopy
+    __reduce_ex__ = pickling.reduce
+
+    # What Python asks of a container and a number
+
+    __getitem__ = indexing.get
+    __setitem__ = indexing.put
+    __bool__ = conversions.as_bool
+    is_nonzero = conversions.is_nonzero
+    __index__ = conversions.as_index
+    __hash__ = object.__hash__
+
+    def __len__(self) -> builtins.int:
+        if not self._layout.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self._layout.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return indexing.iterate(self)
+
+    __contains__ = conversions.contains
+    __int__ = conversions.as_int
+    __float__ = conversions.as_float
+    __complex__ = conversions.as_complex
+    __format__ = conversions.formatted
+
+    def __repr__(self) -> str:
+        return printing.text_of(self)
+
+    __str__ = __repr__
+
+
+complete_methods(Tensor)
+register(Tensor)

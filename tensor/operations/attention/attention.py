@@ -1,0 +1,293 @@
+"""Scaled dot-product attention (Vaswani et al., "Attention is all you need", 2017).
+
+One operation. It goes over the scores in blocks (:mod:`.attention_blocks`), so that the memory it takes grows with
+the lengths of the sequences, and not with their product; backward makes the scores again, from the logarithm of
+each row's sum of exponentials, which is what forward keeps beside the result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nvrtc_kernels import attention as kernels
+from nvrtc_kernels.dtypes import bool_
+from tensor.core.base import TensorBase, view_of
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise.selection import where
+from tensor.operations.products.contractions import matmul
+from tensor.operations.random.dropout import DROPOUT, Drop
+from tensor.operations.random.fills import source
+from tensor.operations.recorder import record
+
+from . import on_device as attention_on_device
+from . import on_host as attention_on_host
+from .arrangement import ARRANGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    from .arrangement import Arrangement
+    from .blocks import Problem
+
+#: Bytes that scores and weights may take at a time. They stay in a GPU's second level cache.
+WORKSPACE = 48 << 20
+_WORDS = 1 << 32
+_MINUS_INFINITY = float("-inf")
+
+
+def _capacity(kind: dtype, arrays: int, workspace: int) -> int:
+    """Scores of a block."""
+    wide = kernels.wide_type(kind)
+    each = wide.itemsize + (kind.itemsize if kind is not wide else 0)
+    return max(workspace // (each * arrays), 1)
+
+
+class _Forward:
+    """``place.plans[operation, query, key, value, mask, problem, dropping, workspace]``.
+
+    ``run(query, key, value, mask, dropout, scale)``: queries are of shape ``(matrices, rows, width)``, keys and
+    values likewise; the mask is what users gave, and its layout that of its elements over ``(*batch, *groups,
+    positions, keys)``. It gives the result, of
+    ``(matrices, rows, values)``, and the logarithms of the sums of exponentials, of ``(matrices, rows)``.
+    """
+
+    def plan(
+        self, query: Layout, key: Layout, value: Layout, mask: Layout | None, problem: Problem, dropping: bool,
+        workspace: int,
+    ) -> Callable[..., tuple[Tensor, Tensor]]:  # fmt: skip
+        """What computes them."""
+        capacity = _capacity(query.dtype, 1, workspace)
+        if not query.place.is_cuda:
+            return attention_on_host.plan(query, mask, problem, capacity)
+        return attention_on_device.plan(query, key, value, mask, problem, capacity, dropping)
+
+
+class _Backward:
+    """``place.plans[operation, grad, query, key, value, mask, problem, dropping, workspace, wanted, mask_shape]``.
+
+    ``run(grad, query, key, value, mask, result, logarithms, dropout, scale)`` gives the gradients that are wanted
+    of query, key, value and mask, the last one of ``mask_shape``, whose sizes of 1 the mask was stretched from.
+    """
+
+    def plan(
+        self, grad: Layout, query: Layout, key: Layout, value: Layout, mask: Layout | None, problem: Problem,
+        dropping: bool, workspace: int, wanted: tuple[bool, ...], mask_shape: tuple[int, ...] | None,
+    ) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
+        """What computes them."""
+        capacity = _capacity(query.dtype, 2, workspace)
+        if not query.place.is_cuda:
+            return attention_on_host.plan_backward(query, mask, problem, capacity, wanted, mask_shape)
+        return attention_on_device.plan_backward(
+            grad, query, key, value, mask, problem, capacity, dropping, wanted, mask_shape
+        )
+
+
+_FORWARD, _BACKWARD = _Forward(), _Backward()
+
+
+def _attend(
+    arrangement: Arrangement, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+    dropout: kernels.Dropout | None, scale: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Result and logarithms."""
+    q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
+    dropping = dropout is not None
+    run = arrangement.forward.get((dropping, WORKSPACE))
+    if run is None:
+        layouts = q._layout, k._layout, v._layout, arrangement.mask, arrangement.problem
+        run = q._layout.place.plans[(_FORWARD, *layouts, dropping, WORKSPACE)]
+        arrangement.forward[dropping, WORKSPACE] = run
+    rows, logarithms = run(q, k, v, mask, dropout, scale)
+    return view_of(rows._storage, arrangement.out, rows._offset), logarithms
+
+
+def _gradients(
+    wanted: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+    result: Tensor, logarithms: Tensor, causal: bool, grouped: bool, dropout: kernels.Dropout | None, scale: float,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    # Anew: what was saved may have been laid out differently since, by hooks.
+    arrangement = _arranged(query, key, value, mask, causal, grouped)
+    if modes.recording:
+        return _composite(arrangement, wanted, grad, query, key, value, mask, dropout, scale)
+    q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
+    grad, result = grad.contiguous(), result.contiguous()
+    dropping, rows = dropout is not None, arrangement.rows
+    run = arrangement.backward.get((wanted, dropping, WORKSPACE))
+    if run is None:
+        layouts = rows, q._layout, k._layout, v._layout, arrangement.mask, arrangement.problem
+        run = rows.place.plans[
+            (_BACKWARD, *layouts, dropping, WORKSPACE, wanted, arrangement.mask_shape)
+        ]  # fmt: skip
+        arrangement.backward[wanted, dropping, WORKSPACE] = run
+    grad, result = (view_of(x._storage, rows, x._offset) for x in (grad, result))
+    found = run(grad, q, k, v, mask, result, logarithms, dropout, scale)
+    of_mask = found[3]
+    if of_mask is not None and mask is not None:
+        of_mask = of_mask.view(mask.shape).to(mask.dtype)
+    made = [None if x is None else arrangement.gradient(number, x) for number, x in enumerate(found[:3])]
+    return (*made, of_mask)
+
+
+def _composite(
+    arrangement: Arrangement, wanted: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
+    mask: Tensor | None, dropout: kernels.Dropout | None, scale: float,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """The same gradients as operations that have derivatives themselves, with the scores in memory."""
+    wide, problem = kernels.wide_type(query._layout.dtype), arrangement.problem
+    assert problem is not None
+    shapes = (*arrangement.parted, arrangement.mask_shape)
+    operands = query, key, value, mask
+    # With heads in groups.
+    q, k, v = (
+        x.reshape(shape).to(wide) for x, shape in zip((query, key, value), arrangement.parted, strict=True)
+    )
+    mask = None if mask is None else mask.reshape(arrangement.mask_shape)
+    g = grad.reshape(*problem.batch, *problem.groups, problem.positions, problem.values).to(wide)
+    scores = matmul(q, k.transpose(-2, -1)) * scale
+    hidden = None
+    if mask is not None and mask._layout.dtype is bool_:
+        hidden = mask.logical_not()
+    elif mask is not None:
+        scores = scores + mask.to(wide)
+    if problem.causal:
+        hidden = scores.new_ones((problem.positions, problem.keys), dtype=bool_).triu(1)
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, _MINUS_INFINITY)
+    # Rows without keys have the weight 0 everywhere.
+    dead = (scores == _MINUS_INFINITY).all(-1, keepdim=True)
+    weights = where(dead, 0.0, scores.masked_fill(dead, 0.0).softmax(-1))
+    factors = None if dropout is None else _factors(dropout, problem, weights)
+    of_weights = matmul(g, v.transpose(-2, -1))
+    dropped = weights
+    if factors is not None:
+        of_weights = of_weights * factors
+        dropped = weights * factors
+    slopes = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
+    found: list[Tensor | None] = [None, None, None, None]
+    if wanted[0]:
+        found[0] = matmul(slopes, k) * scale
+    if wanted[1]:
+        found[1] = matmul(slopes.transpose(-2, -1), q) * scale
+    if wanted[2]:
+        found[2] = matmul(dropped.transpose(-2, -1), g)
+    if wanted[3]:
+        found[3] = slopes
+    for number, (like, shape) in enumerate(zip(operands, shapes, strict=True)):
+        x = found[number]
+        if x is not None and like is not None:
+            found[number] = x.sum_to_size(shape).reshape(like.shape).to(like._layout.dtype)
+    return tuple(found)
+
+
+def _factors(dropout: kernels.Dropout, problem: Problem, like: Tensor) -> Tensor:
+    """What the weights were multiplied by."""
+    ones = like.new_ones((*problem.batch, *problem.groups, problem.positions, dropout.blocks * 4))
+    drop = Drop(dropout.seed, dropout.call, dropout.below, dropout.scale)
+    ones._layout.place.plans[DROPOUT, ones._layout, 1](drop, ones, ones)
+    return ones[..., : problem.keys]
+
+
+@autocasted
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """``softmax(query @ key.T * scale + mask) @ value``, without the scores in memory.
+
+    Parameters
+    ----------
+    query : Tensor
+        Of shape (..., L, E).
+    key, value : Tensor
+        Of shapes (..., S, E) and (..., S, Ev). Dimensions before the last two are broadcast.
+    attn_mask : Tensor, optional
+        Broadcast to (..., L, S): bool, ``True`` where a key takes part, or floating point, which is added to the
+        scores. A query that no key is left for gets zeros.
+    dropout_p : float
+        How probable it is that a weight is left out, also outside of training.
+    is_causal : bool
+        Whether query ``i`` sees keys up to ``i`` only; there is no mask then.
+    scale : float, optional
+        By default ``1 / sqrt(E)``.
+    enable_gqa : bool
+        Whether key and value may have fewer heads, the third dimension from the end, than the query, a whole
+        number of which then share one.
+
+    Returns
+    -------
+    Tensor
+        Of shape (..., L, Ev).
+
+    Raises
+    ------
+    RuntimeError
+        If shapes, dtypes or devices do not fit, if ``dropout_p`` is no probability, or with both a mask and
+        ``is_causal``.
+    """
+    causal, grouped = bool(is_causal), bool(enable_gqa)
+    arrangement = _arranged(query, key, value, attn_mask, causal, grouped)
+    if not 0.0 <= dropout_p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
+    if arrangement.replace is not None:
+        query, key, value = arrangement.replace(query, key, value)
+        return scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, causal, scale)
+    problem = arrangement.problem
+    if problem is None:
+        return _without_scores(query, key, value, attn_mask, arrangement.out.shape)
+    scale = arrangement.scale if scale is None else float(scale)
+    dropout = None
+    if dropout_p:
+        seed, call = source(None, query._layout.place, "scaled_dot_product_attention").next_call()
+        kept = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
+        below = round((1 - dropout_p) * _WORDS)
+        dropout = kernels.Dropout(seed, call, below, -(-problem.keys // 4), kept)
+    result, logarithms = _attend(arrangement, query, key, value, attn_mask, dropout, scale)
+    operands = query, key, value, attn_mask
+    record(
+        (result,), operands, "ScaledDotProductAttentionBackward0", _gradients, (*operands, result, logarithms),
+        (causal, grouped, dropout, scale),
+    )  # fmt: skip
+    return result
+
+
+def _arranged(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, grouped: bool
+) -> Arrangement:
+    try:
+        layout = query._layout
+        shown = None if mask is None else mask._layout
+        found: Arrangement = layout.place.plans[
+            ARRANGE, layout, key._layout, value._layout, shown, causal, grouped
+        ]
+    except AttributeError:
+        operands = {"query": query, "key": key, "value": value, "attn_mask": mask}
+        for position, (title, x) in enumerate(operands.items()):
+            if not isinstance(x, TensorBase) and not (x is None and title == "attn_mask"):
+                raise TypeError(
+                    f"scaled_dot_product_attention(): argument '{title}' (position {position + 1}) must be Tensor, not "
+                    f"{type(x).__name__}"
+                ) from None
+        raise
+    return found
+
+
+def _without_scores(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, shape: tuple[int, ...]
+) -> Tensor:
+    """Zeros, of which the operands have zeros as gradients."""
+    zeros = query.new_zeros(shape)
+    for x in (query, key, value, mask):
+        if x is not None and x.requires_grad:
+            zeros = zeros + x.sum() * 0
+    return zeros

@@ -1,0 +1,355 @@
+"""Attention on a device: products by cuBLAS, and what stands between them by one kernel for each block.
+
+Scores are in single precision also for half precision queries. Where sums of half precision products go on over
+several blocks, they are kept in single precision too, and rounded once at the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import attention as kernels
+from nvrtc_kernels import pointwise
+from nvrtc_kernels.layouts import contiguous_strides
+from tensor.core.base import empty, view_of
+from tensor.core.layout import contiguous, strided
+from tensor.core.modes.grad_mode import modes
+from tensor.core.storage import DeviceStorage
+from tensor.operations.products import blas
+
+from .blocks import parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvrtc_kernels.attention import Block, Dropout
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    from .blocks import Part, Problem
+
+_ALIGNMENT = 256
+_CONVERT = pointwise.Expression("convert", "a")
+
+
+def _round(count: int) -> int:
+    return -(-count // _ALIGNMENT) * _ALIGNMENT
+
+
+def _transposed(read: blas.Factor) -> blas.Factor:
+    return blas.Factor(not read.transposed, read.leading, read.batch)
+
+
+class _Matrices:
+    """Tensors of shape (matrices, rows, columns) of one dtype, of which products take a part."""
+
+    __slots__ = ("itemsize", "read", "strides")
+
+    def __init__(self, layout: Layout) -> None:
+        read = blas.factor(layout.shape, layout.strides)
+        assert read is not None
+        self.read: blas.Factor = read
+        self.strides = layout.strides
+        self.itemsize = layout.itemsize
+
+    def at(self, matrix: int, row: int) -> int:
+        """Bytes to the first element of a row."""
+        return (matrix * self.strides[0] + row * self.strides[1]) * self.itemsize
+
+
+class _Blocks:
+    """What forward and backward have in common: the products of blocks, each prepared once."""
+
+    def __init__(self, place: Any, kind: dtype, problem: Problem, capacity: int) -> None:
+        self.place = place
+        self.kind = kind
+        self.wide = kernels.wide_type(kind)
+        self.mixed = self.wide is not kind
+        self.problem = problem
+        self.parts = list(parts(problem, capacity, kernels.most_keys(kind)))
+        self.products: dict[Any, Callable[..., None]] = {}
+        #: Most elements of a block with its padding.
+        self.most = max(
+            block.matrices * block.rows * kernels.stride(block.keys)
+            for part in self.parts
+            for block in part.blocks
+        )
+        self.rows = max(part.matrices * part.rows for part in self.parts)
+        self.deep = any(len(part.blocks) > 1 for part in self.parts)
+
+    def contiguous(self, rows: int, columns: int, kind: dtype | None = None) -> Layout:
+        """Layout of matrices."""
+        return contiguous[(self.problem.matrices, rows, columns), kind or self.kind, self.place]
+
+    def product(
+        self, sizes: tuple[int, int, int, int], a: blas.Factor, b: blas.Factor, c: blas.Factor, output: dtype
+    ) -> Callable[..., None]:
+        """``run(c, a, b, alpha, beta)`` for addresses."""
+        reads = tuple((x.transposed, x.leading, x.batch) for x in (a, b, c))
+        found = self.products.get((sizes, reads, output))
+        if found is None:
+            found = blas.product(
+                self.place, self.kind, sizes, a, b, c, output=None if output is self.kind else output
+            )
+            self.products[sizes, reads, output] = found
+        return found
+
+    def scores(self, part: Part, block: Block, rows: blas.Factor, columns: blas.Factor, depth: int) -> Any:
+        """The product of rows of a part with the rows of a block's keys or values."""
+        sizes = block.matrices, block.rows, block.keys, depth
+        return self.product(sizes, rows, _transposed(columns), box(block), self.wide)
+
+    def conversion(self, shape: tuple[int, int, int], steps: int) -> Callable[..., None]:
+        """``run(stream, out, given)``: rounds contiguous sums; ``steps`` elements from matrix to matrix of ``out``."""
+        strides = (steps, shape[2], 1), self.kind
+        return pointwise.plan(
+            self.place.native, _CONVERT, shape, strides, (contiguous_strides(shape), self.wide)
+        )
+
+
+def box(block: Block) -> blas.Factor:
+    """How products read or write the scores of a block."""
+    step = kernels.stride(block.keys)
+    return blas.Factor(False, step, block.rows * step)
+
+
+def _mask_rows(mask: Layout | None) -> kernels.MaskRows | None:
+    return None if mask is None else kernels.MaskRows.of(mask.shape, mask.strides, mask.dtype)
+
+
+def plan(
+    query: Layout,
+    key: Layout,
+    value: Layout,
+    mask: Layout | None,
+    problem: Problem,
+    capacity: int,
+    dropping: bool,
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """What computes results and logarithms of the sums; see :class:`..attention._Forward`."""
+    place: Any = query.place
+    local, kind = place.local, query.dtype
+    own = _Blocks(place, kind, problem, capacity)
+    rows, values = problem.rows, problem.values
+    out = own.contiguous(rows, values)
+    kept = contiguous[(problem.matrices, rows), own.wide, place]
+    q, k, v = _Matrices(query), _Matrices(key), _Matrices(value)
+    seen = _mask_rows(mask)
+    weigh = kernels.plan_weights(place.native, kind, seen, dropping=dropping)
+    weights_at = _round(own.most * own.wide.itemsize) if own.mixed else 0
+    sums_at = weights_at + _round(own.most * kind.itemsize)
+    workspace = max(sums_at, _round(own.most * own.wide.itemsize))
+    if own.mixed and own.deep:
+        workspace += own.rows * values * own.wide.itemsize
+    into = _Matrices(out)
+    steps = []
+    for part in own.parts:
+        aside = own.mixed and len(part.blocks) > 1
+        result = blas.Factor(False, values, (part.rows if aside else rows) * values)
+        blocks = [
+            (
+                block,
+                own.scores(part, block, q.read, k.read, problem.width),
+                k.at(part.matrix, block.first_key),
+                own.product(
+                    (block.matrices, block.rows, values, block.keys), box(block), v.read, result,
+                    own.wide if aside else kind,
+                ),
+                v.at(part.matrix, block.first_key),
+            )
+            for block in part.blocks
+        ]  # fmt: skip
+        convert = own.conversion((part.matrices, part.rows, values), rows * values) if aside else None
+        target = into.at(part.matrix, part.row)
+        steps.append((q.at(part.matrix, part.row), target, result.batch, convert, blocks))
+
+    def run(
+        query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout | None, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        stream = local.stream
+        made, logarithms = empty(out), empty(kept)
+        scratch = _workspace(place, workspace)
+        address, q_address, k_address, v_address = (
+            scratch.address, query._address, key._address, value._address,
+        )  # fmt: skip
+        hidden = b"" if mask is None or seen is None else seen.packed(mask._address)
+        dropped = b"" if dropout is None else dropout.packed
+        weights, sums = address + weights_at, logarithms._address
+        for start, target, step, convert, blocks in steps:
+            target += made._address
+            result = target if convert is None else address + sums_at
+            later = False
+            for block, score, key_at, combine, value_at in blocks:
+                score(address, q_address + start, k_address + key_at)
+                weigh(
+                    stream.handle, block, scale, hidden, dropped, address, weights, sums, result if later else 0,
+                    step, values,
+                )  # fmt: skip
+                combine(result, weights, v_address + value_at, 1, later)
+                later = True
+            if convert is not None:
+                convert(stream.handle, target, result)
+        return made, logarithms
+
+    return run
+
+
+def _workspace(place: Any, size: int) -> DeviceStorage:
+    return DeviceStorage(place, size, place.allocate(size, place.local.stream.cuda_stream))
+
+
+def plan_backward(
+    grad: Layout, query: Layout, key: Layout, value: Layout, mask: Layout | None, problem: Problem, capacity: int,
+    dropping: bool, wanted: tuple[bool, ...], mask_shape: tuple[int, ...] | None,
+) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
+    """What computes the gradients; see :class:`..attention._Backward`."""
+    place: Any = query.place
+    local, kind = place.local, query.dtype
+    own = _Blocks(place, kind, problem, capacity)
+    wide = own.wide
+    rows, total, width, values = problem.rows, problem.keys, problem.width, problem.values
+    g, q, k, v = _Matrices(grad), _Matrices(query), _Matrices(key), _Matrices(value)
+    seen = _mask_rows(mask)
+    differentiate = kernels.plan_gradients(place.native, kind, seen, dropping=dropping)
+    measure = kernels.plan_row_products(place.native, kind, problem.matrices * rows, values)
+    made = own.contiguous(rows, width), own.contiguous(total, width), own.contiguous(total, values)
+    kept = contiguous[(problem.matrices, rows), wide, place]
+    # Keys behind the last query are seen by none of them.
+    reached = max(block.first_key + block.keys for block in own.parts[0].blocks)
+    # Sums of half precision over several blocks go on in single precision.
+    several = own.mixed and not all(part.first for part in own.parts)
+    most = max(part.matrices for part in own.parts)
+    box_bytes = _round(own.most * wide.itemsize)
+    at = {"scores": 0, "slopes": box_bytes}
+    end = 2 * box_bytes
+    for name, count, needed in (
+        ("weights", own.most * kind.itemsize, own.mixed),
+        ("score_grads", own.most * kind.itemsize, own.mixed),
+        ("query", own.rows * width * wide.itemsize, own.mixed and own.deep),
+        ("key", most * reached * width * wide.itemsize, several),
+        ("value", most * reached * values * wide.itemsize, several),
+    ):
+        at[name] = end
+        end += _round(count) if needed else 0
+    if not own.mixed:
+        at["weights"], at["score_grads"] = at["scores"], at["slopes"]
+    steps = []
+    for number, part in enumerate(own.parts):
+        aside = own.mixed and len(part.blocks) > 1
+        of_query = blas.Factor(False, width, (part.rows if aside else rows) * width)
+        of_key = blas.Factor(False, width, (reached if several else total) * width)
+        of_value = blas.Factor(False, values, (reached if several else total) * values)
+        blocks = []
+        for block in part.blocks:
+            scores = box(block)
+            matrices, height, keys = block.matrices, block.rows, block.keys
+            column = 0 if several else part.matrix * total
+            blocks.append(
+                (
+                    block,
+                    part.region(block),
+                    own.scores(part, block, q.read, k.read, width),
+                    own.scores(part, block, g.read, v.read, values),
+                    k.at(part.matrix, block.first_key),
+                    v.at(part.matrix, block.first_key),
+                    own.product(
+                        (matrices, height, width, keys), scores, k.read, of_query, wide if aside else kind
+                    ),
+                    own.product(
+                        (matrices, keys, width, height), _transposed(scores), q.read, of_key,
+                        wide if several else kind,
+                    ),
+                    own.product(
+                        (matrices, keys, values, height), _transposed(scores), g.read, of_value,
+                        wide if several else kind,
+                    ),
+                    column + block.first_key,
+                )
+            )  # fmt: skip
+        last = number + 1 == len(own.parts) or own.parts[number + 1].first
+        round_query = own.conversion((part.matrices, part.rows, width), rows * width) if aside else None
+        round_others = None
+        if several and last:
+            round_others = tuple(
+                own.conversion((part.matrices, reached, size), total * size) for size in (width, values)
+            )
+        steps.append((part, blocks, round_query, round_others))
+    size, narrow_size = wide.itemsize if several else kind.itemsize, kind.itemsize
+
+    def run(
+        grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, result: Tensor,
+        logarithms: Tensor, dropout: Dropout | None, scale: float,
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        stream = local.stream.handle
+        found = [empty(layout) if want else None for layout, want in zip(made, wanted[:3], strict=True)]
+        dq, dk, dv = (0 if x is None else x._address for x in found)
+        if reached < total:
+            for x in found[1:]:
+                if x is not None:
+                    x.zero_()
+        of_mask = None
+        if wanted[3] and mask_shape is not None:
+            of_mask = empty(contiguous[mask_shape, wide, place]).zero_()
+        along = empty(kept)
+        measure(stream, grad._address, result._address, along._address)
+        scratch = _workspace(place, end)
+        base = scratch.address
+        where = {name: base + offset for name, offset in at.items()}
+        dk_sums, dv_sums = (where["key"], where["value"]) if several else (dk, dv)
+        q_address, k_address, v_address, g_address = (
+            query._address, key._address, value._address, grad._address,
+        )  # fmt: skip
+        hidden = b"" if mask is None or seen is None else seen.packed(mask._address)
+        dropped = b"" if dropout is None else dropout.packed
+        for part, blocks, round_query, round_others in steps:
+            q_at = q_address + q.at(part.matrix, part.row)
+            g_at = g_address + g.at(part.matrix, part.row)
+            target = dq + (part.matrix * rows + part.row) * width * narrow_size
+            dq_at = target if round_query is None else where["query"]
+            later = False
+            for block, region, score, slope, k_at, v_at, to_query, to_key, to_value, column in blocks:
+                score(where["scores"], q_at, k_address + k_at)
+                slope(where["slopes"], g_at, v_address + v_at)
+                differentiate(
+                    stream, block, scale, hidden, dropped, where["scores"], where["slopes"], logarithms._address,
+                    along._address, where["weights"], where["score_grads"],
+                )  # fmt: skip
+                if wanted[0]:
+                    to_query(dq_at, where["score_grads"], k_address + k_at, scale, later)
+                if wanted[1]:
+                    to_key(dk_sums + column * width * size, where["score_grads"], q_at, scale, not part.first)
+                if wanted[2]:
+                    to_value(dv_sums + column * values * size, where["weights"], g_at, 1, not part.first)
+                if of_mask is not None:
+                    _add_to_mask(of_mask, region, block, kind, scratch, at["score_grads"])
+                later = True
+            if round_query is not None and wanted[0]:
+                round_query(stream, target, dq_at)
+            if round_others is not None:
+                first = part.matrix * total * narrow_size
+                if wanted[1]:
+                    round_others[0](stream, dk + first * width, dk_sums)
+                if wanted[2]:
+                    round_others[1](stream, dv + first * values, dv_sums)
+        return (*found, None if of_mask is None else of_mask.to(kind))
+
+    return run
+
+
+def _add_to_mask(
+    into: Tensor, region: tuple[slice, ...], block: Block, kind: dtype, scratch: DeviceStorage, offset: int
+) -> None:
+    """Add gradients of scores to that of the mask, over whose stretched dimensions they are summed."""
+    shape = tuple(each.stop - each.start for each in region)
+    step = kernels.stride(block.keys)
+    strides = (*(each * step for each in contiguous_strides(shape[:-1])), 1)
+    slopes = view_of(scratch, strided[shape, strides, kind, scratch.place], offset)
+    sizes = into.shape
+    stretched = [dim for dim, size in enumerate(sizes) if size == 1]
+    before, modes.recording = modes.recording, False
+    try:
+        where = tuple(slice(0, 1) if size == 1 else each for size, each in zip(sizes, region, strict=True))
+        into[where] += slopes.sum(stretched, keepdim=True) if stretched else slopes
+    finally:
+        modes.recording = before

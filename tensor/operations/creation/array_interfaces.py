@@ -1,0 +1,203 @@
+"""Memory shared through array interfaces: that of CUDA arrays, and NumPy's."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import drv
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.dtypes import from_numpy as dtype_of_array
+from nvrtc_kernels.layouts import contiguous_strides
+from tensor.core import layout as layouts
+from tensor.core.base import view_of
+from tensor.core.devices.state import CudaPlace, cuda_place
+from tensor.core.devices.stream import Stream
+from tensor.core.storage import ForeignStorage
+
+from .conversions import numpy as as_numpy
+from .conversions import type_
+from .dlpack import check_aligned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.methods.tensor import Tensor
+
+#: Versions of the CUDA array interface that are known here.
+_INTERFACES = range(4)
+
+
+# The CUDA array interface
+
+
+def cuda_array_interface(input: Tensor) -> dict[str, Any]:
+    """Description of a CUDA tensor's memory for other libraries, version 3.
+
+    ``stream`` is the device's current stream: what reads or writes the memory goes behind its work.
+
+    Raises
+    ------
+    AttributeError
+        For a CPU tensor, so that ``hasattr`` is False.
+    RuntimeError
+        For a tensor that requires grad.
+    """
+    layout = input._layout
+    place = layout.place
+    if not isinstance(place, CudaPlace):
+        raise AttributeError(
+            f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {type_(input)} If CUDA data is required use "
+            "tensor.cuda() to copy tensor to device memory."
+        )
+    if input.requires_grad:
+        raise RuntimeError(
+            "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
+            "var.detach() to get Variable that doesn't require grad."
+        )
+    place.check_alive()
+    return {
+        "shape": tuple(layout.shape),
+        "strides": None if layout.contiguous else layout.numpy_strides,
+        "typestr": layout.dtype.numpy.str,
+        "data": (input.data_ptr(), False),
+        "stream": place.local.stream.cuda_stream,
+        "version": 3,
+    }
+
+
+def from_cuda_array_interface(obj: Any) -> Tensor:
+    """CUDA tensor over the memory of an object that has ``__cuda_array_interface__``.
+
+    This thread's current stream of the device is ordered behind the stream that the object names. The tensor
+    keeps the object alive.
+
+    Raises
+    ------
+    TypeError
+        For memory that must not be written, a dtype that tensors do not have, or a malformed description.
+    ValueError
+        For a version, strides, a stream or an address that tensors cannot have.
+    NotImplementedError
+        For a masked array.
+    """
+    given = obj.__cuda_array_interface__
+    version = given.get("version", 0)
+    if version not in _INTERFACES:
+        raise ValueError(
+            f"version {version} of the CUDA array interface is unknown, expected {_INTERFACES[0]} to {_INTERFACES[-1]}"
+        )
+    if given.get("mask") is not None:
+        raise NotImplementedError(
+            "masked arrays are not supported: fill the array's masked elements and pass it without a mask"
+        )
+    kind = _described_type(given["typestr"])
+    shape = tuple(map(int, given["shape"]))
+    if any(size < 0 for size in shape):
+        raise ValueError(f"the CUDA array interface gives shape {list(shape)}, which has a negative size")
+    strides = _described_strides(given.get("strides"), shape, kind)
+    data = given["data"]
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise TypeError(f"`data` of the CUDA array interface must be a 2-tuple of (int, bool), got {data!r}")
+    address, read_only = data
+    if read_only:
+        raise TypeError("the read only flag is not supported, should always be False: copy the array first")
+    if not math.prod(shape):
+        place = cuda_place()
+        return view_of(ForeignStorage(place, 0, 0, obj), layouts.strided[shape, strides, kind, place], 0)
+    place = _owner_of(address)
+    check_aligned(address, kind)
+    layout = layouts.strided[shape, strides, kind, place]
+    stream = given.get("stream")
+    if stream is not None:
+        if stream == 0:
+            raise ValueError(
+                "stream 0 of the CUDA array interface is ambiguous: pass 1 for the legacy default stream, 2 for the "
+                "per-thread default stream, or None for no synchronisation"
+            )
+        producer = Stream.of(place, drv.Stream.from_handle(place.native, stream))
+        place.local.stream.wait_stream(producer)
+    return view_of(ForeignStorage(place, layout.nbytes, address, obj), layout, 0)
+
+
+def _described_type(text: str) -> dtype:
+    # What NumPy calls ml_dtypes.bfloat16, which it knows as raw bytes only.
+    if text in ("<V2", "|V2"):
+        return dtypes.bfloat16
+    described = np.dtype(text)
+    if not described.isnative:
+        raise TypeError(f"elements of type {text} are not in native byte order: convert the array first")
+    try:
+        return dtype_of_array(described)
+    except TypeError:
+        known = ", ".join(each.name for each in dtypes.ALL)
+        raise TypeError(
+            f"can't share elements of type {text}. The only supported types are: {known}."
+        ) from None
+
+
+def _described_strides(given: Sequence[int] | None, shape: tuple[int, ...], kind: dtype) -> tuple[int, ...]:
+    if given is None or 0 in shape:
+        return contiguous_strides(shape)
+    strides = tuple(map(int, given))
+    if len(strides) != len(shape):
+        raise ValueError(f"the CUDA array interface gives strides {list(strides)} for shape {list(shape)}")
+    if any(step < 0 or step % kind.itemsize for step in strides):
+        raise ValueError(
+            f"strides {list(strides)} of the given CUDA array are negative or no multiples of the element size "
+            f"({kind.itemsize} bytes), which tensors cannot have: copy the array first"
+        )
+    return tuple(step // kind.itemsize for step in strides)
+
+
+def _owner_of(address: int) -> CudaPlace:
+    """The device whose memory is at ``address``."""
+    from cuda.bindings.driver import CUpointer_attribute
+
+    place = cuda_place()
+    place.native.use()
+    wanted = CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    status, ordinal = place.runtime.driver.cuPointerGetAttribute(wanted, address)
+    if status:
+        raise ValueError(
+            f"the pointer {address:#x} of the CUDA array interface is not registered with any CUDA device of this process"
+        )
+    return cuda_place(int(ordinal))
+
+
+# NumPy
+
+
+def as_array(input: Tensor, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+    """What ``np.asarray`` and ``np.array`` make of a CPU tensor: no copy unless it is asked for, or needed.
+
+    Raises
+    ------
+    TypeError
+        For a CUDA tensor.
+    RuntimeError
+        For a tensor that requires grad.
+    ValueError
+        If a copy is needed that ``copy`` forbids.
+    """
+    array = as_numpy(input)
+    if dtype is not None and np.dtype(dtype) != array.dtype:
+        if copy is False:
+            raise ValueError(
+                f"Unable to avoid copy while creating an array as requested: the tensor is of type {array.dtype}, not "
+                f"{np.dtype(dtype)}."
+            )
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def wrap_array(input: Tensor, array: NDArray[Any], context: Any = None, return_scalar: bool = False) -> Any:
+    """The result of a NumPy function of this tensor, as a tensor where there is such a dtype."""
+    from .construction import dtypes_of_arrays, from_numpy
+
+    return from_numpy(array) if array.dtype in dtypes_of_arrays() else array

@@ -1,0 +1,301 @@
+"""Tensors from data: Python numbers and lists, NumPy arrays, buffers, other tensors."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.dtypes import dtype
+from nvrtc_kernels.dtypes import from_numpy as dtype_of_array
+from tensor.core import layout as layouts
+from tensor.core.base import TensorBase, view_of, wrap
+from tensor.core.copy_plans import host_conversion
+from tensor.core.creation_arguments import dtype_of_argument
+from tensor.core.devices.state import cpu, place_of
+from tensor.core.dtypes.default import get_default_dtype
+from tensor.core.size import Size
+from tensor.core.storage import HostStorage
+
+from .copies import copy_into_new
+from .factories import empty
+from .nested_data import array_of_nested, as_element, inferred_dtype, is_sequence
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tensor.core.devices.state import Place
+    from tensor.methods.tensor import Tensor
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor with a copy of ``data``.
+
+    Parameters
+    ----------
+    data
+        A number, nested sequences of numbers (or of tensors with one element), a NumPy array, a tensor.
+    dtype
+        By default that of an array or tensor; the default type for Python floats, int64 for integers, bool
+        for bools, and the widest kind where they are mixed.
+    device
+        By default the CPU, for a tensor its own.
+
+    Raises
+    ------
+    ValueError
+        If sequences differ in length.
+    RuntimeError
+        If a number does not fit into ``dtype``.
+    TypeError
+        For elements that are no numbers.
+    """
+    place = place_of(device)
+    if dtype is not None:
+        dtype = dtype_of_argument(dtype, "tensor")
+    if isinstance(data, TensorBase):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.tensor(sourceTensor).",
+            stacklevel=2,
+        )
+        made = _copy_of(data.detach(), dtype, data._layout.place if device is None else place, pin_memory)
+    elif isinstance(data, np.ndarray) or (hasattr(data, "__array__") and not isinstance(data, np.generic)):
+        array = np.asarray(data)
+        kind = dtype_of_array(array.dtype)
+        if array.dtype.isnative and all(step >= 0 and not step % array.itemsize for step in array.strides):
+            made = _copy_of(share(array, kind), dtype, place, pin_memory)
+        else:
+            made = _copy_of(wrap(_converted(array, kind)), dtype, place, pin_memory)
+    else:
+        made = wrap(_array_of(data, dtype))
+        if place.is_cuda or pin_memory:
+            made = copy_into_new(made, made._layout.on(place), pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def _copy_of(data: Tensor, dtype: dtype | None, place: Place, pin_memory: bool) -> Tensor:
+    """A copy with the order of dimensions that ``data`` has."""
+    target = data._layout.on(place).as_dense()
+    return copy_into_new(data, target if dtype is None else target.with_dtype(dtype), pin_memory=pin_memory)
+
+
+def of_old_class(data: tuple[Any, ...], device: Any, kind: dtype | None = None) -> Tensor:
+    """What ``Tensor(...)`` makes: of type ``kind``, the default type by default, from a sequence or an array, or of sizes.
+
+    Raises
+    ------
+    TypeError
+        For anything else, or a tensor of another type.
+    """
+    kind = kind or get_default_dtype()
+    given = data[0] if len(data) == 1 else None
+    if isinstance(given, TensorBase) and given._layout.shape:
+        if given._layout.dtype is not kind:
+            raise TypeError(f"expected {kind!r} (got {given._layout.dtype!r}); Tensor(...) converts nothing")
+        return given.detach().to(device=device)
+    if len(data) != 1 or isinstance(given, (int, np.integer, Size)):
+        return empty(*(data or (0,)), dtype=kind, device=device)
+    if not is_sequence(given):
+        raise TypeError(f"new(): data must be a sequence (got {type(given).__name__})")
+    return tensor(given, dtype=kind, device=device)
+
+
+def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tensor:
+    """``data`` as a tensor, without a copy where dtype and device allow: tensors, NumPy arrays, DLPack and
+    CUDA arrays share memory. See :func:`tensor`.
+    """
+    if dtype is not None:
+        dtype = dtype_of_argument(dtype, "as_tensor")
+    shared = _shared_with(data)
+    if shared is None:
+        return tensor(data, dtype=dtype, device=device)
+    if device is None and not isinstance(data, TensorBase) and not shared._layout.place.is_cuda:
+        device = place_of(None).device
+    where = shared._layout.device if device is None else device
+    return shared.to(where, dtype or shared._layout.dtype)
+
+
+def _shared_with(data: Any) -> Tensor | None:
+    """A tensor over the memory of ``data``, where it has a way to share it."""
+    if isinstance(data, TensorBase):
+        return data  # type: ignore[return-value]
+    if isinstance(data, np.ndarray):
+        return from_numpy(data) if data.dtype in dtypes_of_arrays() else None
+    if hasattr(data, "__cuda_array_interface__"):
+        from .array_interfaces import from_cuda_array_interface
+
+        return from_cuda_array_interface(data)
+    if hasattr(data, "__dlpack__") or type(data).__name__ == "PyCapsule":
+        from .dlpack_exchange import from_dlpack
+
+        return from_dlpack(data)
+    return None
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: dtype | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``obj`` as a tensor; ``copy`` True copies always, False never, None where it is needed.
+
+    Raises
+    ------
+    ValueError
+        If ``copy`` is False and a copy is needed.
+    """
+    if isinstance(obj, (bytes, bytearray, memoryview)) and not hasattr(obj, "__array_interface__"):
+        obj = frombuffer(obj, dtype=dtype or get_default_dtype())
+    origin = _shared_with(obj)
+    made = as_tensor(obj if origin is None else origin, dtype, device)
+    shared = made is origin
+    if copy is False and not shared:
+        raise ValueError(
+            "can't alias arbitrary Python objects or convert dtype and device without a copy (copy=False)"
+        )
+    if copy and shared:
+        made = copy_into_new(made, made._layout.as_dense())
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def dtypes_of_arrays() -> frozenset[np.dtype[Any]]:
+    """NumPy types that a tensor can share."""
+    return _SHARED
+
+
+_SHARED = frozenset(kind.numpy for kind in dtypes.ALL)
+
+
+def from_numpy(ndarray: NDArray[Any]) -> Tensor:
+    """CPU tensor over the memory of a NumPy array: changes of one show in the other.
+
+    Raises
+    ------
+    TypeError
+        If it is no array, or of a type that no tensor has.
+    ValueError
+        If a stride is negative or no multiple of the element's size, or the byte order is foreign.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    kind = dtype_of_array(ndarray.dtype)
+    if not ndarray.dtype.isnative:
+        raise ValueError(
+            f"given numpy array has byte order different from the native byte order ({ndarray.dtype.str}): "
+            "convert it with array.astype(array.dtype.newbyteorder('='))"
+        )
+    if not ndarray.flags.writeable:
+        warnings.warn(
+            "The given NumPy array is not writable: writing to the tensor is an error. Copy the array to "
+            "protect its data or make it writable.",
+            stacklevel=2,
+        )
+    return share(ndarray, kind)
+
+
+def share(array: NDArray[Any], kind: dtype) -> Tensor:
+    """CPU tensor over the memory of an array of native byte order."""
+    item = array.dtype.itemsize
+    if array.flags.c_contiguous:
+        steps = tuple(step // item for step in array.strides)
+        usable = all(step >= 0 and not step % item for step in array.strides)
+        found = layouts.contiguous[array.shape, kind, cpu]
+        return wrap(array.view(kind.numpy), found.with_strides(found.shape, steps) if usable else found)
+    if any(step < 0 for step in array.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are "
+            "not currently supported. (You can probably work around this by making a copy of your array with "
+            "array.copy().) "
+        )
+    if any(step % item for step in array.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy array to "
+            "reallocate the memory."
+        )
+    steps = tuple(step // item for step in array.strides)
+    found = layouts.strided[array.shape, steps, kind, cpu]
+    flat = np.lib.stride_tricks.as_strided(
+        array, (found.span,), (item,), writeable=bool(array.flags.writeable)
+    )
+    return view_of(HostStorage(flat), found, 0)
+
+
+def frombuffer(
+    buffer: Any, *, dtype: dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """Vector over the memory of an object with the buffer protocol.
+
+    Parameters
+    ----------
+    count
+        Number of elements; -1 takes all from ``offset`` (in bytes) on.
+
+    Raises
+    ------
+    ValueError
+        If the buffer is empty or too short, or its bytes are no whole number of elements.
+    """
+    kind = dtype_of_argument(dtype, "frombuffer")
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ValueError(
+            f"frombuffer(): object does not implement Python buffer protocol: {type(buffer).__name__}"
+        ) from None
+    size = view.nbytes
+    if size == 0 or count == 0:
+        raise ValueError(f"both buffer length ({size}) and count ({count}) must not be 0")
+    if not 0 <= offset < size:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes) minus 1"
+        )
+    if count < 0 and (size - offset) % kind.itemsize:
+        raise ValueError(
+            f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
+            f"({kind.itemsize})"
+        )
+    if count > 0 and offset + count * kind.itemsize > size:
+        raise ValueError(
+            f"requested buffer length ({count} * {kind.itemsize} bytes) after offset ({offset} bytes) must not be "
+            f"greater than actual buffer length ({size} bytes)"
+        )
+    array = np.frombuffer(view, kind.numpy, count, offset)
+    if not array.flags.writeable:
+        warnings.warn(
+            "The given buffer is not writable: writing to the tensor is an error. Copy the buffer to protect "
+            "its data.",
+            stacklevel=2,
+        )
+    made = share(array, kind)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def _array_of(data: Any, kind: dtype | None) -> NDArray[Any]:
+    """A fresh C-contiguous array with a copy of ``data``."""
+    if isinstance(data, (int, float, complex, np.generic)):
+        target = inferred_dtype(data) if kind is None else kind
+        with np.errstate(all="ignore"):
+            return np.array(as_element(data, target), target.numpy)
+    if not is_sequence(data):
+        inferred_dtype(data)
+    return array_of_nested(data, kind, _converted)
+
+
+def _converted(array: NDArray[Any], kind: dtype) -> NDArray[Any]:
+    origin = dtype_of_array(array.dtype)
+    made = np.empty(array.shape, kind.numpy)
+    host_conversion(origin, kind)(made, array.astype(origin.numpy, copy=False))
+    return made

@@ -1,0 +1,390 @@
+"""New tensors of a shape: ``empty``, ``zeros``, ``ones``, ``full``; the default dtype."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels import layouts as strides_of
+from tensor.autograd.recording.node import Node, attach
+from tensor.core import layout as layouts
+from tensor.core.arguments import checked_sizes
+from tensor.core.base import TensorBase, check_tensor
+from tensor.core.base import empty as make
+from tensor.core.creation_arguments import (
+    as_out,
+    check_memory,
+    dtype_of_argument,
+    sequence_of_sizes,
+    shaped,
+    sizes_of,
+)
+from tensor.core.devices.device import choose_default
+from tensor.core.devices.device import device as Device
+from tensor.core.devices.state import place_of
+from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
+from tensor.core.dtypes.scalars import element, is_number
+from tensor.core.fill_plans import filled
+from tensor.core.memory_format import format_of, preserve_format
+from tensor.core.memory_format import memory_format as MemoryFormat
+from tensor.core.modes.determinism import determinism, filling
+from tensor.core.modes.grad_mode import first_version, modes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.devices.state import Place
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+
+def get_default_device() -> Device:
+    """Device of new tensors that say nothing of theirs, in this thread."""
+    return place_of(None).device
+
+
+def set_default_device(device: Any) -> None:
+    """Put new tensors of this thread on ``device`` where they say nothing of theirs; ``None``: on the CPU.
+
+    ``with tensor.device(...)`` does so for a while. Tensors made from arrays by :func:`from_numpy`, and those
+    that are made like others, stay where these are.
+    """
+    choose_default(None if device is None else Device(device))
+
+
+def new_layout(
+    shape: tuple[int, ...],
+    dtype: dtype | None,
+    place: Place,
+    memory_format: MemoryFormat | None = None,
+    function: str = "empty",
+) -> Layout:
+    """Checked layout for new memory, row-major but for ``memory_format``."""
+    if dtype is None:
+        dtype = get_default_dtype()
+    elif type(dtype) is not dtypes.dtype:
+        dtype = dtype_of_argument(dtype, function)
+    found = layouts.contiguous[shape, dtype, place]
+    return found if memory_format is None else format_of(memory_format, function).layout(found)
+
+
+def finish(made: Tensor, requires_grad: bool, out: Tensor | None = None) -> Tensor:
+    """What a creating function returns: ``made``, or ``out`` filled with it."""
+    if out is not None:
+        made = shaped(out, made._layout.shape).copy_(made)
+    if requires_grad:
+        made.requires_grad_(True)
+    return made
+
+
+def delivered(out: Tensor | None, made: Tensor, function: str) -> Tensor:
+    """``made`` itself where no ``out`` is given, and else ``out`` with its elements."""
+    return made if out is None else deliver(out, made, function)
+
+
+def deliver(out: Tensor, made: Tensor, function: str) -> Tensor:
+    """Write ``made`` to ``out``, which must have its shape, dtype and device."""
+    if out._layout.dtype is not made._layout.dtype or out._layout.place is not made._layout.place:
+        raise RuntimeError(
+            f"{function}: expected a tensor of {made._layout.dtype!r} on {made._layout.device}, got "
+            f"{out._layout.dtype!r} on {out._layout.device}"
+        )
+    if out._layout.shape != made._layout.shape:
+        out.resize_(made._layout.shape)
+    return out.copy_(made)
+
+
+def empty(
+    *sizes: Any,
+    size: Sequence[int] | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
+    """Tensor of shape ``size`` with undefined contents.
+
+    Parameters
+    ----------
+    size
+        Sizes, one by one or as a sequence.
+    out
+        Tensor that gets the shape; its dtype and device are the result's.
+    dtype
+        By default :func:`getget_default_dtype()`.
+    device
+        By default :func:`get_default_device`, which is the CPU at first.
+    pin_memory : bool
+        Whether a CPU tensor lies in page-locked memory, from and to which copies are asynchronous.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative size, or pinned memory on a CUDA device.
+    OutOfMemoryError
+        If the device has not so much memory.
+    """
+    shape = sizes_of(sizes, size, "empty")
+    if memory_format is preserve_format:
+        raise RuntimeError("empty(): unsupported memory format preserve_format: there is nothing to preserve")
+    if out is not None:
+        dtype, device = as_out(out, dtype, device, "empty")
+    place = place_of(device)
+    found = new_layout(shape, dtype, place, memory_format)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, "empty")
+    made = undefined(found, pin_memory=pin_memory) if out is None else shaped(out, found.shape)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor of given shape and strides (in elements) with undefined contents.
+
+    Raises
+    ------
+    RuntimeError
+        If sizes and strides differ in number, or one is negative.
+    """
+    shape = sequence_of_sizes(size, "empty_strided")
+    steps = sequence_of_sizes(stride, "empty_strided", "stride")
+    if len(shape) != len(steps):
+        raise RuntimeError(
+            f"mismatch in length of strides and shape: {len(steps)} strides, {len(shape)} sizes"
+        )
+    if any(step < 0 for step in steps):
+        raise RuntimeError(f"empty_strided: strides must not be negative, got {list(steps)}")
+    place = place_of(device)
+    check_memory(layout, pin_memory, place, "empty_strided")
+    found = new_layout(shape, dtype, place, None, "empty_strided").with_strides(shape, steps)
+    checked_sizes((found.span,))
+    return finish(undefined(found, pin_memory=pin_memory), requires_grad)
+
+
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor of shape ``size`` whose dimensions lie in memory in the order ``physical_layout``, outermost first.
+
+    Raises
+    ------
+    RuntimeError
+        If ``physical_layout`` is no order of the dimensions. See :func:`empty` too.
+    """
+    shape = sequence_of_sizes(size, "empty_permuted")
+    order = sequence_of_sizes(physical_layout, "empty_permuted", "physical_layout")
+    if sorted(order) != list(range(len(shape))):
+        raise RuntimeError(
+            f"empty_permuted(): physical_layout must name each of the {len(shape)} dimensions once, got {list(order)}"
+        )
+    steps = strides_of.packed_strides(shape, tuple(reversed(order)))
+    return empty_strided(
+        shape,
+        steps,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
+        pin_memory=pin_memory,
+    )
+
+
+def undefined(layout: Layout, *, pin_memory: bool = False) -> Tensor:
+    """New tensor of ``layout`` for a user, whose contents are undefined unless results must be the same in every run."""
+    if determinism.fills:
+        return filled(layout, filling(layout.dtype), pin_memory=pin_memory)
+    return make(layout, pin_memory=pin_memory)
+
+
+def _made(
+    shape: tuple[int, ...],
+    value: Any,
+    function: str,
+    out: Tensor | None,
+    dtype: dtype | None,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> Tensor:
+    """What ``zeros``, ``ones`` and ``full`` return."""
+    if out is not None:
+        dtype, device = as_out(out, dtype, device, function)
+    place = place_of(device)
+    found = new_layout(shape, dtype, place, None, function)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, function)
+    if out is None:
+        made = filled(found, value, pin_memory=pin_memory)
+    else:
+        value = element(value, found.dtype)
+        made = shaped(out, found.shape).fill_(value)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def zeros(
+    *sizes: Any,
+    size: Sequence[int] | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor of shape ``size`` with 0 everywhere; see :func:`empty`."""
+    shape = sizes_of(sizes, size, "zeros")
+    return _made(shape, 0, "zeros", out, dtype, layout, device, requires_grad, pin_memory)
+
+
+def ones(
+    *sizes: Any,
+    size: Sequence[int] | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor of shape ``size`` with 1 everywhere; see :func:`empty`."""
+    shape = sizes_of(sizes, size, "ones")
+    return _made(shape, 1, "ones", out, dtype, layout, device, requires_grad, pin_memory)
+
+
+def full(
+    size: Sequence[int],
+    fill_value: Any,
+    *,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor of shape ``size`` with ``fill_value`` everywhere.
+
+    Parameters
+    ----------
+    fill_value
+        A number, or a tensor without dimensions.
+    dtype
+        By default the type that stands for ``fill_value``: bool, int64, or the default type, real or complex;
+        that of ``fill_value`` where it is a tensor.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype cannot hold the value. See :func:`empty` too.
+    TypeError
+        If it is no number.
+    """
+    shape = sequence_of_sizes(size, "full")
+    kind, fill_value = number_to_fill(fill_value, "full")
+    if dtype is None and out is None:
+        dtype = kind
+    return _made(shape, fill_value, "full", out, dtype, layout, device, requires_grad, pin_memory)
+
+
+def scalar_tensor(
+    s: Any,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor without dimensions that holds the number ``s``, of the default type unless ``dtype`` says more."""
+    value = number_to_fill(s, "scalar_tensor")[1]
+    return _made((), value, "scalar_tensor", None, dtype, layout, device, requires_grad, pin_memory)
+
+
+def number_to_fill(fill_value: Any, function: str) -> tuple[dtype, Any]:
+    """Type that a value to fill with stands for, and the value as a number."""
+    if isinstance(fill_value, TensorBase):
+        if fill_value._layout.shape:
+            raise TypeError(
+                f"{function}(): argument 'fill_value' must be Number, not Tensor of shape "
+                f"{list(fill_value._layout.shape)}; a tensor without dimensions will do"
+            )
+        return fill_value._layout.dtype, fill_value.item()
+    if not is_number(fill_value):
+        raise TypeError(
+            f"{function}(): argument 'fill_value' must be Number, not {type(fill_value).__name__}"
+        )
+    return default_dtype_of(fill_value), fill_value
+
+
+class ComplexNode(Node):
+    """Recorded numbers of two parts."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "ComplexBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The parts of the gradient."""
+        return grads[0].real, grads[0].imag
+
+
+def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Complex tensor of two real ones of the same dtype, float32 or float64, broadcast to one shape.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtypes or devices differ, or there is no such complex dtype.
+    """
+    check_tensor(real, "complex", "real")
+    check_tensor(imag, "complex", "imag")
+    kind = real._layout.dtype
+    if kind.name not in ("float32", "float64") or imag._layout.dtype is not kind:
+        raise RuntimeError(
+            "Expected both inputs to be Float or Double tensors of the same dtype but got "
+            f"{kind!r} and {imag._layout.dtype!r}"
+        )
+    if real._layout.place is not imag._layout.place:
+        raise RuntimeError(
+            f"complex(): expected both parts on one device, got {real._layout.device} and {imag._layout.device}"
+        )
+    shape = strides_of.broadcast_shapes(real._layout.shape, imag._layout.shape)
+    made = make(layouts.contiguous[shape, kind.to_complex(), real._layout.place])
+    before, modes.recording = modes.recording, False
+    try:
+        made.real.copy_(real)
+        made.imag.copy_(imag)
+    finally:
+        modes.recording = before
+    # Filling it was its making, not a change.
+    made._storage.version = first_version()
+    if before and (real.requires_grad or imag.requires_grad):
+        node = ComplexNode.__new__(ComplexNode)
+        node.saved = ()
+        attach(node, (real, imag), (made,))
+    return made if out is None else deliver(out, made, "complex")

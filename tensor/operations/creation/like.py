@@ -1,0 +1,221 @@
+"""New tensors like another: ``*_like`` functions keep its shape, ``new_*`` methods its dtype and device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.base import TensorBase, check_tensor
+from tensor.core.creation_arguments import check_memory, dtype_of_argument, sequence_of_sizes, sizes_of
+from tensor.core.devices.state import place_of
+from tensor.core.fill_plans import filled
+from tensor.core.memory_format import format_of, preserve_format
+from tensor.core.memory_format import memory_format as MemoryFormat
+
+from .factories import empty_strided, new_layout, number_to_fill, undefined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+
+def layout_like(
+    input: Tensor,
+    dtype: dtype | None,
+    device: Any,
+    memory_format: MemoryFormat | None,
+    function: str = "empty_like",
+) -> Layout:
+    """Layout of ``input``'s shape and order of dimensions, unless another is asked for."""
+    if not isinstance(input, TensorBase):
+        check_tensor(input, function, "input")
+    found = input._layout
+    if dtype is not None:
+        found = found.with_dtype(dtype_of_argument(dtype, function))
+    if device is not None:
+        found = found.on(place_of(device))
+    if memory_format is None or memory_format is preserve_format:
+        return found if found.dense else found.as_dense()
+    return format_of(memory_format, function).layout(found)
+
+
+def empty_like(
+    input: Tensor,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = preserve_format,
+) -> Tensor:
+    """Tensor of ``input``'s shape, dtype, device and order of dimensions with undefined contents."""
+    found = layout_like(input, dtype, device, memory_format, "empty_like")
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "empty_like")
+    made = undefined(found, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = preserve_format,
+) -> Tensor:
+    """Zeros, otherwise as :func:`empty_like`."""
+    found = layout_like(input, dtype, device, memory_format, "zeros_like")
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "zeros_like")
+    made = filled(found, 0, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = preserve_format,
+) -> Tensor:
+    """Ones, otherwise as :func:`empty_like`."""
+    found = layout_like(input, dtype, device, memory_format, "ones_like")
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "ones_like")
+    made = filled(found, 1, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat | None = preserve_format,
+) -> Tensor:
+    """``fill_value`` everywhere, otherwise as :func:`empty_like`."""
+    fill_value = number_to_fill(fill_value, "full_like")[1]
+    found = layout_like(input, dtype, device, memory_format, "full_like")
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "full_like")
+    made = filled(found, fill_value, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def _new(input: Tensor, shape: tuple[int, ...], function: str, dtype: dtype | None, device: Any) -> Layout:
+    place = input._layout.place if device is None else place_of(device)
+    return new_layout(shape, input._layout.dtype if dtype is None else dtype, place, None, function)
+
+
+def new_empty(
+    input: Tensor,
+    *sizes: Any,
+    size: Sequence[int] | None = None,
+    dtype: dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor of shape ``size`` and ``input``'s dtype and device, with undefined contents."""
+    shape = sizes_of(sizes, size, "new_empty")
+    found = _new(input, shape, "new_empty", dtype, device)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "new_empty")
+    made = undefined(found, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def new_zeros(
+    input: Tensor,
+    *sizes: Any,
+    size: Sequence[int] | None = None,
+    dtype: dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Zeros of shape ``size`` and ``input``'s dtype and device."""
+    shape = sizes_of(sizes, size, "new_zeros")
+    found = _new(input, shape, "new_zeros", dtype, device)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "new_zeros")
+    made = filled(found, 0, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def new_ones(
+    input: Tensor,
+    *sizes: Any,
+    size: Sequence[int] | None = None,
+    dtype: dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Ones of shape ``size`` and ``input``'s dtype and device."""
+    shape = sizes_of(sizes, size, "new_ones")
+    found = _new(input, shape, "new_ones", dtype, device)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "new_ones")
+    made = filled(found, 1, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def new_full(
+    input: Tensor,
+    size: Sequence[int],
+    fill_value: Any,
+    *,
+    dtype: dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """``fill_value`` everywhere, of shape ``size`` and ``input``'s dtype and device."""
+    fill_value = number_to_fill(fill_value, "new_full")[1]
+    shape = sequence_of_sizes(size, "new_full")
+    found = _new(input, shape, "new_full", dtype, device)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, found.place, "new_full")
+    made = filled(found, fill_value, pin_memory=pin_memory)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def new_empty_strided(
+    input: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Tensor of given shape and strides, and ``input``'s dtype and device."""
+    return empty_strided(
+        size,
+        stride,
+        dtype=input._layout.dtype if dtype is None else dtype,
+        device=input._layout.device if device is None else device,
+        requires_grad=requires_grad,
+        layout=layout,
+        pin_memory=pin_memory,
+    )

@@ -1,0 +1,496 @@
+"""New tensors whose elements follow from their place: ranges, the identity, triangles' indices, grids."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dtypes, pointwise
+from tensor.core.base import TensorBase, empty, maker, wrap
+from tensor.core.creation_arguments import as_out, check_memory, dtype_of_argument
+from tensor.core.devices.state import place_of
+from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
+from tensor.core.dtypes.scalars import element, is_number
+from tensor.core.modes.grad_mode import no_grad
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+
+from .factories import finish, new_layout, zeros
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.devices.state import Place
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+#: Integers below it are elements of int64.
+_FAR = 1 << 63
+#: Sums and products of float32 are made in double, so that the last element of a long range is right too.
+_FLOATS = pointwise.Expression("arange", "start + i * step", (("start", "d"), ("step", "d")))
+_INTEGERS = pointwise.Expression("arange", "start + i * step", (("start", "q"), ("step", "q")))
+_LINEAR = pointwise.Expression(
+    "linspace",
+    "i < half ? start + i * step : end - (last - i) * step",
+    (("start", "d"), ("end", "d"), ("step", "d"), ("half", "q"), ("last", "q")),
+    options=("--fmad=false",),
+)
+_POWERS = pointwise.Expression(
+    "logspace",
+    "pow(base, i < half ? start + i * step : end - (last - i) * step)",
+    (("base", "d"), *_LINEAR.scalars),
+    options=("--fmad=false",),
+)
+
+
+class Generate:
+    """Elements computed from their index: ``place.plans[operation, layout](*scalars)`` is a new tensor on a device."""
+
+    def __init__(self, expression: pointwise.Expression) -> None:
+        self._expression = expression
+
+    def plan(self, layout: Layout) -> Callable[..., Tensor]:
+        """How to make one of ``layout``."""
+        place: Any = layout.place
+        make, local = maker(layout), place.local
+        launch = pointwise.plan_generator(place.native, self._expression, layout.numel, layout.dtype)
+
+        def run(*scalars: Any) -> Tensor:
+            made = make()
+            launch(local.stream.handle, made._storage.address, *scalars)
+            return made
+
+        return run
+
+
+FLOATS, INTEGERS, LINEAR, POWERS = (
+    Generate(expression) for expression in (_FLOATS, _INTEGERS, _LINEAR, _POWERS)
+)
+
+
+def arange(
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """``ceil((end - start) / step)`` numbers from ``start`` on, ``step`` apart, without ``end``.
+
+    ``arange(end)`` starts at 0. By default int64 where all three are integers, else the default type.
+
+    Raises
+    ------
+    RuntimeError
+        If ``step`` is 0 or leads away from ``end``, a bound is not finite, or the dtype is bool or complex.
+    """
+    if end is None:
+        start, end = 0, start
+    first, last, stride = _bounds(0 if start is None else start, end, step, "arange")
+    whole = isinstance(first, int) and isinstance(last, int) and isinstance(stride, int)
+    if out is not None:
+        dtype, device = as_out(out, dtype, device, "arange")
+    if dtype is None:
+        kind = dtypes.int64 if whole else get_default_dtype()
+    else:
+        kind = _real_kind(dtype, dtype, "arange")
+    if kind is dtypes.int64:
+        if not (whole and -_FAR < first < _FAR and -_FAR < last < _FAR and -_FAR < stride < _FAR):
+            first, last, stride = element(first, kind), element(last, kind), element(stride, kind)
+        if stride == 0:
+            raise ValueError(f"arange(): step must be nonzero as {kind!r}, got {step}")
+        count = -((first - last) // stride)
+    else:
+        count = math.ceil((last - first) / stride)
+    place = place_of(device)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, "arange")
+    made = _progression(first, stride, count, kind, place, pin_memory, "arange")
+    return finish(made, requires_grad, out) if requires_grad or out is not None else made
+
+
+def range(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """:func:`arange` with ``end`` included; of the default type."""
+    if end is None:
+        start, end = 0, start
+    first, last, stride = _bounds(start, end, step, "range")
+    if out is not None:
+        dtype, device = as_out(out, dtype, device, "range")
+    kind = _real_kind(dtype, get_default_dtype(), "range")
+    place = place_of(device)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, "range")
+    count = math.floor((last - first) / stride) + 1
+    made = _progression(first, stride, count, kind, place, pin_memory, "range")
+    return finish(made, requires_grad, out)
+
+
+def _bounds(start: Any, end: Any, step: Any, function: str) -> tuple[Any, Any, Any]:
+    """Start, end and step, which go well together."""
+    if end is None:
+        raise TypeError(f'{function}() missing 1 required argument: "end"')
+    first = start if type(start) is int else _real(start, function, "start")
+    last = end if type(end) is int else _real(end, function, "end")
+    stride = step if type(step) is int else _real(step, function, "step")
+    if stride == 0:
+        raise RuntimeError(f"{function}(): step must be nonzero")
+    if not (math.isfinite(first) and math.isfinite(last) and math.isfinite(stride)):
+        raise RuntimeError(f"{function}(): unsupported range: {first} -> {last} by {stride}")
+    if (last - first) * (1 if stride > 0 else -1) < 0:
+        raise RuntimeError(
+            f"{function}(): upper bound and lower bound inconsistent with step sign: from {first} to {last} by "
+            f"{stride}"
+        )
+    return first, last, stride
+
+
+def _real(given: Any, function: str, what: str) -> Any:
+    number = _number(given, function, what)
+    if isinstance(number, complex):
+        raise RuntimeError(f"{function}(): argument '{what}' must be a real number, got {number}")
+    return number
+
+
+def _real_kind(given: Any, default: dtype, function: str) -> dtype:
+    kind = _kind(given, default, function)
+    if kind.is_complex:
+        raise RuntimeError(f"{function}(): not implemented for {kind!r}; use a real dtype")
+    return kind
+
+
+def _kind(given: Any, default: dtype, function: str) -> dtype:
+    kind = default if given is None else dtype_of_argument(given, function)
+    if kind is dtypes.bool_:
+        raise RuntimeError(f"{function}(): not implemented for {kind!r}; use an integer dtype")
+    return kind
+
+
+def _progression(
+    first: Any, stride: Any, count: int, kind: dtype, place: Place, pin_memory: bool, function: str
+) -> Tensor:
+    """``count`` numbers ``first + i * stride``, worked out in int64 for integers, else in double."""
+    integral = not kind.is_floating_point
+    number = int if integral else float
+    first, stride = number(first), number(stride)
+    found = new_layout((count,), kind, place, None, function)
+    if place.is_cuda:
+        made: Tensor = place.plans[INTEGERS if integral else FLOATS, found](first, stride)
+        return made
+    numbers = np.arange(count, dtype=np.int64 if integral else np.float64)
+    if first != 0 or stride != 1:
+        numbers = numbers * stride + first
+    return _of_numbers(numbers, found, pin_memory)
+
+
+def _of_numbers(numbers: np.ndarray[Any, Any], layout: Layout, pin_memory: bool) -> Tensor:
+    if numbers.dtype != layout.dtype.numpy:
+        with np.errstate(all="ignore"):
+            numbers = numbers.astype(layout.dtype.numpy)
+    if pin_memory:
+        made = empty(layout, pin_memory=True)
+        made._writable[...] = numbers
+        return made
+    return wrap(np.ascontiguousarray(numbers), layout)
+
+
+def _number(value: Any, function: str, what: str) -> Any:
+    """A number of Python's, from one, from NumPy's, or from a tensor without dimensions."""
+    if is_number(value) or (isinstance(value, TensorBase) and not value._layout.shape):
+        value = value.item() if hasattr(value, "item") else value
+        return int(value) if isinstance(value, bool) else value
+    if isinstance(value, TensorBase) and function in ("linspace", "logspace"):
+        raise RuntimeError(
+            f"{function}(): only supports 0-dimensional start and end tensors, but got {what} with "
+            f"{len(value._layout.shape)} dimension(s)"
+        )
+    raise TypeError(f"{function}(): argument '{what}' must be Number, not {type(value).__name__}")
+
+
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """``steps`` numbers from ``start`` to ``end``, both included, evenly spaced.
+
+    Raises
+    ------
+    RuntimeError
+        If ``steps`` is negative, the dtype is bool, or it is real and an end is complex.
+    """
+    return _spaced(start, end, steps, None, "linspace", out, dtype, layout, device, requires_grad, pin_memory)
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """``base`` to the powers that :func:`linspace` gives."""
+    if not is_number(base) or isinstance(base, complex):
+        raise TypeError(f"logspace(): argument 'base' must be float, not {type(base).__name__}")
+    return _spaced(
+        start, end, steps, float(base), "logspace", out, dtype, layout, device, requires_grad, pin_memory
+    )
+
+
+def _spaced(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float | None,
+    function: str,
+    out: Tensor | None,
+    dtype: dtype | None,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> Tensor:
+    first, last = _number(start, function, "start"), _number(end, function, "end")
+    if not hasattr(steps, "__index__"):
+        raise TypeError(f"{function}(): argument 'steps' must be int, not {type(steps).__name__}")
+    count = steps.__index__()
+    if count < 0:
+        raise RuntimeError(f"{function}(): number of steps must be non-negative, got {count}")
+    if out is not None:
+        dtype, device = as_out(out, dtype, device, function)
+    default = default_dtype_of(1j if isinstance(first, complex) or isinstance(last, complex) else 1.0)
+    kind = _kind(dtype, default, function)
+    if default.is_complex and not kind.is_complex:
+        raise RuntimeError(
+            f"{function}(): inferred dtype {default!r} can't be safely cast to passed dtype {kind!r}"
+        )
+    place = place_of(device)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, function)
+    found = new_layout((count,), kind, place, None, function)
+    if kind.is_complex:
+        made = _complex_steps(complex(first), complex(last), count, base, found, pin_memory)
+    else:
+        if base is None and not kind.is_floating_point:
+            # Integers lose their fractions first, as in PyTorch.
+            first, last = element(first, kind), element(last, kind)
+        made = _steps(float(first), float(last), count, base, found, pin_memory)
+    return finish(made, requires_grad, out)
+
+
+def _steps(
+    start: float, end: float, count: int, base: float | None, found: Layout, pin_memory: bool
+) -> Tensor:
+    """Even steps, or powers of ``base``, worked out in double; from both ends, so that both are exact."""
+    step = (end - start) / (count - 1) if count > 1 else 0.0
+    half = count // 2 if count > 1 else count
+    place = found.place
+    if place.is_cuda:
+        numbers = (start, end, step, half, count - 1)
+        made: Tensor = (
+            place.plans[LINEAR, found](*numbers)
+            if base is None
+            else place.plans[POWERS, found](base, *numbers)
+        )
+        return made
+    at = np.arange(count, dtype=np.float64)
+    values = np.where(at < half, start + at * step, end - (count - 1 - at) * step)
+    with np.errstate(all="ignore"):
+        return _of_numbers(values if base is None else np.power(base, values), found, pin_memory)
+
+
+def _complex_steps(
+    start: complex, end: complex, count: int, base: float | None, found: Layout, pin_memory: bool
+) -> Tensor:
+    """Even steps of the real and of the imaginary parts; powers of ``base`` in double too."""
+    parts_layout = found.with_dtype(dtypes.float64)
+    real = _steps(start.real, end.real, count, None, parts_layout, False)
+    imag = _steps(start.imag, end.imag, count, None, parts_layout, False)
+    if base is not None:
+        from tensor.operations.pointwise.complex_numbers import polar
+
+        logarithm = math.log(base)
+        turned = polar((real * logarithm).exp_(), imag * logarithm)
+        real, imag = turned.real, turned.imag
+    made = empty(found, pin_memory=pin_memory)
+    made.real.copy_(real)
+    made.imag.copy_(imag)
+    made._storage.version = 0
+    return made
+
+
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Matrix of shape ``(n, m)`` with ones on the main diagonal; square by default.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative size.
+    """
+    rows = _whole(n, "eye", "n")
+    columns = rows if m is None else _whole(m, "eye", "m")
+    if rows < 0 or columns < 0:
+        which, wrong = ("n", rows) if rows < 0 else ("m", columns)
+        raise RuntimeError(f"eye(): {which} must be greater or equal to 0, got {wrong}")
+    made = zeros((rows, columns), out=out, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
+    with no_grad():
+        parts.diagonal(made).fill_(1)
+    return made.requires_grad_(True) if requires_grad else made
+
+
+def _whole(given: Any, function: str, what: str) -> int:
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"{function}(): argument '{what}' must be int, not {type(given).__name__}")
+    return int(given.__index__())
+
+
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: dtype = dtypes.int64,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Rows and columns of the elements on and below a diagonal of a matrix: shape ``(2, N)``, row by row.
+
+    Worked out on the host, and copied to a CUDA device.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative size, or a dtype that is neither int32 nor int64.
+    """
+    return _triangle(np.tril_indices, row, col, offset, dtype, device, layout, pin_memory, "tril_indices")
+
+
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: dtype = dtypes.int64,
+    device: Any = None,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Rows and columns of the elements on and above a diagonal; see :func:`tril_indices`."""
+    return _triangle(np.triu_indices, row, col, offset, dtype, device, layout, pin_memory, "triu_indices")
+
+
+def _triangle(
+    indices: Callable[[int, int, int], tuple[Any, ...]],
+    row: int,
+    col: int,
+    offset: int,
+    dtype: dtype,
+    device: Any,
+    layout: Any,
+    pin_memory: bool,
+    function: str,
+) -> Tensor:
+    rows, columns = _whole(row, function, "row"), _whole(col, function, "col")
+    diagonal = _whole(offset, function, "offset")
+    if rows < 0 or columns < 0:
+        which, wrong = ("row", rows) if rows < 0 else ("col", columns)
+        raise RuntimeError(f"{function}(): {which} must be non-negative, got {wrong}")
+    kind = dtype_of_argument(dtype, function)
+    if kind not in (dtypes.int32, dtypes.int64):
+        raise RuntimeError(f"{function}(): expected dtype int32 or int64, got {kind!r}")
+    place = place_of(device)
+    if layout is not None or pin_memory:
+        check_memory(layout, pin_memory, place, function)
+    made = wrap(np.ascontiguousarray(np.stack(indices(rows, diagonal, columns)).astype(kind.numpy)))
+    if pin_memory:
+        return made.pin_memory()
+    return made.to(place.device) if place.is_cuda else made
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Views of vectors, each along a dimension of its own, stretched over all the others.
+
+    Parameters
+    ----------
+    tensors
+        Vectors (0-dim tensors count as such) of one dtype and device, one by one or as a sequence.
+    indexing
+        ``"ij"``: the first vector runs along the first dimension; ``"xy"``: along the second.
+
+    Raises
+    ------
+    RuntimeError
+        For other tensors, none at all, or another ``indexing``.
+    """
+    given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+    if not given:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    for position, each in enumerate(given):
+        if not isinstance(each, TensorBase):
+            raise TypeError(
+                f"meshgrid(): expected Tensor as element {position} in argument 0, but got {type(each).__name__}"
+            )
+        if len(each._layout.shape) > 1:
+            raise RuntimeError(
+                f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: {list(each._layout.shape)}"
+            )
+        if (
+            each._layout.dtype is not given[0]._layout.dtype
+            or each._layout.place is not given[0]._layout.place
+        ):
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype and device")
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    swap = indexing == "xy" and len(given) >= 2
+    if swap:
+        given[0], given[1] = given[1], given[0]
+    shape = tuple(each._layout.numel for each in given)
+    grids = []
+    for axis, each in enumerate(given):
+        column = views.view(each, *(-1 if dim == axis else 1 for dim, _ in enumerate(shape)))
+        grids.append(views.expand(column, shape))
+    if swap:
+        grids[0], grids[1] = grids[1], grids[0]
+    return tuple(grids)

@@ -1,0 +1,193 @@
+"""Window functions under the names that old scripts know: periodic unless ``periodic=False``.
+
+Like :mod:`tensor.signal.windows`, but for any floating point dtype, and with the symmetric form as the exception.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.creation_arguments import dtype_of_argument
+from tensor.core.dtypes.default import get_default_dtype
+
+from . import window_shapes as shapes
+
+if TYPE_CHECKING:
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.methods.tensor import Tensor
+
+
+def _window(
+    name: str,
+    shape: shapes.Shape,
+    window_length: int,
+    periodic: bool,
+    numbers: tuple[float, ...],
+    dtype: dtype | None,
+    layout: Any,
+    device: Any,
+    pin_memory: bool,
+    requires_grad: bool,
+) -> Tensor:
+    """A window whose first number is 2 divided by its period."""
+    if isinstance(window_length, bool) or not hasattr(window_length, "__index__"):
+        raise TypeError(f"{name}(): argument 'window_length' must be int, not {type(window_length).__name__}")
+    length = window_length.__index__()
+    if length < 0:
+        raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
+    kind = get_default_dtype() if dtype is None else dtype_of_argument(dtype, name)
+    if not kind.is_floating_point:
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {kind!r}")
+    step = 2 / (length if periodic else length - 1) if length > 1 else 0.0
+    return shapes.window(
+        name,
+        shape if length > 1 else None,
+        length,
+        (step, *numbers),
+        kind,
+        layout,
+        device,
+        requires_grad,
+        pin_memory,
+    )
+
+
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Triangle; see :func:`tensor.signal.windows.bartlett`.
+
+    Parameters
+    ----------
+    window_length
+        Number of elements.
+    periodic
+        Whether the window is one period, without the element in which the next one begins.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative length, or a dtype that is not of floating point.
+    """
+    return _window(
+        "bartlett_window",
+        shapes.TRIANGLE,
+        window_length,
+        periodic,
+        (),
+        dtype,
+        layout,
+        device,
+        pin_memory,
+        requires_grad,
+    )
+
+
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """See :func:`tensor.signal.windows.blackman` and :func:`bartlett_window`."""
+    return _window(
+        "blackman_window",
+        shapes.cosines(3),
+        window_length,
+        periodic,
+        (0.42, 0.5, 0.08),
+        dtype,
+        layout,
+        device,
+        pin_memory,
+        requires_grad,
+    )
+
+
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``alpha - beta cos(2 pi n / N)``; see :func:`bartlett_window`."""
+    return _window(
+        "hamming_window",
+        shapes.cosines(2),
+        window_length,
+        periodic,
+        (float(alpha), float(beta)),
+        dtype,
+        layout,
+        device,
+        pin_memory,
+        requires_grad,
+    )
+
+
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """See :func:`tensor.signal.windows.hann` and :func:`bartlett_window`."""
+    return _window(
+        "hann_window",
+        shapes.cosines(2),
+        window_length,
+        periodic,
+        (0.5, 0.5),
+        dtype,
+        layout,
+        device,
+        pin_memory,
+        requires_grad,
+    )
+
+
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """See :func:`tensor.signal.windows.kaiser` and :func:`bartlett_window`."""
+    return _window(
+        "kaiser_window",
+        shapes.KAISER,
+        window_length,
+        periodic,
+        (float(beta),),
+        dtype,
+        layout,
+        device,
+        pin_memory,
+        requires_grad,
+    )

@@ -1,0 +1,323 @@
+"""Elements that index tensors choose: how they are read, written and added to, on the host and on devices.
+
+A :class:`Choice` says which elements. The operations below carry something out on them; what is recorded for
+derivatives is in :mod:`.choosing`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import accumulation, gathering, indexing, scattering
+from tensor.core.base import empty
+from tensor.core.layout import contiguous
+from tensor.operations import scratch as planned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+
+class Choice:
+    """What index tensors choose from a tensor.
+
+    Attributes
+    ----------
+    name : str
+        The operation that users called: errors and kernels have it.
+    kind : str
+        ``"advanced"`` (``x[i, :, j]``), ``"along"`` (slices of ``dim``), ``"elementwise"`` (an index for every
+        element along ``dim``) or ``"flat"`` (row-major places).
+    dim : int
+        The dimension, for two of the kinds.
+    indices : tuple
+        Index tensors; ``None`` for a whole dimension.
+    """
+
+    __slots__ = ("dim", "indices", "kind", "name")
+
+    def __init__(self, name: str, kind: str, indices: Sequence[Tensor | None], dim: int = 0) -> None:
+        self.name = name
+        self.kind = kind
+        self.dim = dim
+        self.indices = tuple(indices)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The index tensors."""
+        return tuple([index for index in self.indices if index is not None])
+
+    def key(self) -> tuple[Any, ...]:
+        """What decides, with the indexed tensor's layout, how the work is done."""
+        return (self.name, self.kind, self.dim, *[None if x is None else x._layout for x in self.indices])
+
+    def named(self, name: str) -> Choice:
+        """The same choice, for the operation ``name``."""
+        return Choice(name, self.kind, self.indices, self.dim)
+
+    def without_tensors(self) -> Choice:
+        """How the choice is made, with the layouts of the index tensors in their places."""
+        layouts: list[Any] = [None if x is None else x._layout for x in self.indices]
+        return Choice(self.name, self.kind, layouts, self.dim)
+
+    def by(self, tensors: Sequence[Tensor]) -> Choice:
+        """The same choice by other index tensors of the same layouts."""
+        rest = iter(tensors)
+        found = [None if x is None else next(rest) for x in self.indices]
+        return Choice(self.name, self.kind, found, self.dim)
+
+
+def _selection(
+    layout: Layout, name: str, kind: str, dim: int, indices: Sequence[Layout | None]
+) -> indexing.Selection:
+    array = (layout.shape, layout.strides, layout.dtype)
+    given = [None if x is None else (x.shape, x.strides, x.dtype) for x in indices]
+    if kind == "advanced":
+        return indexing.advanced(array, given)
+    (index,) = given
+    assert index is not None
+    if kind == "along":
+        return indexing.along(array, dim, index, wrap=name == "index_fill")
+    return indexing.elementwise(array, dim, index) if kind == "elementwise" else indexing.flat(array, index)
+
+
+class _Shape:
+    def plan(
+        self, layout: Layout, name: str, kind: str, dim: int, *indices: Layout | None
+    ) -> tuple[int, ...]:
+        """Shape of what is chosen from tensors of ``layout``."""
+        found = _selection(layout, name, kind, dim, indices)
+        # A number, and indices that are one, count as vectors of one element.
+        one = (kind == "elementwise" and indices[0] is not None and not indices[0].shape) or (
+            kind == "along" and not layout.shape
+        )
+        return () if one else found.shape
+
+
+_SHAPE = _Shape()
+
+
+def shape_of(layout: Layout, choice: Choice) -> tuple[int, ...]:
+    """Shape of what is chosen from a tensor of ``layout``."""
+    found: tuple[int, ...] = layout.place.plans[_SHAPE, layout, *choice.key()]
+    return found
+
+
+class _Read:
+    """``place.plans[READ, layout, *choice.key()](input, index tensors)`` is a new tensor."""
+
+    def plan(
+        self, layout: Layout, name: str, kind: str, dim: int, *indices: Layout | None
+    ) -> Callable[..., Tensor]:
+        """What reads from tensors of ``layout``."""
+        selection = _selection(layout, name, kind, dim, indices)
+        shape = _SHAPE.plan(layout, name, kind, dim, *indices)
+        out = contiguous[shape, layout.dtype, layout.place]
+        if not layout.place.is_cuda:
+            return _host_read(out, _HostPlaces(name, kind, dim, layout, indices))
+        place: Any = layout.place
+        strides = out.strides if shape == selection.shape else (1,) * len(selection.shape)
+        run = gathering.plan(place.native, name, selection, strides)
+        local = place.local
+
+        def read(input: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+            made = empty(out)
+            run(local.stream.handle, made._address, input._address, *[x._address for x in tensors])
+            return made
+
+        return read
+
+
+class _Change:
+    """``place.plans[operation, layout, *choice.key(), values](target, index tensors, values)`` writes.
+
+    Parameters
+    ----------
+    device
+        ``device(place, name, selection, values)`` plans it on a device.
+    host
+        ``host(flat, places, values)`` does it to a vector on the host.
+    """
+
+    def __init__(
+        self, device: Callable[..., Callable[..., None]], host: Callable[[Array, Array, Array], None]
+    ) -> None:
+        self.device = device
+        self.host = host
+
+    def plan(
+        self, layout: Layout, name: str, kind: str, dim: int, *rest: Layout | None
+    ) -> Callable[..., None]:
+        """What changes tensors of ``layout``."""
+        *indices, values = rest
+        assert values is not None
+        if not layout.place.is_cuda:
+            return _host_change(self.host, _HostPlaces(name, kind, dim, layout, indices))
+        selection = _selection(layout, name, kind, dim, indices)
+        operand = (values.strides if values.shape else (1,) * len(selection.shape), values.dtype)
+        return self.device(layout.place, name, selection, operand)
+
+
+# On devices
+
+
+def _device_write(place: Any, name: str, selection: Any, values: Any) -> Callable[..., None]:
+    run = scattering.plan(place.native, name, selection, values[0])
+    local = place.local
+
+    def write(target: Tensor, tensors: Sequence[Tensor], source: Tensor) -> None:
+        run(local.stream.handle, target._address, source._address, *[x._address for x in tensors])
+
+    return write
+
+
+def _device_reduce(reducer: str, *, deterministic: bool) -> Callable[..., Callable[..., None]]:
+    def plan(place: Any, name: str, selection: Any, values: Any) -> Callable[..., None]:
+        kernels = accumulation.plan(
+            place.native, name, reducer, selection, values, deterministic=deterministic
+        )
+
+        def reduce(target: Tensor, tensors: Sequence[Tensor], source: Tensor) -> None:
+            addresses = [x._address for x in tensors]
+            planned.launch(place, kernels, target._address, source._address, *addresses)
+
+        return reduce
+
+    return plan
+
+
+# On the host
+
+
+class _HostPlaces:
+    """From index arrays to the chosen elements' places in row-major order, checked."""
+
+    def __init__(
+        self, name: str, kind: str, dim: int, layout: Layout, indices: Sequence[Layout | None]
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.dim = dim
+        self.shape = tuple(layout.shape) or (1,)
+        # PyTorch's classes of error, which programs may catch.
+        self.error = RuntimeError if kind == "elementwise" or name == "index_add" else IndexError
+        self.selection = _selection(layout, name, kind, dim, indices)
+        steps = [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
+        self.sizes = [prod(self.shape)] if kind == "flat" else [self.shape[a] for a in self.selection.indexed]
+        self.steps = [1] if kind == "flat" else [steps[axis] for axis in self.selection.indexed]
+        chosen = self.selection.shape
+        #: Where indices do not matter: the places of the elements of the other dimensions.
+        self.whole: Any = 0
+        for position, axis in enumerate(self.selection.axes):
+            if axis is not None:
+                self.whole = self.whole + self._ramp(position, chosen, steps[axis])
+
+    @staticmethod
+    def _ramp(position: int, shape: Sequence[int], step: int) -> Array:
+        sizes = [shape[position] if axis == position else 1 for axis in range(len(shape))]
+        return (np.arange(shape[position], dtype=np.int64) * step).reshape(sizes)
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Array:
+        """Places, in the shape of what is chosen."""
+        shape = self.selection.shape
+        places: Any = self.whole
+        for x, size, step, axis in zip(tensors, self.sizes, self.steps, self.selection.indexed, strict=False):
+            index = self._checked(x._host, size, axis)
+            places = places + index.reshape(self._spread(index.shape)) * step
+        return np.broadcast_to(places, shape)
+
+    def _spread(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """``shape`` of an index array among the dimensions of what is chosen."""
+        count, positions = len(self.selection.shape), self.selection.positions
+        sizes = [1] * count
+        for size, position in zip(reversed(shape), reversed(positions), strict=False):
+            sizes[position] = size
+        return tuple(sizes)
+
+    def _checked(self, index: Array, size: int, axis: int) -> Array:
+        if not index.size or not prod(self.selection.shape):
+            return index
+        low, high = int(index.min()), int(index.max())
+        if high >= size or low < (-size if self.selection.wrap else 0):
+            wrong = high if high >= size else low
+            where = "a tensor" if self.kind == "flat" else f"dimension {axis}"
+            raise self.error(f"{self.name}(): index {wrong} is out of bounds for {where} with size {size}")
+        return np.where(index < 0, index + size, index) if low < 0 else index
+
+
+def _host_read(out: Layout, places: _HostPlaces) -> Callable[..., Tensor]:
+    shape = places.shape
+    rows = places.kind == "along" and len(shape) > 1
+
+    def read(input: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+        made = empty(out)
+        if not out.numel:
+            places(tensors)
+            return made
+        array = input._host
+        if rows:
+            # Whole slices: one move of memory for each.
+            index = places._checked(tensors[0]._host, shape[places.dim], places.dim)
+            np.take(array, index.reshape(-1), axis=places.dim, out=made._writable, mode="clip")
+        else:
+            target = made._writable.reshape(places.selection.shape)
+            np.take(array.reshape(-1), places(tensors), out=target, mode="clip")
+        return made
+
+    return read
+
+
+def _host_change(apply: Callable[[Array, Array, Array], None], places: _HostPlaces) -> Callable[..., None]:
+    def change(target: Tensor, tensors: Sequence[Tensor], source: Tensor) -> None:
+        chosen = places(tensors)
+        if not chosen.size:
+            return
+        array = target._writable
+        values = np.broadcast_to(source._host, chosen.shape).reshape(-1)
+        # A vector, in which NumPy is fastest; a copy where the elements are not in row-major order.
+        flat = array.reshape(-1)
+        apply(flat, chosen.reshape(-1), values)
+        if not np.may_share_memory(flat, array):
+            array[...] = flat.reshape(array.shape)
+
+    return change
+
+
+def _assign(flat: Array, places: Array, values: Array) -> None:
+    flat[places] = values
+
+
+def _host_reduce(ufunc: np.ufunc) -> Callable[[Array, Array, Array], None]:
+    def reduce(flat: Array, places: Array, values: Array) -> None:
+        if flat.dtype.itemsize == 2 and flat.dtype.kind not in "iub":
+            # Half precision is added up in single.
+            wide = flat.astype(np.float32)
+            ufunc.at(wide, places, values.astype(np.float32))
+            flat[...] = wide.astype(flat.dtype)
+        else:
+            with np.errstate(all="ignore"):
+                ufunc.at(flat, places, values)
+
+    return reduce
+
+
+READ = _Read()
+WRITE = _Change(_device_write, _assign)
+_UFUNCS = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+#: As WRITE, and of several values for an element it is the last one that stays.
+WRITE_LAST = _Change(_device_reduce("last", deterministic=True), _assign)
+#: By (reducer, whether the result must be the same in every run).
+REDUCE = {
+    (name, deterministic): _Change(_device_reduce(name, deterministic=deterministic), _host_reduce(ufunc))
+    for name, ufunc in _UFUNCS.items()
+    for deterministic in (False, True)
+}

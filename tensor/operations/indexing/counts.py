@@ -1,0 +1,110 @@
+"""How often values occur, and whether they do: ``mode``, ``isin``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import dtypes
+from tensor.core.arguments import dimension
+from tensor.core.base import TensorBase
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.creation.factories import delivered
+from tensor.operations.creation.ranges import arange
+from tensor.operations.pointwise.comparisons import EQ, NE
+from tensor.operations.reductions.scans import cummax
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+from tensor.operations.shapes.joining import cat
+
+from .searching import searchsorted
+from .sorting import Ranked, sort
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+#: As many values are compared with every element; more are sorted first.
+_FEW = 16
+
+
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> Ranked:
+    """The most frequent value along ``dim``, the smallest of several, and the index of its last occurrence.
+
+    Raises
+    ------
+    RuntimeError
+        For complex numbers.
+    IndexError
+        If ``dim`` does not exist or is empty.
+    """
+    rank = len(input._layout.shape)
+    at = dimension(dim, rank)
+    if not rank:
+        found = Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
+    else:
+        size = input._layout.shape[at]
+        if not size:
+            raise IndexError(f"mode(): Expected reduction dim {at} to have non-zero size.")
+        indices = _last_of_longest_run(input, at, size)
+        values = input.gather(at, indices)
+        found = Ranked(values, indices)
+        if not keepdim:
+            found = Ranked(views.squeeze(values, at), views.squeeze(indices, at))
+    if out is None:
+        return found
+    return Ranked(*(each.resize_(made.shape).copy_(made) for each, made in zip(out, found, strict=True)))
+
+
+def _last_of_longest_run(input: Tensor, dim: int, size: int) -> Tensor:
+    recording, modes.recording = modes.recording, False
+    try:
+        # Equal values are neighbours in order: the longest run of them, by the place where it ends.
+        values, order = sort(input, dim, stable=True)
+        ahead = parts.narrow(values, dim, 1, size - 1)
+        starts = NE.binary(ahead, parts.narrow(values, dim, 0, size - 1))
+        first = starts.new_ones((*starts.shape[:dim], 1, *starts.shape[dim + 1 :]))
+        shape = [1] * values.ndim
+        shape[dim] = size
+        place = views.view(arange(size, device=input._layout.device), shape)
+        begin = cummax(place * cat((first, starts), dim).to(dtypes.int64), dim).values
+        longest = (place - begin).argmax(dim, keepdim=True)
+        return order.gather(dim, longest)
+    finally:
+        modes.recording = recording
+
+
+def isin(
+    elements: Any,
+    test_elements: Any,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Whether each of ``elements`` is one of ``test_elements``; with ``invert``, whether it is none.
+
+    Parameters
+    ----------
+    elements, test_elements
+        Tensors, or one of them a number.
+    assume_unique
+        Taken for PyTorch's sake; nothing depends on it.
+    """
+    if not isinstance(elements, TensorBase):
+        if not isinstance(test_elements, TensorBase):
+            raise TypeError("isin(): elements and test_elements cannot both be numbers: one must be a Tensor")
+        elements = test_elements.new_tensor(elements)
+    if not isinstance(test_elements, TensorBase):
+        found = EQ.binary(elements, test_elements)
+        return delivered(out, ~found if invert else found, "isin")
+    kind = dtypes.promote_types(elements._layout.dtype, test_elements._layout.dtype)
+    given, wanted = elements.detach().to(kind), test_elements.detach().to(kind).reshape(-1)
+    count = wanted._layout.numel
+    if not count:
+        found = given.new_zeros(given._layout.shape, dtype=dtypes.bool_)
+    elif count <= _FEW or kind.is_complex or kind is dtypes.bool_:
+        found = EQ.binary(views.unsqueeze(given, -1), wanted).any(-1)
+    else:
+        ordered = sort(wanted)[0]
+        place = searchsorted(ordered, given).clamp(max=count - 1)
+        found = EQ.binary(ordered.take(place), given)
+    return delivered(out, ~found if invert else found, "isin")

@@ -1,0 +1,391 @@
+"""Rows of a table that indices name, alone and in bags."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import embedding as kernels
+from nvrtc_kernels.dtypes import int32, int64
+from tensor.core import layout as layouts
+from tensor.core.base import check_tensor, empty, wrap
+from tensor.core.modes.grad_mode import modes, no_grad
+from tensor.operations.creation.ranges import arange
+from tensor.operations.losses.losses import check_place
+from tensor.operations.normalization.row_normalization import tensor_of, wide_array
+from tensor.operations.recorder import record
+
+from .advanced_indexing import READ, REDUCE, Choice
+from .recorded_indexing import change_
+from .searching import bincount, searchsorted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+
+def _check_indices(name: str, indices: Tensor) -> None:
+    check_tensor(indices, name, "indices")
+    if indices._layout.dtype not in (int32, int64):
+        raise RuntimeError(
+            f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+            f"{indices._layout.dtype!r} instead (while checking arguments for {name})"
+        )
+
+
+def _check_table(name: str, weight: Tensor, sparse: bool) -> None:
+    if len(weight._layout.shape) != 2:
+        raise RuntimeError(f"{name}(): 'weight' must be 2-D, got shape {list(weight._layout.shape)}")
+    if sparse:
+        raise NotImplementedError(
+            f"{name}(): sparse gradients are not implemented: leave out sparse=True, gradients are dense"
+        )
+
+
+def padding_row(padding_idx: int | None, rows: int) -> int:
+    """The row that is padding, counted from 0; -1 where there is none.
+
+    Raises
+    ------
+    AssertionError
+        If there is no such row.
+    """
+    if padding_idx is None:
+        return -1
+    if not -rows <= padding_idx < rows:
+        raise AssertionError(f"Padding_idx must be within num_embeddings: got {padding_idx} for {rows} rows")
+    return padding_idx % rows
+
+
+def embedding(
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of ``weight`` that ``indices`` name.
+
+    Parameters
+    ----------
+    weight : Tensor
+        Of shape (V, D).
+    indices : Tensor
+        int64 or int32, of any shape.
+    padding_idx : int
+        A row that gets no gradient; a negative one for none.
+    scale_grad_by_freq : bool
+        Whether the gradient of a row is divided by how often it is named.
+    sparse : bool
+        Refused: gradients are dense.
+
+    Returns
+    -------
+    Tensor
+        Of shape (..., D).
+
+    Raises
+    ------
+    IndexError
+        If an index is no row; on CUDA that is a failed assertion, which a later call raises.
+    """
+    _check_table("embedding", weight, sparse)
+    _check_indices("embedding", indices)
+    check_place("embedding", weight, indices=indices)
+    shape = (*indices._layout.shape, weight._layout.shape[1])
+    flat = indices.reshape(-1)
+    choice = Choice("embedding", "along", (flat,), 0)
+    layout = weight._layout
+    made: Tensor = layout.place.plans[READ, layout, *choice.key()](weight, choice.tensors)
+    made = made.view(shape)
+    made._base = None
+    record(
+        (made,), (weight,), "EmbeddingBackward0", _embedding_gradient, (flat,),
+        (layout, padding_idx, scale_grad_by_freq),
+    )  # fmt: skip
+    return made
+
+
+def _embedding_gradient(
+    _: tuple[bool, ...], grad: Tensor, flat: Tensor, table: Layout, padding: int, by_frequency: bool
+) -> tuple[Tensor]:
+    return (
+        _added_rows(grad.reshape(flat._layout.numel, table.shape[1]), flat, table, padding, by_frequency),
+    )
+
+
+def _added_rows(
+    values: Tensor, flat: Tensor, table: Layout, padding: int, by_frequency: bool = False
+) -> Tensor:
+    """A table of zeros with ``values`` added where ``flat`` says, the same in every run."""
+    rows, columns = table.shape
+    zeros = values.new_zeros((rows, columns))
+    factor = None
+    if by_frequency:
+        counts = bincount(flat, minlength=rows) if flat._layout.numel else flat.new_zeros(rows)
+        factor = 1 / counts.clamp(min=1).to(table.dtype).unsqueeze(1)
+    if modes.recording:
+        if padding >= 0:
+            values = values.masked_fill((flat == padding).unsqueeze(1), 0)
+        found: Tensor = zeros.index_add(0, flat, values)
+        return found if factor is None else found * factor
+    # Half precision is rounded once: the sums of a row are made in order, after the indices are sorted.
+    change_(REDUCE["sum", True], zeros, Choice("embedding", "along", (flat,), 0), values)
+    if 0 <= padding < rows:
+        zeros[padding].zero_()
+    return zeros if factor is None else zeros * factor
+
+
+def renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Scale rows of ``weight`` that are named and longer than ``max_norm`` down to it, in place."""
+    with no_grad():
+        named = indices.reshape(-1).to(int64).unique()
+        rows = weight.index_select(0, named)
+        length = rows.norm(norm_type, 1, keepdim=True)
+        factor = (max_norm / (length + 1e-7)).masked_fill(length <= max_norm, 1.0)
+        weight.detach().index_copy_(0, named, rows * factor)
+    return weight
+
+
+class _Bags:
+    """``place.plans[operation, table, indices, starts, mode, padding](table, indices, starts, factors)``.
+
+    The result, and what the kernel calls ``chosen``.
+    """
+
+    def plan(
+        self, table: Layout, indices: Layout, starts: Layout, mode: str, padding: int
+    ) -> Callable[..., tuple[Tensor, Tensor]]:
+        """What combines rows of tables of a layout, all operands contiguous."""
+        bags, (rows, columns) = starts.numel, table.shape
+        out = layouts.contiguous[(bags, columns), table.dtype, table.place]
+        kept = layouts.contiguous[out.shape if mode == "max" else (bags,), int64, table.place]
+        if not table.place.is_cuda:
+
+            def on_host(
+                weight: Tensor, indices: Tensor, starts: Tensor, factors: Tensor | None
+            ) -> tuple[Tensor, Tensor]:
+                found, chosen = _bags_on_host(
+                    wide_array(weight), indices._host, starts._host,
+                    None if factors is None else wide_array(factors), mode, padding,
+                )  # fmt: skip
+                return tensor_of(found, out), wrap(np.ascontiguousarray(chosen, np.int64), kept)
+
+            return on_host
+        place: Any = table.place
+        run = kernels.plan(place.native, mode, table.dtype, bags, columns, rows, indices.numel, padding)
+        local = place.local
+
+        def on_device(
+            weight: Tensor, indices: Tensor, starts: Tensor, factors: Tensor | None
+        ) -> tuple[Tensor, Tensor]:
+            made, chosen = empty(out), empty(kept)
+            run(
+                local.stream.handle, weight._address, indices._address, starts._address,
+                0 if factors is None else factors._address, made._address, chosen._address,
+            )  # fmt: skip
+            return made, chosen
+
+        return on_device
+
+
+def _bags_on_host(
+    table: Any, indices: Any, starts: Any, factors: Any, mode: str, padding: int
+) -> tuple[Any, Any]:
+    wrong = (indices < 0) | (indices >= len(table))
+    if wrong.any():
+        raise IndexError(
+            f"embedding_bag: index {indices[wrong][0]} is out of range: the table has {len(table)} rows"
+        )
+    bags = np.searchsorted(starts, np.arange(len(indices)), side="right") - 1
+    counts = (indices != padding) & (bags >= 0)
+    indices, bags = indices[counts], bags[counts]
+    picked = table[indices]
+    if factors is not None:
+        picked = picked * factors[counts][:, None]
+    first = np.searchsorted(bags, np.arange(len(starts)))
+    sizes = np.diff(np.append(first, len(bags)))
+    full = np.flatnonzero(sizes)
+    found = np.zeros((len(starts), table.shape[1]), table.dtype)
+    if mode != "max":
+        if len(full):
+            found[full] = np.add.reduceat(picked, first[full], axis=0)
+        if mode == "mean":
+            found /= np.maximum(sizes, 1).astype(found.dtype)[:, None]
+        return found, sizes
+    chosen = np.full(found.shape, -1, np.int64)
+    if len(full):
+        found[full] = np.maximum.reduceat(picked, first[full], axis=0)
+        places = np.where(picked == found[bags], np.arange(len(bags))[:, None], len(bags) - 1)
+        chosen[full] = indices[np.minimum.reduceat(places, first[full], axis=0)]
+    return found, chosen
+
+
+BAGS = _Bags()
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int | str = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sums, means or maxima of rows of ``weight``, in bags of indices, without gathering the rows.
+
+    Parameters
+    ----------
+    weight : Tensor
+        Of shape (V, D).
+    indices : Tensor
+        int64 or int32, a vector.
+    offsets : Tensor
+        Where each of the B bags starts; with ``include_last_offset`` also where the last one ends.
+    mode : int or str
+        0 or ``"sum"``, 1 or ``"mean"``, 2 or ``"max"``.
+    per_sample_weights : Tensor, optional
+        What each row is multiplied with, for sums; of the shape of ``indices``.
+    padding_idx : int, optional
+        A row that counts nothing in a bag.
+
+    Returns
+    -------
+    output, offset2bag, bag_size, max_indices
+        The first of shape (B, D), the bag of each index, how many count in each bag, and which row each
+        maximum came from; what the mode has not is empty.
+    """
+    name = "embedding_bag"
+    _check_table(name, weight, sparse)
+    _check_indices(name, indices)
+    _check_indices(name, offsets)
+    check_place(name, weight, indices=indices, offsets=offsets, per_sample_weights=per_sample_weights)
+    mode = kernels.MODES[mode] if isinstance(mode, int) and 0 <= mode < 3 else mode
+    if mode not in kernels.MODES:
+        raise ValueError("mode has to be one of sum, mean or max")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None, but per_sample_weights is only supported for "
+            f"mode='sum' (got mode='{mode}')"
+        )
+    padding = padding_row(padding_idx, weight._layout.shape[0])
+    flat, starts = (x.to(int64).contiguous() for x in (indices, offsets))
+    if not starts._layout.place.is_cuda and starts._layout.numel:
+        first, last = starts._host[0], starts._host[-1]
+        if first != 0 or last > flat._layout.numel:
+            raise RuntimeError(
+                f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0, and "
+                f"offsets[-1] can not be greater than input's length {flat._layout.numel}; got {first} and {last}"
+            )
+    if include_last_offset:
+        starts = starts[:-1]
+    factors = None if per_sample_weights is None else per_sample_weights.contiguous()
+    table = weight.contiguous()
+    place = table._layout.place
+    run = place.plans[BAGS, table._layout, flat._layout, starts._layout, mode, padding]
+    made, chosen = run(table, flat, starts, factors)
+    with no_grad():
+        count = flat._layout.numel
+        bags = searchsorted(starts, arange(count, device=flat.device), right=True) - 1 if count else flat
+    record(
+        (made,),
+        (weight, per_sample_weights),
+        "EmbeddingBagBackward0",
+        _bag_gradients,
+        (flat, bags, chosen, weight if per_sample_weights is not None else None, per_sample_weights),
+        (table._layout, mode, padding, scale_grad_by_freq),
+    )
+    nothing = flat.new_zeros(0)
+    return made, bags, nothing if mode == "max" else chosen, chosen if mode == "max" else nothing
+
+
+def _bag_gradients(
+    wanted: tuple[bool, ...],
+    grad: Tensor,
+    flat: Tensor,
+    bags: Tensor,
+    chosen: Tensor,
+    weight: Tensor | None,
+    factors: Tensor | None,
+    table: Layout,
+    mode: str,
+    padding: int,
+    by_frequency: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    if mode == "max":
+        rows, columns = table.shape
+        places = chosen * columns + arange(columns, device=flat.device)
+        values = grad.masked_fill(chosen < 0, 0)
+        cells = grad.new_zeros((rows * columns,))
+        found = cells.index_add(0, places.masked_fill(chosen < 0, 0).reshape(-1), values.reshape(-1))
+        return found.view(rows, columns), None
+    if mode == "mean":
+        grad = grad / chosen.clamp(min=1).to(grad._layout.dtype).unsqueeze(1)
+    gathered = grad.index_select(0, bags)
+    of_factors = None
+    if wanted[1] and weight is not None:
+        of_factors = (gathered * weight.index_select(0, flat)).sum(1)
+        if padding >= 0:
+            of_factors = of_factors.masked_fill(flat == padding, 0)
+    if not wanted[0]:
+        return None, of_factors
+    if factors is not None:
+        gathered = gathered * factors.unsqueeze(1)
+    return _added_rows(gathered, flat, table, padding, by_frequency), of_factors
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """1 in the place that each element names, in a new last dimension, and 0 elsewhere.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        int64, of any shape.
+    num_classes : int
+        Size of the last dimension; by default one more than the largest element, for which the host waits.
+
+    Raises
+    ------
+    RuntimeError
+        If an element is negative or not below ``num_classes``; with a number for that and a CUDA tensor it is a
+        failed assertion, which a later call raises.
+    """
+    layout = tensor._layout
+    if layout.dtype is not int64:
+        raise RuntimeError(
+            f"one_hot is only applicable to index tensor of type LongTensor, got {layout.dtype!r}."
+        )
+    if not layout.numel:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return tensor.new_zeros((*layout.shape, num_classes))
+    if not layout.place.is_cuda or num_classes < 0:
+        if int(tensor.min()) < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        largest = int(tensor.max())
+        if num_classes < 0:
+            num_classes = largest + 1
+        elif num_classes == 0:
+            raise RuntimeError("num_classes should be positive")
+        elif largest >= num_classes:
+            raise RuntimeError(
+                f"Class values must be smaller than num_classes: {largest} is not below {num_classes}."
+            )
+    zeros = tensor.new_zeros((*layout.shape, num_classes))
+    return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
+
+
+def bags_of_rows(input: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices of shape (B, L) as a vector, and where its bags start."""
+    rows, length = input._layout.shape
+    starts = arange(0, rows * length, length or 1, device=input.device, dtype=int64)
+    if not length:
+        starts = input.new_zeros(rows, dtype=int64)
+    return input.reshape(prod(input._layout.shape)), starts

@@ -1,0 +1,41 @@
+"""Positions in flattened tensors as indices of each dimension."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels.dtypes import int64
+from tensor.core.arguments import integers
+from tensor.core.base import check_tensor
+from tensor.operations.shapes import joining
+from tensor.operations.shapes import slices as parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.methods.tensor import Tensor
+
+
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Indices of each dimension of ``shape`` for positions in its elements in row-major order.
+
+    Raises
+    ------
+    TypeError
+        If ``indices`` is no integer tensor.
+    ValueError
+        If a size is negative.
+    """
+    check_tensor(indices, "unravel_index", "indices")
+    kind = indices._layout.dtype
+    if kind.is_floating_point or kind.is_complex or kind.name == "bool":
+        raise TypeError(f"expected 'indices' to be an integer tensor, got {kind!r}")
+    sizes = integers((shape,), "unravel_index", "shape")
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {list(sizes)}")
+    indices = indices.to(int64)
+    found: list[Any] = []
+    for size in reversed(sizes):
+        found.append(indices.remainder(size))
+        indices = indices.floor_divide(size)
+    return parts.unbind(joining.stack(found[::-1], -1), -1) if found else ()

@@ -1,0 +1,208 @@
+"""Reading what indices choose, and the indices of what is true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dtypes, scan
+from nvrtc_kernels import layouts as strides_of
+from tensor.core import layout as layouts
+from tensor.core.arguments import dimension
+from tensor.core.base import empty, wrap
+from tensor.core.modes.grad_mode import modes
+from tensor.operations import scratch as planned
+from tensor.operations.creation.factories import delivered
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+
+from .advanced_indexing import Choice
+from .recorded_indexing import check_indices, read
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+_INDICES = ("int32", "int64")
+
+
+def gather(
+    input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
+) -> Tensor:
+    """For every element of ``index`` the element of ``input`` that it names along ``dim``.
+
+    Parameters
+    ----------
+    index
+        int64 or int32, of as many dimensions as ``input`` and no larger than it apart from ``dim``.
+    sparse_grad
+        Gradients are dense in any case.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes or dtypes do not fit, or an index is out of bounds (on CUDA at the next synchronisation).
+    """
+    at = dimension(dim, len(input._layout.shape))
+    check_indices("gather", input, index, types=_INDICES)
+    check_rank("gather", input, index)
+    return delivered(out, read(input, Choice("gather", "elementwise", (index,), at)), "gather")
+
+
+def check_rank(name: str, input: Tensor, index: Tensor) -> None:
+    """Raise RuntimeError if ``index`` has not as many dimensions as ``input``; a number counts as a vector."""
+    mine, given = len(input._layout.shape), len(index._layout.shape)
+    if max(mine, 1) != max(given, 1):
+        raise RuntimeError(
+            f"{name}(): Index tensor must have the same number of dimensions as input tensor: got {given} and {mine}"
+        )
+
+
+def take_along_dim(
+    input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """As :func:`gather`, with ``input`` and ``indices`` broadcast apart from ``dim``; flat without ``dim``."""
+    check_indices("take_along_dim", input, indices)
+    if dim is None:
+        return gather(input.reshape(-1), 0, indices.reshape(-1), out=out)
+    rank = len(input._layout.shape)
+    if len(indices._layout.shape) != rank:
+        raise RuntimeError(
+            f"take_along_dim(): input and indices should have the same number of dimensions, but got {rank} "
+            f"dimensions for input, and {len(indices._layout.shape)} dimensions for indices"
+        )
+    at = dimension(dim, rank)
+    mine, given = list(input._layout.shape), list(indices._layout.shape)
+    mine[at] = given[at] = 1
+    common = list(strides_of.broadcast_shapes(mine, given))
+    wide, index = common.copy(), common.copy()
+    wide[at], index[at] = input._layout.shape[at], indices._layout.shape[at]
+    return gather(views.expand(input, wide), at, views.expand(indices, index), out=out)
+
+
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Slices along ``dim`` that a vector of int64 or int32 chooses.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype or device does not fit.
+    IndexError
+        If ``index`` is no vector, or out of bounds (on CUDA at the next synchronisation).
+    """
+    at = dimension(dim, len(input._layout.shape))
+    check_indices("index_select", input, index, types=_INDICES)
+    if len(index._layout.shape) > 1:
+        raise IndexError(
+            f"index_select(): Index is supposed to be a vector, got shape {list(index._layout.shape)}"
+        )
+    if not input._layout.shape and index._layout.numel != 1:
+        raise RuntimeError(
+            f"index_select(): Index to scalar can have only 1 value, got {index._layout.numel} value(s)"
+        )
+    return delivered(out, read(input, Choice("index_select", "along", (index,), at)), "index_select")
+
+
+def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elements by their row-major places, which int64 ``index`` gives; negative ones count from the end."""
+    check_indices("take", input, index)
+    return delivered(out, read(input, Choice("take", "flat", (index,))), "take")
+
+
+# What is true
+
+
+class _TruePlaces:
+    """``place.plans[_TRUE, layout](input)``: row-major places of what is not zero, as a vector of int64."""
+
+    def plan(self, layout: Any) -> Any:
+        """What lists them for tensors of ``layout``."""
+        place = layout.place
+        if not place.is_cuda:
+            return _on_host
+        compact = scan.plan_compact(place.native, layout.shape, layout.strides, layout.dtype)
+        # The count first, and the places behind it, so that one tensor holds both.
+        both = layouts.contiguous[(layout.numel + 2,), dtypes.int64, place]
+
+        def run(input: Tensor) -> Tensor:
+            made = empty(both)
+            planned.launch(place, compact, made._address, made._address + 16, input._address)
+            count = int(parts.select(made, 0, 0).item())
+            # A copy: a view would hold the room for as many places as there are elements.
+            return parts.narrow(made, 0, 2, count).clone()
+
+        return run
+
+
+def _on_host(input: Tensor) -> Tensor:
+    return wrap(np.flatnonzero(input._host))
+
+
+_TRUE = _TruePlaces()
+
+
+def true_places(input: Tensor) -> Tensor:
+    """Row-major places of the elements that are not zero. On CUDA the host waits for their number."""
+    layout = input._layout
+    if not layout.numel:
+        return empty(layouts.contiguous[(0,), dtypes.int64, layout.place])
+    found: Tensor = layout.place.plans[_TRUE, layout](input)
+    return found
+
+
+def true_indices(input: Tensor) -> list[Tensor]:
+    """For each dimension the indices of the elements that are not zero."""
+    recording, modes.recording = modes.recording, False
+    try:
+        places = true_places(input)
+        found: list[Tensor] = []
+        for size in reversed(input._layout.shape):
+            found.append(places % size if len(found) + 1 < len(input._layout.shape) else places)
+            places = places.div(size, rounding_mode="floor") if size else places
+        return found[::-1]
+    finally:
+        modes.recording = recording
+
+
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
+    """Indices of the elements that are not zero, in row-major order.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        int64 of shape ``(count, dimensions)``; with ``as_tuple`` a vector for each dimension (a number
+        counts as a vector then). On CUDA the host waits for the count.
+    """
+    if as_tuple:
+        return tuple(true_indices(input if input._layout.shape else views.view(input.detach(), (1,))))
+    if not input._layout.shape:
+        count = true_places(input)._layout.numel
+        made = empty(layouts.contiguous[(count, 0), dtypes.int64, input._layout.place])
+    else:
+        # One row for each dimension, shown as columns: the strides that PyTorch gives.
+        from tensor.operations.shapes.joining import stack
+
+        made = views.t(stack(true_indices(input)))
+    return delivered(out, made, "nonzero")
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """Indices of the elements that are not zero, one row each."""
+    return nonzero(input)  # type: ignore[no-any-return]
+
+
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
+    """The first ``size`` rows of :func:`nonzero`; where there are fewer, the others are ``fill_value``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``size`` is negative.
+    """
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    found: Any = nonzero(input)
+    found = found[:size]
+    made: Tensor = found.new_full((size, found.shape[1]), fill_value)
+    made[: found.shape[0]] = found
+    return delivered(out, made, "nonzero_static")

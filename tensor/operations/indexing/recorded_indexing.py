@@ -1,0 +1,233 @@
+"""Reading, writing and adding to chosen elements, recorded: each is the other's derivative."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import layouts
+from tensor.autograd.recording.inplace import attach_in_place, check_in_place
+from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.saved import freed, restore_all, save
+from tensor.core.arguments import two_devices
+from tensor.core.base import check_tensor
+from tensor.core.copy_plans import check_no_overlap
+from tensor.core.memory_format import contiguous_format, preserve_format
+from tensor.core.modes.determinism import determinism
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.shapes import views
+
+from .advanced_indexing import READ, REDUCE, WRITE, WRITE_LAST, Choice, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+#: The operation that adds where another one read, and the other way round.
+_ADDS = {"gather": "scatter_add", "index_select": "index_add", "index": "index_put", "take": "put"}
+_KEEP_STRIDES = {"index", "index_fill", "index_put", "put", "take"}
+_READS = {adds: reads for reads, adds in _ADDS.items()} | {"scatter": "gather", "index_copy": "index_select"}
+
+
+class ChoiceNode(Node):
+    """A recorded operation on chosen elements."""
+
+    __slots__ = ("choice", "origin")
+
+    choice: Choice
+    origin: Layout
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return f"{''.join(part.capitalize() for part in self.choice.name.split('_'))}Backward0"
+
+    def restored(self) -> Choice:
+        """The choice, by index tensors that nobody has written since."""
+        if self.saved is None:
+            raise freed(self)
+        return self.choice.by(restore_all(self.saved, self))
+
+
+class ReadNode(ChoiceNode):
+    """Elements were read."""
+
+    __slots__ = ()
+
+    def backward(self, *grads: Any) -> Any:
+        """Zeros, with the gradients of all reads of an element added up in its place."""
+        choice = self.restored()
+        zeros = grads[0].new_zeros(self.origin.shape)
+        return add_(zeros, choice.named(_ADDS.get(choice.name, choice.name)), grads[0])
+
+
+class AddNode(ChoiceNode):
+    """Values were added to elements."""
+
+    __slots__ = ()
+
+    def backward(self, *grads: Any) -> Any:
+        """The gradient, and what was chosen of it."""
+        if self.next[1] is None:
+            return grads[0], None
+        choice = self.restored()
+        return grads[0], read(grads[0], choice.named(_READS.get(choice.name, choice.name)))
+
+
+class WriteNode(ChoiceNode):
+    """Elements were overwritten."""
+
+    __slots__ = ()
+
+    def backward(self, *grads: Any) -> Any:
+        """The gradient with zeros in the written places, and what was chosen of it."""
+        choice, grad = self.restored(), grads[0]
+        former = values = None
+        if self.next[0] is not None:
+            former = write(grad, choice, grad.new_zeros(()))
+        if self.next[1] is not None:
+            values = read(grad, choice.named(_READS.get(choice.name, choice.name)))
+        return former, values
+
+
+def _node(cls: type[ChoiceNode], choice: Choice, origin: Layout) -> ChoiceNode:
+    node = cls.__new__(cls)
+    node.saved = tuple([save(x) for x in choice.tensors])
+    # Only what is saved, and can be freed, holds the index tensors.
+    node.choice, node.origin = choice.without_tensors(), origin
+    return node
+
+
+def check_indices(name: str, input: Tensor, *tensors: Any, types: Sequence[str] = ("int64",)) -> None:
+    """Raise if index tensors are no tensors of integers on the indexed tensor's device."""
+    for x in tensors:
+        check_tensor(x, name, "index")
+        if x._layout.dtype.name not in types:
+            raise RuntimeError(
+                f"{name}(): Expected dtype {' or '.join(types)} for index, but got {x._layout.dtype!r}"
+            )
+        if x._layout.place is not input._layout.place:
+            raise two_devices(name, input._layout.device, x._layout.device)
+
+
+def read(input: Tensor, choice: Choice) -> Tensor:
+    """The chosen elements, as a new tensor."""
+    layout = input._layout
+    result: Tensor = layout.place.plans[READ, layout, *choice.key()](input, choice.tensors)
+    state = input._autograd
+    if state is not None and state.requires_grad and modes.recording and _differentiable(layout):
+        attach(_node(ReadNode, choice, layout), (input,), (result,))
+    return result
+
+
+def _differentiable(layout: Layout) -> bool:
+    return layout.dtype.is_floating_point or layout.dtype.is_complex
+
+
+def fitted(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
+    """``values`` in the shape of what is chosen, on the target's place.
+
+    Raises
+    ------
+    RuntimeError
+        If they do not broadcast to it, or are on another device.
+    """
+    layout = target._layout
+    shape = shape_of(layout, choice)
+    given = values._layout
+    if given.place is not layout.place:
+        if given.shape:
+            raise two_devices(choice.name, layout.device, given.device)
+        values = values.to(layout.device)
+        given = values._layout
+    if given.shape != shape:
+        lead = len(given.shape) - len(shape)
+        if lead > 0 and all(size == 1 for size in given.shape[:lead]):
+            values = values.reshape(given.shape[lead:])
+        if values._layout.shape != shape:
+            values = _expanded(values, tuple(shape))
+    if values._storage is target._storage:
+        # What is read must not change while it is written.
+        values = values.clone()
+    return values
+
+
+def _expanded(values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    given = values._layout.shape
+    try:
+        fits = tuple(layouts.broadcast_shapes(shape, given)) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(given)} cannot be broadcast to indexing result of shape "
+            f"{list(shape)}"
+        )
+    return views.expand(values, shape)
+
+
+def _run(operation: Any, target: Tensor, choice: Choice, values: Tensor) -> None:
+    layout = target._layout
+    run = layout.place.plans[operation, layout, *choice.key(), values._layout]
+    if values._layout.numel:
+        run(target, choice.tensors, values)
+
+
+def change_(operation: Any, target: Tensor, choice: Choice, values: Tensor) -> None:
+    """Carry ``operation`` out on chosen elements of ``target``; nothing is recorded."""
+    _run(operation, target, choice, values)
+    target._storage.version += 1
+
+
+def _in_place(
+    operation: Any, cls: type[ChoiceNode], target: Tensor, choice: Choice, values: Tensor
+) -> Tensor:
+    check_in_place(target)
+    check_no_overlap(target._layout)
+    values = fitted(target, choice, values)
+    recorded = modes.recording and (target.requires_grad or values.requires_grad)
+    change_(operation, target, choice, values)
+    if recorded:
+        attach_in_place(_node(cls, choice, target._layout), (target, values), target)
+    return target
+
+
+def _copied(operation: Any, cls: type[ChoiceNode], input: Tensor, choice: Choice, values: Tensor) -> Tensor:
+    values = fitted(input, choice, values)
+    plain: Tensor = input.detach()
+    # As in PyTorch, only some keep the order of dimensions.
+    form = preserve_format if choice.name in _KEEP_STRIDES else contiguous_format
+    made: Tensor = plain.clone(memory_format=form)
+    _run(operation, made, choice, values)
+    if modes.recording and (input.requires_grad or values.requires_grad):
+        attach(_node(cls, choice, input._layout), (input, values), (made,))
+    return made
+
+
+def _adding(choice: Choice) -> Any:
+    # As in PyTorch, what adds at places of x[...] is the same in every run.
+    return REDUCE["sum", determinism.required or choice.name == "index_put"]
+
+
+def _writing() -> Any:
+    return WRITE_LAST if determinism.required else WRITE
+
+
+def add_(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
+    """Add ``values`` to the chosen elements; an element that is chosen twice gets both."""
+    return _in_place(_adding(choice), AddNode, target, choice, values)
+
+
+def add(input: Tensor, choice: Choice, values: Tensor) -> Tensor:
+    """:func:`add_` on a copy."""
+    return _copied(_adding(choice), AddNode, input, choice, values)
+
+
+def write_(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
+    """Overwrite the chosen elements; of an element that is chosen twice one of the values stays."""
+    return _in_place(_writing(), WriteNode, target, choice, values)
+
+
+def write(input: Tensor, choice: Choice, values: Tensor) -> Tensor:
+    """:func:`write_` on a copy."""
+    return _copied(_writing(), WriteNode, input, choice, values)

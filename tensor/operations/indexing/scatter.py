@@ -1,0 +1,251 @@
+"""Writing and adding at indices, as functions and in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.arguments import dimension
+from tensor.core.base import TensorBase, check_tensor
+from tensor.core.modes.determinism import determinism
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.factories import delivered
+from tensor.operations.shapes import slices as parts
+
+from .advanced_indexing import REDUCE, Choice
+from .gather import check_rank
+from .recorded_indexing import add, add_, change_, check_indices, fitted, write, write_
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+
+def number_of(input: Tensor, value: Any, name: str) -> Tensor:
+    """``value``, a number or a 0-dim tensor, as a 0-dim tensor of the type and device of ``input``.
+
+    Raises
+    ------
+    RuntimeError
+        If it is a tensor of more dimensions, or complex and ``input`` is not.
+    """
+    if not isinstance(value, TensorBase):
+        if isinstance(value, complex) and not input._layout.dtype.is_complex:
+            raise RuntimeError(f"value cannot be converted to type {input._layout.dtype!r} without overflow")
+        return input.new_full((), value)  # type: ignore[no-any-return]
+    if value._layout.shape:
+        raise RuntimeError(
+            f"{name} only supports a 0-dimensional value tensor, but got tensor with "
+            f"{len(value._layout.shape)} dimension(s)."
+        )
+    return value.to(device=input._layout.device, dtype=input._layout.dtype)  # type: ignore[attr-defined, no-any-return]
+
+
+def _same_type(name: str, input: Tensor, source: Any) -> Tensor:
+    check_tensor(source, name, "source")
+    if source._layout.dtype is not input._layout.dtype:
+        raise RuntimeError(
+            f"{name}(): Expected self.dtype to be equal to src.dtype, got {input._layout.dtype!r} and "
+            f"{source._layout.dtype!r}: convert one of them"
+        )
+    return source  # type: ignore[no-any-return]
+
+
+# One element for every index
+
+
+def scattered(name: str, input: Tensor, dim: int, index: Tensor, src: Any) -> tuple[Choice, Tensor]:
+    """The chosen elements, and a value for each: a number, or the part of ``src`` that has an index."""
+    at = dimension(dim, len(input._layout.shape))
+    check_indices(name, input, index, types=("int32", "int64"))
+    check_rank(name, input, index)
+    choice = Choice(name, "elementwise", (index,), at)
+    if not isinstance(src, TensorBase):
+        return choice, number_of(input, src, name)
+    _same_type(name, input, src)
+    check_rank(name, src, index)
+    sizes, given = index._layout.shape, src._layout.shape
+    if index._layout.numel and any(a > b for a, b in zip(sizes, given, strict=False)):
+        raise RuntimeError(
+            f"{name}(): Expected index {list(sizes)} to be no larger than self {list(input._layout.shape)} apart from "
+            f"dimension {at} and to be no larger size than src {list(given)}"
+        )
+    values: Any = src
+    if tuple(sizes) != tuple(given):
+        if len(sizes) != len(given):
+            values = values.reshape(sizes)
+        for axis, size in enumerate(sizes):
+            if values._layout.shape[axis] > size:
+                values = parts.narrow(values, axis, 0, size)
+    return choice, values
+
+
+_REDUCERS = {"add": "sum", "multiply": "prod"}
+
+
+def _check_reduce(reduce: str) -> str:
+    if reduce not in _REDUCERS:
+        raise RuntimeError(f"scatter(): reduce argument must be either add or multiply, got {reduce!r}")
+    return _REDUCERS[reduce]
+
+
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Any = None,
+    *,
+    value: Any = None,
+    reduce: str | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A copy of ``input`` with an element overwritten for every index along ``dim``.
+
+    Parameters
+    ----------
+    src : Tensor or number
+        A tensor at least as large as ``index``, or one number for all; ``value`` is another name for it.
+    reduce : {"add", "multiply"}, optional
+        Add or multiply instead of overwriting.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes, dtypes or devices do not fit, or an index is out of bounds (on CUDA at the next
+        synchronisation).
+    """
+    if reduce is not None:
+        made = scatter_(input.clone(), dim, index, src, value=value, reduce=reduce)
+    else:
+        choice, values = scattered("scatter", input, dim, index, src if value is None else value)
+        made = write(input, choice, values)
+    return delivered(out, made, "scatter")
+
+
+def scatter_(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Tensor:
+    """:func:`scatter` in place."""
+    choice, values = scattered("scatter", input, dim, index, src if value is None else value)
+    if reduce is None:
+        return write_(input, choice, values)
+    if _check_reduce(reduce) == "sum":
+        return add_(input, choice, values)
+    if input.requires_grad or values.requires_grad:
+        raise RuntimeError(
+            "scatter(): reduce='multiply' has no derivative: use scatter_reduce(..., reduce='prod')"
+        )
+    change_(REDUCE["prod", determinism.required], input, choice, fitted(input, choice, values))
+    return input
+
+
+@autocasted
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with the elements of ``src`` added where ``index`` says along ``dim``."""
+    choice, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
+    return delivered(out, add(input, choice, values), "scatter_add")
+
+
+def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """:func:`scatter_add` in place."""
+    choice, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
+    return add_(input, choice, values)
+
+
+def _tensor(name: str, src: Any) -> Tensor:
+    check_tensor(src, name, "src")
+    return src  # type: ignore[no-any-return]
+
+
+# Slices
+
+
+def _sliced(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple[Choice, Tensor]:
+    at = dimension(dim, len(input._layout.shape))
+    types = ("int32", "int64") if name == "index_add" else ("int64",)
+    check_indices(name, input, index, types=types)
+    _same_type(name, input, source)
+    count, sizes = index._layout.numel, source._layout.shape
+    if len(index._layout.shape) > 1:
+        raise IndexError(f"{name}_(): Index should have dimension 1 or 0 (got {len(index._layout.shape)})")
+    given = sizes[at] if at < len(sizes) else 1
+    if given != count:
+        message = f"{name}_(): Number of indices ({count}) should be equal to source.size(dim): ({given}), for dim: {at}"
+        raise (IndexError if name == "index_copy" else RuntimeError)(message)
+    wanted = [size for axis, size in enumerate(input._layout.shape) if axis != at]
+    if [size for axis, size in enumerate(sizes) if axis != at] != wanted:
+        message = (
+            f"{name}_(): source of shape {list(sizes)} does not fit a tensor of shape {list(input._layout.shape)} "
+            f"apart from dimension {at}"
+        )
+        raise RuntimeError(message)
+    return Choice(name, "along", (index,), at), source
+
+
+def index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
+    """A copy of ``input`` with slices of ``source``, times ``alpha``, added where ``index`` says along ``dim``."""
+    choice, values = _sliced("index_add", input, dim, index, source)
+    return delivered(out, add(input, choice, values if alpha == 1 else values * alpha), "index_add")
+
+
+def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """:func:`index_add` in place."""
+    choice, values = _sliced("index_add", input, dim, index, source)
+    return add_(input, choice, values if alpha == 1 else values * alpha)
+
+
+@autocasted
+def index_copy(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None
+) -> Tensor:
+    """A copy of ``input`` with slices of ``source`` where ``index`` says along ``dim``."""
+    return delivered(out, write(input, *_sliced("index_copy", input, dim, index, source)), "index_copy")
+
+
+def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """:func:`index_copy` in place."""
+    return write_(input, *_sliced("index_copy", input, dim, index, source))
+
+
+def _filled(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[Choice, Tensor]:
+    at = dimension(dim, len(input._layout.shape))
+    check_indices("index_fill", input, index)
+    if len(index._layout.shape) > 1:
+        raise IndexError(
+            f"index_fill_(): Index has to be a vector/scalar, got {len(index._layout.shape)} dimensions"
+        )
+    return Choice("index_fill", "along", (index,), at), number_of(input, value, "index_fill_")
+
+
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """A copy of ``input`` with one number in the slices that ``index`` names along ``dim``."""
+    return write(input, *_filled(input, dim, index, value))
+
+
+def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """:func:`index_fill` in place."""
+    return write_(input, *_filled(input, dim, index, value))
+
+
+# Row-major places
+
+
+def _placed(input: Tensor, index: Tensor, source: Tensor) -> tuple[Choice, Tensor]:
+    check_indices("put", input, index)
+    _same_type("put", input, source)
+    if source._layout.numel != index._layout.numel:
+        raise IndexError(
+            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{source._layout.numel}, index.numel() = {index._layout.numel}"
+        )
+    return Choice("put", "flat", (index,)), source.reshape(index._layout.shape)
+
+
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of ``input`` with elements of ``source`` at the row-major places ``index``, or added there."""
+    return (add if accumulate else write)(input, *_placed(input, index, source))
+
+
+def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """:func:`put` in place."""
+    return (add_ if accumulate else write_)(input, *_placed(input, index, source))

@@ -1,0 +1,307 @@
+"""``scatter_reduce``: sums, products, means and extremes of the elements that go to the same place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor.autograd.recording.inplace import attach_in_place, check_in_place
+from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.saved import freed, restore_all, save, save_output
+from tensor.core.arguments import dimension
+from tensor.core.base import check_tensor
+from tensor.core.copy_plans import check_no_overlap
+from tensor.core.dtypes.limits import iinfo
+from tensor.core.memory_format import contiguous_format
+from tensor.core.modes.determinism import determinism
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.creation.factories import delivered
+
+from .advanced_indexing import REDUCE, WRITE, Choice
+from .recorded_indexing import change_, fitted
+from .scatter import scattered
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
+class ScatterReduceNode(Node):
+    """A recorded scatter_reduce; saved are the index, and what the reduction's derivative needs."""
+
+    __slots__ = ("dim", "include_self", "reduce")
+
+    dim: int
+    include_self: bool
+    reduce: str
+
+    title = "ScatterReduceBackward0"
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.title
+
+    def backward(self, *grads: Any) -> Any:
+        """Gradients of the tensor and of what was scattered."""
+        if self.saved is None:
+            raise freed(self)
+        index, *values = restore_all(self.saved, self)
+        (grad,) = grads
+        for_input, for_src = _DERIVATIVES[self.reduce](self, grad, index, *values)
+        if not self.include_self and self.next[0] is not None:
+            for_input = for_input.scatter(self.dim, index, 0)
+        return for_input if self.next[0] is not None else None, for_src if self.next[1] is not None else None
+
+
+class IndexReduceNode(ScatterReduceNode):
+    """A recorded index_reduce: a scatter_reduce whose index is the same for all other dimensions."""
+
+    __slots__ = ()
+
+    title = "IndexReduceBackward0"
+
+
+def _of_sum(node: ScatterReduceNode, grad: Tensor, index: Tensor) -> tuple[Any, Any]:
+    return grad, grad.gather(node.dim, index)
+
+
+def _of_mean(node: ScatterReduceNode, grad: Tensor, index: Tensor, count: Tensor) -> tuple[Any, Any]:
+    share = grad / count
+    # What nothing was scattered to has itself as its mean.
+    return share, share.gather(node.dim, index)
+
+
+def _of_extreme(
+    node: ScatterReduceNode, grad: Tensor, index: Tensor, input: Tensor, src: Tensor, result: Tensor
+) -> tuple[Any, Any]:
+    # Equal extremes share the gradient.
+    own = (input == result).to(grad.dtype)
+    if not node.include_self:
+        own = own.scatter(node.dim, index, 0)
+    others = (src == result.gather(node.dim, index)).to(grad.dtype)
+    share = grad / own.scatter_add(node.dim, index, others).clamp(min=1)
+    for_input = share * own if node.include_self else grad
+    return for_input, share.gather(node.dim, index) * others
+
+
+def _of_prod(
+    node: ScatterReduceNode, grad: Tensor, index: Tensor, input: Tensor, src: Tensor, result: Tensor
+) -> tuple[Any, Any]:
+    dim = node.dim
+    # The product of the others: the whole divided by the element, or computed without it where it is 0.
+    no_zero = input.masked_fill(input == 0, 1)
+    others = no_zero.scatter_reduce(dim, index, src, "prod", include_self=node.include_self)
+    for_input = grad * others / no_zero
+    zero = src == 0
+    zeros = input.new_zeros(input.shape).scatter_add(dim, index, zero.to(input.dtype)).gather(dim, index)
+    only = zero & (zeros == 1)
+    without = input.scatter_reduce(
+        dim, index, src.masked_fill(only, 1), "prod", include_self=node.include_self
+    )
+    for_src = (grad * result).gather(dim, index) / src.masked_fill(zero, 1)
+    return for_input, (grad * without).gather(dim, index).where(only, for_src)
+
+
+_DERIVATIVES = {
+    "sum": _of_sum,
+    "mean": _of_mean,
+    "amax": _of_extreme,
+    "amin": _of_extreme,
+    "prod": _of_prod,
+}
+
+
+def _check(reduce: str, input: Tensor, src: Any) -> None:
+    if reduce not in REDUCTIONS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    check_tensor(src, "scatter_reduce", "src")
+    if input._layout.dtype.is_complex and reduce in ("amax", "amin"):
+        raise RuntimeError(f"scatter_reduce(): {reduce} is not defined for {input._layout.dtype!r}")
+
+
+def _identity(reduce: str, input: Tensor) -> Any:
+    kind = input._layout.dtype
+    if reduce in ("sum", "mean"):
+        return 0
+    if reduce == "prod":
+        return 1
+    largest = reduce == "amin"
+    if kind.name == "bool":
+        return largest
+    if kind.is_floating_point:
+        return float("inf") if largest else float("-inf")
+    return iinfo(kind).max if largest else iinfo(kind).min
+
+
+def _reduce(target: Tensor, choice: Choice, values: Tensor, reduce: str, include_self: bool) -> Tensor | None:
+    """Reduce into ``target``; for a mean the number of elements of each is returned."""
+    if not include_self:
+        identity = fitted(target, choice, target.new_full((), _identity(reduce, target)))
+        change_(WRITE, target, choice, identity)
+    deterministic = determinism.required
+    change_(REDUCE["sum" if reduce == "mean" else reduce, deterministic], target, choice, values)
+    if reduce != "mean":
+        return None
+    made: Any = target.new_ones if include_self else target.new_zeros
+    count: Tensor = made(target._layout.shape)
+    one = target.new_ones(())
+    change_(REDUCE["sum", deterministic], count, choice, fitted(count, choice, one))
+    if not include_self:
+        count.clamp_(min=1)
+    if target._layout.dtype.is_floating_point or target._layout.dtype.is_complex:
+        target.div_(count)
+    else:
+        target.div_(count, rounding_mode="floor")
+    return count
+
+
+def _reduced(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool,
+    kind: type[ScatterReduceNode] = ScatterReduceNode,
+    *,
+    in_place: bool = False,
+) -> Tensor:
+    """``input`` or a copy of it, with which elements of ``src`` have been reduced."""
+    target: Tensor = input
+    if in_place:
+        check_in_place(input)
+        check_no_overlap(input._layout)
+    else:
+        target = input.detach().clone(memory_format=contiguous_format)
+    choice, values = scattered("scatter_reduce", input, dim, index, src)
+    values = fitted(input, choice, values)
+    recorded = modes.recording and (input.requires_grad or values.requires_grad)
+    former = input.detach().clone() if in_place and recorded and reduce not in ("sum", "mean") else input
+    recording, modes.recording = modes.recording, False
+    try:
+        count = _reduce(target, choice, values.detach(), reduce, include_self)
+    finally:
+        modes.recording = recording
+    if not in_place:
+        # What filled a new tensor was its making, not a change.
+        target._storage.version = 0
+    if not recorded:
+        return target
+    node = kind.__new__(kind)
+    node.dim, node.reduce, node.include_self = choice.dim, reduce, include_self
+    saved = [save(index)]
+    if reduce == "mean":
+        saved.append(save(count))
+    elif reduce != "sum":
+        saved += [save(former), save(values), save_output(target)]
+    node.saved = tuple(saved)
+    if in_place:
+        attach_in_place(node, (input, values), target)
+    else:
+        attach(node, (input, values), (target,))
+    return target
+
+
+def scatter_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A copy of ``input`` whose elements are reduced with those of ``src`` that ``index`` sends to them.
+
+    Parameters
+    ----------
+    reduce : {"sum", "prod", "mean", "amax", "amin"}
+        How. Means of integers are rounded down.
+    include_self
+        Whether the elements of ``input`` take part; where nothing is sent to them they stay in any case.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes, dtypes or devices do not fit, or an index is out of bounds (on CUDA at the next
+        synchronisation).
+    """
+    _check(reduce, input, src)
+    return delivered(out, _reduced(input, dim, index, src, reduce, include_self), "scatter_reduce")
+
+
+def scatter_reduce_(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """:func:`scatter_reduce` in place."""
+    _check(reduce, input, src)
+    return _reduced(input, dim, index, src, reduce, include_self, in_place=True)
+
+
+def _spread_index(input: Tensor, dim: int, index: Tensor, source: Any, reduce: str) -> tuple[int, Tensor]:
+    """The dimension, and an index for each element of ``source``."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+        )
+    _check(reduce, input, source)
+    at = dimension(dim, len(input._layout.shape))
+    if len(index._layout.shape) > 1:
+        raise IndexError(
+            f"index_reduce(): index is supposed to be a vector, but got {len(index._layout.shape)} dimensions"
+        )
+    if source._layout.dtype is not input._layout.dtype:
+        raise RuntimeError(
+            f"index_reduce(): self and source expected to have the same dtype, but got {input._layout.dtype!r} and "
+            f"{source._layout.dtype!r}"
+        )
+    shape, given = list(input._layout.shape), list(source._layout.shape)
+    if given:
+        shape[at] = index._layout.numel
+    if shape != given:
+        raise RuntimeError(
+            f"index_reduce(): source of shape {given} does not fit: expected {shape}, with a slice for each index"
+        )
+    if not given:
+        return at, index.reshape(())
+    steps = [-1 if axis == at else 1 for axis in range(len(given))]
+    return at, index.reshape(steps).expand(given)
+
+
+def index_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A copy of ``input`` whose slices along ``dim`` are reduced with those of ``source`` that ``index`` names.
+
+    Parameters
+    ----------
+    index
+        For each slice of ``source``, which of ``input`` it goes to.
+    reduce : {"prod", "mean", "amax", "amin"}
+        How; see :func:`scatter_reduce`.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes, dtypes or devices do not fit, or an index is out of bounds (on CUDA at the next
+        synchronisation).
+    """
+    at, places = _spread_index(input, dim, index, source, reduce)
+    made = _reduced(input, at, places, source, reduce, include_self, IndexReduceNode)
+    return delivered(out, made, "index_reduce")
+
+
+def index_reduce_(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """:func:`index_reduce` in place."""
+    at, places = _spread_index(input, dim, index, source, reduce)
+    return _reduced(input, at, places, source, reduce, include_self, IndexReduceNode, in_place=True)

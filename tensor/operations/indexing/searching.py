@@ -1,0 +1,353 @@
+"""Places in sorted sequences, bins, and values that occur."""
+
+from __future__ import annotations
+
+import math
+from math import prod as product_of
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import counting as counting_kernels
+from nvrtc_kernels import dtypes
+from nvrtc_kernels import search as search_kernels
+from nvrtc_kernels import unique as unique_kernels
+from nvrtc_kernels.dtypes import Category
+from tensor.core import layout as layouts
+from tensor.core.arguments import dimension
+from tensor.core.base import TensorBase, empty, wrap
+from tensor.core.dtypes import promotion as rules
+from tensor.core.modes.determinism import determinism
+from tensor.operations import scratch as planned
+from tensor.operations.reduction import given
+from tensor.operations.reductions.extremes import amax, amin
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+
+from .sorting import sort
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+
+def _plan(place: Any, key: tuple[Any, ...], make: Any) -> Any:
+    """A kernel's plan, made once for ``key``."""
+    found = place.plans.get(key)
+    if found is None:
+        found = place.plans[key] = make()
+    return found
+
+
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Places in the last dimension of a sorted sequence before which values belong.
+
+    Parameters
+    ----------
+    sorted_sequence
+        A vector, or one sequence for each row of ``input``.
+    right : bool
+        Whether a value belongs after the elements equal to it; the same as ``side="right"``.
+    sorter
+        Places of the sequence's elements in order, where it is not sorted itself.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes, dtypes or devices do not fit.
+    """
+    if side is not None and side not in ("left", "right"):
+        raise RuntimeError(f"searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise RuntimeError(
+            "searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )
+    right = right or side == "right"
+    scalar = not isinstance(input, TensorBase)
+    values = sorted_sequence.new_tensor(input) if scalar else input
+    sequence, kind = sorted_sequence._layout, sorted_sequence._layout.dtype
+    if values._layout.place is not sequence.place:
+        raise RuntimeError(
+            f"searchsorted(): boundaries and input value tensors should have same device type, but got {sequence.device} "
+            f"and {values._layout.device}"
+        )
+    if values._layout.dtype is not kind:
+        raise RuntimeError(
+            f"searchsorted(): boundary tensor's dtype {kind!r} and input value tensor's dtype {values._layout.dtype!r} must "
+            "be the same"
+        )
+    if kind.is_complex:
+        raise RuntimeError(f'"searchsorted" not implemented for {kind!r}: complex numbers have no order')
+    shape = values._layout.shape
+    shared = len(sequence.shape) == 1
+    if not sequence.shape:
+        raise RuntimeError(
+            "searchsorted(): boundaries tensor should have positive dimension, got 0 dimensions"
+        )
+    if not shared and tuple(sequence.shape[:-1]) != tuple(shape[:-1]):
+        raise RuntimeError(
+            "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and "
+            f"input value tensor must match, but we got boundaries tensor {list(sequence.shape)} and input value tensor "
+            f"{list(shape)}"
+        )
+    if sorter is not None and (
+        sorter._layout.shape != sequence.shape or sorter._layout.dtype is not dtypes.int64
+    ):
+        raise RuntimeError(
+            f"searchsorted(): boundary and sorter must have the same size, and sorter be int64: got {list(sequence.shape)} "
+            f"and {list(sorter._layout.shape)} of {sorter._layout.dtype!r}"
+        )
+    result = dtypes.int32 if out_int32 else dtypes.int64
+    rows, n = (1, values._layout.numel) if shared else (product_of(shape[:-1]), shape[-1])
+    m = sequence.shape[-1]
+    target = layouts.contiguous[shape, result, sequence.place]
+    plain, boundaries = values.detach().contiguous(), sorted_sequence.detach().contiguous()
+    if sequence.place.is_cuda:
+        place: Any = sequence.place
+        made = empty(target)
+        order = None if sorter is None else sorter.contiguous()
+        if made._layout.numel:
+            key = ("searchsorted", rows, n, m, kind, result, right, shared)
+            plan = _plan(
+                place,
+                key,
+                lambda: search_kernels.plan(
+                    place.native, rows, n, m, kind, output=result, right=right, shared=shared
+                ),
+            )
+            addresses = [made._address, plain._address, boundaries._address]
+            planned.launch(place, plan, *addresses, *([] if order is None else [order._address]))
+        return given(made, out, "searchsorted")
+    which = "right" if right else "left"
+    wide = rules.computes_in(kind).numpy
+    lines = boundaries._host.astype(wide, copy=False).reshape(1 if shared else rows, m)
+    orders = None if sorter is None else sorter.contiguous()._host.reshape(lines.shape)
+    asked = plain._host.astype(wide, copy=False).reshape(rows, n)
+    found = np.empty((rows, n), result.numpy)
+    for row in range(rows):
+        line = 0 if shared else row
+        found[row] = np.searchsorted(lines[line], asked[row], which, None if orders is None else orders[line])
+    return given(wrap(found.reshape(shape), target), out, "searchsorted")
+
+
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
+) -> Tensor:
+    """Which of the buckets between sorted ``boundaries`` each value belongs to; see :func:`searchsorted`."""
+    if len(boundaries._layout.shape) != 1:
+        raise RuntimeError(
+            f"boundaries tensor must be 1 dimension, but got dim({len(boundaries._layout.shape)})"
+        )
+    if isinstance(input, TensorBase) and input._layout.dtype is not boundaries._layout.dtype:
+        from tensor.core.dtypes.result_types import result_type
+
+        kind = result_type(input, boundaries)
+        input, boundaries = input.to(kind), boundaries.to(kind)
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
+
+
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each of the numbers from 0 on occurs in an integer vector, or the sums of their weights.
+
+    Waits for a CUDA tensor: the largest number decides the result's size.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is no vector of non-negative integers, or the weights have another size.
+    """
+    layout = input._layout
+    if len(layout.shape) != 1 or layout.dtype.category is not Category.INTEGER:
+        raise RuntimeError(
+            f"bincount only supports 1-d non-negative integral inputs, got {list(layout.shape)} of {layout.dtype!r}"
+        )
+    if minlength < 0:
+        raise RuntimeError(f"minlength should be >= 0, got {minlength}")
+    if weights is not None and weights._layout.shape != layout.shape:
+        raise RuntimeError(
+            f"weights should be 1-d and have the same length as input: got {list(weights._layout.shape)} and "
+            f"{list(layout.shape)}"
+        )
+    kind = dtypes.int64
+    if weights is not None:
+        kind = dtypes.float32 if weights._layout.dtype is dtypes.float32 else dtypes.float64
+        weights = weights.detach().to(kind)
+    if not layout.numel:
+        return input.new_zeros(minlength, dtype=kind)
+    if amin(input).item() < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs, got a negative number")
+    bins = max(int(amax(input).item()) + 1, minlength)
+    target = layouts.contiguous[(bins,), kind, layout.place]
+    if weights is not None and layout.place.is_cuda and determinism.required:
+        # Atomic sums would come in another order each time.
+        return input.new_zeros(bins, dtype=kind).index_add_(0, input.long(), weights)  # type: ignore[attr-defined, no-any-return]
+    if layout.place.is_cuda:
+        place: Any = layout.place
+        made = empty(target)
+        weighing = None if weights is None else (weights._layout.strides, kind)
+        plan = _plan(
+            place,
+            ("bincount", layout, bins, weighing),
+            lambda: counting_kernels.bincount(
+                place.native, layout.shape, (layout.strides, layout.dtype), bins, weighing
+            ),
+        )
+        extra = [] if weights is None else [weights._address]
+        planned.launch(place, plan, made._address, input._address, *extra)
+        return made
+    found = np.bincount(input._host.astype(np.int64), None if weights is None else weights._host, bins)
+    return wrap(found.astype(kind.numpy), target)
+
+
+def histc(
+    input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None
+) -> Tensor:
+    """How many elements lie in each of ``bins`` bins of equal width from ``min`` to ``max``, both included.
+
+    With both 0, the smallest and largest element are taken, which waits for a CUDA tensor.
+
+    Raises
+    ------
+    RuntimeError
+        If ``bins`` is not positive, or ``max`` is below ``min``, or a bound is not finite.
+    """
+    layout, kind = input._layout, input._layout.dtype
+    if kind.category is not Category.FLOATING and not layout.place.is_cuda:
+        raise RuntimeError(f'"histogram_cpu" not implemented for {kind!r}: convert to float32 first')
+    if bins <= 0:
+        raise RuntimeError(f"histc(): bins must be > 0, got {bins}")
+    low, high = float(min), float(max)
+    if low == high and layout.numel:
+        low, high = float(amin(input.detach()).item()), float(amax(input.detach()).item())
+    if low == high:
+        low, high = low - 1, high + 1
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"histc(): range of [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError("histc(): max must be larger than min")
+    target = layouts.contiguous[(bins,), kind, layout.place]
+    if layout.place.is_cuda:
+        place: Any = layout.place
+        counts = empty(target.with_dtype(dtypes.int64))
+        plan = _plan(
+            place,
+            ("histc", layout, bins),
+            lambda: counting_kernels.histc(place.native, layout.shape, (layout.strides, kind), bins),
+        )
+        # Numbers follow the addresses.
+        planned.launch(place, plan, counts._address, input._address, low, high)  # type: ignore[arg-type]
+        return given(counts.to(kind), out, "histc")
+    array = input._host.reshape(-1).astype(rules.computes_in(kind).numpy)
+    inside = array[(array >= low) & (array <= high)]
+    at = np.minimum(((inside - low) / (high - low) * bins).astype(np.int64), bins - 1)
+    return given(wrap(np.bincount(at, minlength=bins).astype(kind.numpy), target), out, "histc")
+
+
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """One of each run of equal elements, in the order in which they stand.
+
+    Waits for a CUDA tensor. With ``dim``, slices along it are compared, on the host.
+    """
+    if dim is not None:
+        return _slices(input, dim, return_inverse, return_counts, ordered=False)
+    return _runs(input.detach().reshape(-1), input._layout.shape, None, return_inverse, return_counts)
+
+
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """Each value once, in order.
+
+    Waits for a CUDA tensor. With ``dim``, slices along it are compared, on the host.
+
+    Parameters
+    ----------
+    return_inverse, return_counts : bool
+        Whether to tell, too, where among the values each element is, and how often each value occurs.
+    """
+    if dim is not None:
+        return _slices(input, dim, return_inverse, return_counts, ordered=True)
+    values, places = sort(input.detach().reshape(-1))
+    return _runs(values, input._layout.shape, places, return_inverse, return_counts)
+
+
+def _runs(values: Tensor, shape: Any, places: Tensor | None, inverse: bool, counts: bool) -> Any:
+    """Runs of equal elements of a vector; ``places`` says where each stood."""
+    layout, n = values._layout, values._layout.numel
+    kinds = layouts.contiguous[(n,), dtypes.int64, layout.place]
+    if layout.place.is_cuda and n:
+        place: Any = layout.place
+        values = values.contiguous()
+        number = empty(layouts.contiguous[(1,), dtypes.int64, place])
+        found, back = empty(values._layout), empty(kinds) if inverse else None
+        many = empty(kinds) if counts else None
+        plan = _plan(
+            place,
+            ("unique", n, layout.dtype, counts),
+            lambda: unique_kernels.plan(place.native, n, layout.dtype, counts=counts),
+        )
+        planned.launch(
+            place,
+            plan,
+            *(0 if x is None else x._address for x in (number, found, values, back, places, many)),
+        )
+        runs = int(number.item())
+        results = [parts.narrow(found, 0, 0, runs).clone()]
+        results += [] if back is None else [back.view(shape)]
+        results += [] if many is None else [parts.narrow(many, 0, 0, runs).clone()]
+        return results[0] if len(results) == 1 else tuple(results)
+    array = values._host
+    if n:
+        starts = np.r_[True, array[1:] != array[:-1]]
+    else:
+        starts = np.empty(0, bool)
+    run = np.cumsum(starts) - 1
+    results = [wrap(np.ascontiguousarray(array[starts]))]
+    if inverse:
+        back_array = np.empty(n, np.int64)
+        if places is None:
+            back_array[...] = run
+        else:
+            back_array[places._host] = run
+        results.append(wrap(back_array.reshape(shape)))
+    if counts:
+        results.append(wrap(np.diff(np.r_[np.flatnonzero(starts), n]).astype(np.int64)))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _slices(input: Tensor, dim: int, inverse: bool, counts: bool, *, ordered: bool) -> Any:
+    """Different slices along a dimension, compared on the host."""
+    at = dimension(dim, len(input._layout.shape))
+    moved = views.movedim(input.detach().cpu(), at, 0).contiguous()
+    array = moved._host
+    flat = array.reshape(len(array), math.prod(array.shape[1:]))
+    order = np.lexsort(flat.T[::-1]) if ordered and flat.shape[1] else np.arange(len(flat))
+    lined = flat[order]
+    starts = np.ones(len(lined), bool)
+    if len(lined):
+        starts[1:] = (lined[1:] != lined[:-1]).any(1)
+    run = np.cumsum(starts) - 1
+    back = np.empty(len(lined), np.int64)
+    back[order] = run
+    kept = wrap(np.ascontiguousarray(array[order][starts]))
+    results = [views.movedim(kept, 0, at).contiguous()]
+    if inverse:
+        results.append(wrap(back))
+    if counts:
+        results.append(wrap(np.diff(np.r_[np.flatnonzero(starts), len(lined)]).astype(np.int64)))
+    results = [x.to(input._layout.device) for x in results]
+    return results[0] if len(results) == 1 else tuple(results)

@@ -1,0 +1,436 @@
+"""Sorted elements, and elements of a rank: ``sort``, ``topk``, ``median``, ``quantile`` and their like.
+
+-0.0 equals 0.0, and NaN is larger than every number. Sorting is stable.
+"""
+
+from __future__ import annotations
+
+import math
+from math import prod as product_of
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels import selection as selection_kernels
+from nvrtc_kernels import sort as sort_kernels
+from tensor.core import layout as layouts
+from tensor.core.arguments import dimension
+from tensor.core.base import TensorBase, empty, wrap
+from tensor.core.copy_plans import copied
+from tensor.core.dtypes import promotion as rules
+from tensor.operations import scratch as planned
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise.comparisons import isnan
+from tensor.operations.pointwise.selection import where
+from tensor.operations.reduction import all_given, given, kept, record
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+
+class Sorted(NamedTuple):
+    """Sorted values, and where each stood."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class Ranked(NamedTuple):
+    """Values of a rank, and where they stand."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class _Rows:
+    """An operation on the rows of a contiguous ``(rows, n)`` tensor that gives values and int64 places.
+
+    ``place.plans[operation, layout, *arguments]`` carries it out: ``run(input)``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        numpy: Callable[..., tuple[Array, Array]],
+        kernel: Callable[..., Any],
+        width: Callable[..., int],
+    ) -> None:
+        self.name = name
+        self.numpy = numpy
+        self.kernel = kernel
+        self.width = width
+
+    def __call__(self, input: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
+        layout = input._layout
+        found: tuple[Tensor, Tensor] = layout.place.plans[self, layout, *arguments](input)
+        return found
+
+    def plan(self, layout: Layout, *arguments: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """What works on tensors of ``layout``."""
+        kind, (rows, n) = layout.dtype, layout.shape
+        if kind.is_complex:
+            raise RuntimeError(f'"{self.name}" not implemented for {kind!r}: it takes real tensors')
+        shape = (rows, self.width(n, *arguments))
+        values = layouts.contiguous[shape, kind, layout.place]
+        places = layouts.contiguous[shape, dtypes.int64, layout.place]
+        if not layout.place.is_cuda:
+
+            def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
+                array = input._host
+                wide = rules.computes_in(kind).numpy
+                with np.errstate(all="ignore"):
+                    at = self.numpy(array.astype(wide) if array.dtype != wide else array, *arguments)
+                at = np.ascontiguousarray(at, np.int64)
+                return wrap(np.take_along_axis(array, at, 1), values), wrap(at, places)
+
+            return on_host
+        place: Any = layout.place
+        made = self.kernel(
+            place.native, rows, n, *arguments[: self.kernel_arguments], kind, **self.options(*arguments)
+        )
+
+        def on_device(input: Tensor) -> tuple[Tensor, Tensor]:
+            results = empty(values), empty(places)
+            if values.numel:
+                planned.launch(place, made, results[0]._address, results[1]._address, input._address)
+            return results
+
+        return on_device
+
+    kernel_arguments = 0
+
+    def options(self, *arguments: Any) -> dict[str, Any]:
+        """Keyword arguments of the kernel's plan."""
+        return {}
+
+
+class _Sort(_Rows):
+    def options(self, descending: bool) -> dict[str, Any]:  # type: ignore[override]
+        """The order."""
+        return {"descending": descending}
+
+
+class _Top(_Rows):
+    kernel_arguments = 1
+
+    def options(self, k: int, largest: bool) -> dict[str, Any]:  # type: ignore[override]
+        """Which end."""
+        return {"largest": largest}
+
+
+class _Kth(_Rows):
+    kernel_arguments = 1
+
+
+class _Median(_Rows):
+    def options(self, skip_nan: bool) -> dict[str, Any]:  # type: ignore[override]
+        """Whether NaN counts."""
+        return {"skip_nan": skip_nan}
+
+
+def _order(a: Array, descending: bool) -> Array:
+    """Places in stable order along the last dimension; NaN is largest."""
+    if not descending:
+        return np.argsort(a, axis=-1, kind="stable")
+    # The mirrored order of the mirrored row: equal elements keep theirs.
+    return (a.shape[-1] - 1 - np.argsort(a[..., ::-1], axis=-1, kind="stable"))[..., ::-1]
+
+
+def _median_place(a: Array, skip_nan: bool) -> Array:
+    order = _order(a, False)
+    n = a.shape[-1]
+    nans = np.isnan(a).sum(-1) if a.dtype.kind == "f" else np.zeros(a.shape[:-1], np.int64)
+    rank = np.maximum(n - nans - 1, 0) // 2 if skip_nan else np.where(nans > 0, n - nans, (n - 1) // 2)
+    return np.take_along_axis(order, rank[..., None].astype(np.int64), -1)
+
+
+SORT = _Sort("sort", _order, sort_kernels.plan, lambda n, descending: n)
+TOPK = _Top(
+    "topk",
+    lambda a, k, largest: _order(a, largest)[..., :k],
+    selection_kernels.topk,
+    lambda n, k, largest: k,
+)
+KTH = _Kth("kthvalue", lambda a, k: _order(a, False)[..., k - 1 : k], selection_kernels.kth, lambda n, k: 1)
+MEDIAN = _Median("median", _median_place, selection_kernels.median, lambda n, skip_nan: 1)
+
+
+def _in_rows(operation: _Rows, input: Tensor, dim: int, *arguments: Any) -> tuple[Tensor, Tensor]:
+    """``operation`` along ``dim``: the results have it in its place. Not recorded."""
+    plain = input.detach()
+    moved = views.movedim(plain, dim, -1) if len(plain._layout.shape) > 1 else plain
+    shape = moved._layout.shape
+    rows = product_of(shape[:-1])
+    found = operation(moved.contiguous().view(rows, shape[-1]), *arguments)
+    results = []
+    for x in found:
+        back = x.view((*shape[:-1], x._layout.shape[1]))
+        result = views.movedim(back, -1, dim) if len(shape) > 1 else back
+        result._base = None
+        results.append(result)
+    return results[0], results[1]
+
+
+def _arranged(found: tuple[Tensor, Tensor], strides: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
+    """Results with given strides, in row-major order by default: the same tensors where they have them."""
+    wanted = [
+        x._layout.as_contiguous() if strides is None else x._layout.with_strides(x._layout.shape, strides)
+        for x in found
+    ]
+    first, second = (
+        x if x._layout is layout else copied(x, layout) for x, layout in zip(found, wanted, strict=True)
+    )
+    return first, second
+
+
+def place_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tensor:
+    """The gradient of elements that were picked along ``dim``, in their places."""
+    if not shape:
+        return grad.reshape(())
+    return grad.new_zeros(shape).scatter_add(dim, indices, grad)
+
+
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
+) -> Sorted:
+    """Elements in order along a dimension, and where they stood. Always stable.
+
+    Raises
+    ------
+    RuntimeError
+        For complex tensors.
+    """
+    at = dimension(dim, len(input._layout.shape))
+    if not input._layout.shape:
+        return Sorted(input.clone(), input.new_zeros((), dtype=dtypes.int64))
+    found = _sorted(input, at, bool(descending), arranged=True)
+    return all_given(found, out, "sort")
+
+
+def _sorted(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sorted:
+    """What :func:`sort` gives; not ``arranged``, with whatever strides it has been found."""
+    like = input._layout
+    found = _in_rows(SORT, input, dim, descending)
+    values, indices = _arranged(found, like.strides if like.dense else None) if arranged else found
+    record((values, indices), input, "SortBackward0", place_gradient, (like.shape, dim), (indices,))
+    return Sorted(values, indices)
+
+
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """Places of the elements in order; see :func:`sort`."""
+    return sort(input.detach(), dim, descending, stable).indices
+
+
+def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elements in order along the first dimension."""
+    return given(sort(input, 0).values, out, "msort")
+
+
+def topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
+) -> Ranked:
+    """The ``k`` largest (or smallest) elements along a dimension in order, and where they stand.
+
+    Raises
+    ------
+    RuntimeError
+        If there are not so many.
+    """
+    shape = input._layout.shape
+    at = dimension(dim, len(shape))
+    length = shape[at] if shape else 1
+    if not 0 <= k <= length:
+        raise RuntimeError(f"selected index k out of range: {k} of {length} elements along dimension {at}")
+    if not shape:
+        return Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
+    values, indices = _arranged(_in_rows(TOPK, input, at, int(k), bool(largest)))
+    record((values, indices), input, "TopkBackward0", place_gradient, (shape, at), (indices,))
+    return all_given(Ranked(values, indices), out, "topk")
+
+
+def _gradient_of_all(grad: Tensor, index: Tensor, shape: Any) -> Tensor:
+    count = product_of(shape)
+    return place_gradient(grad.reshape(1), index.reshape(1), (count,), 0).reshape(shape)
+
+
+def _one_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int, keepdim: bool) -> Tensor:
+    return place_gradient(kept(grad, (dim,), keepdim), kept(indices, (dim,), keepdim), shape, dim)
+
+
+def _picked(operation: _Rows, name: str, input: Tensor, dim: int, keepdim: bool, *arguments: Any) -> Ranked:
+    shape = input._layout.shape
+    at = dimension(dim, len(shape))
+    if not shape:
+        return Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
+    if shape[at] == 0:
+        raise IndexError(f"{operation.name}(): Expected reduction dim {at} to have non-zero size.")
+    found = _in_rows(operation, input, at, *arguments)
+    values, indices = found if keepdim else (views.squeeze(x, at) for x in found)
+    values._base = indices._base = None
+    record((values, indices), input, name, _one_gradient, (shape, at, keepdim), (indices,))
+    return Ranked(values, indices)
+
+
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> Ranked:
+    """The ``k``-th smallest element along a dimension (from 1), and where it stands.
+
+    Raises
+    ------
+    RuntimeError
+        If there are not so many.
+    """
+    shape = input._layout.shape
+    length = shape[dimension(dim, len(shape))] if shape else 1
+    if not 1 <= k <= length:
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: {k} of {length}")
+    return all_given(_picked(KTH, "KthvalueBackward0", input, dim, keepdim, int(k)), out, "kthvalue")
+
+
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
+    """The middle element, the lower one of two; NaN if there is one. With ``dim``, and where it stands."""
+    return _middle(input, dim, keepdim, out, "median", skip_nan=False)
+
+
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
+    """:func:`median` of what is not NaN."""
+    return _middle(input, dim, keepdim, out, "nanmedian", skip_nan=True)
+
+
+def _middle(input: Tensor, dim: int | None, keepdim: bool, out: Any, name: str, *, skip_nan: bool) -> Any:
+    title = f"{name.capitalize()}Backward{0 if dim is None else 1}"
+    if dim is None:
+        if not input._layout.numel:
+            return input.new_full((), math.nan) if input.is_floating_point() else input.new_zeros(())
+        flat = input.detach().reshape(-1)
+        value, at = (views.squeeze(x, 0) for x in _in_rows(MEDIAN, flat, 0, skip_nan))
+        value._base = None
+        record((value,), input, title, _gradient_of_all, (input._layout.shape,), (at,))
+        return given(value, out, name)
+    return all_given(_picked(MEDIAN, title, input, dim, keepdim, skip_nan), out, name)
+
+
+@autocasted
+def quantile(
+    input: Tensor,
+    q: float | Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+    out: Tensor | None = None,
+) -> Tensor:
+    """Elements below which shares ``q`` of a dimension (by default of all elements) lie.
+
+    Parameters
+    ----------
+    q
+        A number, or a vector of numbers in ``[0, 1]``, whose results are stacked in front.
+    interpolation
+        Between two elements: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"`` or ``"nearest"``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is empty or no float tensor, or ``q`` is outside.
+    ValueError
+        For another ``interpolation``.
+    """
+    return given(_quantile(input, q, dim, keepdim, interpolation, "quantile"), out, "quantile")
+
+
+@autocasted
+def nanquantile(
+    input: Tensor,
+    q: float | Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+    out: Tensor | None = None,
+) -> Tensor:
+    """:func:`quantile` of what is not NaN."""
+    return given(_quantile(input, q, dim, keepdim, interpolation, "nanquantile"), out, "nanquantile")
+
+
+def _quantile(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, name: str) -> Tensor:
+    if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
+        raise ValueError(
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
+        )
+    kind = input._layout.dtype
+    if kind.name not in ("float32", "float64"):
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {kind!r}")
+    if not input._layout.numel:
+        raise RuntimeError(f"{name}() input tensor must be non-empty")
+    if isinstance(q, TensorBase):
+        if len(q._layout.shape) > 1:
+            raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+        if q._layout.dtype is not kind:
+            raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+        shares, scalar = [float(x) for x in np.atleast_1d(q.tolist())], not q._layout.shape
+    else:
+        shares, scalar = [float(q)], True
+    if not all(0 <= share <= 1 for share in shares):
+        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    rank = len(input._layout.shape)
+    whole = dim is None
+    flat = input.reshape(-1) if whole else input
+    at = 0 if dim is None else dimension(dim, rank)
+    ordered = _sorted(flat, at, False, arranged=False).values if flat._layout.shape else flat.clone()
+    length = flat._layout.shape[at] if flat._layout.shape else 1
+    nans = isnan(ordered).sum(at, keepdim=True)
+    results = [_at_share(ordered, nans, at, length, share, interpolation, name) for share in shares]
+    if whole:
+        results = [x.reshape((1,) * rank if keepdim else ()) for x in results]
+    elif not keepdim:
+        results = [views.squeeze(x, at) for x in results]
+    from tensor.operations.shapes.joining import stack
+
+    return results[0] if scalar else stack(results, 0)
+
+
+def _at_share(
+    ordered: Tensor, nans: Tensor, dim: int, length: int, share: float, interpolation: str, name: str
+) -> Tensor:
+    if name == "quantile":
+        rank = share * (length - 1)
+        low, high = math.floor(rank), math.ceil(rank)
+        below, above = (parts.narrow(ordered, dim, k, 1) for k in (low, high))
+        weight: Any = rank - low
+        value = _between(below, above, weight, interpolation)
+        # The last one in order is NaN then, and gets the gradient.
+        return where(nans > 0, parts.narrow(ordered, dim, length - 1, 1), value)
+    kind = ordered._layout.dtype
+    rank_ = (length - 1 - nans).clamp(min=0).to(kind) * share
+    low_, high_ = rank_.floor(), rank_.ceil()
+    below, above = (ordered.gather(dim, k.to(dtypes.int64)) for k in (low_, high_))
+    return _between(below, above, rank_ - low_, interpolation)
+
+
+def _between(below: Tensor, above: Tensor, weight: Any, interpolation: str) -> Tensor:
+    if interpolation == "lower":
+        return below
+    if interpolation == "higher":
+        return above
+    if interpolation == "midpoint":
+        return below + (above - below) / 2
+    if interpolation == "nearest":
+        # Half-way goes to the even place, which the caller's rank decides: below unless nearer to above.
+        return (
+            where(weight > 0.5, above, below)
+            if isinstance(weight, TensorBase)
+            else above
+            if weight > 0.5
+            else below
+        )
+    return below + (above - below) * weight

@@ -1,0 +1,362 @@
+"""``x[...]`` and ``x[...] = value``.
+
+Ints, slices, ``...`` and None make a view. Tensors, lists, arrays and bools among them then choose elements of
+that view.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from tensor.core.base import TensorBase
+from tensor.core.dtypes.scalars import element
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.construction import tensor
+from tensor.operations.creation.copies import copy_
+from tensor.operations.creation.fills import fill_
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+
+from .advanced_indexing import Choice
+from .gather import true_indices
+from .masks import masked_fill_
+from .recorded_indexing import add, add_, read, write, write_
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tensor.methods.tensor import Tensor
+
+_WHOLE = slice(None)
+
+
+def get(input: Tensor, key: Any) -> Tensor:
+    """The part that ``key`` names: a view, or a new tensor where index tensors choose.
+
+    Raises
+    ------
+    IndexError
+        For too many indices, one outside, index tensors of types that are no integers or bools, or shapes that do
+        not fit.
+    ValueError
+        For a step that is not positive.
+    """
+    kind = type(key)
+    if kind is int:
+        return _select(input, 0, key, 0)
+    if kind is slice:
+        return _slice(input, 0, key)
+    part, chosen = _walk(input, _keys(key))
+    if chosen is None:
+        return part
+    return read(part, Choice("index", "advanced", _indices(part, chosen)))
+
+
+def put(input: Tensor, key: Any, value: Any) -> None:
+    """Write ``value``, a number or a tensor that broadcasts, to the part that ``key`` names."""
+    kind = type(key)
+    if kind is bool:
+        # All of it, or nothing.
+        if not key:
+            if not isinstance(value, TensorBase):
+                element(value, input._layout.dtype)
+            return
+        key, kind = None, type(None)
+    part, chosen = (get(input, key), None) if kind is int or kind is slice else _walk(input, _keys(key))
+    is_tensor = isinstance(value, TensorBase)
+    if not is_tensor and isinstance(value, (np.ndarray, list, tuple)):
+        value = tensor(value, dtype=input._layout.dtype, device=input._layout.device)
+        is_tensor = True
+    if chosen is None:
+        if is_tensor:
+            copy_(part, _trimmed(value, len(part._layout.shape)))
+        else:
+            fill_(part, value)
+        return
+    if _fills_by_mask(chosen, value):
+        masked_fill_(part, _mask_of(part, chosen), value)
+        return
+    if not is_tensor:
+        value = part.new_full((), value)
+    _check_same_type(part, value)
+    write_(part, Choice("index_put", "advanced", _indices(part, chosen)), value)
+
+
+def _keys(key: Any) -> tuple[Any, ...]:
+    if type(key) is tuple:
+        return key
+    if isinstance(key, list) and any(
+        part is None or part is Ellipsis or isinstance(part, (slice, TensorBase)) for part in key
+    ):
+        # NumPy's old rule, which PyTorch still has: such a list means a tuple.
+        warnings.warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated: use x[tuple(seq)] instead of "
+            "x[seq], or x[tensor.tensor(seq)] for an index tensor",
+            stacklevel=4,
+        )
+        return tuple(key)
+    return (key,)
+
+
+def _trimmed(value: Tensor, rank: int) -> Tensor:
+    """``value`` without leading dimensions of size 1 that the written part does not have."""
+    shape = value._layout.shape
+    extra = len(shape) - rank
+    if extra > 0 and all(size == 1 for size in shape[:extra]):
+        value = views.view(value, shape[extra:]) if value._layout.contiguous else value.reshape(shape[extra:])
+    return value
+
+
+# Views first
+
+
+def _walk(input: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, list[Any] | None]:
+    """The view that ints, slices, ``...`` and None make, and what chooses from each of its dimensions.
+
+    The second is ``None`` where nothing chooses; else a list with an index tensor or ``None`` for each of the
+    leading dimensions; a mask stands for as many dimensions as it has.
+    """
+    rank = len(input._layout.shape)
+    origin = input
+    keys = tuple([_plain(input, key) for key in keys])
+    used = sum([_width(key) for key in keys])
+    if used > rank:
+        raise IndexError(f"too many indices for tensor of dimension {rank}")
+    dim = 0
+    seen = False
+    chosen: list[Any] = []
+    for position, key in enumerate(keys):
+        if key is None:
+            input = views.unsqueeze(input, dim)
+            dim += 1
+        elif key is Ellipsis:
+            if not seen:
+                dim += rank - used
+                seen = True
+        elif isinstance(key, slice):
+            if key != _WHOLE:
+                input = _slice(input, dim, key)
+            dim += 1
+        elif isinstance(key, bool):
+            input = views.unsqueeze(input, dim)
+            chosen += [None] * (dim - len(chosen))
+            chosen.append(tensor([0] if key else [], dtype=dtypes.int64, device=input._layout.device))
+            dim += 1
+        elif isinstance(key, TensorBase):
+            _check_mask_shape(key, input, dim)
+            chosen += [None] * (dim - len(chosen))
+            chosen.append(key)
+            # The other dimensions of a mask belong to it.
+            chosen += [_OF_MASK] * (_width(key) - 1)
+            dim += _width(key)
+        else:
+            input = _select(input, dim, key, position)
+    if chosen:
+        return input, chosen
+    return (views.alias(input) if input is origin else input), None
+
+
+#: Stands for the dimensions of a mask after its first.
+_OF_MASK: Any = object()
+
+
+def _plain(input: Tensor, key: Any) -> Any:
+    """``key`` as an int, a bool, a slice, ``...``, None, or an index tensor with dimensions."""
+    if key is None or key is Ellipsis or isinstance(key, (slice, bool)) or type(key) is int:
+        return key
+    if isinstance(key, TensorBase):
+        kind = key._layout.dtype
+        if kind.is_floating_point or kind.is_complex or kind.name in ("int8", "int16"):
+            raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {kind!r}")
+        if not key._layout.shape:
+            return bool(key) if _is_mask(key) else int(key)  # type: ignore[call-overload]
+        return key
+    if isinstance(key, (list, tuple, np.ndarray, range)):
+        made = tensor(key, device=input._layout.device)
+        if isinstance(key, (list, tuple, range)) and not made._layout.numel:
+            made = made.to(dtypes.int64)
+        return _plain(input, made)
+    if isinstance(key, np.bool_):
+        return bool(key)
+    if hasattr(key, "__index__"):
+        return key.__index__()
+    raise IndexError(
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+        f"(got {type(key).__name__})"
+    )
+
+
+def _is_mask(key: Tensor) -> bool:
+    return key._layout.dtype is dtypes.bool_ or key._layout.dtype is dtypes.uint8
+
+
+def _width(key: Any) -> int:
+    """Dimensions of the indexed tensor that ``key`` is for."""
+    if key is None or key is Ellipsis or isinstance(key, bool):
+        return 0
+    return len(key._layout.shape) if isinstance(key, TensorBase) and _is_mask(key) else 1
+
+
+def _check_mask_shape(key: Tensor, input: Tensor, dim: int) -> None:
+    if not _is_mask(key):
+        return
+    if key._layout.dtype is dtypes.uint8:
+        warnings.warn(
+            "indexing with dtype tensor.uint8 is now deprecated, please use a dtype tensor.bool instead.",
+            stacklevel=5,
+        )
+    mask, shape = key._layout.shape, input._layout.shape
+    for axis, size in enumerate(mask):
+        if size != shape[dim + axis]:
+            raise IndexError(
+                f"The shape of the mask {list(mask)} at index {axis} does not match the shape of the indexed tensor "
+                f"{list(shape)} at index {dim + axis}"
+            )
+
+
+def _select(input: Tensor, dim: int, at: int, position: int) -> Tensor:
+    shape = input._layout.shape
+    if not shape:
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number"
+        )
+    if not -shape[dim] <= at < shape[dim]:
+        raise IndexError(f"index {at} is out of bounds for dimension {position} with size {shape[dim]}")
+    return parts.select(input, dim, at)
+
+
+def _slice(input: Tensor, dim: int, key: slice) -> Tensor:
+    step = 1 if key.step is None else key.step.__index__()
+    if step <= 0:
+        raise ValueError(f"step must be greater than zero, got {step}")
+    shape = input._layout.shape
+    if not shape:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    start, stop, _ = key.indices(shape[dim])
+    length = max(-((start - stop) // step), 0)
+    return parts.step_through(input, dim, start if length else min(start, shape[dim]), length, step)
+
+
+# Then what chooses
+
+
+def _indices(part: Tensor, chosen: Sequence[Any]) -> list[Any]:
+    """Index tensors for the leading dimensions, all of one integer type, on the device of ``part``."""
+    found: list[Any] = []
+    for key in chosen:
+        if key is None:
+            found.append(None)
+        elif key is _OF_MASK:
+            continue
+        elif _is_mask(key):
+            found += true_indices(_moved(key, part))
+        else:
+            found.append(_moved(key, part))
+    kinds = {x._layout.dtype for x in found if x is not None}
+    if len(kinds) > 1:
+        found = [None if x is None else x.to(dtypes.int64) for x in found]
+    return found
+
+
+def _moved(key: Tensor, part: Tensor) -> Tensor:
+    place = part._layout.place
+    if key._layout.place is place:
+        return key
+    if key._layout.place.is_cuda:
+        raise RuntimeError(
+            f"indices should be either on cpu or on the same device as the indexed tensor ({part._layout.device}), got "
+            f"{key._layout.device}"
+        )
+    moved: Tensor = key.to(part._layout.device)
+    return moved
+
+
+def _fills_by_mask(chosen: Sequence[Any], value: Any) -> bool:
+    """Whether one number goes to where one mask is true: no indices are needed for that."""
+    keys = [key for key in chosen if key is not None and key is not _OF_MASK]
+    if len(keys) != 1 or not _is_mask(keys[0]) or keys[0]._layout.dtype is dtypes.uint8:
+        return False
+    return not isinstance(value, TensorBase) or not value._layout.shape
+
+
+def _mask_of(part: Tensor, chosen: Sequence[Any]) -> Tensor:
+    """The only mask, with dimensions of size 1 for those of ``part`` that it leaves whole."""
+    start = next(at for at, key in enumerate(chosen) if key is not None)
+    mask = _moved(chosen[start], part)
+    for _ in range(len(part._layout.shape) - len(chosen)):
+        mask = views.unsqueeze(mask, -1)
+    return mask
+
+
+def iterate(input: Tensor) -> Iterable[Tensor]:
+    """Views of the slices of the first dimension.
+
+    Raises
+    ------
+    TypeError
+        For a 0-dim tensor.
+    """
+    if not input._layout.shape:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(parts.unbind(input, 0))
+
+
+# As functions
+
+
+@autocasted
+def index_put(
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """A copy of ``input`` with ``values`` written, or added, at ``input[indices]``.
+
+    Raises
+    ------
+    IndexError
+        For too many index tensors, or types and shapes that do not fit.
+    RuntimeError
+        If dtypes differ, or the values do not broadcast.
+    """
+    return (add if accumulate else write)(input, *_to_put(input, indices, values))
+
+
+def index_put_(
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """:func:`index_put` in place."""
+    return (add_ if accumulate else write_)(input, *_to_put(input, indices, values))
+
+
+def _to_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> tuple[Choice, Tensor]:
+    if not isinstance(indices, (tuple, list)):
+        raise TypeError(
+            f"index_put(): argument 'indices' must be tuple of Tensors, not {type(indices).__name__}"
+        )
+    _check_same_type(input, values)
+    chosen: list[Any] = []
+    for index in indices:
+        if index is None:
+            chosen.append(None)
+            continue
+        if not isinstance(index, TensorBase):
+            raise TypeError(f"index_put(): expected Tensors or None as indices, got {type(index).__name__}")
+        if _is_mask(index):
+            _check_mask_shape(index, input, len(chosen))
+        kind = index._layout.dtype
+        if not _is_mask(index) and kind not in (dtypes.int32, dtypes.int64):
+            raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {kind!r}")
+        chosen.append(index)
+        chosen += [_OF_MASK] * (_width(index) - 1)
+    return Choice("index_put", "advanced", _indices(input, chosen)), values
+
+
+def _check_same_type(input: Tensor, values: Tensor) -> None:
+    if values._layout.dtype is not input._layout.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {input._layout.dtype!r} for the "
+            f"destination and {values._layout.dtype!r} for the source."
+        )

@@ -1,0 +1,1 @@
+"""Batch, layer, group and RMS normalization, and softmax."""

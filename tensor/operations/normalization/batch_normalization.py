@@ -1,0 +1,446 @@
+"""Every channel with mean 0 and variance 1, of the batch or of what ran before: the operation.
+
+Moments and sums of a channel are reductions, which take as many blocks as there is work; what is done to the
+elements is one kernel each way. Channels may be anywhere but last or second only at the price of a copy.
+"""
+
+from __future__ import annotations
+
+from math import nan, prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import channel_normalization as elements
+from nvrtc_kernels import layouts as strides_of
+from nvrtc_kernels import normalization as kernels
+from nvrtc_kernels import reducers, reduction
+from nvrtc_kernels.channel_normalization import Channels
+from nvrtc_kernels.normalization import statistics_type
+from tensor.core import layout as layouts
+from tensor.core.base import empty
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.pointwise_operation import Pointwise
+from tensor.operations.recorder import record
+
+from . import batch_normalization_on_host as on_planes
+from .row_normalization import launch_reduction, tensor_of, wide_array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+#: A running average, and what comes in with a factor: that makes a variance unbiased.
+_AVERAGE = Pointwise("running_average", "a + c * (b * d - a)", lambda a, b, c, d: a + c * (b * d - a))
+
+
+def _others(layout: Layout) -> tuple[int, ...]:
+    return tuple(d for d in range(len(layout.shape)) if d != 1)
+
+
+def _along(layout: Layout) -> tuple[int, ...]:
+    """Strides of a vector of channels, stretched over the elements."""
+    return tuple(int(d == 1) for d in range(len(layout.shape)))
+
+
+def _spread(array: Array, layout: Layout) -> Array:
+    """A vector of channels as it broadcasts over the elements."""
+    return array.reshape([-1 if d == 1 else 1 for d in range(len(layout.shape))])
+
+
+class _Moments:
+    """``place.plans[operation, input](input)``: variance (biased) and mean of each channel."""
+
+    def plan(self, layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """What finds them for tensors of ``layout``."""
+        kind = statistics_type(layout.dtype)
+        out = layouts.contiguous[(layout.shape[1],), kind, layout.place]
+        axes = _others(layout)
+        if not layout.place.is_cuda:
+
+            def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
+                array = wide_array(input)
+                with np.errstate(all="ignore"):
+                    planes = on_planes.planes(array)
+                    if planes is not None:
+                        variance, mean = on_planes.moments(planes)
+                        return tensor_of(variance, out), tensor_of(mean, out)
+                    mean = array.mean(axes, dtype=array.dtype)
+                    away = array - _spread(mean, layout)
+                    np.multiply(away, away, out=away)
+                    return tensor_of(away.mean(axes, dtype=array.dtype), out), tensor_of(mean, out)
+
+            return on_host
+        place: Any = layout.place
+        steps = _along(layout), kind
+        given = layout.strides, layout.dtype
+        launch = reduction.plan(place.native, reducers.VAR_MEAN, layout.shape, axes, [steps, steps], [given])
+
+        def on_device(input: Tensor) -> tuple[Tensor, Tensor]:
+            variance, mean = empty(out), empty(out)
+            launch_reduction(place, launch, variance._address, mean._address, input._address, 0.0)
+            return variance, mean
+
+        return on_device
+
+
+def _channels(layout: Layout) -> Channels | None:
+    """Memory of a tensor of shape (N, C, ...) as kernels see it; ``None`` where it has another order, or gaps."""
+    shape = layout.shape
+    inner = prod(shape[2:])
+    if layout.contiguous:
+        return Channels(shape[0], shape[1], inner)
+    last = strides_of.contiguous_strides((shape[0], *shape[2:], shape[1]))
+    if layout.strides == (last[0], last[-1], *last[1:-1]):
+        return Channels(shape[0] * inner, shape[1], 1)
+    return None
+
+
+def packed(x: Tensor) -> Tensor:
+    """``x`` as kernels take it."""
+    layout = x._layout
+    if not layout.place.is_cuda or layout.contiguous or _channels(layout) is not None:
+        return x
+    return x.detach().contiguous()
+
+
+def laid_out_like(x: Tensor, layout: Layout) -> Tensor:
+    """``x`` with the strides of ``layout``."""
+    if x._layout.strides == layout.strides or not layout.place.is_cuda:
+        return x
+    made: Tensor = empty(layout.with_dtype(x._layout.dtype))
+    return made.copy_(x)
+
+
+class _Apply:
+    """``place.plans[operation, input, mean, variance, weight, bias]``: ``run(x, mean, var, weight, bias, eps)``."""
+
+    def plan(
+        self, layout: Layout, mean: Layout, var: Layout, weight: Layout | None, bias: Layout | None
+    ) -> Callable[..., Tensor]:
+        """What normalises tensors of ``layout``."""
+        out = layout.as_dense()
+        if not layout.place.is_cuda:
+
+            def on_host(
+                x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
+            ) -> Tensor:
+                array = wide_array(x)
+                with np.errstate(all="ignore"):
+                    variance = wide_array(var)
+                    scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
+                    if w is not None:
+                        scale = scale * wide_array(w)
+                    planes = on_planes.planes(array)
+                    if planes is not None:
+                        made = np.empty(array.shape, array.dtype)
+                        kind, into = array.dtype, made.reshape(planes.shape)
+                        center, scale = wide_array(mean).astype(kind), scale.astype(kind)
+                        shift = None if b is None else wide_array(b).astype(kind)
+                        on_planes.apply(planes, center, scale, shift, into)
+                        return of_layout(made, out)
+                    found = (array - _spread(wide_array(mean), layout)) * _spread(scale, layout)
+                    if b is not None:
+                        found += _spread(wide_array(b), layout)
+                return of_layout(found.astype(array.dtype, copy=False), out)
+
+            return on_host
+        place: Any = layout.place
+        sizes = _channels(layout)
+        if sizes is None or not layout.numel:
+            return lambda *_: empty(out)
+        given = weight or bias
+        kind = None if given is None else given.dtype
+        run = elements.plan(place.native, sizes, layout.dtype, var.dtype, kind)
+        local = place.local
+
+        def on_device(
+            x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
+        ) -> Tensor:
+            made = empty(layout)
+            addresses = [0 if each is None else each._address for each in (x, mean, var, w, b)]
+            run(local.stream.handle, eps, *addresses, made._address)
+            return made
+
+        return on_device
+
+
+def of_layout(array: Array, out: Layout) -> Tensor:
+    """A CPU tensor of a dense layout with the elements of ``array``."""
+    if out.contiguous:
+        return tensor_of(np.ascontiguousarray(array), out)
+    made = empty(out)
+    made._writable[...] = tensor_of(
+        np.ascontiguousarray(array), layouts.contiguous[out.shape, out.dtype, out.place]
+    )._host
+    return made
+
+
+class _Sums:
+    """``place.plans[operation, grad, input, mean, var](grad, input, mean, var, eps)``.
+
+    Sums over each channel of the gradient, and of it times the normalised input.
+    """
+
+    def plan(
+        self, grad: Layout, layout: Layout, mean: Layout, var: Layout
+    ) -> Callable[..., tuple[Tensor, Tensor]]:
+        """What sums for tensors of these layouts."""
+        kind = statistics_type(layout.dtype)
+        out = layouts.contiguous[(layout.shape[1],), kind, layout.place]
+        axes, along = _others(layout), _along(layout)
+        if not layout.place.is_cuda:
+
+            def on_host(
+                grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float
+            ) -> tuple[Tensor, Tensor]:
+                g = wide_array(grad)
+                with np.errstate(all="ignore"):
+                    array = wide_array(x)
+                    given, planes = on_planes.planes(g), on_planes.planes(array)
+                    if given is not None and planes is not None:
+                        center, scale = _center_and_scale(array, mean, var, eps)
+                        total = on_planes.sums(given, planes, center, scale)
+                        return tensor_of(total[0], out), tensor_of(total[1], out)
+                    products = g * _normalized(x, mean, var, eps)
+                    total = g.sum(axes, dtype=g.dtype), products.sum(axes, dtype=products.dtype)
+                return tensor_of(total[0], out), tensor_of(total[1], out)
+
+            return on_host
+        place: Any = layout.place
+        given = [
+            (grad.strides, grad.dtype), (layout.strides, layout.dtype), (along, mean.dtype), (along, var.dtype),
+        ]  # fmt: skip
+        launch = reduction.plan(
+            place.native, kernels.BATCH_GRADIENTS, layout.shape, axes, [(along, kind)] * 2, given
+        )
+
+        def on_device(*operands: Any) -> tuple[Tensor, Tensor]:
+            *tensors, eps = operands
+            total, products = empty(out), empty(out)
+            addresses = [x._address for x in (total, products, *tensors)]
+            launch_reduction(place, launch, *addresses, eps)
+            return total, products
+
+        return on_device
+
+
+def _center_and_scale(array: Array, mean: Tensor, var: Tensor, eps: float) -> tuple[Array, Array]:
+    """Mean and reciprocal of the standard deviation, in the type of ``array``."""
+    variance = wide_array(var)
+    scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
+    return wide_array(mean).astype(array.dtype, copy=False), scale.astype(array.dtype, copy=False)
+
+
+def _normalized(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Array:
+    array, variance = wide_array(x), wide_array(var)
+    scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
+    found = (array - _spread(wide_array(mean), x._layout)) * _spread(scale, x._layout)
+    return found.astype(array.dtype, copy=False)
+
+
+class _InputGradient:
+    """``place.plans[operation, training, grad, input, mean, var, weight]``.
+
+    ``run(grad, input, mean, var, weight, sums, eps)``; ``sums`` are those of :class:`_Sums`, in training.
+    """
+
+    def plan(
+        self, training: bool, grad: Layout, layout: Layout, mean: Layout, var: Layout, weight: Layout | None
+    ) -> Callable[..., Tensor]:
+        """What makes the gradient for tensors of these layouts."""
+        out = layout.as_dense()
+        share = 1 / max(prod(layout.shape[d] for d in _others(layout)), 1)
+        if not layout.place.is_cuda:
+            return self._on_host(layout, out, share, training)
+        place: Any = layout.place
+        sizes = _channels(layout)
+        if sizes is None or not layout.numel:
+            return lambda *_: empty(out)
+        kind = None if weight is None else weight.dtype
+        run = elements.plan_backward(
+            place.native, sizes, grad.dtype, layout.dtype, var.dtype, kind, training=training
+        )
+        local = place.local
+
+        def on_device(
+            grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, sums: Any, eps: float
+        ) -> Tensor:
+            made = empty(layout)
+            given = (grad, x, mean, var, weight, *(sums or (None, None)))
+            addresses = [0 if each is None else each._address for each in given]
+            run(local.stream.handle, eps, share, *addresses, made._address)
+            return made
+
+        return on_device
+
+    def _on_host(self, layout: Layout, out: Layout, share: float, training: bool) -> Callable[..., Tensor]:
+        def on_host(
+            grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, sums: Any, eps: float
+        ) -> Tensor:
+            g = wide_array(grad)
+            with np.errstate(all="ignore"):
+                variance = wide_array(var)
+                scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
+                if weight is not None:
+                    scale = scale * wide_array(weight)
+                array = wide_array(x)
+                given, planes = on_planes.planes(g), on_planes.planes(array)
+                if training and given is not None and planes is not None:
+                    made = np.empty(array.shape, array.dtype)
+                    center, spread = _center_and_scale(array, mean, var, eps)
+                    total, products = (wide_array(each) * array.dtype.type(share) for each in sums)
+                    scale, into = scale.astype(array.dtype, copy=False), made.reshape(planes.shape)
+                    on_planes.input_gradient(given, planes, center, products * spread, total, scale, into)
+                    return of_layout(made, out)
+                if training:
+                    total, products = (
+                        _spread(wide_array(each) * each._host.dtype.type(share), layout) for each in sums
+                    )
+                    g = g - total - _normalized(x, mean, var, eps) * products
+                found = g * _spread(scale, layout)
+            return of_layout(found.astype(wide_array(x).dtype, copy=False), out)
+
+        return on_host
+
+
+MOMENTS, APPLY, SUMS, INPUT_GRADIENT = _Moments(), _Apply(), _Sums(), _InputGradient()
+
+
+def _layout(x: Tensor | None) -> Layout | None:
+    return None if x is None else x._layout
+
+
+def _plain(x: Tensor | None) -> Tensor | None:
+    """A vector as kernels take it."""
+    return None if x is None else x.contiguous()
+
+
+def normalize_channels(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    """The normalised input of shape (N, C, ...), recorded. In training running averages are updated."""
+    given = packed(input)
+    layout = given._layout
+    plans = layout.place.plans
+    if training:
+        var, mean = plans[MOMENTS, layout](given)
+        recording, modes.recording = modes.recording, False
+        try:
+            update_running(
+                running_mean, running_var, mean, var, momentum, prod(layout.shape[d] for d in _others(layout))
+            )
+        finally:
+            modes.recording = recording
+    else:
+        assert running_mean is not None
+        assert running_var is not None
+        mean, var = running_mean.contiguous(), running_var.contiguous()
+        mean = mean.to(var._layout.dtype)
+    w, b = _plain(weight), _plain(bias)
+    if w is not None and b is not None:
+        b = b.to(w._layout.dtype)
+    made: Tensor = plans[APPLY, layout, mean._layout, var._layout, _layout(w), _layout(b)](
+        given, mean, var, w, b, eps
+    )
+    title = "NativeBatchNormBackward0"
+    saved = (input, weight, mean.detach(), var.detach()) if training else (input, weight, mean, var)
+    record((made,), (input, weight, bias), title, _gradients, saved, (_layout(bias), eps, training))
+    return made
+
+
+def update_running(
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    momentum: float,
+    count: int,
+) -> None:
+    """Move running averages towards the moments of a batch; that of the variance is unbiased."""
+    if running_mean is not None:
+        _AVERAGE.in_place(running_mean, mean, momentum, 1.0)
+    if running_var is not None:
+        _AVERAGE.in_place(running_var, var, momentum, count / (count - 1) if count > 1 else nan)
+
+
+def _gradients(
+    wanted: tuple[bool, ...],
+    grad: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    bias: Layout | None,
+    eps: float,
+    training: bool,
+) -> tuple[Tensor | None, ...]:
+    if modes.recording:
+        return _composite(wanted, grad, input, weight, mean, var, bias, eps, training)
+    input = packed(input)
+    grad = laid_out_like(grad, input._layout)
+    plans = input._layout.place.plans
+    layouts_of = grad._layout, input._layout, mean._layout, var._layout
+    sums = None
+    if training or wanted[1] or wanted[2]:
+        sums = plans[(SUMS, *layouts_of)](grad, input, mean, var, eps)
+    found: list[Tensor | None] = [None, None, None]
+    if wanted[0]:
+        w = _plain(weight)
+        run = plans[(INPUT_GRADIENT, training, *layouts_of, _layout(w))]
+        found[0] = run(grad, input, mean, var, w, sums, eps)
+    if wanted[1] and weight is not None and sums is not None:
+        found[1] = sums[1].to(weight._layout.dtype)
+    if wanted[2] and bias is not None and sums is not None:
+        found[2] = sums[0].to(bias.dtype)
+    return tuple(found)
+
+
+def _composite(
+    wanted: tuple[bool, ...],
+    grad: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    bias: Layout | None,
+    eps: float,
+    training: bool,
+) -> tuple[Tensor | None, ...]:
+    """The same gradients as operations that have derivatives themselves."""
+    layout = input._layout
+    wide = statistics_type(layout.dtype)
+    axes = _others(layout)
+    shape = [-1 if d == 1 else 1 for d in range(len(layout.shape))]
+    x, g = input.to(wide), grad.to(wide)
+    if training:
+        x = x - x.mean(axes, keepdim=True)
+        scale = ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
+    else:
+        x = x - mean.to(wide).reshape(shape)
+        scale = (var.to(wide).reshape(shape) + eps).rsqrt()
+    x = x * scale
+    found: list[Tensor | None] = [None, None, None]
+    if wanted[0]:
+        w = g if weight is None else g * weight.to(wide).reshape(shape)
+        if training:
+            w = w - w.mean(axes, keepdim=True) - x * (w * x).mean(axes, keepdim=True)
+        found[0] = (scale * w).to(layout.dtype)
+    if wanted[1] and weight is not None:
+        found[1] = (g * x).sum(axes).to(weight._layout.dtype)
+    if wanted[2] and bias is not None:
+        found[2] = g.sum(axes).to(bias.dtype)
+    return tuple(found)

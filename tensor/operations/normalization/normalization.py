@@ -1,0 +1,296 @@
+"""Normalisations as users call them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels.normalization import Rows, statistics_type
+from tensor.core.arguments import integers, two_devices
+from tensor.core.dtypes.limits import finfo
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+
+from .batch_normalization import normalize_channels, update_running
+from .row_normalization import normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.methods.tensor import Tensor
+
+
+def _check(name: str, input: Tensor, **others: Tensor | None) -> None:
+    layout = input._layout
+    if not layout.dtype.is_floating_point:
+        raise NotImplementedError(
+            f'"{name}" not implemented for {layout.dtype!r}: convert the input to a floating point dtype first'
+        )
+    for title, other in others.items():
+        if other is None:
+            continue
+        if other._layout.place is not layout.place:
+            raise two_devices(name, f"{layout.device} (input)", f"{other._layout.device} ({title})")
+        if not other._layout.dtype.is_floating_point:
+            raise RuntimeError(
+                f"{name}(): expected {title} to have a floating point dtype, got {other._layout.dtype!r}"
+            )
+
+
+def _rows_of(
+    name: str, input: Tensor, normalized_shape: Sequence[int], *, center: bool, **others: Tensor | None
+) -> Rows:
+    wanted = integers((normalized_shape,), name, "normalized_shape")
+    shape = tuple(input._layout.shape)
+    if not wanted:
+        raise RuntimeError(
+            f"{name}(): Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+            "element, but got normalized_shape = []"
+        )
+    for title, other in others.items():
+        if other is not None and other._layout.shape != wanted:
+            raise RuntimeError(
+                f"{name}(): Expected {title} to be of same shape as normalized_shape, but got {title} of shape "
+                f"{list(other._layout.shape)} and normalized_shape = {list(wanted)}"
+            )
+    lead = len(shape) - len(wanted)
+    if lead < 0 or shape[lead:] != wanted:
+        expected = ", ".join(["*", *map(str, wanted)])
+        raise RuntimeError(
+            f"{name}(): Given normalized_shape={list(wanted)}, expected input with shape [{expected}], but got input "
+            f"of size{list(shape)}"
+        )
+    return Rows(prod(shape[:lead]), prod(wanted), center=center)
+
+
+@autocasted
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` over the last dimensions (Ba, Kiros, Hinton, 2016).
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape that ends in ``normalized_shape``.
+    normalized_shape : sequence of int
+        The last dimensions, over which mean and (biased) variance are taken.
+    weight, bias : Tensor, optional
+        Of shape ``normalized_shape``.
+    cudnn_enable
+        Taken for PyTorch's sake.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes do not fit, or tensors are on different devices.
+    """
+    _check("layer_norm", input, weight=weight, bias=bias)
+    rows = _rows_of("layer_norm", input, normalized_shape, center=True, weight=weight, bias=bias)
+    return normalize(input, weight, bias, eps, rows, "NativeLayerNormBackward0")
+
+
+@autocasted
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """``x / sqrt(mean(x ** 2) + eps) * weight`` over the last dimensions (Zhang, Sennrich, 2019).
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Of shape ``normalized_shape``.
+    eps : float, optional
+        By default the machine epsilon of the type that is computed in.
+    """
+    _check("rms_norm", input, weight=weight)
+    rows = _rows_of("rms_norm", input, normalized_shape, center=False, weight=weight)
+    if eps is None:
+        eps = finfo(statistics_type(input._layout.dtype)).eps
+    return normalize(input, weight, None, eps, rows, "FusedRmsNormBackward0")
+
+
+def _check_channels(name: str, channels: int, **vectors: Tensor | None) -> None:
+    for title, vector in vectors.items():
+        if vector is not None and tuple(vector._layout.shape) != (channels,):
+            raise RuntimeError(
+                f"{name}(): {title} should contain {channels} elements not {vector._layout.numel}: expected shape "
+                f"[{channels}], one for each channel of the input, got {list(vector._layout.shape)}"
+            )
+
+
+def _channels(name: str, input: Tensor) -> int:
+    shape = input._layout.shape
+    if len(shape) < 2:
+        raise RuntimeError(
+            f"{name}(): Expected at least 2 dimensions for input tensor, (N, C, ...), but received {list(shape)}"
+        )
+    return shape[1]
+
+
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` of each channel (Ioffe, Szegedy, 2015).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape (N, C, ...).
+    weight, bias : Tensor, optional
+        Of shape (C,).
+    running_mean, running_var : Tensor, optional
+        Of shape (C,): what is taken without ``training``; with it they move by ``momentum`` towards mean and
+        unbiased variance of the batch.
+    training : bool
+        Whether mean and biased variance are those of the batch.
+    cudnn_enabled
+        Taken for PyTorch's sake.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes do not fit, or there are no running averages without ``training``.
+    """
+    name = "batch_norm"
+    _check(name, input, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
+    channels = _channels(name, input)
+    _check_channels(
+        name, channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
+    if not training and (running_mean is None or running_var is None):
+        missing = "running_mean" if running_mean is None else "running_var"
+        raise RuntimeError(f"{name}(): Expected {missing} to be defined when training=False")
+    return normalize_channels(input, weight, bias, running_mean, running_var, bool(training), momentum, eps)
+
+
+@autocasted
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """``(x - mean) / sqrt(variance + eps) * weight + bias``, moments over groups of channels (Wu, He, 2018).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape (N, C, ...).
+    num_groups : int
+        Groups into which the channels of a sample are separated.
+    weight, bias : Tensor, optional
+        Of shape (C,).
+
+    Raises
+    ------
+    RuntimeError
+        If shapes do not fit, or the groups do not divide the channels.
+    """
+    name = "group_norm"
+    _check(name, input, weight=weight, bias=bias)
+    channels = _channels(name, input)
+    shape = input._layout.shape
+    if num_groups <= 0:
+        raise RuntimeError(f"{name}(): Expected num groups to be greater than 0, got {num_groups}")
+    if channels % num_groups:
+        raise RuntimeError(
+            f"{name}(): Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{list(shape)} and num_groups={num_groups}"
+        )
+    _check_channels(name, channels, weight=weight, bias=bias)
+    rows = Rows(shape[0] * num_groups, channels // num_groups, prod(shape[2:]), num_groups)
+    return normalize(input, weight, bias, eps, rows, "NativeGroupNormBackward0")
+
+
+def instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """As :func:`batch_norm`, with the moments of each sample apart (Ulyanov, Vedaldi, Lempitsky, 2016).
+
+    Parameters
+    ----------
+    running_mean, running_var : Tensor, optional
+        Averages over the samples' moments; taken in place of them without ``use_input_stats``.
+    """
+    name = "instance_norm"
+    _check(name, input, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
+    channels = _channels(name, input)
+    _check_channels(
+        name, channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
+    if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise RuntimeError(
+                f"{name}(): Expected running_mean and running_var to be defined when use_input_stats is false"
+            )
+        return normalize_channels(input, weight, bias, running_mean, running_var, False, momentum, eps)
+    shape = input._layout.shape
+    inner = prod(shape[2:])
+    if running_mean is not None or running_var is not None:
+        recording, modes.recording = modes.recording, False
+        try:
+            samples = input.reshape(shape[0], channels, inner)
+            var, mean = samples.var(2, correction=0).mean(0), samples.mean((0, 2))
+            update_running(running_mean, running_var, mean, var, momentum, inner)
+        finally:
+            modes.recording = recording
+    rows = Rows(shape[0] * channels, 1, inner, channels)
+    return normalize(input, weight, bias, eps, rows, "NativeBatchNormBackward0")
+
+
+@autocasted
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """``x / (k + alpha * mean(x ** 2)) ** beta``, the mean over ``size`` neighbouring channels.
+
+    From Krizhevsky, Sutskever, Hinton, 2012. There are zeros beyond the first and the last channel.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape (N, C, ...), with at least 3 dimensions.
+
+    Raises
+    ------
+    ValueError
+        For fewer dimensions.
+    """
+    _check("local_response_norm", input)
+    shape = list(input._layout.shape)
+    if len(shape) < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {len(shape)} dimensions)")
+    if not input._layout.numel:
+        return input
+    from tensor.operations.shapes.joining import cat
+
+    squares = input * input
+    before, after = size // 2, (size - 1) // 2
+    ends = [squares.new_zeros([shape[0], count, *shape[2:]]) for count in (before, after)]
+    around: Any = cat([ends[0], squares, ends[1]], 1).unfold(1, size, 1).mean(-1)
+    divisor = (around * alpha + k) ** beta
+    return input / divisor  # type: ignore[no-any-return]

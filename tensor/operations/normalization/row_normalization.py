@@ -1,0 +1,317 @@
+"""Rows with mean 0 and variance 1, or mean square 1, times a weight and plus a bias: the operations.
+
+What users call is in :mod:`.normalization`. The input is seen as ``(rows, channels, inner)``, as
+:class:`nvrtc_kernels.normalization.Rows` says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import normalization as kernels
+from nvrtc_kernels import reduction
+from nvrtc_kernels.layouts import contiguous_strides
+from tensor.core import layout as layouts
+from tensor.core.base import maker, wrap
+from tensor.core.copy_plans import host_conversion
+from tensor.core.dtypes import promotion as rules
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.creation.copies import contiguous
+from tensor.operations.recorder import record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from nvrtc_kernels.dtypes import dtype
+    from nvrtc_kernels.normalization import Rows
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+
+def wide_array(input: Tensor) -> Array:
+    """Elements of a CPU tensor in the type that is computed in; not to be written."""
+    kind = input._layout.dtype
+    wide = rules.computes_in(kind)
+    if kind is wide:
+        return input._host
+    made = np.empty(input._layout.shape, wide.numpy)
+    host_conversion(kind, wide)(made, input._host)
+    return made
+
+
+def tensor_of(array: Array, layout: Layout) -> Tensor:
+    """A CPU tensor of ``layout`` with the elements of an array of the type that is computed in."""
+    array = np.asarray(array)
+    if array.dtype != layout.dtype.numpy or not array.flags.c_contiguous or not array.flags.owndata:
+        held = np.empty(array.shape, layout.dtype.numpy)
+        host_conversion(rules.computes_in(layout.dtype), layout.dtype)(held, array)
+        array = held
+    return wrap(array.reshape(layout.shape), layout)
+
+
+def _address(x: Tensor | None) -> int:
+    return 0 if x is None else x._address
+
+
+class _Forward:
+    """``place.plans[operation, input, weight's dtype, rows]``: ``run(input, weight, bias, eps)``.
+
+    It gives the result, the means and the scales; without centring no means.
+    """
+
+    def plan(
+        self, layout: Layout, weight: dtype | None, rows: Rows
+    ) -> Callable[..., tuple[Tensor, Tensor | None, Tensor]]:
+        """What normalises contiguous tensors of ``layout``."""
+        kept = layouts.contiguous[(rows.rows,), kernels.statistics_type(layout.dtype), layout.place]
+        center = rows.center
+        if not layout.place.is_cuda:
+            return _on_host(layout, kept, rows)
+        place: Any = layout.place
+        run = kernels.plan(place.native, rows, layout.dtype, weight)
+        make, make_kept, local = maker(layout), maker(kept), place.local
+
+        def on_device(
+            input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+        ) -> tuple[Tensor, Tensor | None, Tensor]:
+            made, mean, scale = make(), make_kept() if center else None, make_kept()
+            run(
+                local.stream.handle, eps, input._address, _address(weight), _address(bias), made._address,
+                _address(mean), scale._address,
+            )  # fmt: skip
+            return made, mean, scale
+
+        return on_device
+
+
+def _on_host(layout: Layout, kept: Layout, rows: Rows) -> Callable[..., tuple[Tensor, Tensor | None, Tensor]]:
+    def on_host(
+        input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        array = wide_array(input).reshape(rows.rows, rows.n)
+        mean = None
+        with np.errstate(all="ignore"):
+            if rows.center:
+                center = array.sum(1, dtype=array.dtype) / array.dtype.type(max(rows.n, 1))
+                array = array - center[:, None]
+                mean = tensor_of(center, kept)
+            squares = np.einsum("ri,ri->r", array, array) / max(rows.n, 1)
+            scale = 1 / np.sqrt(squares + squares.dtype.type(eps))
+            found = array * scale[:, None]
+            if weight is not None:
+                _by_channel(found, rows)[...] *= _channels(weight, rows)
+            if bias is not None:
+                _by_channel(found, rows)[...] += _channels(bias, rows)
+            return tensor_of(found, layout), mean, tensor_of(scale, kept)
+
+    return on_host
+
+
+def _by_channel(array: Array, rows: Rows) -> Array:
+    """As ``(outer, groups, channels, inner)``."""
+    return array.reshape(rows.rows // rows.groups, rows.groups, rows.channels, rows.inner)
+
+
+def _channels(x: Tensor, rows: Rows) -> Array:
+    return wide_array(x).reshape(1, rows.groups, rows.channels, 1)
+
+
+class _Backward:
+    """``place.plans[operation, grad, input, weight's dtype, rows]``: ``run(grad, input, weight, mean, scale)``.
+
+    It gives the gradient of the input.
+    """
+
+    def plan(self, grad: Layout, layout: Layout, weight: dtype | None, rows: Rows) -> Callable[..., Tensor]:
+        """What makes the gradient for contiguous tensors of these layouts."""
+        if not layout.place.is_cuda:
+
+            def on_host(
+                grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
+            ) -> Tensor:
+                with np.errstate(all="ignore"):
+                    x = _normalized(input, mean, scale, rows)
+                    g = np.array(wide_array(grad)).reshape(rows.rows, rows.n)
+                    if weight is not None:
+                        _by_channel(g, rows)[...] *= _channels(weight, rows)
+                    along = np.einsum("ri,ri->r", g, x) / max(rows.n, 1)
+                    if rows.center:
+                        g -= g.sum(1, keepdims=True, dtype=g.dtype) / g.dtype.type(max(rows.n, 1))
+                    return tensor_of((g - x * along[:, None]) * wide_array(scale)[:, None], layout)
+
+            return on_host
+        place: Any = layout.place
+        run = kernels.plan_backward(place.native, rows, grad.dtype, layout.dtype, weight)
+        make, local = maker(layout), place.local
+
+        def on_device(
+            grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
+        ) -> Tensor:
+            made = make()
+            run(
+                local.stream.handle, grad._address, input._address, _address(weight), _address(mean),
+                scale._address, made._address,
+            )  # fmt: skip
+            return made
+
+        return on_device
+
+
+def _normalized(input: Tensor, mean: Tensor | None, scale: Tensor, rows: Rows) -> Array:
+    array = wide_array(input).reshape(rows.rows, rows.n)
+    if mean is not None:
+        array = array - wide_array(mean)[:, None]
+    return array * wide_array(scale)[:, None]
+
+
+class _WeightGradients:
+    """``place.plans[operation, grad, input, weight's dtype, rows]``: ``run(grad, input, mean, scale)``.
+
+    It gives the gradients of weight and bias, of shape ``(groups * channels,)``; that of the bias is ``None``
+    where no means are taken away.
+    """
+
+    def plan(
+        self, grad: Layout, layout: Layout, kind: dtype, rows: Rows
+    ) -> Callable[..., tuple[Tensor, Tensor | None]]:
+        """What sums over the rows."""
+        out = layouts.contiguous[(rows.groups * rows.channels,), kind, layout.place]
+        if not layout.place.is_cuda:
+
+            def on_host(
+                grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
+            ) -> tuple[Tensor, Tensor | None]:
+                with np.errstate(all="ignore"):
+                    g = _by_channel(wide_array(grad), rows)
+                    weight = g * _by_channel(_normalized(input, mean, scale, rows), rows)
+                    sums = [tensor_of(each.sum((0, 3), dtype=each.dtype), out) for each in (weight, g)]
+                return sums[0], sums[1] if rows.center else None
+
+            return on_host
+        place: Any = layout.place
+        shape = rows.rows // rows.groups, rows.groups, rows.channels, rows.inner
+        steps = contiguous_strides(shape)
+        per_row = (rows.groups, 1, 0, 0)
+        kept = kernels.statistics_type(layout.dtype)
+        reducer = kernels.WEIGHT_GRADIENTS if rows.center else kernels.RMS_WEIGHT_GRADIENT
+        given = [(steps, grad.dtype), (steps, layout.dtype), (per_row, kept), (per_row, kept)]
+        outputs = [((0, rows.channels, 1, 0), kind)] * (2 if rows.center else 1)
+        launch = reduction.plan(
+            place.native, reducer, shape, (0, 3), outputs, given if rows.center else given[:3]
+        )
+
+        make = maker(out)
+
+        def on_device(
+            grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
+        ) -> tuple[Tensor, Tensor | None]:
+            made = [make() for _ in outputs]
+            operands = [x._address for x in (*made, grad, input, mean, scale) if x is not None]
+            launch_reduction(place, launch, *operands)
+            return made[0], made[1] if rows.center else None
+
+        return on_device
+
+
+def launch_reduction(place: Any, launch: reduction.Plan, *arguments: Any) -> None:
+    """Queue a reduction on this thread's current stream, with scratch memory where it needs some."""
+    stream = place.local.stream
+    block = place.allocate(launch.scratch_bytes, stream.cuda_stream) if launch.scratch_bytes else None
+    try:
+        launch.run(stream.handle, *arguments, scratch=0 if block is None else block.address)
+    finally:
+        if block is not None:
+            place.free(block)
+
+
+FORWARD, BACKWARD, WEIGHT_GRADIENTS = _Forward(), _Backward(), _WeightGradients()
+
+
+def normalize(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, rows: Rows, title: str
+) -> Tensor:
+    """The normalised input, recorded."""
+    plain = contiguous(input)
+    scale_by = None if weight is None else contiguous(weight)
+    shift_by = None if bias is None else contiguous(bias)
+    kind = None
+    if scale_by is not None:
+        kind = scale_by._layout.dtype
+        if shift_by is not None and shift_by._layout.dtype is not kind:
+            shift_by = shift_by.to(kind)
+    elif shift_by is not None:
+        kind = shift_by._layout.dtype
+    run = plain._layout.place.plans[FORWARD, plain._layout, kind, rows]
+    made, mean, scale = run(plain, scale_by, shift_by, eps)
+    like = None if bias is None else bias._layout
+    record((made,), (input, weight, bias), title, _gradients, (input, weight, mean, scale), (like, eps, rows))
+    return made  # type: ignore[no-any-return]
+
+
+def _gradients(
+    wanted: tuple[bool, ...],
+    grad: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    mean: Tensor | None,
+    scale: Tensor,
+    bias: Layout | None,
+    eps: float,
+    rows: Rows,
+) -> tuple[Tensor | None, ...]:
+    if modes.recording:
+        return _composite(wanted, grad, input, weight, bias, eps, rows)
+    plain, grad = contiguous(input), contiguous(grad)
+    plans = plain._layout.place.plans
+    found: list[Tensor | None] = [None, None, None]
+    if wanted[0]:
+        factor = None if weight is None else contiguous(weight)
+        kind = None if factor is None else factor._layout.dtype
+        run = plans[BACKWARD, grad._layout, plain._layout, kind, rows]
+        found[0] = run(grad, plain, factor, mean, scale)
+    if wanted[1] or wanted[2]:
+        # Shapes are those that users gave; sums are one for each channel.
+        likes = None if weight is None else weight._layout, bias
+        kind = next(like.dtype for like in likes if like is not None)
+        sums = plans[WEIGHT_GRADIENTS, grad._layout, plain._layout, kind, rows](grad, plain, mean, scale)
+        for place, like in enumerate(likes):
+            if wanted[place + 1] and like is not None:
+                found[place + 1] = sums[place].view(like.shape)
+    return tuple(found)
+
+
+def _composite(
+    wanted: tuple[bool, ...],
+    grad: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Layout | None,
+    eps: float,
+    rows: Rows,
+) -> tuple[Tensor | None, ...]:
+    """The same gradients as operations that have derivatives themselves."""
+    wide = kernels.statistics_type(input._layout.dtype)
+    shape = (rows.rows // rows.groups, rows.groups, rows.channels, rows.inner)
+    x, g = input.to(wide).reshape(shape), grad.to(wide).reshape(shape)
+    if rows.center:
+        x = x - x.mean((2, 3), keepdim=True)
+    scale = ((x * x).mean((2, 3), keepdim=True) + eps).rsqrt()
+    x = x * scale
+    found: list[Tensor | None] = [None, None, None]
+    if wanted[0]:
+        w = g if weight is None else g * weight.to(wide).reshape(1, rows.groups, rows.channels, 1)
+        away = x * (w * x).mean((2, 3), keepdim=True)
+        if rows.center:
+            away = away + w.mean((2, 3), keepdim=True)
+        found[0] = (scale * (w - away)).reshape(input._layout.shape).to(input._layout.dtype)
+    if wanted[1] and weight is not None:
+        found[1] = (g * x).sum((0, 3)).reshape(weight._layout.shape).to(weight._layout.dtype)
+    if wanted[2] and bias is not None:
+        found[2] = g.sum((0, 3)).reshape(bias.shape).to(bias.dtype)
+    return tuple(found)

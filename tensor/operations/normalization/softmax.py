@@ -1,0 +1,199 @@
+"""Softmax along a dimension, its logarithm, and their derivatives."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import softmax as kernels
+from tensor.core import layout as layouts
+from tensor.core.arguments import dimension
+from tensor.core.base import empty, maker, wrap
+from tensor.core.copy_plans import host_conversion
+from tensor.core.dtypes import promotion as rules
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.copies import contiguous
+from tensor.operations.creation.factories import delivered
+from tensor.operations.reduction import record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+
+def _sizes(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    return (prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])) if shape else (1, 1, 1)
+
+
+class _Softmax:
+    """``place.plans[operation, layout, dim, dtype](input)``, for a contiguous input."""
+
+    def __init__(self, name: str, *, log: bool) -> None:
+        self.name = name
+        self.log = log
+
+    def plan(self, layout: Layout, dim: int, kind: dtype) -> Callable[[Tensor], Tensor]:
+        """What works on contiguous tensors of ``layout``; the result is of type ``kind``."""
+        out = layouts.contiguous[layout.shape, kind, layout.place]
+        if not layout.place.is_cuda:
+            wide = rules.computes_in(kind)
+
+            def on_host(input: Tensor) -> Tensor:
+                array = _as(input._host, layout.dtype, wide)
+                with np.errstate(all="ignore"):
+                    return _wrapped(self._on_host(array, dim), wide, out)
+
+            return on_host
+        place: Any = layout.place
+        run = kernels.plan(place.native, _sizes(layout.shape, dim), kind, layout.dtype, log=self.log)
+        make, local = maker(out), place.local
+
+        def on_device(input: Tensor) -> Tensor:
+            made = make()
+            run(local.stream.handle, made._storage.address, input._storage.address + input._offset)
+            return made
+
+        return on_device
+
+    def _on_host(self, array: Array, dim: int) -> Array:
+        if not array.shape:
+            array = array.reshape(1)
+        moved = array - array.max(axis=dim, keepdims=True)
+        exponents = np.exp(moved)
+        total = exponents.sum(axis=dim, keepdims=True, dtype=array.dtype)
+        if self.log:
+            moved -= np.log(total)
+            return moved
+        exponents /= total
+        return exponents
+
+
+class _SoftmaxGradient:
+    """``place.plans[operation, grad, result, dim, dtype](grad, result)``, both contiguous."""
+
+    def __init__(self, *, log: bool) -> None:
+        self.log = log
+
+    def plan(self, grad: Layout, result: Layout, dim: int, kind: dtype) -> Callable[[Tensor, Tensor], Tensor]:
+        """What works on contiguous tensors of these layouts; the gradient is of type ``kind``."""
+        out = layouts.contiguous[grad.shape, kind, grad.place]
+        log = self.log
+        if not grad.place.is_cuda:
+            wide = rules.computes_in(result.dtype)
+
+            def on_host(given: Tensor, found: Tensor) -> Tensor:
+                g, y = _as(given._host, grad.dtype, wide), _as(found._host, result.dtype, wide)
+                if not g.shape:
+                    g, y = g.reshape(1), y.reshape(1)
+                with np.errstate(all="ignore"):
+                    if log:
+                        return _wrapped(g - np.exp(y) * g.sum(axis=dim, keepdims=True), wide, out)
+                    return _wrapped((g - (g * y).sum(axis=dim, keepdims=True)) * y, wide, out)
+
+            return on_host
+        place: Any = grad.place
+        run = kernels.plan_backward(
+            place.native, _sizes(grad.shape, dim), kind, grad.dtype, result.dtype, log=log
+        )
+        make, local = maker(out), place.local
+
+        def on_device(given: Tensor, found: Tensor) -> Tensor:
+            made = make()
+            run(local.stream.handle, made._address, given._address, found._address)
+            return made
+
+        return on_device
+
+
+def _as(array: Array, kind: dtype, wide: dtype) -> Array:
+    if kind is wide:
+        return array
+    made = np.empty(array.shape, wide.numpy)
+    host_conversion(kind, wide)(made, array)
+    return made
+
+
+def _wrapped(array: Array, kind: dtype, out: Layout) -> Tensor:
+    return wrap(np.ascontiguousarray(_as(array, kind, out.dtype)).reshape(out.shape), out)
+
+
+SOFTMAX, LOG_SOFTMAX = _Softmax("softmax", log=False), _Softmax("log_softmax", log=True)
+_GRADIENTS = {False: _SoftmaxGradient(log=False), True: _SoftmaxGradient(log=True)}
+
+
+def _gradient(grad: Tensor, out: Tensor, dim: int, kind: dtype, log: bool) -> Tensor:
+    if modes.recording or not grad._layout.numel:
+        # As operations that have derivatives themselves.
+        if log:
+            found: Any = grad - out.exp() * grad.sum(dim, keepdim=True)
+        else:
+            found = (grad - (grad * out).sum(dim, keepdim=True)) * out
+        return found.to(kind)  # type: ignore[no-any-return]
+    grad, out = contiguous(grad), contiguous(out)
+    place = grad._layout.place
+    made: Tensor = place.plans[_GRADIENTS[log], grad._layout, out._layout, dim, kind](grad, out)
+    return made
+
+
+def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, out: Tensor | None) -> Tensor:
+    layout = input._layout
+    kind = layout.dtype if dtype is None else dtype
+    if not kind.is_floating_point:
+        raise NotImplementedError(
+            f'"{row.name}" not implemented for {kind!r}: give a floating point dtype, as in '
+            f"{row.name}(x, dim, dtype=tensor.float32)"
+        )
+    if dim is None:
+        raise TypeError(f"{row.name}() missing 1 required positional argument: 'dim'")
+    at = dimension(dim, len(layout.shape))
+    origin = layout.dtype
+    if origin.is_complex or not origin.is_floating_point:
+        input, origin = input.to(kind), kind
+    plain = contiguous(input)
+    if not layout.numel:
+        made = empty(layouts.contiguous[layout.shape, kind, layout.place])
+    else:
+        made = layout.place.plans[row, plain._layout, at, kind](plain)
+    if input._autograd is not None:
+        name = "LogSoftmaxBackward0" if row.log else "SoftmaxBackward0"
+        record((made,), input, name, _gradient, (at, origin, row.log), (made,))
+    return delivered(out, made, row.name)
+
+
+@autocasted
+def softmax(
+    input: Tensor, dim: int | None = None, dtype: dtype | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """``exp(x)`` divided by its sum along ``dim``, computed without overflow.
+
+    Parameters
+    ----------
+    dtype
+        Type of the result, and the one to compute in.
+
+    Raises
+    ------
+    NotImplementedError
+        For integers without a ``dtype``.
+    IndexError
+        If ``dim`` does not exist.
+    """
+    return _apply(SOFTMAX, input, dim, dtype, out)
+
+
+@autocasted
+def log_softmax(
+    input: Tensor, dim: int | None = None, dtype: dtype | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """Logarithm of :func:`softmax`, computed without loss of accuracy."""
+    return _apply(LOG_SOFTMAX, input, dim, dtype, out)

@@ -1,0 +1,1 @@
+"""Steps of optimizers, gradient clipping, and copies of many tensors in one launch."""

@@ -1,0 +1,166 @@
+"""The norm of many tensors as if they were one, and all of them times a number; on a device in few launches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import gradient_norms, optimizer_steps
+from nvrtc_kernels.dtypes import float32, float64
+from tensor.core.base import empty, wrap
+from tensor.core.devices.state import cpu
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.reductions.variance import vector_norm
+from tensor.operations.shapes.joining import stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.devices.state import Place
+    from tensor.methods.tensor import Tensor
+
+#: Elements that are computed with at a time on the host: they stay in the processor's cache.
+_BLOCK = 1 << 15
+
+
+class _Norm:
+    """``place.plans[operation, place, kind]``: what :func:`nvrtc_kernels.gradient_norms.plan` gives."""
+
+    def plan(self, place: Any, kind: dtype) -> Callable[..., None]:
+        """What computes the norm of tensors of one real type."""
+        return gradient_norms.plan(place.native, kind)
+
+
+class _Scale:
+    """``place.plans[operation, place, kind]``: what multiplies tensors by a number on the device."""
+
+    step = optimizer_steps.Step("scale_gradients", "Scale<{W}>", 1, 0, 1)
+
+    def plan(self, place: Any, kind: dtype) -> Callable[..., None]:
+        """What scales tensors of one real type."""
+        return optimizer_steps.plan(place.native, self.step, kind)
+
+
+_NORM, _SCALE = _Norm(), _Scale()
+
+
+def _groups(tensors: Iterable[Tensor]) -> dict[tuple[Place, dtype], list[Tensor]]:
+    """Tensors with elements by place and type."""
+    found: dict[tuple[Place, dtype], list[Tensor]] = {}
+    for each in tensors:
+        layout = each._layout
+        if layout.numel:
+            found.setdefault((layout.place, layout.dtype), []).append(each)
+    return found
+
+
+def _real(kind: dtype) -> tuple[dtype, int]:
+    """Type of the numbers of an element, and how many there are."""
+    return (kind.to_real(), 2) if kind.is_complex else (kind, 1)
+
+
+def _elements(x: Tensor, kind: dtype, *, writes: bool) -> NDArray[Any]:
+    """Elements of a CPU tensor without gaps as they lie in memory."""
+    array = x._writable if writes else x._host
+    strides = x._layout.strides
+    if not x._layout.contiguous:
+        array = array.transpose(sorted(range(array.ndim), key=lambda dim: -strides[dim]))
+    return array.reshape(-1).view(kind.numpy)
+
+
+def total_norm(tensors: Sequence[Tensor]) -> Tensor | None:
+    """2-norm of all elements, without dimensions, on the first tensor's device; nothing is recorded.
+
+    Returns
+    -------
+    Tensor or None
+        Of float64 where all tensors are, otherwise of float32; ``None`` where a tensor is of another type
+        than floating point and complex ones.
+    """
+    if not all(x._layout.dtype.is_floating_point or x._layout.dtype.is_complex for x in tensors):
+        return None
+    recording, modes.recording = modes.recording, False
+    try:
+        norms = [_norm_of_group(place, kind, group) for (place, kind), group in _groups(tensors).items()]
+        if not norms:
+            return wrap(np.zeros((), np.float32)).to(tensors[0].device)
+        first = tensors[0].device
+        if len(norms) == 1:
+            return norms[0].to(first)
+        wide = float64 if all(each.dtype is float64 for each in norms) else float32
+        return vector_norm(stack([each.to(first, wide) for each in norms]))
+    finally:
+        modes.recording = recording
+
+
+def _norm_of_group(place: Any, kind: dtype, group: list[Tensor]) -> Tensor:
+    real, numbers = _real(kind)
+    wide = float64 if real is float64 else float32
+    group = [x if x._layout.dense else x.contiguous() for x in group]
+    if not place.is_cuda:
+        return _norm_on_host(group, real, wide)
+    counts = [x._layout.numel * numbers for x in group]
+    made = empty(contiguous[(), wide, place])
+    partial = empty(contiguous[(gradient_norms.partial_count(real, counts),), wide, place])
+    run = place.plans[_NORM, place, real]
+    run(place.local.stream.handle, [x._address for x in group], counts, partial._address, made._address)
+    return made
+
+
+def _norm_on_host(group: list[Tensor], real: dtype, wide: dtype) -> Tensor:
+    total = 0.0
+    with np.errstate(all="ignore"):
+        for each in group:
+            array = _elements(each, real, writes=False)
+            for begin in range(0, len(array), _BLOCK):
+                part = array[begin : begin + _BLOCK]
+                if real is not wide:
+                    part = part.astype(wide.numpy)
+                total += float(np.dot(part, part))
+        return wrap(np.asarray(np.sqrt(total), wide.numpy), contiguous[(), wide, cpu])
+
+
+def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
+    """Multiply all tensors, which are of floating point or complex types, by ``factor`` in place.
+
+    ``factor`` has one element, on any device; nothing is recorded.
+    """
+    recording, modes.recording = modes.recording, False
+    try:
+        known: dict[tuple[Place, dtype], Tensor] = {}
+        for (place, kind), group in _groups(tensors).items():
+            real, numbers = _real(kind)
+            wide = float64 if real is float64 else float32
+            if (place, wide) not in known:
+                known[place, wide] = factor.to(place.device, wide)
+            number = known[place, wide]
+            dense = [x for x in group if x._layout.dense]
+            for x in group:
+                if not x._layout.dense:
+                    x.mul_(number)
+            _scale_group(place, real, numbers, dense, number)
+    finally:
+        modes.recording = recording
+
+
+def _scale_group(place: Any, real: dtype, numbers: int, group: list[Tensor], factor: Tensor) -> None:
+    for x in group:
+        x._storage.version += 1
+    if place.is_cuda:
+        counts = [x._layout.numel * numbers for x in group]
+        run = place.plans[_SCALE, place, real]
+        run(place.local.stream.handle, [x._address for x in group], counts, factor._address)
+        return
+    number = factor._host
+    with np.errstate(all="ignore"):
+        for x in group:
+            array = _elements(x, real, writes=True)
+            if real.itemsize == 2:
+                array[...] = array.astype(np.float32) * number
+            else:
+                array *= number

@@ -1,0 +1,279 @@
+"""Steps of optimizers, in place: on a device one launch updates many parameters.
+
+>>> from tensor.operations.optimizers import steps
+>>> steps.SGD.update([parameters, gradients], sign=1.0, lr=0.1, weight_decay=0.0)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import optimizer_steps as kernels
+from nvrtc_kernels.dtypes import float32
+from tensor.core.modes.grad_mode import modes
+
+from . import formulas as formulas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+#: Elements that a step on the host works on at a time: its operands stay in the processor's cache.
+_BLOCK = 1 << 15
+
+
+class Step:
+    """What an optimizer does to each parameter.
+
+    Parameters
+    ----------
+    name : str
+        Name of the kernels.
+    functor : str
+        The kernels' functor, see :class:`nvrtc_kernels.optimizer_steps.Step`.
+    numpy : callable
+        The same on arrays: ``numpy(parameter, gradient, *states, *numbers)``.
+    states : int
+        Tensors that the optimizer keeps for each parameter.
+    numbers : str
+        Names of the numbers, in the order of the functor's members.
+    """
+
+    def __init__(
+        self, name: str, functor: str, numpy: Callable[..., None], states: int, numbers: str
+    ) -> None:
+        self.numbers = tuple(numbers.split())
+        self.numpy = numpy
+        self.kernel = kernels.Step(name, functor, 2 + states, len(self.numbers))
+
+    def __repr__(self) -> str:
+        return f"<Step {self.kernel.name}>"
+
+    def plan(self, place: Any, kind: Any) -> Callable[..., None]:
+        """What updates tensors of one type on a device."""
+        return kernels.plan(place.native, self.kernel, kind)
+
+    def update(self, operands: Sequence[Sequence[Tensor]], **numbers: float) -> None:
+        """Update parameters and states in place.
+
+        Parameters
+        ----------
+        operands
+            The parameters, their gradients, and one sequence for each state. They may be of several types
+            and on several devices; those of one parameter are of the same shape, and on the same device.
+        numbers
+            What the step's ``numbers`` names, the same for all parameters.
+
+        Raises
+        ------
+        RuntimeError
+            If tensors of one parameter differ in shape or device.
+        """
+        values = [float(numbers[name]) for name in self.numbers]
+        assert len(numbers) == len(values)
+        recording, modes.recording = modes.recording, False
+        try:
+            for layouts, written in _by_type(zip(*operands, strict=True), read_only=1):
+                if layouts[0].place.is_cuda:
+                    self._on_device(layouts, written, values)
+                else:
+                    self._on_host(written, values)
+        finally:
+            modes.recording = recording
+
+    def _on_device(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
+        place: Any = layouts[0].place
+        kind, counts = _as_real(layouts)
+        run = place.plans[self, place, kind]
+        run(place.local.stream.handle, [x._address for x in tensors], counts, *values)
+
+    def _on_host(self, tensors: list[Tensor], values: list[float]) -> None:
+        operands = self.kernel.operands
+        with np.errstate(all="ignore"):
+            for begin in range(0, len(tensors), operands):
+                arrays = [_elements(x) for x in tensors[begin : begin + operands]]
+                half = arrays[0].dtype.itemsize == 2
+                for start in range(0, len(arrays[0]), _BLOCK):
+                    parts = [array[start : start + _BLOCK] for array in arrays]
+                    if not half:
+                        self.numpy(*parts, *values)
+                        continue
+                    wide = [part.astype(np.float32) for part in parts]
+                    self.numpy(*wide, *values)
+                    for number, (part, found) in enumerate(zip(parts, wide, strict=True)):
+                        if number != 1:
+                            part[...] = found
+
+
+def _by_type(rows: Iterable[Sequence[Tensor]], read_only: int) -> Iterable[tuple[list[Layout], list[Tensor]]]:
+    """Rows of tensors without gaps and of one type and device: a layout for each row, and the tensors flat.
+
+    The tensors at ``read_only`` of a row are read, the others will be written when the iteration goes on. Where
+    one has gaps, or an order of its own, a copy takes its place, and is copied back then.
+    """
+    found: dict[tuple[Any, Any], tuple[list[Layout], list[Tensor]]] = {}
+    copies: list[tuple[Tensor, Tensor]] = []
+    for row in rows:
+        layout = row[0]._layout
+        if not layout.numel:
+            continue
+        plain = layout.dense
+        for x in row:
+            if x._layout is not layout:
+                plain = False
+        if not plain:
+            target = layout.as_dense()
+            replaced = [_as_laid_out(x, row[0], target) for x in row]
+            copies += [
+                (x, each)
+                for number, (x, each) in enumerate(zip(row, replaced, strict=True))
+                if each is not x and number != read_only
+            ]
+            layout, row = target, replaced
+        key = layout.place, layout.dtype
+        group = found.get(key)
+        if group is None:
+            group = found[key] = ([], [])
+        group[0].append(layout)
+        group[1].extend(row)
+        for number, x in enumerate(row):
+            if number != read_only:
+                x._storage.version += 1
+    yield from found.values()
+    for x, each in copies:
+        x.copy_(each)
+
+
+def _as_laid_out(x: Tensor, parameter: Tensor, target: Layout) -> Tensor:
+    """``x``, or a copy of it as the layout ``target``."""
+    layout = x._layout
+    if layout is target:
+        return x
+    if layout.shape != target.shape or layout.place is not target.place:
+        raise RuntimeError(
+            f"a parameter of shape {list(target.shape)} on {target.device} has a gradient or state of shape "
+            f"{list(layout.shape)} on {layout.device}: they must be alike. After moving a module to another device, make "
+            "its optimizer anew or load its state dict"
+        )
+    made = parameter.new_empty_strided(target.shape, target.strides)
+    return made.copy_(x)
+
+
+def _as_real(layouts: list[Layout]) -> tuple[Any, list[int]]:
+    """Type that elements are computed with as, and how many each tensor has: two of each complex one."""
+    kind = layouts[0].dtype
+    if not kind.is_complex:
+        return kind, [layout.numel for layout in layouts]
+    return kind.to_real(), [2 * layout.numel for layout in layouts]
+
+
+def _elements(x: Tensor) -> NDArray[Any]:
+    """Elements of a CPU tensor without gaps in the order of memory, complex ones as pairs."""
+    array, layout = x._writable, x._layout
+    if not layout.contiguous:
+        order = sorted(range(array.ndim), key=lambda d: -layout.strides[d])
+        array = array.transpose(order)
+    array = array.reshape(-1)
+    return array.view(layout.dtype.to_real().numpy) if layout.dtype.is_complex else array
+
+
+_DECAY = "sign decay keep rest1 beta2 rest2"
+
+SGD = Step("sgd", "Sgd<{W}>", formulas.sgd, 0, "sign lr weight_decay")
+MOMENTUM_SGD = Step(
+    "momentum_sgd",
+    "MomentumSgd<{W}>",
+    formulas.momentum_sgd,
+    1,
+    "sign lr weight_decay momentum share nesterov",
+)
+ADAM = Step("adam", "Adam<{W}, 4>", formulas.adam, 2, f"{_DECAY} step_size scale eps")
+AMSGRAD = Step("amsgrad", "Adam<{W}, 5>", formulas.adam, 3, f"{_DECAY} step_size scale eps")
+ADAMAX = Step("adamax", "Adamax<{W}>", formulas.adamax, 2, "sign weight_decay rest1 beta2 eps step_size")
+NADAM = Step("nadam", "Nadam<{W}>", formulas.nadam, 2, f"{_DECAY} correction2 eps gradient_step moment_step")
+RADAM = Step("radam", "Radam<{W}>", formulas.radam, 2, f"{_DECAY} eps step_size rectified")
+ADAGRAD = Step("adagrad", "Adagrad<{W}>", formulas.adagrad, 1, "sign weight_decay eps lr")
+ADADELTA = Step("adadelta", "Adadelta<{W}>", formulas.adadelta, 2, "sign weight_decay rho rest eps lr")
+#: By whether it is centered, and whether it has momentum.
+RMSPROP = {
+    (centered, momentum): Step(
+        name,
+        f"Rmsprop<{{W}}, {str(centered).lower()}, {str(momentum).lower()}>",
+        numpy,
+        1 + centered + momentum,
+        "sign weight_decay alpha rest eps lr momentum",
+    )
+    for centered, momentum, name, numpy in (
+        (False, False, "rmsprop", formulas.rmsprop),
+        (True, False, "centered_rmsprop", formulas.centered_rmsprop),
+        (False, True, "momentum_rmsprop", formulas.momentum_rmsprop),
+        (True, True, "centered_momentum_rmsprop", formulas.centered_momentum_rmsprop),
+    )
+}
+
+
+class Unscale:
+    """Multiplies gradients by a number, and finds out whether all of them are finite."""
+
+    kernel = kernels.Step("unscale", "Unscale<{W}>", 1, 1, 1)
+
+    def plan(self, place: Any, kind: Any) -> Callable[..., None]:
+        """What multiplies tensors of one type on a device."""
+        return kernels.plan(place.native, self.kernel, kind)
+
+    def __call__(self, grads: Sequence[Tensor], factor: float) -> list[Tensor]:
+        """Multiply ``grads`` in place.
+
+        Returns
+        -------
+        list of Tensor
+            For each device that they are on one float32 element, which is 1 where a gradient was not finite, and 0
+            otherwise. It is not read here, so nothing waits.
+        """
+        flags: dict[Any, Tensor] = {}
+        recording, modes.recording = modes.recording, False
+        try:
+            for layouts, tensors in _by_type([(x,) for x in grads], read_only=-1):
+                place: Any = layouts[0].place
+                flag = flags.get(place)
+                if flag is None:
+                    flag = flags[place] = tensors[0].new_zeros(1, dtype=float32)
+                if not place.is_cuda:
+                    self._on_host(tensors, factor, flag)
+                    continue
+                kind, counts = _as_real(layouts)
+                run = place.plans[self, place, kind]
+                addresses = [x._address for x in tensors]
+                run(place.local.stream.handle, addresses, counts, factor, flag._address)
+        finally:
+            modes.recording = recording
+        return list(flags.values())
+
+    def _on_host(self, tensors: list[Tensor], factor: float, flag: Tensor) -> None:
+        with np.errstate(all="ignore"):
+            for each in tensors:
+                array = _elements(each)
+                if not np.isfinite(array).all():
+                    flag._writable[...] = 1
+                array *= array.dtype.type(factor)
+
+
+unscale = Unscale()
+
+
+def advance(steps: Sequence[Tensor]) -> list[float]:
+    """Add 1 to each of the CPU tensors that count steps; the new counts."""
+    found = []
+    for each in steps:
+        array = each._writable
+        number = array.item() + 1.0
+        array.fill(number)
+        each._storage.version += 1
+        found.append(number)
+    return found

@@ -1,0 +1,1 @@
+"""Operations on each element: arithmetic, comparisons, powers, trigonometry, activations."""

@@ -1,0 +1,419 @@
+"""Sums, products, quotients and remainders, and what has to do with the sign."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import Category
+from tensor.core.base import TensorBase, check_tensor
+from tensor.core.dtypes import promotion as rules
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.like import zeros_like
+from tensor.operations.pointwise_node import numbered
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
+
+from .complex_numbers import conjugate, sgn_gradient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.methods.tensor import Tensor
+
+REAL = (Category.INTEGER, Category.FLOATING)
+NUMERIC = (Category.INTEGER, Category.FLOATING, Category.COMPLEX)
+
+
+def no_change(grad: Tensor) -> Tensor:
+    """Gradient of a function that is constant almost everywhere."""
+    return zeros_like(grad)
+
+
+def undefined(name: str) -> Callable[[Tensor], Tensor]:
+    """Gradient of a function whose derivative is asked for in vain."""
+
+    def derivative(_: Tensor) -> Tensor:
+        raise NotImplementedError(
+            f"derivative for {name} is not implemented; detach() its result where it counts as constant"
+        )
+
+    return derivative
+
+
+# Checks of operands
+
+
+def _no_bools(kinds: Any, _: dtype) -> None:
+    bools = [rules.is_bool(kind) for kind in kinds[:2]]
+    if all(bools):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+            "`logical_xor()` operator instead."
+        )
+    if any(bools):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
+            "mask, use the `~` or `logical_not()` operator instead."
+        )
+
+
+def check_factor(name: str) -> Any:
+    """Check that the number ``name``, the third operand, does not belong to a stronger kind than the result."""
+
+    def check(kinds: Any, common: dtype) -> None:
+        given = kinds[2]
+        if given is bool and common.category is not Category.BOOL:
+            raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
+        if given is float and common.category < Category.FLOATING:
+            raise RuntimeError(
+                f"For integral input tensors, argument {name} must not be a floating point number."
+            )
+        if given is complex and not common.is_complex:
+            raise RuntimeError(
+                f"For non-complex input tensors, argument {name} must not be a complex number."
+            )
+
+    return check
+
+
+_check_alpha = check_factor("alpha")
+
+
+def _check_difference(kinds: Any, common: dtype) -> None:
+    _no_bools(kinds, common)
+    _check_alpha(kinds, common)
+
+
+def _not_bool(message: str) -> Any:
+    def check(kinds: Any, common: dtype) -> None:
+        if common.category is Category.BOOL:
+            raise RuntimeError(message)
+
+    return check
+
+
+# Sums and differences
+
+ADD = Pointwise("add", "a + b", np.add, derivatives=(lambda grad: grad, lambda grad: grad))
+ADD_SCALED = Pointwise(
+    "add",
+    "a + b * c",
+    lambda a, b, c: a + b * c,
+    typed=2,
+    check=_check_alpha,
+    derivatives=(lambda grad: grad, lambda grad, c: MUL.binary(grad, conjugate(c))),
+)
+SUB = Pointwise(
+    "sub",
+    "a - b",
+    np.subtract,
+    check=_no_bools,
+    node=lambda a, _: "SubBackward0" if isinstance(a, TensorBase) else "RsubBackward1",
+    derivatives=(lambda grad: grad, lambda grad: NEG.unary(grad)),
+)
+SUB_SCALED = Pointwise(
+    "sub",
+    "a - b * c",
+    lambda a, b, c: a - b * c,
+    typed=2,
+    check=_check_difference,
+    derivatives=(lambda grad: grad, lambda grad, c: NEG.unary(MUL.binary(grad, conjugate(c)))),
+)
+
+
+def add(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tensor | None = None) -> Tensor:
+    """``input + alpha * other``."""
+    if type(alpha) is int and alpha == 1:
+        return ADD.binary(input, other) if out is None else ADD.out(out, input, other)
+    return ADD_SCALED.out(out, input, other, alpha)
+
+
+def sub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tensor | None = None) -> Tensor:
+    """``input - alpha * other``.
+
+    Raises
+    ------
+    RuntimeError
+        For bools, whose difference is ``^``.
+    """
+    if type(alpha) is int and alpha == 1:
+        return SUB.binary(input, other) if out is None else SUB.out(out, input, other)
+    return SUB_SCALED.out(out, input, other, alpha)
+
+
+def rsub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1) -> Tensor:
+    """``other - alpha * input``."""
+    check_tensor(input, "rsub", "input")
+    if type(alpha) is int and alpha == 1:
+        return SUB(other, input)
+    return SUB_SCALED(other, input, alpha)
+
+
+# Products and quotients
+
+MUL = Pointwise(
+    "mul",
+    "a * b",
+    np.multiply,
+    derivatives=(
+        lambda grad, b: MUL.binary(grad, conjugate(b)),
+        lambda grad, a: MUL.binary(grad, conjugate(a)),
+    ),
+)
+DIV = Pointwise(
+    "div",
+    "a / b",
+    np.true_divide,
+    rule=rules.floating,
+    derivatives=(
+        lambda grad, b: DIV.binary(grad, conjugate(b)),
+        lambda grad, a, b: DIV_BACKWARD(grad, a, b),
+    ),
+)
+#: Gradient of the divisor: of (gradient, dividend, divisor).
+DIV_BACKWARD = Pointwise(
+    "div_backward",
+    by_kind("-a * (b / c / c)", complex="-a * conj(b / c / c)"),
+    lambda a, b, c: -a * np.conjugate(b / c / c),
+    rule=rules.floating,
+    derivatives=(
+        lambda grad, b, c: NEG.unary(MUL.binary(grad, DIV.binary(DIV(b, c), c))),
+        lambda grad, a, c: NEG.unary(
+            MUL.binary(conjugate(grad), DIV.binary(DIV(a, conjugate(c)), conjugate(c)))
+        ),
+        lambda grad, a, b, c: MUL.binary(
+            MUL.binary(MUL.binary(conjugate(grad), a), 2), conjugate(DIV.binary(DIV.binary(DIV(b, c), c), c))
+        ),
+    ),
+)
+RECIPROCAL = Pointwise(
+    "reciprocal",
+    by_kind("1 / a", complex="reciprocal(a)"),
+    lambda a: np.true_divide(a.dtype.type(1), a),
+    rule=rules.floating,
+    derivatives=(lambda grad, out: MUL.binary(NEG.unary(grad), conjugate(MUL.binary(out, out))),),
+)
+
+
+def _divided(function: Any) -> Any:
+    """``function`` of a dividend and a divisor; integers must not be divided by zero."""
+
+    def divide(a: Any, b: Any) -> Any:
+        if np.result_type(b).kind in "iu" and not np.all(b) and np.size(a):
+            raise RuntimeError(
+                "ZeroDivisionError: an integer is divided by zero; replace such divisors, or divide in floating point"
+            )
+        return function(a, b)
+
+    return divide
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    if np.result_type(a).kind != "f":
+        return np.remainder(a, b)
+    # NumPy gives a zero the sign of the divisor.
+    left = np.fmod(a, b)
+    return np.where((left != 0) & ((left < 0) != (b < 0)), left + b, left)
+
+
+FLOOR_DIVIDE = Pointwise(
+    "floor_divide",
+    "floor_quotient(a, b)",
+    _divided(np.floor_divide),
+    node="DivBackward2",
+    categories=REAL,
+    include="arithmetic.cuh",
+    derivatives=(no_change, no_change),
+)
+TRUNC_DIVIDE = Pointwise(
+    "trunc_divide",
+    "trunc_quotient(a, b)",
+    _divided(lambda a, b: np.trunc(a / b) if np.result_type(a).kind == "f" else _truncated(a, b)),
+    node="DivBackward2",
+    categories=REAL,
+    include="arithmetic.cuh",
+    derivatives=(no_change, no_change),
+)
+REMAINDER = Pointwise(
+    "remainder",
+    "floor_modulus(a, b)",
+    _divided(_remainder),
+    node=numbered("Remainder"),
+    categories=REAL,
+    include="arithmetic.cuh",
+    derivatives=(
+        lambda grad: grad,
+        lambda grad, a, b: NEG.unary(MUL.binary(grad, FLOOR_DIVIDE(a, b))),
+    ),
+)
+FMOD = Pointwise(
+    "fmod",
+    "trunc_modulus(a, b)",
+    _divided(np.fmod),
+    node=numbered("Fmod"),
+    numbers="b",
+    categories=REAL,
+    include="arithmetic.cuh",
+    derivatives=(
+        lambda grad: grad,
+        lambda grad, a, b: NEG.unary(MUL.binary(grad, TRUNC_DIVIDE(a, b))),
+    ),
+)
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    """Quotient of integers without its fraction."""
+    left = np.fmod(a, b)
+    return np.floor_divide(a - left, b)
+
+
+def mul(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
+    """``input * other``."""
+    return MUL.binary(input, other) if out is None else MUL.out(out, input, other)
+
+
+def div(
+    input: Tensor,
+    other: Tensor | complex,
+    *,
+    rounding_mode: str | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``input / other``.
+
+    Parameters
+    ----------
+    rounding_mode
+        ``None`` for the quotient, in floating point; ``"trunc"`` rounds it towards zero and ``"floor"``
+        down, and integers stay integers.
+
+    Raises
+    ------
+    RuntimeError
+        For another mode; on the CPU, for an integer divided by zero with rounding.
+    """
+    if rounding_mode is None:
+        return DIV.binary(input, other) if out is None else DIV.out(out, input, other)
+    if rounding_mode == "floor":
+        return FLOOR_DIVIDE.out(out, input, other)
+    if rounding_mode == "trunc":
+        return TRUNC_DIVIDE.out(out, input, other)
+    raise RuntimeError(
+        f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}"
+    )
+
+
+def true_divide(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
+    """``input / other`` in floating point."""
+    return DIV.out(out, input, other)
+
+
+def floor_divide(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """``input // other``: the quotient rounded down."""
+    return FLOOR_DIVIDE.out(out, input, other)
+
+
+def remainder(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """``input % other``: what is left of the quotient rounded down, with the divisor's sign."""
+    return REMAINDER.out(out, input, other)
+
+
+def fmod(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """What is left of the quotient rounded towards zero, with the dividend's sign."""
+    return FMOD.out(out, input, other)
+
+
+@autocasted
+def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """One divided by each element."""
+    return RECIPROCAL.unary(input) if out is None else RECIPROCAL.out(out, input)
+
+
+# Signs
+
+NEG = Pointwise(
+    "neg",
+    "-a",
+    np.negative,
+    check=_not_bool(
+        "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the "
+        "`~` or `logical_not()` operator instead."
+    ),
+    derivatives=(lambda grad: NEG.unary(grad),),
+)
+ABS = Pointwise(
+    "abs",
+    by_kind("fabs(a)", integer="a < 0 ? -a : a", complex="abs(a)"),
+    np.abs,
+    rule=rules.to_real,
+    categories=NUMERIC,
+    derivatives=(lambda grad, a: MUL.binary(grad, SGN.unary(a)),),
+)
+SIGN = Pointwise(
+    "sign",
+    by_kind("(Compute)((a > 0) - (a < 0))", boolean="a"),
+    lambda a: a if a.dtype == bool else (a > 0).astype(a.dtype) - (a < 0),
+    categories=(Category.BOOL, *REAL),
+    derivatives=(no_change,),
+)
+SGN = Pointwise(
+    "sgn",
+    by_kind("(Compute)((a > 0) - (a < 0))", boolean="a", complex="sgn(a)"),
+    lambda a: _unit(a) if a.dtype.kind == "c" else SIGN.numpy(a),
+    derivatives=(lambda grad, a, out: sgn_gradient(grad, a, out),),
+)
+
+
+@autocasted
+def rtruediv(input: Tensor, other: complex) -> Tensor:
+    """``other / input``."""
+    return DIV(other, input)
+
+
+def _unit(a: Any) -> Any:
+    """Complex numbers on the unit circle, or zero."""
+    length = np.abs(a)
+    return np.where(length == 0, a.dtype.type(0), a / np.where(length == 0, 1, length)).astype(a.dtype)
+
+
+def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``-input``."""
+    return NEG.unary(input) if out is None else NEG.out(out, input)
+
+
+def positive(input: Tensor) -> Tensor:
+    """``input`` itself.
+
+    Raises
+    ------
+    RuntimeError
+        For bools.
+    """
+    if input._layout.dtype.category is Category.BOOL:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Absolute value; the length of complex numbers, which in place is no complex number.
+
+    Raises
+    ------
+    RuntimeError
+        For complex numbers in place.
+    """
+    if out is IN_PLACE and input._layout.dtype.is_complex:
+        raise RuntimeError("In-place abs is not supported for complex tensors: the result is real; use abs()")
+    return ABS.unary(input) if out is None else ABS.out(out, input)
+
+
+def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """1, 0 or -1 by the sign of each element; 0 for NaN."""
+    return SIGN.unary(input) if out is None else SIGN.out(out, input)
+
+
+def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """:func:`sign`, and for complex numbers ``input / abs(input)``, 0 for 0."""
+    return SGN.unary(input) if out is None else SGN.out(out, input)

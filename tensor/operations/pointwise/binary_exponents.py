@@ -1,0 +1,93 @@
+"""Floating point numbers taken apart into fraction and exponent, and put together again."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from tensor.core.dtypes import promotion as rules
+from tensor.operations.pointwise_operation import Pointwise, by_kind
+
+from .arithmetic import DIV, MUL, no_change
+from .complex_numbers import conjugate
+from .powers import EXP2
+
+if TYPE_CHECKING:
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.methods.tensor import Tensor
+
+
+def _ldexp(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "c":
+        return a * np.exp2(b)
+    whole = b == np.rint(b)
+    # Beyond these the result is 0 or infinite for every type.
+    steps = np.where(whole, np.clip(np.nan_to_num(b), -5000, 5000), 0).astype(np.int32)
+    return np.where(whole, np.ldexp(a, steps), a * np.exp2(b))
+
+
+LDEXP = Pointwise(
+    "ldexp",
+    by_kind(
+        "b == rint(b) ? ldexp(a, int(fmin(fmax(b, Compute(-5000)), Compute(5000)))) : a * exp2(b)",
+        complex="a * exp2(b)",
+    ),
+    _ldexp,
+    rule=rules.floating,
+    numbers="",
+    derivatives=(
+        lambda grad, b: LDEXP.binary(grad, conjugate(b)),
+        lambda grad, out: MUL.binary(MUL.binary(grad, conjugate(out)), math.log(2)),
+    ),
+)
+
+
+def _check_floating(_: Any, common: dtype) -> None:
+    if not common.is_floating_point:
+        raise RuntimeError(f"torch.frexp() only supports floating-point dtypes, got {common!r}")
+
+
+FRACTION = Pointwise(
+    "frexp",
+    "fraction(a)",
+    lambda a: np.frexp(a)[0],
+    check=_check_floating,
+    include="arithmetic.cuh",
+    derivatives=(lambda grad, a: DIV.binary(grad, EXP2.unary(EXPONENT.unary(a).to(grad.dtype))),),
+)
+EXPONENT = Pointwise(
+    "frexp_exponent",
+    "exponent(a)",
+    lambda a: np.where(np.isfinite(a), np.frexp(a)[1], 0),
+    rule=lambda kind: (kind, dtypes.int32),
+    check=_check_floating,
+    include="arithmetic.cuh",
+    derivatives=(no_change,),
+)
+
+
+class Apart(NamedTuple):
+    """Fractions in [1/2, 1), with a sign, and powers of two."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``input * 2**other``."""
+    return LDEXP.out(out, input, other)
+
+
+def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Apart:
+    """Fraction and exponent with ``mantissa * 2**exponent == input``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``input`` is not floating point.
+    """
+    first, second = (None, None) if out is None else out
+    return Apart(FRACTION.out(first, input), EXPONENT.out(second, input))

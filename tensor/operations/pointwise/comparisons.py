@@ -1,0 +1,205 @@
+"""Comparisons of elements, which give bools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import Category, float64
+from tensor.core.base import check_tensor
+from tensor.core.dtypes import promotion as rules
+from tensor.operations.pointwise_node import numbered
+from tensor.operations.pointwise_operation import Pointwise, by_kind
+
+from .arithmetic import no_change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from tensor.methods.tensor import Tensor
+
+_ORDERED = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+
+
+def _comparison(name: str, sign: str, function: Callable[..., Any], *, ordered: bool = True) -> Pointwise:
+    # Written into a floating point tensor (`eq_`), the result still has a gradient: nothing.
+    return Pointwise(
+        name,
+        f"a {sign} b",
+        function,
+        rule=rules.comparison,
+        numbers="b",
+        categories=_ORDERED if ordered else tuple(Category),
+        derivatives=(no_change, no_change),
+        wide_integers=True,
+        node=numbered(name.capitalize()),
+    )
+
+
+EQ = _comparison("eq", "==", np.equal, ordered=False)
+NE = _comparison("ne", "!=", np.not_equal, ordered=False)
+LT = _comparison("lt", "<", np.less)
+LE = _comparison("le", "<=", np.less_equal)
+GT = _comparison("gt", ">", np.greater)
+GE = _comparison("ge", ">=", np.greater_equal)
+
+
+def eq(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
+    """``input == other``, element by element."""
+    return EQ.binary(input, other) if out is None else EQ.out(out, input, other)
+
+
+def ne(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
+    """``input != other``, element by element."""
+    return NE.binary(input, other) if out is None else NE.out(out, input, other)
+
+
+def lt(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """``input < other``, element by element."""
+    return LT.binary(input, other) if out is None else LT.out(out, input, other)
+
+
+def le(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """``input <= other``, element by element."""
+    return LE.binary(input, other) if out is None else LE.out(out, input, other)
+
+
+def gt(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """``input > other``, element by element."""
+    return GT.binary(input, other) if out is None else GT.out(out, input, other)
+
+
+def ge(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """``input >= other``, element by element."""
+    return GE.binary(input, other) if out is None else GE.out(out, input, other)
+
+
+# Kinds of numbers
+
+ISNAN = Pointwise("isnan", by_kind("a != a", complex="isnan(a)"), np.isnan, rule=rules.comparison)
+ISINF = Pointwise(
+    "isinf",
+    by_kind("isinf(a)", integer="false", complex="isinf(a.re) || isinf(a.im)"),
+    np.isinf,
+    rule=rules.comparison,
+)
+ISFINITE = Pointwise(
+    "isfinite",
+    by_kind("isfinite(a)", integer="true", complex="isfinite(a.re) && isfinite(a.im)"),
+    np.isfinite,
+    rule=rules.comparison,
+)
+ISPOSINF = Pointwise(
+    "isposinf",
+    by_kind("isinf(a) && a > 0", integer="false"),
+    lambda a: np.isinf(a) & (a > 0),
+    rule=rules.comparison,
+    categories=_ORDERED,
+)
+ISNEGINF = Pointwise(
+    "isneginf",
+    by_kind("isinf(a) && a < 0", integer="false"),
+    lambda a: np.isinf(a) & (a < 0),
+    rule=rules.comparison,
+    categories=_ORDERED,
+)
+SIGNBIT = Pointwise(
+    "signbit",
+    by_kind("signbit(a)", integer="a < 0", boolean="false"),
+    lambda a: np.signbit(a) if a.dtype.kind == "f" else a < 0,
+    rule=rules.comparison,
+    categories=_ORDERED,
+)
+ISREAL = Pointwise("isreal", by_kind("true", complex="a.im == 0"), np.isreal, rule=rules.comparison)
+
+
+def isnan(input: Tensor) -> Tensor:
+    """Whether each element is not a number."""
+    return ISNAN.unary(input)
+
+
+def isinf(input: Tensor) -> Tensor:
+    """Whether each element is infinite; of complex numbers, whether a part is."""
+    return ISINF.unary(input)
+
+
+def isfinite(input: Tensor) -> Tensor:
+    """Whether each element is neither infinite nor NaN."""
+    return ISFINITE.unary(input)
+
+
+def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each element is positive infinity."""
+    return ISPOSINF.out(out, input)
+
+
+def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each element is negative infinity."""
+    return ISNEGINF.out(out, input)
+
+
+def isreal(input: Tensor) -> Tensor:
+    """Whether each element has no imaginary part."""
+    return ISREAL.unary(input)
+
+
+def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether the sign of each element is negative, that of a negative zero too."""
+    return SIGNBIT.out(out, input)
+
+
+# Closeness
+
+
+def _close_rule(kind: Any) -> Any:
+    return rules.comparison(kind if kind.category >= Category.FLOATING else float64)
+
+
+def _isclose(a: Any, b: Any, rtol: Any, atol: Any) -> Any:
+    limit = np.abs(atol) + np.abs(rtol * b)
+    return (a == b) | (np.isfinite(b) & (np.abs(a - b) <= limit))
+
+
+_CLOSE = by_kind(
+    "a == b || (isfinite(b) && fabs(a - b) <= fabs(d) + fabs(c * b))",
+    complex="a == b || (isfinite(b.re) && isfinite(b.im) && abs(a - b) <= abs(d) + abs(c * b))",
+)
+_BOTH_NAN = by_kind("(a != a && b != b)", complex="(isnan(a) && isnan(b))")
+
+ISCLOSE = Pointwise("isclose", _CLOSE, _isclose, rule=_close_rule, typed=2, numbers="cd")
+ISCLOSE_OR_NAN = Pointwise(
+    "isclose",
+    lambda kind: f"{_BOTH_NAN(kind)} || {_CLOSE(kind)}",
+    lambda a, b, rtol, atol: (np.isnan(a) & np.isnan(b)) | _isclose(a, b, rtol, atol),
+    rule=_close_rule,
+    typed=2,
+    numbers="cd",
+)
+
+
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    """Whether ``abs(input - other) <= atol + rtol * abs(other)``.
+
+    Parameters
+    ----------
+    equal_nan
+        Whether NaN is close to NaN.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensors differ in dtype, or a tolerance is negative.
+    """
+    check_tensor(input, "isclose", "input")
+    check_tensor(other, "isclose", "other")
+    if input._layout.dtype is not other._layout.dtype:
+        raise RuntimeError(
+            f"isclose(): expected tensors of one dtype, got {input.dtype!r} and {other.dtype!r}; convert one with .to()"
+        )
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(f"isclose(): rtol and atol must not be negative, got rtol={rtol}, atol={atol}")
+    return (ISCLOSE_OR_NAN if equal_nan else ISCLOSE)(input, other, rtol, atol)

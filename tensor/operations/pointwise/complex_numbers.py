@@ -1,0 +1,167 @@
+"""Parts of complex numbers, and numbers made of parts."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import Category, float32, float64
+from tensor.core.base import check_tensor
+from tensor.core.dtypes import promotion as rules
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.like import zeros_like
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
+
+if TYPE_CHECKING:
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.methods.tensor import Tensor
+
+CONJ = Pointwise(
+    "conj_physical",
+    "conj(a)",
+    np.conjugate,
+    categories=(Category.COMPLEX,),
+    derivatives=(lambda grad: conjugate(grad),),
+)
+
+#: As PyTorch calls the nodes of its views.
+_LAZY_CONJ = CONJ.shown_as("ConjBackward0")
+COPY = Pointwise("conj_physical", "a", lambda a: a, derivatives=(lambda grad: grad,))
+
+
+def conjugate(value: Any) -> Any:
+    """Conjugate of a tensor or a number; what is real stays as it is."""
+    if type(value) in (int, float, bool):
+        return value
+    if type(value) is complex:
+        return value.conjugate()
+    return CONJ.unary(value) if value._layout.dtype.is_complex else value
+
+
+def conj(input: Tensor) -> Tensor:
+    """Complex conjugate; a real tensor itself. The result is new memory, not a view."""
+    return _LAZY_CONJ.unary(input) if input._layout.dtype.is_complex else input
+
+
+def resolve_conj(input: Tensor) -> Tensor:
+    """``input`` itself: conjugation is never put off here."""
+    check_tensor(input, "resolve_conj", "input")
+    return input
+
+
+def resolve_neg(input: Tensor) -> Tensor:
+    """``input`` itself: negation is never put off here."""
+    check_tensor(input, "resolve_neg", "input")
+    return input
+
+
+def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Complex conjugate in new memory; a real tensor itself."""
+    if not input._layout.dtype.is_complex:
+        if out is None or out is IN_PLACE:
+            return input
+        return COPY.out(out, input)
+    return CONJ.out(out, input)
+
+
+# Length and angle
+
+ANGLE = Pointwise(
+    "angle",
+    by_kind(f"a != a ? a : a < 0 ? Compute({math.pi!r}) : Compute(0)", complex="arg(a)"),
+    lambda a: (
+        np.angle(a)
+        if a.dtype.kind == "c"
+        else np.where(a < 0, a.dtype.type(np.pi), np.where(a == a, a.dtype.type(0), a))
+    ),
+    rule=rules.floating_to_real,
+    derivatives=(lambda grad, a: _angle_gradient(grad, a),),
+)
+
+
+def _angle_gradient(grad: Tensor, a: Tensor) -> Tensor:
+    """Across the direction of ``a``, divided by its length."""
+    from .arithmetic import DIV, MUL
+    from .selection import DROP
+
+    if not a._layout.dtype.is_complex:
+        return zeros_like(grad)
+    at_zero = a == 0
+    return DROP.binary(MUL.binary(DIV.binary(grad, CONJ.unary(a + at_zero)), 1j), at_zero)
+
+
+def sgn_gradient(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
+    """Of ``a / abs(a)``: what is across the direction of ``a``, divided by its length."""
+    from .arithmetic import ABS, DIV, MUL, SUB
+    from .selection import DROP
+
+    if not a._layout.dtype.is_complex:
+        return zeros_like(grad)
+    at_zero = a == 0
+    along = MUL.binary(grad, CONJ.unary(out)).real
+    across = SUB.binary(grad, MUL.binary(out, along))
+    return DROP.binary(DIV.binary(across, ABS.unary(a) + at_zero), at_zero)
+
+
+def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Angle of complex numbers in radians; pi for negative real numbers, and 0 for others."""
+    return ANGLE.out(out, input)
+
+
+# Numbers made of parts
+
+
+def _to_complex(kind: dtype) -> tuple[dtype, dtype]:
+    return kind, kind.to_complex()
+
+
+def _check_parts(name: str) -> Any:
+    def check(kinds: Any, _: dtype) -> None:
+        types = [each.dtype for each in kinds]
+        if types[0] is not types[1] or types[0] not in (float32, float64):
+            raise RuntimeError(
+                f"{name}(): expected two tensors of float32 or two of float64, got {types[0]!r} and {types[1]!r}"
+            )
+
+    return check
+
+
+def _polar(length: Any, angle: Any) -> Any:
+    made = np.empty(np.broadcast(length, angle).shape, np.result_type(length, np.complex64))
+    made.real = length * np.cos(angle)
+    made.imag = length * np.sin(angle)
+    return made
+
+
+POLAR = Pointwise(
+    "polar",
+    "Complex<Compute>{a * cos(b), a * sin(b)}",
+    _polar,
+    rule=_to_complex,
+    numbers="",
+    check=_check_parts("polar"),
+    derivatives=(
+        lambda grad, a, b: _polar_gradient(grad, a, b),
+        lambda grad, out: (CONJ.unary(grad) * (out * 1j)).real,
+    ),
+)
+
+
+def _polar_gradient(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    from tensor.operations.creation.like import ones_like
+
+    return (CONJ.unary(grad) * POLAR(ones_like(a), b)).real
+
+
+@autocasted
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Complex numbers of given length and angle in radians.
+
+    Raises
+    ------
+    RuntimeError
+        If the two are not of the same type, float32 or float64.
+    """
+    return POLAR.out(out, abs, angle)

@@ -1,0 +1,76 @@
+"""The gated linear unit: one half of a tensor times the sigmoid of the other, one kernel forward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import Category
+from tensor.core.arguments import dimension
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.creation.like import empty_like
+from tensor.operations.pointwise_operation import Pointwise
+from tensor.operations.recorder import record
+from tensor.operations.shapes.joining import cat
+from tensor.operations.shapes.slices import narrow
+from tensor.operations.special.error_and_gamma import sigmoid
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+_GATED = Pointwise(
+    "glu",
+    "a / (1 + exp(-b))",
+    lambda a, b: a / (1 + np.exp(-b)),
+    categories=(Category.FLOATING,),
+)
+#: Of (gradient, value, gate): the gradient of the gate.
+_GATE_GRADIENT = Pointwise(
+    "glu_backward",
+    "a * b * exp(-fabs(c)) / ((1 + exp(-fabs(c))) * (1 + exp(-fabs(c))))",
+    lambda a, b, c: a * b * np.exp(-np.abs(c)) / (1 + np.exp(-np.abs(c))) ** 2,
+)
+
+
+def _halves(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    size = x._layout.shape[dim] // 2
+    return narrow(x, dim, 0, size), narrow(x, dim, size, size)
+
+
+def _gradient(_: Any, grad: Tensor, x: Tensor, dim: int) -> tuple[Tensor]:
+    value, gate = _halves(x, dim)
+    if modes.recording:
+        # As operations that have derivatives themselves.
+        part = sigmoid(gate)
+        return (cat([grad * part, grad * value * part * (1 - part)], dim),)
+    made = empty_like(x)
+    first, second = _halves(made, dim)
+    _GATED.out(first, grad, gate)
+    _GATE_GRADIENT.out(second, grad, value, gate)
+    return (made,)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half of ``input`` along ``dim`` times the sigmoid of the second.
+
+    Raises
+    ------
+    RuntimeError
+        If the size along ``dim`` is odd, or there are no dimensions.
+    IndexError
+        If there is no such dimension.
+    """
+    shape = input._layout.shape
+    if not shape:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    dim = dimension(dim, len(shape))
+    if shape[dim] % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {shape[dim]}")
+    recording, modes.recording = modes.recording, False
+    try:
+        made = _GATED(*_halves(input, dim))
+    finally:
+        modes.recording = recording
+    record((made,), (input,), "GluBackward0", _gradient, (input,), (dim,))
+    return made

@@ -1,0 +1,301 @@
+"""Powers and roots, exponentials and logarithms."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import Category, complex128, float64
+from tensor.core.base import TensorBase
+from tensor.core.dtypes import promotion as rules
+from tensor.core.dtypes.scalars import element, is_number
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.like import zeros_like
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
+
+from .arithmetic import ADD, DIV, MUL, NUMERIC, SUB
+from .comparisons import EQ, GE
+from .complex_numbers import conjugate
+from .selection import DROP
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+_LN2, _LN10 = math.log(2), math.log(10)
+
+# Exponentials
+
+EXP = Pointwise(
+    "exp",
+    "exp(a)",
+    np.exp,
+    rule=rules.floating,
+    derivatives=(lambda grad, out: MUL.binary(grad, conjugate(out)),),
+)
+EXP2 = Pointwise(
+    "exp2",
+    "exp2(a)",
+    np.exp2,
+    rule=rules.floating,
+    derivatives=(lambda grad, out: MUL.binary(MUL.binary(grad, conjugate(out)), _LN2),),
+)
+EXPM1 = Pointwise(
+    "expm1",
+    "expm1(a)",
+    np.expm1,
+    rule=rules.floating,
+    derivatives=(lambda grad, out: MUL.binary(grad, conjugate(ADD.binary(out, 1))),),
+)
+
+# Logarithms
+
+LOG = Pointwise(
+    "log",
+    "log(a)",
+    np.log,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: DIV.binary(grad, conjugate(a)),),
+)
+LOG2 = Pointwise(
+    "log2",
+    "log2(a)",
+    np.log2,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: DIV.binary(grad, MUL.binary(conjugate(a), _LN2)),),
+)
+LOG10 = Pointwise(
+    "log10",
+    "log10(a)",
+    np.log10,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: DIV.binary(grad, MUL.binary(conjugate(a), _LN10)),),
+)
+LOG1P = Pointwise(
+    "log1p",
+    "log1p(a)",
+    np.log1p,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: DIV.binary(grad, conjugate(ADD.binary(a, 1))),),
+)
+
+# Roots
+
+SQRT = Pointwise(
+    "sqrt",
+    "sqrt(a)",
+    np.sqrt,
+    rule=rules.floating,
+    derivatives=(lambda grad, out: SQRT_BACKWARD.binary(grad, out),),
+)
+#: Of (gradient, root).
+SQRT_BACKWARD = Pointwise(
+    "sqrt_backward",
+    by_kind("a / (2 * b)", complex="a / (2 * conj(b))"),
+    lambda a, b: a / (2 * np.conjugate(b)),
+    derivatives=(
+        lambda grad, b: DIV.binary(grad, MUL.binary(b, 2)),
+        lambda grad, a, b: DIV.binary(
+            MUL.binary(conjugate(grad), a), MUL.binary(MUL.binary(conjugate(b), conjugate(b)), -2)
+        ),
+    ),
+)
+RSQRT = Pointwise(
+    "rsqrt",
+    "rsqrt(a)",
+    lambda a: np.reciprocal(np.sqrt(a)),
+    rule=rules.floating,
+    derivatives=(lambda grad, out: RSQRT_BACKWARD.binary(grad, out),),
+)
+#: Of (gradient, reciprocal root).
+RSQRT_BACKWARD = Pointwise(
+    "rsqrt_backward",
+    by_kind("Compute(-0.5) * a * (b * b * b)", complex="-0.5 * (a * conj(b * b * b))"),
+    lambda a, b: a.dtype.type(-0.5) * a * np.conjugate(b * b * b),
+    derivatives=(
+        lambda grad, b: MUL.binary(MUL.binary(grad, -0.5), MUL.binary(MUL.binary(b, b), b)),
+        lambda grad, a, b: MUL.binary(
+            MUL.binary(MUL.binary(conjugate(grad), a), -1.5), conjugate(MUL.binary(b, b))
+        ),
+    ),
+)
+
+# Powers
+
+
+def _power(a: Any, b: Any) -> Any:
+    if a.dtype.kind not in "iu":
+        return np.power(a, b)
+    # NumPy refuses negative exponents: of the reciprocals only those of -1 and 1 are whole.
+    negative = b < 0
+    if not np.any(negative):
+        return np.power(a, b)
+    whole = np.power(a, np.where(negative, b.dtype.type(0), b))
+    unit = np.where(a == 1, 1, np.where(a == -1, np.where(b & 1, -1, 1), 0)).astype(a.dtype)
+    return np.where(negative, unit, whole)
+
+
+POW = Pointwise(
+    "pow",
+    by_kind("pow(a, b)", integer="integer_power(a, b)"),
+    _power,
+    categories=NUMERIC,
+    include="arithmetic.cuh",
+    node=lambda a, b: f"PowBackward{2 if not isinstance(a, TensorBase) else isinstance(b, TensorBase):d}",
+    derivatives=(
+        lambda grad, a, b: _base_gradient(grad, a, b),
+        lambda grad, a, b, out: _exponent_gradient(grad, a, b, out),
+    ),
+)
+
+
+def _special(exponent: float, cuda: str, function: Any) -> Pointwise:
+    """The power for one exponent: exact where the general one is not, and faster."""
+    return Pointwise("pow", cuda, function, derivatives=(lambda grad, a: _base_gradient(grad, a, exponent),))
+
+
+SQUARE = _special(2, "a * a", lambda a: a * a)
+_SPECIAL: dict[float, Pointwise] = {
+    2: SQUARE,
+    3: _special(3, "a * a * a", lambda a: a * a * a),
+    0.5: _special(0.5, "sqrt(a)", np.sqrt),
+    -0.5: _special(-0.5, "rsqrt(a)", lambda a: np.reciprocal(np.sqrt(a))),
+    -1: _special(-1, "Compute{1} / a", np.reciprocal),
+    -2: _special(-2, "Compute{1} / (a * a)", lambda a: np.reciprocal(a * a)),
+}
+
+
+def _base_gradient(grad: Tensor, a: Any, b: Any) -> Tensor:
+    if not isinstance(b, TensorBase):
+        if b == 0:
+            return zeros_like(grad)
+        slope = MUL.binary(a if b == 2 else pow(a, b - 1), b)
+        return MUL.binary(grad, conjugate(slope))
+    slope = MUL.binary(b, pow(a, SUB.binary(b, 1)))
+    return DROP.binary(MUL.binary(grad, conjugate(slope)), EQ.binary(b, 0))
+
+
+def _exponent_gradient(grad: Tensor, a: Any, b: Tensor, out: Tensor) -> Tensor:
+    if isinstance(a, TensorBase):
+        logarithm: Any = LOG.unary(a)
+    elif a == 0:
+        logarithm = -math.inf
+    elif isinstance(a, complex) or out._layout.dtype.is_complex:
+        logarithm = cmath.log(a)
+    else:
+        logarithm = math.log(a) if a > 0 else math.nan
+    slope = conjugate(MUL.binary(out, logarithm))
+    if not isinstance(a, TensorBase) and a != 0:
+        return MUL.binary(grad, slope)
+    exponent = b.real if b._layout.dtype.is_complex else b
+    nothing = GE.binary(exponent, 0)
+    if isinstance(a, TensorBase):
+        nothing = nothing & EQ.binary(a, 0)
+    return MUL.binary(grad, DROP.binary(slope, nothing))
+
+
+@autocasted
+def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
+    """``input ** exponent``.
+
+    Raises
+    ------
+    RuntimeError
+        For integers and a negative number as exponent, as the result is no integer.
+    """
+    if isinstance(exponent, TensorBase):
+        return POW.out(out, input, exponent)
+    if not isinstance(input, TensorBase) or not is_number(exponent):
+        raise TypeError(
+            f"pow() takes tensors, or a tensor and a number, got {type(input).__name__} and {type(exponent).__name__}"
+        )
+    if not isinstance(exponent, (int, float, complex)):
+        exponent = exponent.item()
+    kind = input._layout.dtype
+    if kind.category <= Category.INTEGER and isinstance(exponent, int):
+        if exponent < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        if kind.category is Category.INTEGER:
+            element(exponent, kind)
+    elif kind.category >= Category.FLOATING and not isinstance(exponent, complex):
+        special = _SPECIAL.get(exponent)
+        if special is not None:
+            return special.unary(input) if out is None else special.out(out, input)
+    return POW.out(out, input, exponent)
+
+
+def float_power(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
+    """``input ** exponent`` in double precision."""
+    operands = (input, exponent)
+    is_complex = any(
+        x._layout.dtype.is_complex if isinstance(x, TensorBase) else isinstance(x, complex) for x in operands
+    )
+    kind = complex128 if is_complex else float64
+    base, power = (
+        x.to(kind) if isinstance(x, TensorBase) else complex(x) if is_complex else float(x)  # type: ignore[arg-type]
+        for x in operands
+    )
+    if out is IN_PLACE:
+        if input._layout.dtype is not kind:  # type: ignore[union-attr]
+            raise RuntimeError(f"float_power_(): the base must be of {kind!r}, got {input.dtype!r}")  # type: ignore[union-attr]
+        base = input
+    return pow(base, power, out=out)
+
+
+@autocasted
+def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """E to the power of each element."""
+    return EXP.unary(input) if out is None else EXP.out(out, input)
+
+
+def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """2 to the power of each element."""
+    return EXP2.unary(input) if out is None else EXP2.out(out, input)
+
+
+@autocasted
+def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``exp(input) - 1``, exact also near 0."""
+    return EXPM1.unary(input) if out is None else EXPM1.out(out, input)
+
+
+@autocasted
+def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Natural logarithm."""
+    return LOG.unary(input) if out is None else LOG.out(out, input)
+
+
+@autocasted
+def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Logarithm to the base 2."""
+    return LOG2.unary(input) if out is None else LOG2.out(out, input)
+
+
+@autocasted
+def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Logarithm to the base 10."""
+    return LOG10.unary(input) if out is None else LOG10.out(out, input)
+
+
+@autocasted
+def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``log(1 + input)``, exact also near 0."""
+    return LOG1P.unary(input) if out is None else LOG1P.out(out, input)
+
+
+def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Square root; NaN of negative real numbers."""
+    return SQRT.unary(input) if out is None else SQRT.out(out, input)
+
+
+@autocasted
+def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """One divided by the square root."""
+    return RSQRT.unary(input) if out is None else RSQRT.out(out, input)
+
+
+def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``input * input``."""
+    return pow(input, 2, out=out)

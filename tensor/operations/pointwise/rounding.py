@@ -1,0 +1,95 @@
+"""Whole numbers near each element, and fractions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import Category
+from tensor.operations.pointwise_operation import Pointwise, by_kind
+
+from .arithmetic import REAL, no_change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor.methods.tensor import Tensor
+
+
+def _rounding(name: str, cuda: str, function: Callable[[Any], Any]) -> Pointwise:
+    """A way to round; integers stay as they are."""
+    return Pointwise(
+        name,
+        by_kind(cuda, integer="a"),
+        lambda a: function(a) if a.dtype.kind == "f" else a,
+        categories=REAL,
+        derivatives=(no_change,),
+    )
+
+
+CEIL = _rounding("ceil", "ceil(a)", np.ceil)
+FLOOR = _rounding("floor", "floor(a)", np.floor)
+ROUND = _rounding("round", "rint(a)", np.rint)
+TRUNC = _rounding("trunc", "trunc(a)", np.trunc)
+FRAC = Pointwise(
+    "frac",
+    "a - trunc(a)",
+    lambda a: a - np.trunc(a),
+    categories=(Category.FLOATING,),
+    derivatives=(lambda grad: grad,),
+)
+#: Of (number, power of ten): that many decimals are kept.
+ROUND_DECIMALS = Pointwise(
+    "round",
+    "rint(a * b) / b",
+    lambda a, b: np.rint(a * b) / b,
+    node="RoundBackward1",
+    typed=1,
+    categories=(Category.FLOATING,),
+    derivatives=(no_change,),
+)
+#: Of (number, power of ten): to a multiple of it.
+ROUND_TENS = Pointwise(
+    "round",
+    "rint(a / b) * b",
+    lambda a, b: np.rint(a / b) * b,
+    node="RoundBackward1",
+    typed=1,
+    categories=(Category.FLOATING,),
+    derivatives=(no_change,),
+)
+
+
+def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Smallest whole number that is not below each element."""
+    return CEIL.out(out, input)
+
+
+def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Largest whole number that is not above each element."""
+    return FLOOR.out(out, input)
+
+
+def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+    """Nearest whole number, of two equally near ones the even one.
+
+    Parameters
+    ----------
+    decimals
+        Decimals that are kept; a negative number rounds to tens, hundreds and so on. Only floating point
+        has decimals.
+    """
+    if decimals == 0:
+        return ROUND.out(out, input)
+    return (ROUND_DECIMALS if decimals > 0 else ROUND_TENS).out(out, input, 10.0 ** abs(decimals))
+
+
+def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The whole number that is left without the fraction."""
+    return TRUNC.out(out, input)
+
+
+def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The fraction, with the sign of the element."""
+    return FRAC.out(out, input)

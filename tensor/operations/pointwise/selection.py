@@ -1,0 +1,516 @@
+"""Choosing between values: by a condition, by size, by kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.dtypes import Category, bfloat16, dtype, float16
+from tensor.core.base import TensorBase, check_tensor
+from tensor.core.dtypes import promotion as rules
+from tensor.core.dtypes.limits import finfo
+from tensor.core.dtypes.scalars import element
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise_node import numbered
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
+from tensor.operations.shapes.views import view_as_complex, view_as_real
+
+from .arithmetic import DIV, MUL, NEG, NUMERIC, REAL, SIGN, SUB, check_factor, no_change, undefined
+from .comparisons import EQ, GE, GT, ISFINITE, ISNAN, LE, LT
+from .complex_numbers import conjugate
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+_ORDERED = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+
+# By a condition
+
+#: Of (where true, where false, condition).
+WHERE = Pointwise(
+    "where",
+    "c_ ? a : b",
+    lambda a, b, c: np.where(c, a, b),
+    typed=2,
+    masks=1,
+    derivatives=(
+        lambda grad, c: KEEP.binary(grad, c),
+        lambda grad, c: DROP.binary(grad, c),
+    ),
+)
+#: The first operand where the mask is true, and zero elsewhere.
+KEEP = Pointwise(
+    "where",
+    by_kind("b_ ? a : Compute(0)", complex="b_ ? a : Compute{0, 0}"),
+    lambda a, b: np.where(b, a, a.dtype.type(0)),
+    typed=1,
+    masks=1,
+    derivatives=(lambda grad, b: KEEP.binary(grad, b),),
+)
+#: The first operand where the mask is false, and zero elsewhere.
+DROP = Pointwise(
+    "where",
+    by_kind("b_ ? Compute(0) : a", complex="b_ ? Compute{0, 0} : a"),
+    lambda a, b: np.where(b, a.dtype.type(0), a),
+    typed=1,
+    masks=1,
+    derivatives=(lambda grad, b: DROP.binary(grad, b),),
+)
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
+    """Elements of ``input`` where ``condition`` is true, else of ``other``.
+
+    Parameters
+    ----------
+    condition
+        A bool tensor (uint8 is taken too).
+    input, other
+        Tensors or numbers; without them the indices of true elements are returned, as
+        ``nonzero(as_tuple=True)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the condition is of another type.
+    """
+    check_tensor(condition, "where", "condition")
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    kind = condition._layout.dtype
+    if kind is not dtypes.bool_:
+        if kind is not dtypes.uint8:
+            raise RuntimeError(
+                f"where expected condition to be a boolean tensor, but got a tensor with dtype {kind!r}"
+            )
+        condition = condition.to(dtypes.bool_)
+    _check_numbers(input, other)
+    _check_numbers(other, input)
+    if out is None:
+        return WHERE(input, other, condition)
+    return WHERE.out(out, input, other, condition)
+
+
+def _check_numbers(given: Any, *others: Any) -> None:
+    """Raise RuntimeError if ``given`` is a tensor of integers, and another operand an integer that they cannot be."""
+    if isinstance(given, TensorBase) and given._layout.dtype.category is Category.INTEGER:
+        for x in others:
+            if type(x) is int:
+                element(x, given._layout.dtype)
+
+
+# By size
+
+
+def _share(name: str, sign: str) -> Pointwise:
+    """What the gradient of an extremum gives an operand: of (gradient, operand, other operand)."""
+    loses = np.less if sign == "<" else np.greater
+    made = Pointwise(
+        name,
+        f"b {sign} c ? Compute(0) : b == c ? Compute(a / 2) : a",
+        lambda a, b, c: np.where(loses(b, c), a.dtype.type(0), np.where(b == c, a / 2, a)),
+        derivatives=(lambda grad, b, c: made(grad, b, c),),
+    )
+    return made
+
+
+MAXIMUM_BACKWARD = _share("maximum_backward", "<")
+MINIMUM_BACKWARD = _share("minimum_backward", ">")
+
+MAXIMUM = Pointwise(
+    "maximum",
+    "larger(a, b)",
+    np.maximum,
+    numbers="",
+    categories=_ORDERED,
+    include="arithmetic.cuh",
+    derivatives=(
+        lambda grad, a, b: MAXIMUM_BACKWARD(grad, a, b),
+        lambda grad, a, b: MAXIMUM_BACKWARD(grad, b, a),
+    ),
+)
+MINIMUM = Pointwise(
+    "minimum",
+    "smaller(a, b)",
+    np.minimum,
+    numbers="",
+    categories=_ORDERED,
+    include="arithmetic.cuh",
+    derivatives=(
+        lambda grad, a, b: MINIMUM_BACKWARD(grad, a, b),
+        lambda grad, a, b: MINIMUM_BACKWARD(grad, b, a),
+    ),
+)
+FMAX = Pointwise(
+    "fmax",
+    by_kind("fmax(a, b)", integer="a > b ? a : b"),
+    np.fmax,
+    numbers="",
+    categories=_ORDERED,
+    derivatives=(
+        lambda grad, a, b: KEEP.binary(grad, _first_is_larger(a, b)),
+        lambda grad, a, b: DROP.binary(grad, _first_is_larger(a, b)),
+    ),
+)
+FMIN = Pointwise(
+    "fmin",
+    by_kind("fmin(a, b)", integer="a < b ? a : b"),
+    np.fmin,
+    numbers="",
+    categories=_ORDERED,
+    derivatives=(
+        lambda grad, a, b: KEEP.binary(grad, _first_is_smaller(a, b)),
+        lambda grad, a, b: DROP.binary(grad, _first_is_smaller(a, b)),
+    ),
+)
+
+
+def _first_is_larger(a: Tensor, b: Tensor) -> Tensor:
+    return GE.binary(a, b) | ISNAN.unary(b)
+
+
+def _first_is_smaller(a: Tensor, b: Tensor) -> Tensor:
+    return LE.binary(a, b) | ISNAN.unary(b)
+
+
+def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The larger of two elements; NaN where one of them is."""
+    return MAXIMUM.out(out, input, other)
+
+
+def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The smaller of two elements; NaN where one of them is."""
+    return MINIMUM.out(out, input, other)
+
+
+def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The larger of two elements; where one is NaN, the other."""
+    return FMAX.out(out, input, other)
+
+
+def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The smaller of two elements; where one is NaN, the other."""
+    return FMIN.out(out, input, other)
+
+
+# Limits
+
+CLAMP = Pointwise(
+    "clamp",
+    "smaller(larger(a, b), c)",
+    lambda a, b, c: np.minimum(np.maximum(a, b), c),
+    node=numbered("Clamp", 0, 1),
+    categories=REAL,
+    include="arithmetic.cuh",
+    derivatives=(
+        lambda grad, a, b, c: CLAMP_BACKWARD(grad, a, b, c),
+        lambda grad, a, b, c: KEEP.binary(grad, LT(a, b) & LT(b, c)),
+        lambda grad, a, b, c: KEEP.binary(grad, GT(a, c) | LT(c, b)),
+    ),
+)
+CLAMP_MIN = Pointwise(
+    "clamp",
+    "larger(a, b)",
+    np.maximum,
+    node=numbered("Clamp", 0, 1),
+    categories=REAL,
+    include="arithmetic.cuh",
+    derivatives=(
+        lambda grad, a, b: KEEP.binary(grad, GE(a, b)),
+        lambda grad, a, b: KEEP.binary(grad, LT(a, b)),
+    ),
+)
+CLAMP_MAX = Pointwise(
+    "clamp",
+    "smaller(a, b)",
+    np.minimum,
+    node=numbered("Clamp", 0, 1),
+    categories=REAL,
+    include="arithmetic.cuh",
+    derivatives=(
+        lambda grad, a, b: KEEP.binary(grad, LE(a, b)),
+        lambda grad, a, b: KEEP.binary(grad, GT(a, b)),
+    ),
+)
+#: The gradient where the value is between the limits: of (gradient, value, smallest, largest).
+CLAMP_BACKWARD = Pointwise(
+    "clamp_backward",
+    "b >= c && b <= d ? a : Compute(0)",
+    lambda a, b, c, d: np.where((b >= c) & (b <= d), a, a.dtype.type(0)),
+    derivatives=(lambda grad, b, c, d: CLAMP_BACKWARD(grad, b, c, d),),
+)
+_CLAMP_MIN = CLAMP_MIN.shown_as(numbered("ClampMin"))
+_CLAMP_MAX = CLAMP_MAX.shown_as(numbered("ClampMax"))
+
+
+def clamp(
+    input: Tensor,
+    min: Tensor | float | None = None,
+    max: Tensor | float | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Elements brought between ``min`` and ``max``; ``max`` where ``min`` is larger. NaN stays.
+
+    Raises
+    ------
+    RuntimeError
+        If neither limit is given.
+    """
+    if min is None:
+        if max is None:
+            raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
+        _check_numbers(input, max)
+        return CLAMP_MAX.out(out, input, max)
+    _check_numbers(input, min, max)
+    if max is None:
+        return CLAMP_MIN.out(out, input, min)
+    return CLAMP.out(out, input, min, max)
+
+
+def clamp_min(input: Tensor, min: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """Elements not below ``min``."""
+    _check_numbers(input, min)
+    return _CLAMP_MIN.out(out, input, min)
+
+
+def clamp_max(input: Tensor, max: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """Elements not above ``max``."""
+    _check_numbers(input, max)
+    return _CLAMP_MAX.out(out, input, max)
+
+
+# By kind
+
+NAN_TO_NUM = Pointwise(
+    "nan_to_num",
+    by_kind("a != a ? b : isinf(a) ? (a > 0 ? c : d) : a", integer="a"),
+    lambda a, b, c, d: (
+        np.where(np.isnan(a), b, np.where(a == np.inf, c, np.where(a == -np.inf, d, a)))
+        if a.dtype.kind == "f"
+        else a
+    ),
+    typed=1,
+    categories=_ORDERED,
+    derivatives=(lambda grad, a: KEEP.binary(grad, ISFINITE.unary(a)),),
+)
+
+
+def nan_to_num(
+    input: Tensor,
+    nan: float | None = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``input`` with numbers for NaN and the infinities, by default 0 and the ends of the dtype's range."""
+    kind = input._layout.dtype
+    if kind.is_complex:
+        made = view_as_complex(nan_to_num(view_as_real(input), nan, posinf, neginf))
+        if out is None:
+            return made
+        return (input if out is IN_PLACE else out).copy_(made)
+    numbers: tuple[float, ...] = (0, 0, 0)
+    if kind.is_floating_point:
+        limits = finfo(kind)
+        numbers = (
+            0.0 if nan is None else float(nan),
+            limits.max if posinf is None else float(posinf),
+            limits.min if neginf is None else float(neginf),
+        )
+    return NAN_TO_NUM.out(out, input, *numbers)
+
+
+HEAVISIDE = Pointwise(
+    "heaviside",
+    "a == 0 ? b : Compute(a > 0)",
+    lambda a, b: np.where(a == 0, b, (a > 0).astype(a.dtype)),
+    numbers="",
+    categories=_ORDERED,
+    derivatives=(undefined("heaviside"),) * 2,
+)
+
+
+def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """0 for negative elements, 1 for positive ones, and ``values`` for 0.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensors differ in dtype.
+    """
+    check_tensor(input, "heaviside", "input")
+    check_tensor(values, "heaviside", "values")
+    if input._layout.dtype is not values._layout.dtype:
+        raise RuntimeError(
+            f"heaviside() wants tensors of one dtype, got {input.dtype!r} and {values.dtype!r}; convert one with .to()"
+        )
+    return HEAVISIDE.out(out, input, values)
+
+
+def _ratio(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
+    """The gradient with the sign that :func:`copysign` gave; nothing at 0."""
+    return MUL.binary(grad, MUL.binary(SIGN.unary(a), SIGN.unary(out)))
+
+
+COPYSIGN = Pointwise(
+    "copysign",
+    "copysign(a, b)",
+    np.copysign,
+    rule=rules.floating,
+    numbers="b",
+    node=numbered("Copysign", 0, 1),
+    categories=_ORDERED,
+    derivatives=(lambda grad, a, out: _ratio(grad, a, out), no_change),
+)
+NEXTAFTER = Pointwise(
+    "nextafter",
+    "nextafter(a, b)",
+    np.nextafter,
+    numbers="",
+    categories=(Category.FLOATING,),
+    derivatives=(undefined("nextafter"),) * 2,
+)
+
+
+#: What has been found for the first operand otherwise.
+_SECOND = Pointwise("nextafter", "b", lambda _, b: b, derivatives=(undefined("nextafter"),) * 2)
+
+
+def copysign(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """The size of each element with the sign of ``other``."""
+    return COPYSIGN.out(out, input, other)
+
+
+def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The next number of the type from ``input`` towards ``other``."""
+    check_tensor(input, "nextafter", "input")
+    check_tensor(other, "nextafter", "other")
+    kind = rules.promoted((input._layout, other._layout))
+    if kind not in (float16, bfloat16):
+        return NEXTAFTER.out(out, input, other)
+    return _SECOND.out(out, input, _next_half(input, other, kind))
+
+
+def _next_half(input: Tensor, other: Tensor, kind: dtype) -> Tensor:
+    """:func:`nextafter` for half precision, whose bits count as the numbers do."""
+    a, b = input.detach().to(kind), other.detach().to(kind)
+    outwards = EQ.binary(GT.binary(b, a), GT.binary(a, 0))
+    bits = a.contiguous().view(dtypes.int16)
+    moved = bits + where(outwards, 1, -1).to(dtypes.int16)
+    # From zero the smallest number of the right sign follows.
+    least = where(GT.binary(b, 0), 1, 1 - 0x8000).to(dtypes.int16)
+    found = where(EQ.binary(a, 0), least, moved).view(kind)
+    found = where(EQ.binary(a, b), b, found)
+    return where(ISNAN.unary(a) | ISNAN.unary(b), a + b, found)
+
+
+# Weighted
+
+LERP = Pointwise(
+    "lerp",
+    by_kind(
+        "between(a, b, c)",
+        complex="abs(c) < Compute{0.5}.re ? a + c * (b - a) : b - (b - a) * (Compute{1, 0} - c)",
+    ),
+    lambda a, b, c: np.where(np.abs(c) < 0.5, a + c * (b - a), b - (b - a) * (1 - c)),
+    typed=2,
+    numbers="c",
+    node=numbered("Lerp"),
+    categories=(Category.FLOATING, Category.COMPLEX),
+    include="arithmetic.cuh",
+    derivatives=(
+        lambda grad, c: MUL.binary(grad, conjugate(1 - c)),
+        lambda grad, c: MUL.binary(grad, conjugate(c)),
+        lambda grad, a, b: MUL.binary(grad, conjugate(SUB.binary(b, a))),
+    ),
+)
+
+
+def lerp(input: Tensor, end: Tensor, weight: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """``input + weight * (end - input)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensors differ in dtype.
+    """
+    check_tensor(input, "lerp", "input")
+    for name, x in (("end", end), ("weight", weight)):
+        if isinstance(x, TensorBase) and x._layout.dtype is not input._layout.dtype:
+            raise RuntimeError(
+                f"lerp(): expected dtype {input.dtype!r} for `{name}` but got dtype {x.dtype!r}"
+            )
+    return LERP.out(out, input, end, weight)
+
+
+def _check_value(kinds: Any, common: Any) -> None:
+    check_factor("value")((None, None, kinds[3]), common)
+
+
+def _check_quotient(kinds: Any, common: Any) -> None:
+    if common.category < Category.FLOATING:
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported; use (input + value * "
+            "tensor.div(tensor1, tensor2, rounding_mode='trunc')).to(input.dtype), or convert an operand to floating "
+            "point for true division."
+        )
+    _check_value(kinds, common)
+
+
+#: Of (summand, factor, factor, number).
+ADDCMUL = Pointwise(
+    "addcmul",
+    "a + d * b * c",
+    lambda a, b, c, d: a + d * b * c,
+    typed=3,
+    numbers="d",
+    categories=NUMERIC,
+    check=_check_value,
+    derivatives=(
+        lambda grad: grad,
+        lambda grad, c, d: MUL.binary(grad, conjugate(MUL.binary(c, d))),
+        lambda grad, b, d: MUL.binary(grad, conjugate(MUL.binary(b, d))),
+    ),
+)
+#: Of (summand, dividend, divisor, number).
+ADDCDIV = Pointwise(
+    "addcdiv",
+    "a + d * (b / c)",
+    lambda a, b, c, d: a + d * (b / c),
+    typed=3,
+    numbers="d",
+    check=_check_quotient,
+    derivatives=(
+        lambda grad: grad,
+        lambda grad, c, d: MUL.binary(grad, conjugate(DIV(d, c))),
+        lambda grad, b, c, d: NEG.unary(
+            MUL.binary(grad, conjugate(DIV.binary(MUL.binary(b, d), MUL.binary(c, c))))
+        ),
+    ),
+)
+
+
+@autocasted
+def addcmul(
+    input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
+) -> Tensor:
+    """``input + value * tensor1 * tensor2``."""
+    return ADDCMUL.out(out, input, tensor1, tensor2, value)
+
+
+@autocasted
+def addcdiv(
+    input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
+) -> Tensor:
+    """``input + value * tensor1 / tensor2``.
+
+    Raises
+    ------
+    RuntimeError
+        For integers, whose quotient needs a rounding mode.
+    """
+    return ADDCDIV.out(out, input, tensor1, tensor2, value)

@@ -1,0 +1,270 @@
+"""Functions of angles, of hyperbolas, and their inverses."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import Category
+from tensor.core.dtypes import promotion as rules
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise_operation import Pointwise, by_kind
+
+from .arithmetic import ADD, DIV, MUL, NEG, SUB
+from .comparisons import EQ
+from .complex_numbers import conjugate
+from .powers import RSQRT, SQUARE
+from .selection import DROP
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+_REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+
+# Angles
+
+SIN = Pointwise(
+    "sin",
+    "sin(a)",
+    np.sin,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: MUL.binary(grad, conjugate(COS.unary(a))),),
+)
+COS = Pointwise(
+    "cos",
+    "cos(a)",
+    np.cos,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: MUL.binary(grad, NEG.unary(conjugate(SIN.unary(a)))),),
+)
+TAN = Pointwise(
+    "tan",
+    "tan(a)",
+    np.tan,
+    rule=rules.floating,
+    derivatives=(lambda grad, out: MUL.binary(grad, conjugate(ADD.binary(SQUARE.unary(out), 1))),),
+)
+ASIN = Pointwise(
+    "asin",
+    "asin(a)",
+    np.arcsin,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: MUL.binary(grad, conjugate(_of_circle(a))),),
+)
+ACOS = Pointwise(
+    "acos",
+    "acos(a)",
+    np.arccos,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: NEG.unary(MUL.binary(grad, conjugate(_of_circle(a)))),),
+)
+ATAN = Pointwise(
+    "atan",
+    "atan(a)",
+    np.arctan,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: DIV.binary(grad, conjugate(ADD.binary(SQUARE.unary(a), 1))),),
+)
+ATAN2 = Pointwise(
+    "atan2",
+    "atan2(a, b)",
+    np.arctan2,
+    numbers="",
+    rule=rules.floating,
+    categories=_REAL,
+    derivatives=(
+        lambda grad, a, b: MUL.binary(grad, _over_square(b, a, b)),
+        lambda grad, a, b: MUL.binary(grad, NEG.unary(_over_square(a, a, b))),
+    ),
+)
+HYPOT = Pointwise(
+    "hypot",
+    "hypot(a, b)",
+    np.hypot,
+    numbers="",
+    rule=rules.floating,
+    categories=_REAL,
+    derivatives=(
+        lambda grad, a, out: MUL.binary(grad, DIV.binary(a, out)),
+        lambda grad, b, out: MUL.binary(grad, DIV.binary(b, out)),
+    ),
+)
+
+
+def _of_circle(a: Tensor) -> Tensor:
+    """``1 / sqrt(1 - a * a)``."""
+    return RSQRT.unary(SUB(1, SQUARE.unary(a)))
+
+
+def _over_square(part: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """A part divided by the square of the length; 0 where that is 0."""
+    square = ADD.binary(SQUARE.unary(a), SQUARE.unary(b))
+    return DROP.binary(DIV.binary(part, square), EQ.binary(square, 0))
+
+
+# Hyperbolas
+
+SINH = Pointwise(
+    "sinh",
+    "sinh(a)",
+    np.sinh,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: MUL.binary(grad, conjugate(COSH.unary(a))),),
+)
+COSH = Pointwise(
+    "cosh",
+    "cosh(a)",
+    np.cosh,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: MUL.binary(grad, conjugate(SINH.unary(a))),),
+)
+TANH = Pointwise(
+    "tanh",
+    "tanh(a)",
+    np.tanh,
+    rule=rules.floating,
+    derivatives=(lambda grad, out: TANH_BACKWARD.binary(grad, out),),
+)
+#: Of (gradient, result).
+TANH_BACKWARD = Pointwise(
+    "tanh_backward",
+    by_kind("a * (1 - b * b)", complex="a * conj(Compute{1, 0} - b * b)"),
+    lambda a, b: a * np.conjugate(1 - b * b),
+    derivatives=(
+        lambda grad, b: TANH_BACKWARD.binary(grad, conjugate(b)),
+        lambda grad, a, b: MUL.binary(MUL.binary(conjugate(grad), a), MUL.binary(conjugate(b), -2)),
+    ),
+)
+ASINH = Pointwise(
+    "asinh",
+    "asinh(a)",
+    np.arcsinh,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: MUL.binary(grad, conjugate(RSQRT.unary(ADD.binary(SQUARE.unary(a), 1)))),),
+)
+ACOSH = Pointwise(
+    "acosh",
+    "acosh(a)",
+    np.arccosh,
+    rule=rules.floating,
+    derivatives=(
+        lambda grad, a: MUL.binary(
+            grad,
+            conjugate(MUL.binary(RSQRT.unary(SUB.binary(a, 1)), RSQRT.unary(ADD.binary(a, 1)))),
+        ),
+    ),
+)
+ATANH = Pointwise(
+    "atanh",
+    "atanh(a)",
+    np.arctanh,
+    rule=rules.floating,
+    derivatives=(lambda grad, a: DIV.binary(grad, conjugate(SUB(1, SQUARE.unary(a)))),),
+)
+
+# Units
+
+DEG2RAD = Pointwise(
+    "deg2rad",
+    f"a * Compute({math.pi / 180!r})",
+    lambda a: a * a.dtype.type(math.pi / 180),
+    rule=rules.floating,
+    categories=_REAL,
+    derivatives=(lambda grad: DEG2RAD.unary(grad),),
+)
+RAD2DEG = Pointwise(
+    "rad2deg",
+    f"a * Compute({180 / math.pi!r})",
+    lambda a: a * a.dtype.type(180 / math.pi),
+    rule=rules.floating,
+    categories=_REAL,
+    derivatives=(lambda grad: RAD2DEG.unary(grad),),
+)
+
+
+def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Sine of angles in radians."""
+    return SIN.unary(input) if out is None else SIN.out(out, input)
+
+
+def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Cosine of angles in radians."""
+    return COS.unary(input) if out is None else COS.out(out, input)
+
+
+@autocasted
+def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Tangent of angles in radians."""
+    return TAN.unary(input) if out is None else TAN.out(out, input)
+
+
+@autocasted
+def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Angle in [-pi/2, pi/2] that has this sine; NaN outside of [-1, 1]."""
+    return ASIN.unary(input) if out is None else ASIN.out(out, input)
+
+
+@autocasted
+def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Angle in [0, pi] that has this cosine; NaN outside of [-1, 1]."""
+    return ACOS.unary(input) if out is None else ACOS.out(out, input)
+
+
+def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Angle in [-pi/2, pi/2] that has this tangent."""
+    return ATAN.unary(input) if out is None else ATAN.out(out, input)
+
+
+@autocasted
+def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Angle in [-pi, pi] of the point with ordinate ``input`` and abscissa ``other``."""
+    return ATAN2.out(out, input, other)
+
+
+def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``sqrt(input**2 + other**2)`` without overflow."""
+    return HYPOT.out(out, input, other)
+
+
+@autocasted
+def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Hyperbolic sine."""
+    return SINH.unary(input) if out is None else SINH.out(out, input)
+
+
+@autocasted
+def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Hyperbolic cosine."""
+    return COSH.unary(input) if out is None else COSH.out(out, input)
+
+
+def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Hyperbolic tangent."""
+    return TANH.unary(input) if out is None else TANH.out(out, input)
+
+
+def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Inverse of the hyperbolic sine."""
+    return ASINH.unary(input) if out is None else ASINH.out(out, input)
+
+
+def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Inverse of the hyperbolic cosine; NaN below 1."""
+    return ACOSH.unary(input) if out is None else ACOSH.out(out, input)
+
+
+def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Inverse of the hyperbolic tangent; NaN outside of [-1, 1]."""
+    return ATANH.unary(input) if out is None else ATANH.out(out, input)
+
+
+def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Radians of angles in degrees."""
+    return DEG2RAD.out(out, input)
+
+
+def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Degrees of angles in radians."""
+    return RAD2DEG.out(out, input)

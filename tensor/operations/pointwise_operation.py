@@ -1,0 +1,625 @@
+"""Pointwise operations: the same expression for every element.
+
+An operation is one row: its name, its CUDA expression, its NumPy form, its promotion rule and its
+derivatives. From the row and the layouts of the operands everything else follows; it is worked out at the
+first call with such operands and kept as a plan (see :class:`tensor.core.devices.state.Plans`). A call then is one
+look-up, one allocation and one launch.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from nvrtc_kernels import layouts as strides_of
+from nvrtc_kernels import pointwise as kernels
+from nvrtc_kernels.dtypes import Category, dtype, int64
+from tensor.autograd.recording.inplace import attach_in_place, check_in_place
+from tensor.autograd.recording.node import attach
+from tensor.autograd.recording.saved import save_operands
+from tensor.core.base import TensorBase, maker
+from tensor.core.copy_plans import host_conversion
+from tensor.core.dtypes import promotion as rules
+from tensor.core.dtypes.scalars import packed_number, wrapped
+from tensor.core.modes.grad_mode import modes
+
+from .pointwise_node import Form, OperationNode, node_name
+from .results import check_partial_overlap, check_target, result_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+#: ``out=IN_PLACE`` writes the result to the first operand, and records that.
+IN_PLACE: Any = object()
+_LETTERS = "abcdefgh"
+_new: Any = object.__new__
+#: Elements that a NumPy form with several steps is computed for at a time, so that its arrays stay in the cache.
+_BLOCK = 1 << 14
+#: Of which operands gradients are wanted; ``None`` for numbers.
+_Mask: TypeAlias = "tuple[bool | None, ...]"
+_NUMBERS = (bool, int, float, complex)
+#: Looked up once: before Python 3.12 members of enumerations are found by Python code.
+_FLOATING = Category.FLOATING
+
+
+class Pointwise:
+    """A pointwise operation.
+
+    Parameters
+    ----------
+    name : str
+        As users call it; kernels and errors have it.
+    cuda : str or callable
+        CUDA C++ expression of the operands ``a``, ``b``, ...; the type they are computed in is ``Compute``.
+        A callable gives the expression for a type to compute in, see :func:`by_kind`.
+    numpy : callable
+        The same on NumPy arrays (or numbers) of the type that is computed in.
+    rule : callable
+        Promotion: see :mod:`.rules`.
+    derivatives : sequence
+        For each operand a function of ``grad`` and any of ``a``, ``b``, ..., ``out`` by name, that gives the
+        gradient of that operand with differentiable operations; ``None`` where there is none. What the
+        functions name is saved.
+    typed : int, optional
+        How many operands decide about types; those after them are converted. All by default.
+    masks : int
+        How many operands at the end are bools that stay so; the expression has them with an underscore, as
+        ``c_``.
+    numbers : str, optional
+        Letters of the operands that may be numbers instead of tensors; all by default.
+    categories : sequence of Category
+        Kinds of operands (after promotion) that make sense.
+    check : callable, optional
+        ``check(kinds, promoted)`` raises where operands of some kinds (layouts; classes, for numbers) make
+        no sense.
+    wide_integers : bool
+        Whether integers are computed with in 64 bits where a number takes part, which another type may not
+        hold.
+    include : str
+        Header that the expression needs; complex types have ``complex_math.cuh`` in its place.
+    options : tuple of str
+        Options of NVRTC for the operation's kernels.
+    node : str or callable, optional
+        Name of the nodes, which is PyTorch's; or a function that gives it for operands, by which of them are
+        numbers. By default it follows from ``name``.
+    row_major : bool
+        Whether new results are row-major, and do not lie as the operands do.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cuda: str | Callable[[dtype], str],
+        numpy: Callable[..., Any],
+        *,
+        rule: Callable[[dtype], tuple[dtype, dtype]] = rules.same,
+        derivatives: Sequence[Callable[..., Any] | None] = (),
+        typed: int | None = None,
+        masks: int = 0,
+        numbers: str = _LETTERS,
+        categories: Sequence[Category] = tuple(Category),
+        check: Callable[[Sequence[Any], dtype], None] | None = None,
+        wide_integers: bool = False,
+        include: str = "",
+        options: tuple[str, ...] = (),
+        node: str | Callable[..., str] = "",
+        row_major: bool = False,
+    ) -> None:
+        self.name = name
+        self.cuda = cuda
+        self.numpy = numpy
+        self.rule = rule
+        self.typed = typed
+        self.masks = masks
+        self.numbers = numbers
+        self.check = check
+        self.wide_integers = wide_integers
+        self.categories = frozenset(categories)
+        self.include = include
+        self.options = options
+        self.row_major = row_major
+        self.derivatives = tuple(derivatives)
+        self.node_name = node or node_name(name)
+        self._needs = tuple(
+            () if function is None else tuple(signature(function).parameters)[1:]
+            for function in self.derivatives
+        )
+        #: By which operands want gradients.
+        self._by_mask: dict[_Mask, Form] = {}
+
+    def __repr__(self) -> str:
+        return f"<Pointwise {self.name}>"
+
+    def shown_as(self, node: str | Callable[..., str]) -> Pointwise:
+        """The same operation whose nodes have another name."""
+        made = copy(self)
+        made.node_name = node
+        made._by_mask = {}
+        return made
+
+    # Calling
+
+    def unary(self, a: Tensor) -> Tensor:
+        """The result for one operand."""
+        try:
+            layout = a._layout
+        except AttributeError:
+            raise self._no_tensor(a) from None
+        result: Tensor = layout.place.plans[self, None, layout](a)
+        if a._autograd is not None and modes.recording:
+            self.record(result, (a,))
+        return result
+
+    def binary(self, a: Any, b: Any) -> Tensor:
+        """The result for two operands, one of which may be a number."""
+        try:
+            layout = a._layout
+            run = layout.place.plans[self, None, layout, b._layout if isinstance(b, TensorBase) else type(b)]
+        except (AttributeError, _Mixed):
+            run = None
+        if run is None:
+            return self(a, b)
+        result: Tensor = run(a, b)
+        state = a._autograd
+        if isinstance(b, TensorBase):
+            other = b._autograd
+            if (state is not None or other is not None) and modes.recording:
+                wanted_a = state is not None and state.requires_grad
+                wanted_b = other is not None and other.requires_grad
+                if wanted_a or wanted_b:
+                    self._attach(result, (a, b), (wanted_a, wanted_b))
+        elif state is not None and state.requires_grad and modes.recording:
+            self._attach(result, (a, b), (True, None))
+        return result
+
+    def __call__(self, *operands: Any) -> Tensor:
+        """The result for any operands, at least one of which is a tensor."""
+        kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+        place = self._place(operands)
+        try:
+            run = place.plans[self, None, *kinds]
+        except _Mixed:
+            operands = self._on_one_place(operands)
+            kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+            run = self._place(operands).plans[self, None, *kinds]
+        result: Tensor = run(*operands)
+        if modes.recording and self.derivatives:
+            self.record(result, operands)
+        return result
+
+    def in_place(self, *operands: Any) -> Tensor:
+        """The result written to the first operand.
+
+        Raises
+        ------
+        RuntimeError
+            If the result has another shape, or a type that does not convert to the operand's.
+        """
+        out = operands[0]
+        if not isinstance(out, TensorBase):
+            raise self._no_tensor(out)
+        check_in_place(out)
+        if len(operands) == 2 and out._autograd is None:
+            # The common case, without a second look at what does not matter to it.
+            other, layout = operands[1], out._layout
+            if isinstance(other, TensorBase):
+                if (
+                    other._autograd is None
+                    and other._layout.place is layout.place
+                    and other._storage is not out._storage
+                ):
+                    layout.place.plans[self, layout, layout, other._layout](out, out, other)
+                    out._storage.version += 1
+                    return out
+            elif type(other) in _NUMBERS:
+                layout.place.plans[self, layout, layout, type(other)](out, out, other)
+                out._storage.version += 1
+                return out
+        mask = self.wanted(operands) if out._layout.dtype.category >= Category.FLOATING else None
+        if mask is None:
+            self._write(out, operands)
+            return out
+        # A derivative that wants the former value gets a copy of it, with its history for second derivatives.
+        form = self._by_mask.get(mask) or self._form(mask, operands)
+        former = out.clone() if 0 in form.kept else out
+        made: OperationNode = _new(OperationNode)
+        made.form = form
+        made.saved = save_operands(form.kept, (former, *operands[1:]), None)
+        self._write(out, operands)
+        made.keep_output(out)
+        attach_in_place(made, operands, out)
+        return out
+
+    def out(self, out: Tensor | None, *operands: Any) -> Tensor:
+        """The result written to ``out``, which takes its shape; a new tensor where that is ``None``.
+
+        With :data:`IN_PLACE` it is written to the first operand.
+        """
+        if out is None:
+            return self(*operands)
+        if out is IN_PLACE:
+            return self.in_place(*operands)
+        if not isinstance(out, TensorBase):
+            raise TypeError(f"{self.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+        operands = self._on_one_place(operands)
+        tensors = [x for x in operands if isinstance(x, TensorBase)]
+        if modes.recording and any(x.requires_grad for x in (out, *tensors)):
+            raise RuntimeError(
+                f"{self.name}(): functions with out=... arguments don't support automatic differentiation, but one "
+                "of the arguments requires grad."
+            )
+        shape = strides_of.broadcast_shapes(*[x._layout.shape for x in tensors])
+        if out._layout.shape != shape:
+            out.resize_(shape)
+        self._write(out, operands)
+        return out
+
+    def _write(self, out: Tensor, operands: tuple[Any, ...]) -> None:
+        operands = self._on_one_place(operands, out)
+        kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
+        run = out._layout.place.plans[self, out._layout, *kinds]
+        storage = out._storage
+        for x in operands:
+            if isinstance(x, TensorBase) and x._storage is storage and x is not out:
+                check_partial_overlap(out, x, self.name)
+        run(out, *operands)
+        storage.version += 1
+
+    def _place(self, operands: Sequence[Any]) -> Any:
+        for x in operands:
+            if isinstance(x, TensorBase):
+                return x._layout.place
+        raise self._no_tensor(operands[0])
+
+    def _no_tensor(self, given: Any) -> TypeError:
+        return TypeError(
+            f"{self.name}(): argument 'input' (position 1) must be Tensor, not {type(given).__name__}"
+        )
+
+    def _on_one_place(self, operands: Sequence[Any], out: Tensor | None = None) -> tuple[Any, ...]:
+        """Operands as plans take them: 0-dim CPU tensors beside CUDA ones moved there, NumPy scalars as numbers."""
+        target = None if out is None else out._layout.place
+        for x in operands:
+            if isinstance(x, TensorBase):
+                place = x._layout.place
+                if target is None or (place.is_cuda and not target.is_cuda and out is None):
+                    target = place
+        found = []
+        for position, x in enumerate(operands):
+            if isinstance(x, TensorBase):
+                layout = x._layout
+                if layout.place is not target:
+                    layout.place.check_alive()
+                    if layout.shape or layout.place.is_cuda:
+                        raise RuntimeError(
+                            f"{self.name}(): Expected all tensors to be on the same device, but found at least two "
+                            f"devices, {target.device if target else None} and {layout.device}!"
+                        )
+                    x = x.to(target.device)  # type: ignore[union-attr]
+            elif type(x) not in _NUMBERS:
+                item = getattr(x, "item", None)
+                if item is None or isinstance(x, np.ndarray):
+                    raise TypeError(
+                        f"{self.name}(): argument {position + 1} must be a Tensor or a number, not {type(x).__name__}"
+                    )
+                x = item()
+            found.append(x)
+        return tuple(found)
+
+    # Recording
+
+    def record(self, result: Tensor, operands: tuple[Any, ...]) -> None:
+        """Put the operation into the graph where a gradient is wanted."""
+        mask = self.wanted(operands)
+        if mask is not None:
+            self._attach(result, operands, mask)
+
+    def _attach(self, result: Tensor, operands: tuple[Any, ...], mask: _Mask) -> None:
+        if self.derivatives and result._layout.dtype.category >= _FLOATING:
+            made: OperationNode = _new(OperationNode)
+            made.form = form = self._by_mask.get(mask) or self._form(mask, operands)
+            made.saved = save_operands(form.kept, operands, result)
+            attach(made, operands, (result,))
+
+    def wanted(self, operands: tuple[Any, ...]) -> _Mask | None:
+        """Of which operands gradients are wanted; ``None`` where nothing is to be recorded."""
+        if not modes.recording or not self.derivatives:
+            return None
+        mask = tuple(
+            [
+                x._autograd is not None and x._autograd.requires_grad if isinstance(x, TensorBase) else None
+                for x in operands
+            ]
+        )
+        return mask if True in mask else None
+
+    def _form(self, mask: _Mask, operands: tuple[Any, ...]) -> Form:
+        """What nodes have in common that want the gradients in ``mask``; remembered for the next time."""
+        needed = {name for needs, wanted in zip(self._needs, mask, strict=False) if wanted for name in needs}
+        names = sorted(needed)
+        kept = tuple(None if name == "out" else _LETTERS.index(name) for name in names)
+        steps = [
+            (function, tuple(names.index(name) for name in needs))
+            if wanted and function is not None
+            else None
+            for wanted, function, needs in zip(mask, self.derivatives, self._needs, strict=False)
+        ]
+        steps += [None] * (len(mask) - len(steps))
+        shown = self.node_name if isinstance(self.node_name, str) else self.node_name(*operands)
+        found = self._by_mask[mask] = Form(shown, kept, tuple(steps))
+        return found
+
+    # Planning
+
+    def plan(self, target: Layout | None, *kinds: Layout | type) -> Callable[..., Any]:
+        """What carries the operation out on operands of given layouts (or classes, for numbers).
+
+        Returns
+        -------
+        callable
+            ``run(*operands)`` gives a new tensor; with a ``target``, ``run(out, *operands)`` writes.
+        """
+        tensors = [kind for kind in kinds if not isinstance(kind, type)]
+        places = {kind.place for kind in tensors} | ({target.place} if target else set())
+        if len(places) != 1 or any(isinstance(kind, type) and kind not in _NUMBERS for kind in kinds):
+            raise _Mixed
+        (place,) = places
+        for position, kind in enumerate(kinds):
+            if isinstance(kind, type) and _LETTERS[position] not in self.numbers:
+                raise TypeError(
+                    f"{self.name}(): argument {position + 1} must be Tensor, not {kind.__name__}; make it one with "
+                    "tensor.tensor(...)"
+                )
+        compute, result = self.types(kinds)
+        shape = strides_of.broadcast_shapes(*[kind.shape for kind in tensors])
+        if target is None:
+            target_layout = result_layout(shape, result, tensors)
+            if self.row_major:
+                target_layout = target_layout.as_contiguous()
+        else:
+            check_target(self.name, target, shape, result)
+            target_layout = target
+        arguments = [
+            kind
+            if isinstance(kind, type)
+            else kind.with_strides(shape, strides_of.broadcast_strides(kind.shape, kind.strides, shape))
+            for kind in kinds
+        ]
+        if place.is_cuda:
+            return self._cuda(target_layout, arguments, compute, fresh=target is None)
+        run = self._host(target_layout, arguments, compute)
+        return run if target is not None else _allocating(run, target_layout, arguments)
+
+    def types(self, kinds: Sequence[Layout | type]) -> tuple[dtype, dtype]:
+        """Type to compute in, and type of the result.
+
+        Raises
+        ------
+        RuntimeError
+            If the operation makes no sense for the operands' kind.
+        """
+        common = rules.promoted(tuple(kinds[: self.typed]))
+        if self.check is not None:
+            self.check(kinds, common)
+        if common.category not in self.categories:
+            given = ", ".join(rules.describe(kind) for kind in kinds)
+            kinds_text = ", ".join(each.name.lower() for each in sorted(self.categories))
+            raise NotImplementedError(
+                f'"{self.name}" not implemented for {given}: it takes {kinds_text} operands'
+            )
+        if self.wide_integers and int in kinds and common.category is Category.INTEGER:
+            common = int64
+        return self.rule(common)
+
+    def _cuda(
+        self, target: Layout, kinds: Sequence[Layout | type], compute: dtype, *, fresh: bool
+    ) -> Callable[..., Any]:
+        """What launches the kernel; with ``fresh``, on a new tensor."""
+        place: Any = target.place
+        wide = rules.computes_in(compute)
+        scalars = tuple(
+            (_LETTERS[position], rules.number_code(wide))
+            for position, kind in enumerate(kinds)
+            if isinstance(kind, type)
+        )
+        expression = kernels.Expression(
+            self.name,
+            self.cuda if isinstance(self.cuda, str) else self.cuda(wide),
+            scalars,
+            compute=wide,
+            include="complex_math.cuh" if wide.is_complex else self.include,
+            options=self.options,
+        )
+        tensors = [position for position, kind in enumerate(kinds) if not isinstance(kind, type)]
+        numbers = [position for position, kind in enumerate(kinds) if isinstance(kind, type)]
+        launch = kernels.plan(
+            place.native,
+            expression,
+            target.shape,
+            (target.strides, target.dtype),
+            *[(kinds[position].strides, kinds[position].dtype) for position in tensors],  # type: ignore[union-attr]
+        )
+        local = place.local
+        convert = packed_number(wide)
+        if not numbers and len(tensors) == 1:
+
+            def run_unary(out: Tensor, a: Tensor) -> None:
+                launch(
+                    local.stream.handle, out._storage.address + out._offset, a._storage.address + a._offset
+                )
+
+            return _allocating(run_unary, target, kinds) if fresh else run_unary
+        if not numbers and len(tensors) == 2 and fresh:
+            # The most frequent case, without the call of another function.
+            make = maker(target)
+
+            def binary(a: Tensor, b: Tensor) -> Tensor:
+                out = make()
+                launch(
+                    local.stream.handle,
+                    out._storage.address,
+                    a._storage.address + a._offset,
+                    b._storage.address + b._offset,
+                )
+                return out
+
+            return binary
+        if not numbers and len(tensors) == 2:
+            return lambda out, a, b: launch(
+                local.stream.handle,
+                out._storage.address + out._offset,
+                a._storage.address + a._offset,
+                b._storage.address + b._offset,
+            )
+
+        if not numbers and fresh:
+            make = maker(target)
+
+            def several(*operands: Tensor) -> Tensor:
+                out = make()
+                addresses = [x._storage.address + x._offset for x in operands]
+                launch(local.stream.handle, out._storage.address, *addresses)
+                return out
+
+            return several
+
+        if len(numbers) == 1 and len(tensors) == 1 and not fresh:
+            (first,), (second,) = tensors, numbers
+
+            def run_with_number(out: Tensor, *operands: Any) -> None:
+                x = operands[first]
+                launch(
+                    local.stream.handle,
+                    out._storage.address + out._offset,
+                    x._storage.address + x._offset,
+                    convert(operands[second]),
+                )
+
+            return run_with_number
+
+        def run(out: Tensor, *operands: Any) -> None:
+            launch(
+                local.stream.handle,
+                out._storage.address + out._offset,
+                *[operands[i]._storage.address + operands[i]._offset for i in tensors],
+                *[convert(operands[i]) for i in numbers],
+            )
+
+        return _allocating(run, target, kinds) if fresh else run
+
+    def _host(self, target: Layout, kinds: Sequence[Layout | type], compute: dtype) -> Callable[..., None]:
+        wide = rules.computes_in(compute)
+        function, kind = self.numpy, wide.numpy
+        masks = len(kinds) - self.masks
+        changed = [
+            not isinstance(each, type) and each.dtype is not wide and position < masks
+            for position, each in enumerate(kinds)
+        ]
+        finish = host_conversion(wide if target.dtype is not wide else target.dtype, target.dtype)
+        direct = isinstance(function, np.ufunc) and function.nout == 1
+        if function is np.negative and not target.dense:
+            # NumPy's loops for float32 and int32 write wrong elements where an array with gaps is negated in place.
+            direct = False
+
+        def read(position: int, x: Any) -> Any:
+            if not isinstance(x, TensorBase):
+                return kind.type(wrapped(x, wide))
+            array = x._host
+            return array.astype(kind) if changed[position] else array
+
+        def run_blocks(out: Tensor, *operands: Any) -> None:
+            into = out._writable.reshape(-1)
+            long = [isinstance(x, TensorBase) for x in operands]
+            values = [
+                x._host.reshape(-1) if isinstance(x, TensorBase) else kind.type(wrapped(x, wide))
+                for x in operands
+            ]
+            with np.errstate(all="ignore"):
+                for start in range(0, into.size, _BLOCK):
+                    block = slice(start, start + _BLOCK)
+                    parts = [
+                        x if not spread else x[block].astype(kind) if convert else x[block]
+                        for x, spread, convert in zip(values, long, changed, strict=True)
+                    ]
+                    found = np.asarray(function(*parts))
+                    if found.dtype == into.dtype:
+                        into[block] = found
+                    else:
+                        finish(into[block], found)
+
+        if not direct and target.numel > 2 * _BLOCK and _alike(target, kinds):
+            return run_blocks
+
+        def run(out: Tensor, *operands: Any) -> None:
+            into = out._writable
+            with np.errstate(all="ignore"):
+                values = [read(position, x) for position, x in enumerate(operands)]
+                if direct and (into.dtype == kind or into.dtype == np.bool_):
+                    function(*values, out=into, casting="unsafe")
+                else:
+                    found = np.asarray(function(*values))
+                    if found.dtype == into.dtype:
+                        into[...] = found
+                    else:
+                        finish(into, found)
+
+        return run
+
+
+class _Mixed(Exception):  # noqa: N818 - never leaves this module
+    """Operands lie in several places, or are numbers of foreign classes."""
+
+
+def _alike(target: Layout, kinds: Sequence[Layout | type]) -> bool:
+    """Whether tensors of these layouts lie row by row as ``target`` does."""
+    return target.contiguous and all(
+        isinstance(kind, type) or (kind.contiguous and kind.shape == target.shape) for kind in kinds
+    )
+
+
+def _allocating(run: Callable[..., None], layout: Layout, kinds: Sequence[Any]) -> Callable[..., Tensor]:
+    """``run`` on a new tensor of ``layout``."""
+    make = maker(layout)
+    if len(kinds) == 1:
+
+        def unary(a: Tensor) -> Tensor:
+            out = make()
+            run(out, a)
+            return out
+
+        return unary
+    if len(kinds) == 2:
+
+        def binary(a: Any, b: Any) -> Tensor:
+            out = make()
+            run(out, a, b)
+            return out
+
+        return binary
+
+    def call(*operands: Any) -> Tensor:
+        out = make()
+        run(out, *operands)
+        return out
+
+    return call
+
+
+def by_kind(real: str, *, integer: str = "", boolean: str = "", complex: str = "") -> Callable[[dtype], str]:
+    """CUDA expressions by the kind of type that is computed in.
+
+    Where none is given, complex numbers have that of real ones, integers too, and bools that of integers.
+    """
+    found = {
+        Category.BOOL: boolean or integer or real,
+        Category.INTEGER: integer or real,
+        Category.FLOATING: real,
+        Category.COMPLEX: complex or real,
+    }
+    return lambda kind: found[kind.category]

@@ -1,0 +1,390 @@
+"""Products of matrices added to something: ``beta * input + alpha * a @ b``, in one pass of cuBLAS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import layouts as strides_of
+from nvrtc_kernels.dtypes import Category
+from tensor.autograd.recording.inplace import attach_in_place, check_in_place
+from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.saved import freed, restore, save
+from tensor.core.base import empty, maker
+from tensor.core.copy_plans import COPY, check_no_overlap, copied
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise.complex_numbers import conjugate as conjugated
+from tensor.operations.pointwise_operation import IN_PLACE
+from tensor.operations.shapes import views
+
+from .matrix_products import (
+    PRODUCT,
+    OnAddresses,
+    _delivered,
+    bmm,
+    check_layouts,
+    check_operands,
+    check_tensors,
+    mm,
+    mv,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+
+class AddProductNode(Node):
+    """A recorded ``beta * input + alpha * A B``, where the product has the form that ``form`` names."""
+
+    __slots__ = ("alpha", "beta", "form")
+
+    form: str
+    alpha: Any
+    beta: Any
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return f"{self.form.capitalize()}Backward0"
+
+    def backward(self, *grads: Any) -> Any:
+        """``beta * grad``, and what ``alpha * grad`` makes of the factors."""
+        if self.saved is None:
+            raise freed(self)
+        a, b = (None if entry is None else restore(entry, self) for entry in self.saved)
+        grad = grads[0]
+        scaled = grad if self.alpha == 1 else grad * _conjugate(self.alpha)
+        for_a, for_b = _DERIVATIVES[self.form]
+        return (
+            None if self.next[0] is None else grad if self.beta == 1 else grad * _conjugate(self.beta),
+            None if b is None else for_a(scaled, conjugated(b)),
+            None if a is None else for_b(scaled, conjugated(a)),
+        )
+
+
+def _conjugate(number: Any) -> Any:
+    return number.conjugate() if isinstance(number, complex) else number
+
+
+def _batch(grad: Tensor, factor: Tensor) -> Tensor:
+    """The gradient of a sum of products for each of them."""
+    return views.expand(grad, (factor._layout.shape[0], *grad._layout.shape))
+
+
+#: The derivatives by A, from the gradient and B conjugated, and by B, from the gradient and A conjugated.
+_DERIVATIVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "addmm": (
+        lambda grad, b: mm(grad, views.transpose(b, 0, 1)),
+        lambda grad, a: mm(views.transpose(a, 0, 1), grad),
+    ),
+    "addmv": (
+        lambda grad, b: views.unsqueeze(grad, 1) * b,
+        lambda grad, a: mv(views.transpose(a, 0, 1), grad),
+    ),
+    "addr": (
+        lambda grad, b: mv(grad, b),
+        lambda grad, a: mv(views.transpose(grad, 0, 1), a),
+    ),
+    "addbmm": (
+        lambda grad, b: bmm(_batch(grad, b), views.transpose(b, 1, 2)),
+        lambda grad, a: bmm(views.transpose(a, 1, 2), _batch(grad, a)),
+    ),
+    "baddbmm": (
+        lambda grad, b: bmm(grad, views.transpose(b, 1, 2)),
+        lambda grad, a: bmm(views.transpose(a, 1, 2), grad),
+    ),
+}
+
+
+def _matrices(form: str, result: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Result and factors as batches of matrices."""
+    if form == "baddbmm":
+        return result, a, b
+    if form == "addmv":
+        result, b = views.unsqueeze(result, 1), views.unsqueeze(b, 1)
+    elif form == "addr":
+        a, b = views.unsqueeze(a, 1), views.unsqueeze(b, 0)
+    elif form == "addbmm":
+        # The sum over the batch is one product of wider matrices.
+        count, rows, inner = a._layout.shape
+        a = views.transpose(a, 0, 1).reshape(rows, count * inner)
+        b = b.reshape(count * inner, b._layout.shape[2])
+    return views.unsqueeze(result, 0), views.unsqueeze(a, 0), views.unsqueeze(b, 0)
+
+
+def _add_product(
+    form: str,
+    input: Tensor,
+    a: Tensor,
+    b: Tensor,
+    shape: tuple[int, ...],
+    factors: tuple[Any, Any],
+    out: Tensor | None,
+) -> Tensor:
+    """``beta * input + alpha * A B`` for checked ``a`` and ``b``, whose product has ``shape``.
+
+    With ``out=IN_PLACE`` it is written to ``input``.
+    """
+    check_operands(form, input, a, b)
+    kind = a._layout.dtype
+    beta, alpha = (_factor(form, number, kind) for number in factors)
+    in_place = out is IN_PLACE
+    if in_place:
+        _check_target(form, input, shape)
+        # What is read must not change while it is written.
+        a, b = (x.clone() if x._storage is input._storage else x for x in (a, b))
+    layout = contiguous[shape, kind, a._layout.place]
+    before, modes.recording = modes.recording, False
+    try:
+        stretched = views.expand(input, shape)
+        # What beta = 0 leaves out may be infinite.
+        result = input if in_place else copied(stretched, layout) if beta != 0 else empty(layout)
+        three = _matrices(form, result, a, b)
+        layout.place.plans[PRODUCT, *(x._layout for x in three)](*three, alpha, beta)
+        if in_place:
+            input._storage.version += 1
+    finally:
+        modes.recording = before
+    _record(form, result, (input, a, b), beta, alpha, in_place=in_place)
+    return result if in_place else _delivered(result, out)
+
+
+def _record(
+    form: str, result: Tensor, tensors: tuple[Tensor, ...], beta: Any, alpha: Any, *, in_place: bool = False
+) -> None:
+    if not modes.recording or not any(x.requires_grad for x in tensors):
+        return
+    _, a, b = tensors
+    node = AddProductNode.__new__(AddProductNode)
+    node.form, node.alpha, node.beta = form, alpha, beta
+    node.saved = (save(a) if b.requires_grad else None, save(b) if a.requires_grad else None)
+    if in_place:
+        attach_in_place(node, tensors, result)
+    else:
+        attach(node, tensors, (result,))
+
+
+class _Direct:
+    """``place.plans[operation, input, a, b]``: ``run(input, a, b, beta, alpha)``, not recorded.
+
+    The result is a new tensor, in which the spread input is. ``None`` where :func:`_add_product` has to look: on the
+    host, for integers, and for operands that do not fit, beside the factors' own shapes.
+    """
+
+    def __init__(self, form: str, shape: Callable[[Layout, Layout], tuple[int, ...]]) -> None:
+        self.form = form
+        #: Shape of the product of two layouts; raises where there is none.
+        self.shape = shape
+
+    def plan(self, input: Layout, a: Layout, b: Layout) -> Callable[..., Tensor] | None:
+        """How to add up tensors of given layouts."""
+        check_layouts(self.form, a, b)
+        shape, place = self.shape(a, b), a.place
+        if not place.is_cuda or input.place is not place or input.dtype is not a.dtype:
+            return None
+        lead = len(shape) - len(input.shape)
+        if lead < 0 or any(n not in (1, m) for n, m in zip(input.shape, shape[lead:], strict=True)):
+            return None
+        spread = input.with_strides(shape, strides_of.broadcast_strides(input.shape, input.strides, shape))
+        out = contiguous[shape, a.dtype, place]
+        multiply = place.plans[PRODUCT, out, a, b]
+        if not isinstance(multiply, OnAddresses):
+            return None
+        make, fill, queue = maker(out), place.plans[COPY, out, spread], multiply.multiply
+
+        def run(input: Tensor, a: Tensor, b: Tensor, beta: float, alpha: float) -> Tensor:
+            made = make()
+            # What beta = 0 leaves out may be infinite.
+            if beta:
+                fill(made, input, True)
+            first, second = a._storage.address + a._offset, b._storage.address + b._offset
+            queue(made._storage.address, first, second, alpha, beta)
+            return made
+
+        return run
+
+    def __call__(
+        self, input: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, out: Tensor | None
+    ) -> Tensor:
+        """The sum, recorded."""
+        try:
+            left, right = a._layout, b._layout
+            run = left.place.plans[self, input._layout, left, right]
+        except AttributeError:
+            check_tensors(self.form, input, a, b)
+            raise
+        if run is None or out is not None or type(beta) not in _NUMBERS or type(alpha) not in _NUMBERS:
+            return _add_product(self.form, input, a, b, self.shape(left, right), (beta, alpha), out)
+        result: Tensor = run(input, a, b, beta, alpha)
+        if input._autograd is not None or a._autograd is not None or b._autograd is not None:
+            _record(self.form, result, (input, a, b), beta, alpha)
+        return result
+
+
+_NUMBERS = (int, float)
+
+
+def _factor(form: str, number: Any, kind: dtype) -> Any:
+    """A factor as a number of the type that is computed in: an integer's fraction goes, as in PyTorch."""
+    if isinstance(number, complex) and not kind.is_complex:
+        raise RuntimeError(f"{form}(): value {number} cannot be converted to type {kind!r} without overflow")
+    return int(number) if kind.category < Category.FLOATING else number
+
+
+def _check_target(form: str, input: Tensor, shape: tuple[int, ...]) -> None:
+    check_in_place(input)
+    check_no_overlap(input._layout)
+    if tuple(input._layout.shape) != shape:
+        raise RuntimeError(
+            f"{form}_(): the result has shape {list(shape)}, which does not fit the tensor to be written, of shape "
+            f"{list(input._layout.shape)}"
+        )
+
+
+@autocasted
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * mat1 @ mat2``; ``input`` broadcasts to the product's shape.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    return _ADDMM(input, mat1, mat2, beta, alpha, out)
+
+
+def _matrix_shape(a: Layout, b: Layout) -> tuple[int, ...]:
+    left, right = a.shape, b.shape
+    if len(left) != 2 or len(right) != 2:
+        raise RuntimeError(f"addmm(): mat1 and mat2 must be matrices, got {len(left)}D and {len(right)}D")
+    if left[1] != right[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
+        )
+    return left[0], right[1]
+
+
+_ADDMM = _Direct("addmm", _matrix_shape)
+
+
+@autocasted
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * batch1 @ batch2`` for batches of matrices.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    return _BADDBMM(input, batch1, batch2, beta, alpha, out)
+
+
+def _batches(form: str, a: Layout, b: Layout) -> tuple[int, int, int]:
+    """Number, rows and columns of the products of two batches of matrices."""
+    left, right = a.shape, b.shape
+    if len(left) != 3 or len(right) != 3:
+        raise RuntimeError(
+            f"{form}(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D"
+        )
+    if left[0] != right[0] or left[2] != right[1]:
+        raise RuntimeError(
+            f"{form}(): expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but "
+            f"got: [{right[0]}, {right[1]}]."
+        )
+    return left[0], left[1], right[2]
+
+
+_BADDBMM = _Direct("baddbmm", lambda a, b: _batches("baddbmm", a, b))
+
+
+@autocasted
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * (sum of batch1[i] @ batch2[i])``; ``input`` broadcasts to the product's shape.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    check_operands("addbmm", batch1, batch2)
+    _, rows, columns = _batches("addbmm", batch1._layout, batch2._layout)
+    return _add_product("addbmm", input, batch1, batch2, (rows, columns), (beta, alpha), out)
+
+
+@autocasted
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * mat @ vec``; ``input`` broadcasts to the product's shape.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    check_operands("addmv", mat, vec)
+    left, right = mat._layout.shape, vec._layout.shape
+    if len(left) != 2 or len(right) != 1 or left[1] != right[0]:
+        raise RuntimeError(f"addmv(): size mismatch, mat {list(left)}, vec {list(right)}")
+    return _add_product("addmv", input, mat, vec, (left[0],), (beta, alpha), out)
+
+
+@autocasted
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
+    """``beta * input + alpha * (vec1 as a column) @ (vec2 as a row)``; ``input`` broadcasts to the product's shape.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit, or a factor is no integer where the tensors are integers.
+    """
+    check_operands("addr", vec1, vec2)
+    left, right = vec1._layout.shape, vec2._layout.shape
+    if len(left) != 1 or len(right) != 1:
+        raise RuntimeError(
+            f"addr: Expected 1-D argument vec1 and vec2, but got {len(left)}-D and {len(right)}-D"
+        )
+    for which, number in (("beta", beta), ("alpha", alpha)):
+        if isinstance(number, (float, complex)) and vec1._layout.dtype.category < Category.FLOATING:
+            raise RuntimeError(
+                f"addr(): For integral input tensors, argument {which} must not be a floating point number, got {number}"
+            )
+    return _add_product("addr", input, vec1, vec2, (left[0], right[0]), (beta, alpha), out)
+
+
+class AddedProductMethods:
+    """The in-place forms, as methods."""
+
+    __slots__ = ()
+
+    def addmm_(self: Any, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        """:meth:`addmm` in place."""
+        return addmm(self, mat1, mat2, beta=beta, alpha=alpha, out=IN_PLACE)
+
+    def addmv_(self: Any, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        """:meth:`addmv` in place."""
+        return addmv(self, mat, vec, beta=beta, alpha=alpha, out=IN_PLACE)
+
+    def addr_(self: Any, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        """:meth:`addr` in place."""
+        return addr(self, vec1, vec2, beta=beta, alpha=alpha, out=IN_PLACE)
+
+    def addbmm_(self: Any, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        """:meth:`addbmm` in place."""
+        return addbmm(self, batch1, batch2, beta=beta, alpha=alpha, out=IN_PLACE)
+
+    def baddbmm_(self: Any, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        """:meth:`baddbmm` in place."""
+        return baddbmm(self, batch1, batch2, beta=beta, alpha=alpha, out=IN_PLACE)

@@ -1,0 +1,297 @@
+"""Matrix products through cuBLAS.
+
+Each thread has a handle for each device; that of a thread that has ended goes to the next one. A handle works on one
+stream at a time, with a workspace that belongs to handle and stream and comes from the caching allocator, so that the
+memory statistics count it and products on different streams never share one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drv.cublas import HostScalar
+from drv.cublas import cublasComputeType_t as Compute
+from drv.cublas import cublasMath_t as Math
+from drv.environment import cublas_workspace_bytes
+from drv.library_types import cudaDataType as Type
+from tensor.core.modes.precision import settings
+from tensor.core.storage import DeviceStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.stream import Stream
+
+#: Bytes of a workspace: what NVIDIA recommends from compute capability 9.0 on, and before.
+_WORKSPACE_HOPPER, _WORKSPACE = 32 << 20, 4 << 20
+_TYPES = {
+    "float16": Type.CUDA_R_16F,
+    "bfloat16": Type.CUDA_R_16BF,
+    "float32": Type.CUDA_R_32F,
+    "float64": Type.CUDA_R_64F,
+    "complex64": Type.CUDA_C_32F,
+    "complex128": Type.CUDA_C_64F,
+}
+_SCALARS = (Type.CUDA_R_16F, Type.CUDA_R_32F, Type.CUDA_R_64F, Type.CUDA_C_32F, Type.CUDA_C_64F)
+#: The settings that let partial sums be kept in half precision.
+_REDUCTIONS = {"float16": "fp16_reduced_reduction", "bfloat16": "bf16_reduced_reduction"}
+_ALGORITHM = -1
+
+
+class Handle:
+    """A cuBLAS handle of one thread and device."""
+
+    __slots__ = (
+        "constants",
+        "handle",
+        "library",
+        "one_and_zero",
+        "place",
+        "reduced_reduction",
+        "scalars",
+        "stream",
+        "workspace_bytes",
+        "workspaces",
+    )
+
+    def __init__(self, place: CudaPlace) -> None:
+        self.place = place
+        self.library: Any = place.runtime.library("cublas")
+        place.native.use()
+        self.handle = self.library.cublasCreate()
+        self.stream: Stream | None = None
+        self.workspace_bytes = _workspace_bytes(place)
+        self.workspaces: dict[Stream, DeviceStorage] = {}
+        self.reduced_reduction = True
+        self.scalars = {int(kind): (HostScalar(kind), HostScalar(kind)) for kind in _SCALARS}
+        self.constants = {int(kind): (HostScalar(kind, 1), HostScalar(kind, 0)) for kind in _SCALARS}
+        self.one_and_zero = {
+            kind: (one.address, zero.address) for kind, (one, zero) in self.constants.items()
+        }
+        # Workspaces and handles go with the runtime.
+        place.runtime.cache("cublas handles", list[Handle]).append(self)
+
+    def use(self, stream: Stream) -> None:
+        """Queue what follows on ``stream``."""
+        self.place.native.use()
+        if self.stream is stream:
+            return
+        self.library.cublasSetStream(self.handle, int(stream.handle))
+        storage = self.workspaces.get(stream)
+        if storage is None and self.workspace_bytes:
+            block = self.place.allocate(self.workspace_bytes, stream.cuda_stream)
+            storage = self.workspaces[stream] = DeviceStorage(self.place, self.workspace_bytes, block)
+        if storage is None:
+            self.library.cublasSetWorkspace(self.handle, 0, 0)
+        else:
+            self.library.cublasSetWorkspace(self.handle, storage.address, storage.size)
+        self.stream = stream
+
+    def allow_reduced_reduction(self, allowed: bool) -> None:
+        """Say whether partial sums of half precision products may be kept in half precision."""
+        if self.reduced_reduction is not allowed:
+            mode = int(Math.CUBLAS_DEFAULT_MATH)
+            if not allowed:
+                mode |= Math.CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+            self.library.cublasSetMathMode(self.handle, mode)
+            self.reduced_reduction = allowed
+
+
+class _Lease:
+    """A thread's hold on a handle: when the thread ends, the handle is free for another."""
+
+    __slots__ = ("free", "handle")
+
+    def __init__(self, handle: Handle, free: list[Handle]) -> None:
+        self.handle = handle
+        self.free = free
+
+    def __del__(self) -> None:
+        self.free.append(self.handle)
+
+
+def _workspace_bytes(place: CudaPlace) -> int:
+    """Bytes of a workspace: as the environment says, or as suits the device."""
+    given = cublas_workspace_bytes()
+    if given is not None:
+        return given
+    return _WORKSPACE_HOPPER if place.native.compute_capability >= (9, 0) else _WORKSPACE
+
+
+def handle_for(place: CudaPlace) -> Handle:
+    """The handle of this thread, set to its current stream on the device."""
+    local = place.local
+    found: Handle | None = local.blas
+    if found is None:
+        free = place.runtime.cache(("free cublas handles", place.ordinal), list[Handle])
+        try:
+            found = free.pop()
+        except IndexError:
+            found = Handle(place)
+        local.blas_lease = _Lease(found, free)
+        local.blas = found
+    found.use(local.stream)
+    return found
+
+
+class Factor:
+    """How cuBLAS reads a matrix of a batch.
+
+    Attributes
+    ----------
+    transposed : bool
+        Whether the columns are what is contiguous.
+    leading : int
+        Elements between neighbouring rows (columns, where transposed).
+    batch : int
+        Elements between neighbouring matrices.
+    """
+
+    __slots__ = ("batch", "leading", "transposed")
+
+    def __init__(self, transposed: bool, leading: int, batch: int) -> None:
+        self.transposed = transposed
+        self.leading = leading
+        self.batch = batch
+
+
+def factor(shape: tuple[int, ...], strides: tuple[int, ...]) -> Factor | None:
+    """How cuBLAS can read a matrix of ``shape`` ``(batch, rows, columns)``; ``None`` if it has to be copied."""
+    _, rows, columns = shape
+    batch, row, column = strides
+    if column == 1 or columns == 1:
+        leading = row if rows > 1 else max(columns, 1)
+        if leading >= max(columns, 1) and (column == 1 or leading >= 1):
+            return Factor(False, leading, batch)
+    if row == 1 or rows == 1:
+        leading = column if columns > 1 else max(rows, 1)
+        if leading >= max(rows, 1):
+            return Factor(True, leading, batch)
+    return None
+
+
+#: Accumulation and the type of the scalars, unless a setting says otherwise.
+_PLAIN = {
+    "float16": (int(Compute.CUBLAS_COMPUTE_32F), int(Type.CUDA_R_32F)),
+    "bfloat16": (int(Compute.CUBLAS_COMPUTE_32F), int(Type.CUDA_R_32F)),
+    "float32": (int(Compute.CUBLAS_COMPUTE_32F), int(Type.CUDA_R_32F)),
+    "float64": (int(Compute.CUBLAS_COMPUTE_64F), int(Type.CUDA_R_64F)),
+    "complex64": (int(Compute.CUBLAS_COMPUTE_32F), int(Type.CUDA_C_32F)),
+    "complex128": (int(Compute.CUBLAS_COMPUTE_64F), int(Type.CUDA_C_64F)),
+}
+#: The same while the setting holds that :func:`_setting` names.
+_FAST = {
+    "float16": (int(Compute.CUBLAS_COMPUTE_16F), int(Type.CUDA_R_16F)),
+    "float32": (int(Compute.CUBLAS_COMPUTE_32F_FAST_TF32), int(Type.CUDA_R_32F)),
+    "complex64": (int(Compute.CUBLAS_COMPUTE_32F_FAST_TF32), int(Type.CUDA_C_32F)),
+}
+
+
+def _setting(kind: dtype, tf32: str | None) -> str | None:
+    """The setting that makes products of a type faster and less precise."""
+    if kind.name == "float16":
+        return "fp16_accumulation"
+    return tf32 if kind.name in _FAST else None
+
+
+def product(
+    place: CudaPlace,
+    kind: dtype,
+    sizes: tuple[int, int, int, int],
+    a: Factor,
+    b: Factor,
+    c: Factor,
+    tf32: str | None = "matmul_tf32",
+    output: dtype | None = None,
+) -> Callable[..., None]:
+    """``run(c, a, b, alpha=1, beta=0)``: ``C = alpha * A @ B + beta * C``, for addresses of batches of matrices.
+
+    It runs on the current stream of the thread that calls it, as precisely as the settings say then.
+
+    Parameters
+    ----------
+    sizes
+        Matrices, rows of A, columns of B, columns of A.
+    a, b, c
+        How each is read; C is row-major.
+    tf32
+        The setting that says whether float32 is rounded to TF32; ``None``: never.
+    output
+        Type of C, where it is another one: float32 for half precision factors.
+    """
+    count, m, n, k = sizes
+    data = int(_TYPES[kind.name])
+    made = data if output is None else int(_TYPES[output.name])
+    # Half precision sums would not go into a wider result.
+    setting = _setting(kind, tf32) if made == data else None
+    plain = _PLAIN[kind.name]
+    fast = _FAST.get(kind.name, plain)
+    reduction = _REDUCTIONS.get(kind.name)
+    local = place.local
+    native = place.native
+    current = place.runtime.current
+    library: Any = place.runtime.library("cublas")
+    # Row-major matrices are the transposes of what cuBLAS sees: it computes the transpose of the product.
+    flags = int(b.transposed), int(a.transposed), n, m, k
+    leading_a, leading_b, leading_c = a.leading, b.leading, c.leading
+    single, batched = library.cublasGemmEx, library.cublasGemmStridedBatchedEx
+
+    def run(c_address: int, a_address: int, b_address: int, alpha: complex = 1, beta: complex = 0) -> None:
+        blas = local.blas
+        if blas is None or blas.stream is not local.stream or current.device is not native:
+            blas = handle_for(place)
+        compute, scalar = plain if setting is None or not getattr(settings, setting) else fast
+        if reduction is not None:
+            blas.allow_reduced_reduction(getattr(settings, reduction))
+        if alpha == 1 and beta == 0:
+            one, two = blas.one_and_zero[scalar]
+        elif alpha == 1 and beta == 1:
+            one = two = blas.one_and_zero[scalar][0]
+        else:
+            scalars = blas.scalars[scalar]
+            scalars[0].value, scalars[1].value = alpha, beta
+            one, two = scalars[0].address, scalars[1].address
+        if count == 1:
+            single(
+                blas.handle,
+                *flags,
+                one,
+                b_address,
+                data,
+                leading_b,
+                a_address,
+                data,
+                leading_a,
+                two,
+                c_address,
+                made,
+                leading_c,
+                compute,
+                _ALGORITHM,
+            )
+            return
+        batched(
+            blas.handle,
+            *flags,
+            one,
+            b_address,
+            data,
+            leading_b,
+            b.batch,
+            a_address,
+            data,
+            leading_a,
+            a.batch,
+            two,
+            c_address,
+            made,
+            leading_c,
+            c.batch,
+            count,
+            compute,
+            _ALGORITHM,
+        )
+
+    return run

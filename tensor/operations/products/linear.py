@@ -1,0 +1,265 @@
+"""Linear maps: rows times a transposed matrix, plus a bias.
+
+One operation with one node: on a device the bias is spread over the result, to which cuBLAS then adds the
+product; dimensions before the last one are one long dimension of rows, without views. What does not fit that
+(integers, complex numbers, other shapes of weight and bias) consists of other operations.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import pointwise
+from tensor.autograd.recording.node import attach
+from tensor.autograd.recording.saved import save
+from tensor.core.base import TensorBase, empty, wrap
+from tensor.core.copy_plans import host_conversion
+from tensor.core.dtypes import promotion as rules
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.recorder import NeuralNode
+
+from . import blas
+from .added_products import addmm
+from .contractions import matmul
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+_SPREAD = pointwise.Expression("copy", "a")
+
+
+class _RowsTimesMatrix:
+    """``place.plans[operation, rows, matrix, bias]``: ``run(rows, matrix, bias)``, or ``None`` if it does not fit.
+
+    Parameters
+    ----------
+    transposed
+        Whether the matrix is ``(outputs, inputs)``, and not ``(inputs, outputs)``.
+    """
+
+    def __init__(self, *, transposed: bool) -> None:
+        self.transposed = transposed
+
+    def plan(self, x: Layout, w: Layout, b: Layout | None) -> Callable[..., Tensor] | None:
+        """How to multiply contiguous rows of shape ``(..., inputs)``."""
+        kind, place = x.dtype, x.place
+        if len(w.shape) != 2 or not x.shape or not x.contiguous or not kind.is_floating_point:
+            return None
+        outputs, inputs = w.shape if self.transposed else w.shape[::-1]
+        if x.shape[-1] != inputs or not inputs or not outputs or not x.numel:
+            return None
+        if b is not None and (tuple(b.shape) != (outputs,) or b.dtype is not kind or b.place is not place):
+            return None
+        if w.dtype is not kind or w.place is not place:
+            return None
+        count = x.numel // inputs
+        out = contiguous[(*x.shape[:-1], outputs), kind, place]
+        if not place.is_cuda:
+            return _rows_on_host(kind, (count, inputs), out, self.transposed)
+        steps = w.strides[::-1] if self.transposed else w.strides
+        return _rows_on_device((count, inputs, outputs), steps, b, out)
+
+
+def _wide(x: Tensor, kind: dtype, wide: dtype) -> Array:
+    array = x._host
+    return array if kind is wide else array.astype(wide.numpy)
+
+
+def _delivered(found: Array, wide: dtype, out: Layout) -> Tensor:
+    if out.dtype is not wide:
+        made = np.empty(found.shape, out.dtype.numpy)
+        host_conversion(wide, out.dtype)(made, found)
+        found = made
+    return wrap(found.reshape(out.shape), out)
+
+
+def _rows_on_host(
+    kind: dtype, shape: tuple[int, int], out: Layout, transposed: bool
+) -> Callable[..., Tensor]:
+    wide = rules.computes_in(kind)
+
+    def run(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        matrix = _wide(w, kind, wide)
+        with np.errstate(all="ignore"):
+            found = np.matmul(_wide(x, kind, wide).reshape(shape), matrix.T if transposed else matrix)
+            if b is not None:
+                found += _wide(b, kind, wide)
+            return _delivered(found, wide, out)
+
+    return run
+
+
+def _rows_on_device(
+    sizes: tuple[int, int, int], steps: tuple[int, ...], b: Layout | None, out: Layout
+) -> Callable[..., Tensor] | None:
+    place: Any = out.place
+    local, kind = place.local, out.dtype
+    count, inputs, outputs = sizes
+    rows = blas.factor((1, count, inputs), (count * inputs, inputs, 1))
+    matrix = blas.factor((1, inputs, outputs), (inputs * outputs, *steps))
+    into = blas.factor((1, count, outputs), (count * outputs, outputs, 1))
+    if rows is None or matrix is None or into is None:
+        return None
+    multiply = blas.product(place, kind, (1, count, outputs, inputs), rows, matrix, into)
+    spread = None
+    if b is not None:
+        strides = ((outputs, 1), kind), ((0, b.strides[0]), kind)
+        spread = pointwise.plan(place.native, _SPREAD, (count, outputs), *strides)
+
+    def run(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        made = empty(out)
+        address = made._address
+        if spread is not None and b is not None:
+            spread(local.stream.handle, address, b._address)
+        multiply(address, x._address, w._address, 1, 0 if spread is None else 1)
+        return made
+
+    return run
+
+
+class _OuterSum:
+    """``place.plans[operation, grad, rows]``: ``run(grad, rows)``, the sum of the outer products of their rows."""
+
+    def plan(self, grad: Layout, x: Layout) -> Callable[[Tensor, Tensor], Tensor]:
+        """How to multiply contiguous tensors of shapes ``(..., outputs)`` and ``(..., inputs)``."""
+        kind, place = x.dtype, x.place
+        outputs, inputs = grad.shape[-1], x.shape[-1]
+        count = x.numel // inputs
+        out = contiguous[(outputs, inputs), kind, place]
+        if not place.is_cuda:
+            wide = rules.computes_in(kind)
+
+            def on_host(grad: Tensor, x: Tensor) -> Tensor:
+                left = _wide(grad, kind, wide).reshape(count, outputs)
+                with np.errstate(all="ignore"):
+                    found = np.matmul(left.T, _wide(x, kind, wide).reshape(count, inputs))
+                    return _delivered(found, wide, out)
+
+            return on_host
+        left = blas.Factor(True, outputs, count * outputs)
+        right = blas.Factor(False, inputs, count * inputs)
+        into = blas.Factor(False, inputs, outputs * inputs)
+        cuda: Any = place
+        multiply = blas.product(cuda, kind, (1, outputs, inputs, count), left, right, into)
+
+        def on_device(grad: Tensor, x: Tensor) -> Tensor:
+            made = empty(out)
+            multiply(made._address, grad._address, x._address)
+            return made
+
+        return on_device
+
+
+LINEAR = _RowsTimesMatrix(transposed=True)
+_TIMES = _RowsTimesMatrix(transposed=False)
+_OUTER_SUM = _OuterSum()
+
+
+def _gradients(wanted: tuple[bool, ...], grad: Tensor, x: Tensor | None, w: Tensor | None) -> tuple[Any, ...]:
+    found: list[Any] = [None, None, None]
+    dims = tuple(range(len(grad._layout.shape) - 1))
+    if modes.recording:
+        # As operations that have derivatives themselves.
+        rows = grad.reshape(-1, grad.shape[-1])
+        if wanted[0] and w is not None:
+            found[0] = matmul(grad, w)
+        if wanted[1] and x is not None:
+            found[1] = matmul(rows.t(), x.reshape(-1, x.shape[-1]))
+    else:
+        grad = grad.contiguous()
+        plans = grad._layout.place.plans
+        if wanted[0] and w is not None:
+            run = plans[_TIMES, grad._layout, w._layout, None]
+            found[0] = matmul(grad, w) if run is None else run(grad, w, None)
+        if wanted[1] and x is not None:
+            found[1] = plans[_OUTER_SUM, grad._layout, x._layout](grad, x)
+    if len(wanted) > 2 and wanted[2]:
+        found[2] = grad.sum(dims) if dims else grad
+    return tuple(found[: len(wanted)])
+
+
+#: What PyTorch, which takes several operations for it, shows as ``grad_fn``: for matrices, vectors, and others.
+_TITLES = (
+    ("MmBackward0", "SqueezeBackward4", "UnsafeViewBackward0"),
+    ("AddmmBackward0", "ViewBackward0", "ViewBackward0"),
+)
+
+
+@autocasted
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``input @ weight.T + bias``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape (..., inputs).
+    weight : Tensor
+        Of shape (outputs, inputs), or (inputs,) for one output without a dimension.
+    bias : Tensor, optional
+        Of shape (outputs,).
+
+    Returns
+    -------
+    Tensor
+        Of shape (..., outputs).
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    try:
+        layout = input._layout
+        run = layout.place.plans[LINEAR, layout, weight._layout, None if bias is None else bias._layout]
+    except AttributeError:
+        for position, each in enumerate((input, weight, bias)):
+            if not isinstance(each, TensorBase) and (each is not None or position < 2):
+                raise TypeError(
+                    f"linear(): argument {position + 1} must be Tensor, not {type(each).__name__}"
+                ) from None
+        raise
+    if run is None:
+        if not layout.contiguous and layout.shape and len(weight._layout.shape) == 2:
+            return linear(input.contiguous(), weight, bias)
+        return _composed(input, weight, bias)
+    made: Tensor = run(input, weight, bias)
+    if modes.recording:
+        of_input, of_weight = input.requires_grad, weight.requires_grad
+        if of_input or of_weight or (bias is not None and bias.requires_grad):
+            node = NeuralNode.__new__(NeuralNode)
+            dims = len(layout.shape)
+            node.title = _TITLES[bias is not None][0 if dims == 2 else 1 if dims == 1 else 2]
+            node.derivative, node.context = _gradients, ()
+            node.saved = (save(input) if of_weight else None, save(weight) if of_input else None)
+            attach(node, (input, weight) if bias is None else (input, weight, bias), (made,))
+    return made
+
+
+def _composed(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The same by other operations."""
+    dims, shape = input.dim(), input.shape
+    if not dims or not weight.dim():
+        raise RuntimeError(
+            f"both arguments to linear need to be at least 1D, but they are {dims}D and {weight.dim()}D"
+        )
+    if weight.dim() == 1 or bias is None:
+        product = matmul(input, weight if weight.dim() == 1 else weight.t())
+        return product if bias is None else product.add(bias)
+    if bias.dim() > 1 and dims != 2:
+        return matmul(input, weight.t()).add(bias)
+    rows = input if dims == 2 else input.reshape(prod(shape[:-1]), shape[-1])
+    result = addmm(bias, rows, weight.t())
+    return result if dims == 2 else result.view(*shape[:-1], weight.shape[0])

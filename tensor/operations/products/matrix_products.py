@@ -1,0 +1,490 @@
+"""Products of matrices and vectors, and their derivatives.
+
+Everything is built on one primitive: a batch of matrix products, through cuBLAS on CUDA (a kernel for
+integers), and NumPy on the CPU. Matrices whose rows or columns are contiguous are read where they are, also
+transposed; others are copied first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import products as kernels
+from nvrtc_kernels.dtypes import Category
+from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.saved import freed, restore, save
+from tensor.core.arguments import two_devices
+from tensor.core.base import TensorBase, empty, maker, view_of
+from tensor.core.copy_plans import copied, host_conversion
+from tensor.core.dtypes import promotion as rules
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise.complex_numbers import conjugate as conjugated
+from tensor.operations.shapes import views
+
+from . import blas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+
+class _Product:
+    """``C = alpha * A @ B + beta * C``; ``place.plans[PRODUCT, c, a, b]`` carries it out.
+
+    All three have three dimensions, ``(batch, rows, columns)``, or all have the last two.
+
+    Parameters
+    ----------
+    tf32
+        The setting that says whether float32 is rounded to TF32; ``None``: never.
+    """
+
+    def __init__(self, tf32: str | None) -> None:
+        self.tf32 = tf32
+
+    def plan(self, c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
+        """How to multiply matrices of given layouts: ``run(c, a, b, alpha, beta)``."""
+        if not c.numel:
+            return lambda *_: None
+        if not c.place.is_cuda:
+            return _on_host(c)
+        if c.dtype.category < Category.FLOATING:
+            return _with_kernel(c, a, b)
+        return _with_blas(self, c, a, b)
+
+
+PRODUCT = _Product("matmul_tf32")
+#: Products of two vectors, which tensor cores would not make faster.
+VECTOR_PRODUCT = _Product(None)
+#: The products that convolutions are made of.
+CONVOLUTION_PRODUCT = _Product("convolution_tf32")
+
+
+def _sizes(c: Layout, a: Layout) -> tuple[int, int, int, int]:
+    count = c.shape[0] if len(c.shape) == 3 else 1
+    return count, c.shape[-2], c.shape[-1], a.shape[-1]
+
+
+def _as_batch(matrices: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides; of a single matrix, those of a batch of one."""
+    shape, strides = matrices.shape, matrices.strides
+    return (shape, strides) if len(shape) == 3 else ((1, *shape), (matrices.numel, *strides))
+
+
+def _on_host(c: Layout) -> Callable[..., None]:
+    kind = c.dtype
+    wide = rules.computes_in(kind)
+    convert = host_conversion(wide, kind)
+
+    def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+        left, right = a._host, b._host
+        if wide is not kind:
+            left, right = left.astype(wide.numpy), right.astype(wide.numpy)
+        into = out._writable
+        with np.errstate(all="ignore"):
+            if kind.category is Category.BOOL:
+                into[...] = np.matmul(left.astype(np.uint64), right.astype(np.uint64)) != 0
+                return
+            if beta == 0 and alpha == 1 and wide is kind:
+                np.matmul(left, right, out=into)
+                return
+            found = np.matmul(left, right)
+            if alpha != 1:
+                found = found * wide.numpy.type(alpha)
+            if beta != 0:
+                found = found + into.astype(wide.numpy) * wide.numpy.type(beta)
+            convert(into, found)
+
+    return run
+
+
+def _with_kernel(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
+    place: Any = c.place
+    launch = kernels.plan(place.native, c.dtype, _sizes(c, a), *(_as_batch(x)[1] for x in (a, b, c)))
+    local = place.local
+
+    def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+        if alpha == 1 and beta == 0:
+            launch(local.stream.handle, a._address, b._address, out._address)
+            return
+        found = empty(out._layout)
+        launch(local.stream.handle, a._address, b._address, found._address)
+        out.copy_(found * alpha + out * beta if beta else found * alpha)
+
+    return run
+
+
+def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
+    place: Any = c.place
+    kind, sizes = c.dtype, _sizes(c, a)
+    into = blas.factor(*_as_batch(c))
+    if into is None or into.transposed:
+        return _into_copy(product, c)
+    reads = [blas.factor(*_as_batch(each)) for each in (a, b)]
+    if sizes[3] == 0:
+        return lambda out, _a, _b, _alpha=1, beta=0: out.zero_() if beta == 0 else out.mul_(beta)
+    if reads[0] is not None and reads[1] is not None:
+        multiply = blas.product(place, kind, sizes, reads[0], reads[1], into, product.tf32)
+        return OnAddresses(multiply)
+    packed = [
+        each if read is not None else each.as_contiguous() for each, read in zip((a, b), reads, strict=True)
+    ]
+
+    def run_packed(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+        a, b = (
+            x if x._layout is layout else copied(x, layout) for x, layout in zip((a, b), packed, strict=True)
+        )
+        place.plans[product, out._layout, a._layout, b._layout](out, a, b, alpha, beta)
+
+    return run_packed
+
+
+class OnAddresses:
+    """``run(c, a, b, alpha, beta)`` for tensors, by ``multiply`` for their addresses."""
+
+    __slots__ = ("multiply",)
+
+    def __init__(self, multiply: Callable[..., None]) -> None:
+        self.multiply = multiply
+
+    def __call__(self, out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+        self.multiply(out._address, a._address, b._address, alpha, beta)
+
+
+def _into_copy(product: _Product, c: Layout) -> Callable[..., None]:
+    """For a result that cuBLAS cannot write: through row-major memory."""
+    row_major = c.as_contiguous()
+    place: Any = c.place
+
+    def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
+        found = copied(out, row_major) if beta else empty(row_major)
+        place.plans[product, row_major, a._layout, b._layout](found, a, b, alpha, beta)
+        before, modes.recording = modes.recording, False
+        try:
+            out.copy_(found)
+        finally:
+            modes.recording = before
+
+    return run
+
+
+class _Pair:
+    """``place.plans[operation, a, b]`` multiplies two matrices, or two batches of them: ``run(a, b)``, not recorded."""
+
+    def __init__(self, name: str, rank: int, product: _Product = PRODUCT) -> None:
+        self.name = name
+        self.rank = rank
+        self.product = product
+
+    def plan(self, a: Layout, b: Layout) -> Callable[[Tensor, Tensor], Tensor]:
+        """How to multiply tensors of given layouts; raises if they do not fit."""
+        check_layouts(self.name, a, b)
+        left, right = a.shape, b.shape
+        if self.rank == 2:
+            if len(left) != 2 or len(right) != 2:
+                which = "self" if len(left) != 2 else "mat2"
+                raise RuntimeError(f"mm(): {which} must be a matrix, got {len(left)}D and {len(right)}D")
+            if left[1] != right[0]:
+                raise RuntimeError(
+                    f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
+                )
+        else:
+            if len(left) != 3 or len(right) != 3:
+                raise RuntimeError(
+                    f"bmm(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D"
+                )
+            if left[0] != right[0] or left[2] != right[1]:
+                raise RuntimeError(
+                    f"Expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but "
+                    f"got: [{right[0]}, {right[1]}]."
+                )
+        out = contiguous[(*left[:-1], right[-1]), a.dtype, a.place]
+        make = maker(out)
+        multiply = a.place.plans[self.product, out, a, b]
+        if isinstance(multiply, OnAddresses):
+            return _directly(make, multiply)
+
+        def run(a: Tensor, b: Tensor) -> Tensor:
+            made = make()
+            multiply(made, a, b)
+            return made
+
+        return run
+
+
+_MM = _Pair("mm", 2)
+BMM = _Pair("bmm", 3)
+
+
+def _directly(make: Callable[[], Tensor], multiply: OnAddresses) -> Callable[[Tensor, Tensor], Tensor]:
+    """New products of operands that are read where they lie."""
+    queue = multiply.multiply
+
+    def run(a: Tensor, b: Tensor) -> Tensor:
+        made = make()
+        queue(made._storage.address, a._storage.address + a._offset, b._storage.address + b._offset)
+        return made
+
+    return run
+
+
+def check_operands(name: str, *tensors: Any) -> None:
+    """Raise if operands are no tensors of one dtype on one device."""
+    check_tensors(name, *tensors)
+    check_layouts(name, *(x._layout for x in tensors))
+
+
+def check_tensors(name: str, *values: Any) -> None:
+    """Raise if operands are no tensors."""
+    for position, x in enumerate(values):
+        if not isinstance(x, TensorBase):
+            raise TypeError(f"{name}(): argument {position + 1} must be Tensor, not {type(x).__name__}")
+
+
+def layouts_of(name: str, a: Tensor, b: Tensor) -> tuple[Layout, Layout]:
+    """Layouts of two operands; raises if they are no tensors."""
+    try:
+        return a._layout, b._layout
+    except AttributeError:
+        check_tensors(name, a, b)
+        raise
+
+
+def check_layouts(name: str, first: Layout, *others: Layout) -> None:
+    """Raise if operands are not of one dtype on one device."""
+    for other in others:
+        if other.place is not first.place:
+            raise two_devices(name, first.device, other.device)
+        if other.dtype is not first.dtype:
+            raise RuntimeError(
+                f"{name}(): expected all tensors to have the same dtype, but got {first.dtype!r} and {other.dtype!r}"
+            )
+
+
+class MatrixProductNode(Node):
+    """A recorded product of two batches of matrices, or of two matrices."""
+
+    __slots__ = ("title",)
+
+    title: str
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.title
+
+    def backward(self, *grads: Any) -> Any:
+        """``grad @ B^H`` and ``A^H @ grad``."""
+        if self.saved is None:
+            raise freed(self)
+        a, b = (None if entry is None else restore(entry, self) for entry in self.saved)
+        multiply = mm if self.title == "MmBackward0" else bmm
+        grad = grads[0]
+        return (
+            None if b is None else multiply(grad, views.transpose(conjugated(b), -2, -1)),
+            None if a is None else multiply(views.transpose(conjugated(a), -2, -1), grad),
+        )
+
+
+def _record(result: Tensor, a: Tensor, b: Tensor, title: str) -> None:
+    wants_a, wants_b = a.requires_grad, b.requires_grad
+    if wants_a or wants_b:
+        node = MatrixProductNode.__new__(MatrixProductNode)
+        node.title = title
+        node.saved = (save(a) if wants_b else None, save(b) if wants_a else None)
+        attach(node, (a, b), (result,))
+
+
+@autocasted
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Products of two batches of matrices: ``(b, n, m)`` and ``(b, m, p)`` give ``(b, n, p)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    left, right = layouts_of("bmm", input, mat2)
+    result = left.place.plans[BMM, left, right](input, mat2)
+    if modes.recording and (input._autograd is not None or mat2._autograd is not None):
+        _record(result, input, mat2, "BmmBackward0")
+    return result if out is None else _delivered(result, out)
+
+
+@autocasted
+def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Product of two matrices: ``(n, m)`` and ``(m, p)`` give ``(n, p)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    left, right = layouts_of("mm", input, mat2)
+    result = left.place.plans[_MM, left, right](input, mat2)
+    if modes.recording and (input._autograd is not None or mat2._autograd is not None):
+        _record(result, input, mat2, "MmBackward0")
+    return result if out is None else _delivered(result, out)
+
+
+def _delivered(result: Tensor, out: Tensor | None) -> Tensor:
+    if out is None:
+        return result
+    if out._layout.dtype is not result._layout.dtype or out._layout.place is not result._layout.place:
+        raise RuntimeError(
+            f"expected out of {result._layout.dtype!r} on {result._layout.device}, got {out._layout.dtype!r} on "
+            f"{out._layout.device}"
+        )
+    if result.requires_grad or out.requires_grad:
+        raise RuntimeError(
+            "functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+            "requires grad."
+        )
+    if out._layout.shape != result._layout.shape:
+        out.resize_(result._layout.shape)
+    return out.copy_(result)
+
+
+@autocasted
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Product of a matrix ``(n, m)`` and a vector ``(m,)``.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes, dtypes or devices do not fit.
+    """
+    a, b = layouts_of("mv", input, vec)
+    result = a.place.plans[_MV, a, b](input, vec)
+    return _delivered(_recorded_vectors(result, input, vec, "MvBackward0"), out)
+
+
+class VectorProductNode(Node):
+    """A recorded product with a vector."""
+
+    __slots__ = ("title",)
+
+    title: str
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.title
+
+    def backward(self, *grads: Any) -> Any:
+        """The gradient times the other operand."""
+        if self.saved is None:
+            raise freed(self)
+        a, b = (None if entry is None else restore(entry, self) for entry in self.saved)
+        grad = grads[0]
+        if self.title == "MvBackward0":
+            return (
+                None if b is None else views.unsqueeze(grad, 1) * conjugated(b),
+                None if a is None else mv(views.transpose(conjugated(a), 0, 1), grad),
+            )
+        if self.title == "VdotBackward0":
+            return None if b is None else conjugated(grad) * b, None if a is None else grad * a
+        return None if b is None else grad * conjugated(b), None if a is None else grad * conjugated(a)
+
+
+class _VectorPair:
+    """``place.plans[operation, a, b]`` multiplies a matrix, or a vector as a row, and a vector. Not recorded."""
+
+    def __init__(self, name: str, rank: int, product: _Product) -> None:
+        self.name = name
+        self.rank = rank
+        self.product = product
+
+    def plan(self, a: Layout, b: Layout) -> Callable[[Tensor, Tensor], Tensor]:
+        """How to multiply tensors of given layouts; raises if they do not fit."""
+        check_layouts(self.name, a, b)
+        if self.rank == 2:
+            _check_matrix(a, b)
+        else:
+            _check_vectors(a, b)
+        rows = a.shape[0] if self.rank == 2 else 1
+        size = b.shape[0]
+        step = a.strides[0] if self.rank == 2 else size
+        left = a.with_strides((1, rows, size), (rows * step, step, a.strides[-1]))
+        right = b.with_strides((1, size, 1), (size * b.strides[0], b.strides[0], 1))
+        out = contiguous[a.shape[:-1], a.dtype, a.place]
+        into = contiguous[(1, rows, 1), a.dtype, a.place]
+        make = maker(out)
+        multiply = a.place.plans[self.product, into, left, right]
+        if isinstance(multiply, OnAddresses):
+            return _directly(make, multiply)
+
+        def run(a: Tensor, b: Tensor) -> Tensor:
+            made = make()
+            multiply(
+                view_of(made._storage, into, 0),
+                view_of(a._storage, left, a._offset),
+                view_of(b._storage, right, b._offset),
+            )
+            return made
+
+        return run
+
+
+def _check_matrix(a: Layout, b: Layout) -> None:
+    left, right = a.shape, b.shape
+    if len(left) != 2 or len(right) != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {len(left)}, {len(right)}")
+    if left[1] != right[0]:
+        raise RuntimeError(
+            f"size mismatch, got input ({left[0]}), mat ({left[0]}x{left[1]}), vec ({right[0]})"
+        )
+
+
+def _check_vectors(a: Layout, b: Layout) -> None:
+    left, right = a.shape, b.shape
+    if len(left) != 1 or len(right) != 1:
+        raise RuntimeError(f"1D tensors expected, but got {len(left)}D and {len(right)}D tensors")
+    if left != right:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor {list(left)} and src {list(right)} to have the same number of "
+            f"elements, but got {left[0]} and {right[0]} elements respectively"
+        )
+
+
+_MV = _VectorPair("mv", 2, PRODUCT)
+_DOT = _VectorPair("dot", 1, VECTOR_PRODUCT)
+_VDOT = _VectorPair("vdot", 1, VECTOR_PRODUCT)
+
+
+def _recorded_vectors(result: Tensor, a: Tensor, b: Tensor, title: str) -> Tensor:
+    if modes.recording and (a._autograd is not None or b._autograd is not None):
+        wants_a, wants_b = a.requires_grad, b.requires_grad
+        if wants_a or wants_b:
+            node = VectorProductNode.__new__(VectorProductNode)
+            node.title = title
+            node.saved = (save(a) if wants_b else None, save(b) if wants_a else None)
+            attach(node, (a, b), (result,))
+    return result
+
+
+@autocasted
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Sum of the products of the elements of two vectors.
+
+    Raises
+    ------
+    RuntimeError
+        If they are no vectors of one length, dtype and device.
+    """
+    a, b = layouts_of("dot", input, tensor)
+    result = a.place.plans[_DOT, a, b](input, tensor)
+    return _delivered(_recorded_vectors(result, input, tensor, "DotBackward0"), out)
+
+
+@autocasted
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """:func:`dot` with the first vector conjugated."""
+    a, b = layouts_of("vdot", input, other)
+    first = conjugated(input.detach()) if a.dtype.is_complex else input
+    result = a.place.plans[_VDOT, first._layout, b](first, other)
+    return _delivered(_recorded_vectors(result, input, other, "VdotBackward0"), out)

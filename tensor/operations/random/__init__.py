@@ -1,0 +1,1 @@
+"""Random numbers: one counter-based generator for CPU and CUDA, distributions, dropout."""

@@ -1,0 +1,125 @@
+"""Random counts, of Poisson's and the binomial distribution: one uniform number each, inverted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.dtypes import Category
+from tensor.operations.pointwise.arithmetic import no_change
+from tensor.operations.pointwise_operation import Pointwise
+from tensor.operations.special.gamma_numpy import lgamma
+from tensor.operations.special.incomplete_gamma_numpy import igammac
+
+from .fills import uniform_
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+    from .generator import Generator
+
+
+def _poisson(rate: Any, u: Any) -> Any:
+    """The smallest k whose distribution function is at least ``u``, by bisection."""
+    kind = rate.dtype
+    rate, u = np.broadcast_arrays(rate.astype(np.float64), u.astype(np.float64))
+    rate = np.ascontiguousarray(rate)
+    spread = np.sqrt(rate)
+    low, high = np.maximum(np.floor(rate - 10 * spread - 10), -1), np.ceil(rate + 10 * spread + 40)
+    while np.any(high - low > 1):
+        middle = np.floor((low + high) / 2)
+        enough = igammac(middle + 1, rate) >= u
+        wide = high - low > 1
+        high, low = np.where(wide & enough, middle, high), np.where(wide & ~enough, middle, low)
+    return np.where(rate == 0, 0.0, high).astype(kind)
+
+
+def _binomial(count: Any, chance: Any, u: Any) -> Any:
+    """From the most likely number outwards, until the probabilities met exceed ``u``."""
+    kind = count.dtype
+    n, p, u = np.broadcast_arrays(
+        np.floor(count.astype(np.float64)), chance.astype(np.float64), u.astype(np.float64)
+    )
+    certain = (n <= 0) | (p <= 0) | (p >= 1)
+    edge = np.where(p >= 1, np.maximum(n, 0.0), 0.0)
+    n, p = np.where(certain, 1.0, n), np.where(certain, 0.5, p)
+    mode = np.floor((n + 1) * p)
+    logarithm = lgamma(n + 1) - lgamma(mode + 1) - lgamma(n - mode + 1)
+    above = below = np.exp(logarithm + mode * np.log(p) + (n - mode) * np.log1p(-p))
+    odds = p / (1 - p)
+    upper, lower, found = mode.copy(), mode.copy(), mode.copy()
+    rest = u - above
+    going = rest > 0
+    while going.any():
+        above = np.where(upper < n, above * (n - upper) / (upper + 1) * odds, 0.0)
+        upper = upper + 1
+        rest = rest - np.where(going, above, 0)
+        met = going & (rest <= 0)
+        found = np.where(met, upper, found)
+        going &= ~met
+        below = np.where(lower > 0, below * lower / (n - lower + 1) / odds, 0.0)
+        lower = lower - 1
+        rest = rest - np.where(going, below, 0)
+        met = going & ((rest <= 0) | ((upper >= n) & (lower <= 0)) | (above + below < 1e-30))
+        found = np.where(met, np.clip(lower, 0, n), found)
+        going &= ~met
+    return np.where(certain, edge, found).astype(kind)
+
+
+POISSON = Pointwise(
+    "poisson",
+    "poisson_count(a, b)",
+    _poisson,
+    typed=1,
+    categories=(Category.FLOATING,),
+    include="random_counts.cuh",
+    derivatives=(no_change,),
+)
+BINOMIAL = Pointwise(
+    "binomial",
+    "binomial_count(a, b, c)",
+    _binomial,
+    typed=1,
+    categories=(Category.FLOATING,),
+    include="random_counts.cuh",
+    derivatives=(no_change, no_change),
+)
+
+
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """A random number of Poisson's distribution for each rate; gradients are zero.
+
+    Raises
+    ------
+    RuntimeError
+        If a rate is negative (which waits for a CUDA tensor).
+    NotImplementedError
+        For dtypes that are not floating point.
+    """
+    layout = input._layout
+    if layout.dtype.category is Category.FLOATING and layout.numel and (input.detach() < 0).any():
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    return POISSON(input, _uniform(input, layout.shape, generator))
+
+
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """How many of ``count`` trials, of which each succeeds with the chance ``prob``, succeed; gradients are zero.
+
+    Raises
+    ------
+    RuntimeError
+        For dtypes that are not floating point.
+    """
+    for name, each in (("count", count), ("prob", prob)):
+        kind = each._layout.dtype
+        if kind.category is not Category.FLOATING:
+            raise RuntimeError(f"binomial only supports floating-point dtypes for {name}, got: {kind!r}")
+    shape = np.broadcast_shapes(count._layout.shape, prob._layout.shape)
+    return BINOMIAL(count, prob, _uniform(count, shape, generator))
+
+
+def _uniform(like: Tensor, shape: Any, generator: Generator | None) -> Tensor:
+    made: Any = like.new_empty(shape, dtype=dtypes.float64)
+    return uniform_(made, generator=generator)

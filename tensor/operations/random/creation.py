@@ -1,0 +1,315 @@
+"""New tensors of random numbers: ``rand``, ``randn``, ``randint``, ``randperm`` and the ``*_like`` forms.
+
+How the numbers follow from the generator, :mod:`.fills` says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels.dtypes import Category
+from tensor.core import layout as layouts
+from tensor.core.base import empty as make
+from tensor.core.creation_arguments import as_out, sequence_of_sizes, sizes_of
+from tensor.core.devices.state import cpu, place_of
+from tensor.core.memory_format import preserve_format
+from tensor.operations.creation.copies import copy_
+from tensor.operations.creation.factories import finish, new_layout
+from tensor.operations.creation.like import layout_like
+
+from . import distributions, parameters
+from .fills import apply, source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.layout import Layout
+    from tensor.core.memory_format import memory_format as MemoryFormat
+    from tensor.methods.tensor import Tensor
+
+    from .generator import Generator
+    from .parameters import Draw
+
+
+def layout_of(
+    shape: tuple[int, ...], out: Tensor | None, dtype: dtype | None, device: Any, default: dtype | None = None
+) -> Layout:
+    """Layout of what a function is to make: that of ``out``'s dtype and device if that is given.
+
+    Raises
+    ------
+    RuntimeError
+        If another dtype or device than that of ``out`` is asked for.
+    """
+    if out is None:
+        return new_layout(shape, default if dtype is None else dtype, place_of(device))
+    as_out(out, dtype, device, "out")
+    found = out._layout
+    return found if found.shape == shape else new_layout(shape, found.dtype, found.place)
+
+
+def target(found: Layout, out: Tensor | None, pin_memory: bool = False) -> Tensor:
+    """``out`` with the shape of :func:`layout_of`, or a new tensor."""
+    if out is None:
+        if pin_memory and found.place.is_cuda:
+            raise RuntimeError(
+                f"Only dense CPU tensors can be pinned: pin_memory=True with device {found.device}"
+            )
+        return make(found, pin_memory=pin_memory)
+    return out if out._layout is found else out.resize_(found.shape)
+
+
+def drawn(
+    function: str,
+    draw: Draw,
+    found: Layout,
+    generator: Generator | None,
+    requires_grad: bool,
+    out: Tensor | None,
+    pin_memory: bool,
+) -> Tensor:
+    """What ``function`` returns: ``out``, or a new tensor of :func:`layout_of`, with the numbers of a call."""
+    chosen = source(generator, found.place, function)
+    return finish(apply(target(found, out, pin_memory), draw, chosen, function), requires_grad)
+
+
+def rand(
+    *sizes: Any,
+    size: Sequence[int] | None = None,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Numbers of equal chances in ``[0, 1)``.
+
+    Parameters
+    ----------
+    sizes
+        Sizes, one by one or as a sequence.
+    generator : Generator, optional
+        The device's default one if not given.
+    dtype
+        Floating point or complex; by default :func:`get_default_dtype`.
+    device
+        By default the CPU.
+    pin_memory : bool
+        Whether a CPU tensor lies in page-locked memory.
+
+    Raises
+    ------
+    NotImplementedError
+        For other dtypes.
+    RuntimeError
+        For a negative size, a generator of another kind of device, or an ``out`` that does not fit.
+    """
+    found = layout_of(sizes_of(sizes, size, "rand"), out, dtype, device)
+    draw = parameters.uniform(found.dtype, 0.0, 1.0)
+    return drawn("rand", draw, found, generator, requires_grad, out, pin_memory)
+
+
+def randn(
+    *sizes: Any,
+    size: Sequence[int] | None = None,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Normal numbers of mean 0 and variance 1; otherwise as :func:`rand`."""
+    found = layout_of(sizes_of(sizes, size, "randn"), out, dtype, device)
+    draw = parameters.normal(found.dtype, 0.0, 1.0)
+    return drawn("randn", draw, found, generator, requires_grad, out, pin_memory)
+
+
+def randint(
+    *given: Any,
+    low: int | None = None,
+    high: int | None = None,
+    size: Sequence[int] | None = None,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Integers of equal chances: ``randint(high, size)`` and ``randint(low, high, size)``.
+
+    Parameters
+    ----------
+    low : int
+        Smallest number, by default 0.
+    high : int
+        One more than the largest.
+    size : sequence of int
+        Shape.
+    dtype
+        By default int64.
+
+    Raises
+    ------
+    RuntimeError
+        If ``low >= high``, or the dtype does not hold the range. See :func:`rand` too.
+    TypeError
+        For bounds that are no integers, or too few arguments.
+    """
+    named = {
+        name: value for name, value in (("low", low), ("high", high), ("size", size)) if value is not None
+    }
+    names = ("low", "high", "size") if len(given) + len(named) == 3 else ("high", "size")
+    left = [name for name in names if name not in named]
+    if len(left) != len(given) or named.keys() - set(names):
+        raise TypeError(
+            f"randint() wants (high, size) or (low, high, size); got {len(given)} arguments and "
+            f"{sorted(named)} by name"
+        )
+    named.update(zip(left, given, strict=True))
+    found = layout_of(sequence_of_sizes(named["size"], "randint"), out, dtype, device, dtypes.int64)
+    draw = parameters.integers(
+        found.dtype,
+        parameters.int64(named.get("low", 0), "randint", "low"),
+        parameters.int64(named["high"], "randint", "high"),
+    )
+    return drawn("randint", draw, found, generator, requires_grad, out, pin_memory)
+
+
+def rand_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat = preserve_format,
+) -> Tensor:
+    """:func:`rand` of ``input``'s shape, dtype, device and order of dimensions."""
+    found = layout_like(input, dtype, device, memory_format)
+    draw = parameters.uniform(found.dtype, 0.0, 1.0)
+    return drawn("rand_like", draw, found, generator, requires_grad, None, pin_memory)
+
+
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat = preserve_format,
+) -> Tensor:
+    """:func:`randn` of ``input``'s shape, dtype, device and order of dimensions."""
+    found = layout_like(input, dtype, device, memory_format)
+    draw = parameters.normal(found.dtype, 0.0, 1.0)
+    return drawn("randn_like", draw, found, generator, requires_grad, None, pin_memory)
+
+
+def randint_like(
+    input: Tensor,
+    *given: int,
+    low: int | None = None,
+    high: int | None = None,
+    generator: Generator | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: MemoryFormat = preserve_format,
+) -> Tensor:
+    """:func:`randint` of ``input``'s shape, dtype, device and order of dimensions.
+
+    ``randint_like(input, high)`` and ``randint_like(input, low, high)``.
+    """
+    if len(given) == 2 and low is None and high is None:
+        low, high = given
+    elif len(given) == 1 and high is None:
+        (high,) = given
+    elif len(given) == 1 and low is None:
+        (low,) = given
+    elif given or high is None:
+        raise TypeError(f"randint_like() wants (input, high) or (input, low, high), got {len(given)} bounds")
+    found = layout_like(input, dtype, device, memory_format)
+    draw = parameters.integers(
+        found.dtype,
+        0 if low is None else parameters.int64(low, "randint_like", "low"),
+        parameters.int64(high, "randint_like", "high"),
+    )
+    return drawn("randint_like", draw, found, generator, requires_grad, None, pin_memory)
+
+
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """The numbers from 0 to ``n - 1`` in random order.
+
+    The host makes the order. To a CUDA device it is copied from pinned memory on the current stream, and the
+    host does not wait for the device.
+
+    Parameters
+    ----------
+    dtype
+        Integer or floating point, by default int64.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype does not hold all the numbers, or ``n`` is negative. See :func:`rand` too.
+    NotImplementedError
+        For bool and complex dtypes.
+    """
+    count = parameters.int64(n, "randperm", "n")
+    found = layout_of((count,), out, dtype, device, dtypes.int64)
+    _check_holds(found.dtype, count)
+    seed, call = source(generator, found.place, "randperm").next_call()
+    made = target(found, out, pin_memory)
+    from_host(distributions.permutation(count, seed, call), made)
+    return finish(made, requires_grad)
+
+
+def _check_holds(kind: dtype, count: int) -> None:
+    if kind.is_complex or kind.category is Category.BOOL:
+        raise NotImplementedError(
+            f"\"randperm\" not implemented for '{kind.name}': it wants an integer or floating point dtype"
+        )
+    limit = parameters.largest_integer(kind)
+    if count - 1 > limit:
+        raise RuntimeError(
+            f"randperm: n cannot be greater than {limit + 1} for {kind!r}, which does not hold more integers; "
+            f"got n={count}"
+        )
+
+
+def from_host(numbers: NDArray[Any], made: Tensor) -> None:
+    """Write ``numbers`` to a tensor of their shape, which the host does not wait for on a device."""
+    layout = made._layout
+    if not layout.place.is_cuda:
+        made._writable[...] = numbers
+        made._storage.version += 1
+        return
+    staged = make(layouts.contiguous[layout.shape, layout.dtype, cpu], pin_memory=True)
+    staged._writable[...] = numbers
+    copy_(made, staged, non_blocking=True)

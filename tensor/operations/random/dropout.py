@@ -1,0 +1,228 @@
+"""Dropout: elements, or whole features, that are left out at random.
+
+Which ones follows from the generator's seed and its count of calls, as for all random numbers, and is worked out
+again for the gradient: no mask is stored, and the CPU drops the same elements as a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dropout as kernels
+from tensor.autograd.recording.inplace import attach_in_place, check_in_place
+from tensor.autograd.recording.node import attach
+from tensor.core.base import empty
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.normalization.row_normalization import tensor_of, wide_array
+from tensor.operations.recorder import NeuralNode
+
+from .fills import source
+from .philox import words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+_WORDS = 1 << 32
+#: What elements that are dropped become where means and variances are to stay (Klambauer et al., 2017).
+_ALPHA = -1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Of a call: kept elements become ``x * scale + shift``, others ``otherwise``."""
+
+    seed: int
+    call: int
+    below: int
+    scale: float
+    shift: float = 0.0
+    otherwise: float = 0.0
+
+    @property
+    def slope(self) -> Drop:
+        """The derivative, which is of the same form."""
+        return replace(self, shift=0.0, otherwise=0.0)
+
+
+class _Operation:
+    """``place.plans[operation, layout, inner](drop, input, out)``, both of the same contiguous layout."""
+
+    def plan(self, layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tensor], None]:
+        """What drops elements of tensors of ``layout``."""
+        place: Any = layout.place
+        count = layout.numel
+        if not place.is_cuda:
+
+            def on_host(drop: Drop, input: Tensor, out: Tensor) -> None:
+                array = wide_array(input)
+                drawn = words(drop.seed, drop.call, -(-count // inner)) < np.uint64(drop.below)
+                kept = drawn.reshape(-1, 1) & np.ones(inner, bool) if inner > 1 else drawn
+                kind = array.dtype.type
+                with np.errstate(all="ignore"):
+                    found = array * kind(drop.scale)
+                    if drop.shift:
+                        found += kind(drop.shift)
+                found = np.where(kept.reshape(layout.shape), found, kind(drop.otherwise))
+                out._writable[...] = tensor_of(found, layout)._host
+
+            return on_host
+        run = kernels.plan(place.native, count, inner, layout.dtype)
+        local = place.local
+
+        def on_device(drop: Drop, input: Tensor, out: Tensor) -> None:
+            run(
+                local.stream.handle, drop.seed, drop.call, drop.below, drop.scale, drop.shift, drop.otherwise,
+                input._address, out._address,
+            )  # fmt: skip
+
+        return on_device
+
+
+DROPOUT = _Operation()
+
+
+def _node(drop: Drop, inner: int) -> NeuralNode:
+    node = NeuralNode.__new__(NeuralNode)
+    node.title, node.derivative, node.context = "NativeDropoutBackward0", _gradient, (drop.slope, inner)
+    node.saved = ()
+    return node
+
+
+def _gradient(_: tuple[bool, ...], grad: Tensor, drop: Drop, inner: int) -> tuple[Tensor]:
+    return (_applied(grad, drop, inner),)
+
+
+def _applied(input: Tensor, drop: Drop, inner: int) -> Tensor:
+    plain = input.contiguous()
+    made = empty(plain._layout)
+    plain._layout.place.plans[DROPOUT, plain._layout, inner](drop, plain, made)
+    if modes.recording and input.requires_grad:
+        attach(_node(drop, inner), (input,), (made,))
+    return made
+
+
+def _applied_in_place(input: Tensor, drop: Drop, inner: int) -> Tensor:
+    check_in_place(input)
+    recorded = modes.recording and input.requires_grad
+    node = _node(drop, inner) if recorded else None
+    layout = input._layout
+    if layout.contiguous:
+        layout.place.plans[DROPOUT, layout, inner](drop, input, input)
+        input._storage.version += 1
+    else:
+        recording, modes.recording = modes.recording, False
+        try:
+            input.copy_(_applied(input, drop, inner))
+        finally:
+            modes.recording = recording
+    if node is not None:
+        attach_in_place(node, (input,), input)
+    return input
+
+
+def check_chance(p: float) -> None:
+    """Raise ValueError unless ``p`` is a probability."""
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def drop(
+    input: Tensor,
+    p: float,
+    train: bool,
+    *,
+    inplace: bool = False,
+    features: bool = False,
+    alpha: bool = False,
+) -> Tensor:
+    """Leave elements of ``input`` out with probability ``p``, as all the functions of this kind do.
+
+    Parameters
+    ----------
+    train : bool
+        Otherwise the input itself is the result.
+    features : bool
+        Whether all elements of a channel stand or fall together: the input has shape (N, C, ...).
+    alpha : bool
+        Whether mean and variance stay; otherwise what is kept is divided by ``1 - p``.
+    """
+    check_chance(p)
+    layout = input._layout
+    if features and len(layout.shape) < 2:
+        raise RuntimeError(
+            f"Feature dropout requires at least 2 dimensions in the input, (N, C, ...), got {list(layout.shape)}"
+        )
+    if p == 0 or not train or not layout.numel:
+        return input
+    if not layout.dtype.is_floating_point:
+        raise RuntimeError(
+            f"result type Float can't be cast to {layout.dtype!r}: dropout wants a floating point input"
+        )
+    inner = prod(layout.shape[2:]) if features else 1
+    scale, shift, otherwise = (1 / (1 - p) if p < 1 else 0.0), 0.0, 0.0
+    if alpha:
+        # PyTorch has zeros where everything is dropped.
+        scale = 1 / ((_ALPHA * _ALPHA * p + 1) * (1 - p)) ** 0.5 if p < 1 else 0.0
+        shift = -scale * _ALPHA * p
+        otherwise = scale * _ALPHA + shift
+    seed, call = source(None, layout.place, "dropout").next_call()
+    chosen = Drop(seed, call, round((1 - p) * _WORDS), scale, shift, otherwise)
+    return (_applied_in_place if inplace else _applied)(input, chosen, inner)
+
+
+def dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Zeros with probability ``p``, and the other elements divided by ``1 - p`` (Hinton et al., 2012).
+
+    Parameters
+    ----------
+    train : bool
+        Otherwise the input itself is the result.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is no probability.
+    """
+    return drop(input, p, train)
+
+
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """:func:`dropout` in place."""
+    return drop(input, p, train, inplace=True)
+
+
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """:func:`dropout` of whole channels of an input of shape (N, C, ...)."""
+    return drop(input, p, train, features=True)
+
+
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """:func:`feature_dropout` in place."""
+    return drop(input, p, train, inplace=True, features=True)
+
+
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """:func:`dropout` that keeps mean 0 and variance 1, for :func:`selu` (Klambauer et al., 2017)."""
+    return drop(input, p, train, alpha=True)
+
+
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """:func:`alpha_dropout` in place."""
+    return drop(input, p, train, inplace=True, alpha=True)
+
+
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """:func:`alpha_dropout` of whole channels of an input of shape (N, C, ...)."""
+    return drop(input, p, train, features=True, alpha=True)
+
+
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """:func:`feature_alpha_dropout` in place."""
+    return drop(input, p, train, inplace=True, features=True, alpha=True)

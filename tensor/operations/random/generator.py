@@ -1,0 +1,233 @@
+"""``Generator``: a seed and the number of calls served, and the default one of every device."""
+
+from __future__ import annotations
+
+import operator
+import secrets
+import struct
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import drv
+from nvrtc_kernels.dtypes import uint8
+from tensor.core.devices import device as devices
+
+if TYPE_CHECKING:
+    import builtins
+
+    from tensor.methods.tensor import Tensor
+
+#: PyTorch's seed of a generator that was given none.
+DEFAULT_SEED = 67280421310721
+_state = struct.Struct("<QQ")
+#: Bytes of a state: seed and number of calls, little-endian.
+STATE_BYTES = _state.size
+
+
+class Generator:
+    """Source of random numbers for one device.
+
+    Every call that draws numbers takes the next value of a counter; all its numbers follow from the seed,
+    that value and the place of the element. So calls depend on nothing but their order on the host: not on
+    streams, devices, launch shapes or strides. Safe to use from several threads.
+
+    Parameters
+    ----------
+    device
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, an index, or a device object. The numbers are the same on all.
+
+    Raises
+    ------
+    RuntimeError
+        For a malformed device.
+    """
+
+    __slots__ = ("_calls", "_lock", "_seed", "device")
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = devices.device(device)
+        self._seed = DEFAULT_SEED
+        self._calls = 0
+        self._lock = threading.Lock()
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start anew from ``seed``, and return the generator.
+
+        ``seed`` lies in ``[-2**63, 2**64)``; a negative one counts from ``2**64`` down.
+
+        Raises
+        ------
+        ValueError
+            If it lies outside.
+        """
+        with self._lock:
+            self._seed, self._calls = unsigned_seed(seed), 0
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed."""
+        return self._seed
+
+    def seed(self) -> int:
+        """Start anew from a seed of the operating system's randomness, and return it."""
+        fresh = random_seed()
+        self.manual_seed(fresh)
+        return fresh
+
+    def next_call(self) -> tuple[int, int]:
+        """Seed and counter value of a call, which no other call gets."""
+        with self._lock:
+            call = self._calls
+            self._calls = (call + 1) & 0xFFFFFFFFFFFFFFFF
+            return self._seed, call
+
+    def state_bytes(self) -> builtins.bytes:
+        """The state: 16 bytes, seed and number of calls served, little-endian."""
+        with self._lock:
+            return _state.pack(self._seed, self._calls)
+
+    def set_state_bytes(self, state: builtins.bytes) -> None:
+        """Go on as the generator did that had this state.
+
+        Raises
+        ------
+        RuntimeError
+            If ``state`` is not 16 bytes long; nothing changes then.
+        """
+        if len(state) != STATE_BYTES:
+            raise RuntimeError(
+                f"Expected a generator state of size {STATE_BYTES} but found the input RNG state size to be "
+                f"{len(state)}"
+            )
+        with self._lock:
+            self._seed, self._calls = _state.unpack(state)
+
+    def get_state(self) -> Tensor:
+        """The state as a uint8 tensor on the CPU."""
+        from tensor.core.base import wrap
+
+        return wrap(np.frombuffer(bytearray(self.state_bytes()), np.uint8))
+
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Go on as the generator did that had this state, of whatever device, and return the generator.
+
+        Raises
+        ------
+        TypeError
+            If it is no uint8 tensor on the CPU.
+        RuntimeError
+            If it has not the size of a state; nothing changes then.
+        """
+        layout = getattr(new_state, "_layout", None)
+        if layout is None:
+            raise TypeError(f"expected a uint8 CPU tensor as RNG state, but got {type(new_state).__name__}")
+        if layout.place.is_cuda or layout.dtype is not uint8:
+            raise TypeError(
+                f"RNG state must be a uint8 tensor on the CPU, got {layout.dtype!r} on {layout.device}"
+            )
+        self.set_state_bytes(new_state._host.tobytes())
+        return self
+
+    def clone_state(self) -> Generator:
+        """A generator of the same device in the same state."""
+        other = Generator(self.device)
+        other.set_state_bytes(self.state_bytes())
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (str(self.device), self.state_bytes())
+
+    def __repr__(self) -> str:
+        return f"<tensor.Generator device='{self.device}' seed={self._seed} calls={self._calls}>"
+
+
+def _restored(device: str, state: bytes) -> Generator:
+    generator = Generator(device)
+    generator.set_state_bytes(state)
+    return generator
+
+
+def unsigned_seed(seed: int) -> int:
+    """``seed`` as 64 bits; raises as :meth:`Generator.manual_seed` does."""
+    number = operator.index(seed) if not isinstance(seed, float) else int(seed)
+    if not -(1 << 63) <= number < 1 << 64:
+        raise ValueError(f"Overflow when unpacking long long: a seed lies in [-2**63, 2**64), got {number}")
+    return number & 0xFFFFFFFFFFFFFFFF
+
+
+def random_seed() -> int:
+    """A seed from the operating system; below 2**53, so that every language can print it exactly."""
+    return secrets.randbits(53)
+
+
+class _Defaults:
+    """The CPU's generator, and the seed that generators of CUDA devices start from when they are made.
+
+    CUDA's own hang on the runtime and go with it.
+    """
+
+    def __init__(self) -> None:
+        self.cpu = Generator("cpu")
+        self.cpu.seed()
+        self.cuda_seed: int | None = None
+
+
+_defaults = _Defaults()
+
+
+def default_generator(ordinal: int | None = None) -> Generator:
+    """The default generator of the CPU, or of CUDA device ``ordinal``.
+
+    Raises
+    ------
+    InvalidValueError
+        If there is no such device.
+    """
+    if ordinal is None:
+        return _defaults.cpu
+    runtime = drv.runtime()
+
+    def make() -> Generator:
+        index = runtime.device(ordinal).ordinal
+        generator = Generator(f"cuda:{index}")
+        generator.manual_seed(random_seed() if _defaults.cuda_seed is None else _defaults.cuda_seed)
+        return generator
+
+    return runtime.cache(("default generator", ordinal), make)
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generators of all devices, and return the CPU's. Chooses no driver."""
+    cuda_manual_seed_all(seed)
+    return _defaults.cpu.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seed the default generators of all devices from the operating system; returns the seed."""
+    fresh = random_seed()
+    manual_seed(fresh)
+    return fresh
+
+
+def initial_seed() -> int:
+    """Seed of the CPU's default generator."""
+    return _defaults.cpu.initial_seed()
+
+
+def cuda_manual_seed(seed: int) -> None:
+    """Seed the default generator of the current CUDA device; before a driver is in use, of all."""
+    number = unsigned_seed(seed)
+    if drv.is_initialized():
+        default_generator(drv.current_device().ordinal).manual_seed(number)
+    else:
+        _defaults.cuda_seed = number
+
+
+def cuda_manual_seed_all(seed: int) -> None:
+    """Seed the default generators of all CUDA devices, also of those made later. Chooses no driver."""
+    _defaults.cuda_seed = unsigned_seed(seed)
+    if drv.is_initialized():
+        for ordinal in range(drv.device_count()):
+            default_generator(ordinal).manual_seed(_defaults.cuda_seed)

@@ -1,0 +1,307 @@
+"""Random numbers whose parameters are tensors: ``normal``, ``bernoulli``, ``multinomial``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dtypes, pointwise
+from nvrtc_kernels.layouts import broadcast_shapes
+from tensor.core import layout as layouts
+from tensor.core.arguments import two_devices
+from tensor.core.base import TensorBase
+from tensor.core.creation_arguments import sequence_of_sizes
+from tensor.core.devices.state import CudaPlace
+from tensor.core.modes.grad_mode import no_grad
+from tensor.operations.creation.conversions import cpu_, to
+from tensor.operations.shapes import views
+
+from . import distributions, parameters
+from .creation import drawn, from_host, layout_of, target
+from .fills import apply_chances, bernoulli_, same_place, source
+from .history import record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    from .generator import Generator
+
+# The products are rounded before they are added, as the host does it.
+_EXACTLY = ("--fmad=false",)
+_MOST_CATEGORIES = 1 << 24
+
+
+class _Scale:
+    """``z * std + shift`` in place, where no ``std`` is negative: ``place.plans[SCALE, z, std]``."""
+
+    def plan(self, z: Layout, std: Layout) -> Callable[[Tensor, Tensor, float], None]:
+        """How to do it for a layout of numbers, and one of standard deviations."""
+        place = z.place
+        if not isinstance(place, CudaPlace):
+            return _scale_on_host
+        code = "d" if z.dtype is dtypes.float64 else "f"
+        expression = pointwise.Expression(
+            "normal_scale", "(assert(b >= 0), a * b + shift)", (("shift", code),), options=_EXACTLY
+        )
+        sides = (z.strides, z.dtype), (std.strides, std.dtype)
+        launch = pointwise.plan(place.native, expression, z.shape, sides[0], *sides)
+        local = place.local
+
+        def run(target: Tensor, by: Tensor, shift: float) -> None:
+            address = target._address
+            launch(local.stream.handle, address, address, by._address, shift)
+
+        return run
+
+
+class _Shift:
+    """``z + mean`` in place: ``place.plans[SHIFT, z, mean]``."""
+
+    def plan(self, z: Layout, mean: Layout) -> Callable[[Tensor, Tensor], None]:
+        """How to do it for a layout of numbers, and one of means."""
+        place = z.place
+        if not isinstance(place, CudaPlace):
+            return _shift_on_host
+        sides = (z.strides, z.dtype), (mean.strides, mean.dtype)
+        expression = pointwise.Expression("normal_shift", "a + b")
+        launch = pointwise.plan(place.native, expression, z.shape, sides[0], *sides)
+        local = place.local
+
+        def run(target: Tensor, by: Tensor) -> None:
+            address = target._address
+            launch(local.stream.handle, address, address, by._address)
+
+        return run
+
+
+def _wide(numbers: Any) -> Any:
+    """Half precision is computed in single precision."""
+    return numbers if numbers.dtype.kind == "f" and numbers.itemsize >= 4 else numbers.astype(np.float32)
+
+
+def _scale_on_host(target: Tensor, by: Tensor, shift: float) -> None:
+    z, factors = target._writable, _wide(by._host)
+    with np.errstate(over="ignore", invalid="ignore"):
+        z[...] = _wide(z) * factors + factors.dtype.type(shift)
+
+
+def _shift_on_host(target: Tensor, by: Tensor) -> None:
+    z = target._writable
+    with np.errstate(over="ignore", invalid="ignore"):
+        z[...] = _wide(z) + _wide(by._host)
+
+
+SCALE, SHIFT = _Scale(), _Shift()
+
+
+def normal(
+    mean: float | Tensor,
+    std: float | Tensor = 1.0,
+    size: Sequence[int] | None = None,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Normal numbers: ``normal(mean, std, size)`` of numbers, or ``normal(mean, std)`` with a tensor.
+
+    Parameters
+    ----------
+    mean, std : float or Tensor
+        Mean and standard deviation of each number. Tensors broadcast; the result has the dtype and device of
+        the mean, or of the standard deviation where the mean is a number.
+    size : sequence of int
+        Shape, where both are numbers; ``dtype``, ``device``, ``requires_grad`` and ``pin_memory`` are for that
+        form too.
+
+    Raises
+    ------
+    RuntimeError
+        If a standard deviation is negative or complex (a negative one of a CUDA tensor is a failed assertion
+        of the kernel, which a later call raises), or tensors are on different devices.
+    NotImplementedError
+        For dtypes that are neither floating point nor complex.
+    TypeError
+        If neither is a tensor and ``size`` is missing, or one is and there is a ``size``.
+    """
+    tensors = [each for each in (mean, std) if isinstance(each, TensorBase)]
+    if not tensors:
+        if size is None:
+            raise TypeError("normal() of two numbers needs a size: normal(mean, std, size)")
+        found = layout_of(sequence_of_sizes(size, "normal"), out, dtype, device)
+        draw = parameters.normal(found.dtype, mean, std)
+        return drawn("normal", draw, found, generator, requires_grad, out, pin_memory)
+    if size is not None or dtype is not None or device is not None or requires_grad or pin_memory:
+        raise TypeError(
+            "normal() of tensors takes their shape, dtype and device: leave out size, dtype, device, "
+            "requires_grad and pin_memory"
+        )
+    first: Any = tensors[0]
+    shape, kind, place = first._layout.shape, first._layout.dtype, first._layout.place
+    if len(tensors) == 2:
+        shape = broadcast_shapes(shape, tensors[1]._layout.shape)
+    numeric = std if not isinstance(std, TensorBase) else 1.0
+    draw = parameters.normal(kind, 0.0, numeric)
+    given_std = std
+    if isinstance(std, TensorBase):
+        if std._layout.dtype.is_complex:
+            raise RuntimeError("normal expects standard deviation to be non-complex")
+        std = same_place(std, place, "normal")
+        if not place.is_cuda and not (std._host >= 0).all():
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+    shift = 0.0 if isinstance(mean, TensorBase) else parameters.number(mean, "normal", "mean")
+    found = layout_of(shape, out, kind, place.device)
+    made = drawn("normal", draw, found, generator, False, out, False)
+    with no_grad():
+        _affine(made, mean, std, shift)
+    form = 3 if len(tensors) == 2 else 1 if isinstance(mean, TensorBase) else 2
+    record(made, f"NormalBackward{form}", mean, given_std)
+    return made
+
+
+def _affine(made: Tensor, mean: float | Tensor, std: float | Tensor, shift: float) -> None:
+    """Multiply by ``std`` and add ``mean`` where they are tensors, and ``shift``."""
+    kind, plans = made._layout.dtype, made._layout.place.plans
+    shape = made._layout.shape
+    parts = views.view_as_real(made) if kind.is_complex else made
+    if isinstance(std, TensorBase):
+        factors = views.expand(to(std, kind.to_real()), shape)
+        if kind.is_complex:
+            factors = views.expand(views.unsqueeze(factors, -1), (*shape, 2))
+        plans[SCALE, parts._layout, factors._layout](parts, factors, shift)
+    if isinstance(mean, TensorBase):
+        means = views.expand(to(mean, kind), shape)
+        if kind.is_complex:
+            means = views.view_as_real(means)
+        plans[SHIFT, parts._layout, means._layout](parts, means)
+
+
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Ones with the probabilities in ``input``, else zeros; with ``p``, all with that probability.
+
+    Parameters
+    ----------
+    input : Tensor
+        Floating point probabilities; with ``p`` only its shape, dtype and device matter.
+
+    Returns
+    -------
+    Tensor
+        Row-major, of ``input``'s dtype.
+
+    Raises
+    ------
+    RuntimeError
+        If a probability is not in ``[0, 1]`` (on a CUDA device a failed assertion of the kernel, which a later
+        call raises).
+    NotImplementedError
+        For dtypes without such probabilities.
+    """
+    layout = input._layout
+    if isinstance(p, TensorBase):
+        raise TypeError("bernoulli(): argument 'p' must be float, not Tensor; probabilities go into input")
+    if out is None:
+        made = target(layout.as_contiguous(), None)
+    else:
+        if out._layout.place is not layout.place:
+            raise two_devices("bernoulli", layout.device, out._layout.device)
+        made = target(layout_of(layout.shape, out, None, None), out)
+    if p is not None:
+        return bernoulli_(made, p, generator=generator)
+    apply_chances(made, input, generator)
+    record(made, "BernoulliBackward0", input)
+    return made
+
+
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Indices drawn from each row with chances in proportion to the row's weights.
+
+    The host draws: for a CUDA tensor it waits until the weights are computed.
+
+    Parameters
+    ----------
+    input : Tensor
+        Floating point weights, shape ``(categories,)`` or ``(rows, categories)``, none negative.
+    num_samples : int
+        Indices per row.
+    replacement : bool
+        Whether an index may be drawn more than once. Without it a row needs as many weights that are not 0.
+
+    Returns
+    -------
+    Tensor
+        Shape ``(num_samples,)`` or ``(rows, num_samples)``, int64.
+
+    Raises
+    ------
+    RuntimeError
+        For other shapes and dtypes, a negative or infinite weight, a row that has not enough positive ones.
+    """
+    layout = input._layout
+    shape = layout.shape
+    if not layout.dtype.is_floating_point:
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {layout.dtype!r}"
+        )
+    count = parameters.int64(num_samples, "multinomial", "num_samples")
+    if len(shape) not in (1, 2):
+        raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {len(shape)} dimensions")
+    if count <= 0:
+        raise RuntimeError(f"cannot sample n_sample <= 0 samples, got {count}")
+    categories = shape[-1]
+    if not replacement and count > categories:
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement: "
+            f"{count} samples of {categories} categories"
+        )
+    if categories > _MOST_CATEGORIES:
+        raise RuntimeError(f"number of categories cannot exceed 2^24, got {categories}")
+    if out is not None and out._layout.dtype is not dtypes.int64:
+        raise RuntimeError(f"multinomial expects int64 tensor out, got: {out._layout.dtype!r}")
+    if out is not None and out._layout.place is not layout.place:
+        raise RuntimeError(
+            f"multinomial(): expected out on {layout.device}, the device of input, got {out._layout.device}"
+        )
+    chosen = source(generator, layout.place, "multinomial")
+    rows = shape[0] if len(shape) == 2 else 1
+    weights = cpu_(input)._host.astype(np.float64).reshape(rows, categories)
+    _check_weights(weights, 1 if replacement else count)
+    indices = distributions.categories(weights, count, bool(replacement), *chosen.next_call())
+    sizes = (*shape[:-1], count)
+    made = target(layouts.contiguous[sizes, dtypes.int64, layout.place], None) if out is None else out
+    if made._layout.shape != sizes:
+        made.resize_(sizes)
+    from_host(indices.reshape(sizes), made)
+    return made
+
+
+def _check_weights(weights: Any, positive: int) -> None:
+    """Raise unless all weights are finite and not negative, and each row has enough that are positive."""
+    if not (weights >= 0).all() or np.isinf(weights).any():
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    enough = np.count_nonzero(weights, axis=1)
+    if not enough.all() or (len(enough) and not weights.shape[1]):
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    if (enough < positive).any():
+        raise RuntimeError(
+            "invalid multinomial distribution (with replacement=False, not enough non-negative category to "
+            f"sample): {positive} samples of a row with {enough.min()} positive weights"
+        )

@@ -1,0 +1,109 @@
+"""States of the default generators as tensors: saved, restored, and put back after a block.
+
+A state is a uint8 tensor of 16 bytes on the CPU: seed and number of calls served. It is the same for all kinds
+of devices, so that one device can go on as another did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import drv
+from tensor.core.devices.current import index_or_current
+
+from .generator import default_generator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tensor.core.devices.current import DeviceArgument
+    from tensor.methods.tensor import Tensor
+
+    from .generator import Generator
+
+
+def get_rng_state() -> Tensor:
+    """State of the CPU's default generator, a uint8 tensor."""
+    return default_generator().get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Have the CPU's default generator go on from a state.
+
+    Raises
+    ------
+    TypeError
+        If it is no uint8 tensor on the CPU.
+    RuntimeError
+        If it has not the size of a state.
+    """
+    default_generator().set_state(new_state)
+
+
+def cuda_get_rng_state(device: DeviceArgument = "cuda") -> Tensor:
+    """State of a CUDA device's default generator, a uint8 tensor on the CPU; by default the current device's."""
+    return _of_device(device).get_state()
+
+
+def cuda_get_rng_state_all() -> list[Tensor]:
+    """States of all CUDA devices' default generators."""
+    return [default_generator(ordinal).get_state() for ordinal in range(drv.device_count())]
+
+
+def cuda_set_rng_state(new_state: Tensor, device: DeviceArgument = "cuda") -> None:
+    """Have a CUDA device's default generator go on from a state; raises as :func:`set_rng_state` does."""
+    _of_device(device).set_state(new_state)
+
+
+def cuda_set_rng_state_all(new_states: Iterable[Tensor]) -> None:
+    """Have the default generators of the first CUDA devices go on from states, one each."""
+    for ordinal, state in enumerate(new_states):
+        default_generator(ordinal).set_state(state)
+
+
+def _of_device(device: Any) -> Generator:
+    index = index_or_current(device)
+    return default_generator(drv.current_device().ordinal if index is None else index)
+
+
+@contextlib.contextmanager
+def fork_rng(
+    devices: Iterable[DeviceArgument] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str | None = None,
+) -> Iterator[None]:
+    """Put the states of the default generators back at the end of a block.
+
+    Parameters
+    ----------
+    devices : iterable, optional
+        CUDA devices whose generators are put back; by default all. The CPU's always is.
+    enabled : bool
+        Whether to do anything.
+    device_type : str, optional
+        ``"cuda"``, the only kind of ``devices``; for ``"cpu"`` there are none.
+
+    Raises
+    ------
+    RuntimeError
+        For another kind of device.
+    """
+    if not enabled:
+        yield
+        return
+    if device_type not in (None, "cuda", "cpu"):
+        raise RuntimeError(f"{_caller}() knows the device types 'cuda' and 'cpu', got {device_type!r}")
+    if device_type == "cpu":
+        devices = ()
+    elif devices is None:
+        devices = range(drv.device_count())
+    generators = [default_generator(), *map(_of_device, devices)]
+    before = [generator.state_bytes() for generator in generators]
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, before, strict=True):
+            generator.set_state_bytes(state)

@@ -1,0 +1,1 @@
+"""Elman networks, LSTMs and GRUs, and packed sequences."""

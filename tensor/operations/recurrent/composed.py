@@ -1,0 +1,87 @@
+"""A direction of a recurrent layer as operations that have derivatives themselves: what second derivatives go through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.fill_plans import filled
+from tensor.core.layout import contiguous
+from tensor.operations.products.linear import linear
+from tensor.operations.shapes.joining import cat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.methods.tensor import Tensor
+
+    from .cells import Cell, Spans
+
+
+def gradients(
+    wanted: Sequence[bool],
+    grads: Sequence[Tensor | None],
+    inputs: Sequence[Tensor | None],
+    cell: Cell,
+    spans: Spans,
+    batch: int,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of the ``inputs`` of :func:`.recurrent.recur`, which have derivatives themselves."""
+    from tensor.autograd.differentiation import grad
+
+    # Of one tensor in two places, or one made of another, each place has a gradient of its own.
+    own: list[Any] = [None if x is None else x.view_as(x) for x in inputs]
+    outputs = composed(cell, own, spans, batch)
+    reached = [(output, given) for output, given in zip(outputs, grads, strict=True) if given is not None]
+    asked = [place for place, want in enumerate(wanted) if want]
+    made = grad(
+        [output for output, _ in reached],
+        [own[place] for place in asked],
+        [given for _, given in reached],
+        create_graph=True,
+        allow_unused=True,
+    )
+    found: list[Tensor | None] = [None] * len(wanted)
+    for place, each in zip(asked, made, strict=True):
+        found[place] = each
+    return tuple(found)
+
+
+def composed(cell: Cell, inputs: Sequence[Any], spans: Spans, batch: int) -> tuple[Tensor, ...]:
+    """What :func:`.recurrent.recur` gives."""
+    data, state, cell_state, of_input, of_hidden, input_bias, hidden_bias, projection = inputs
+    kind, place = data._layout.dtype, data._layout.place
+    gates = linear(data, of_input, input_bias)
+    h = filled(contiguous[(batch, cell.size), kind, place], 0) if state is None else state
+    c: Any = None
+    if cell.name == "lstm":
+        c = filled(contiguous[(batch, cell.hidden), kind, place], 0) if cell_state is None else cell_state
+    rows: dict[int, Tensor] = {}
+    for first, count in spans:
+        now, own = h[:count], gates[first : first + count]
+        made, new_cell = _step(
+            cell, own, linear(now, of_hidden, hidden_bias), now, None if c is None else c[:count]
+        )
+        if projection is not None:
+            made = linear(made, projection)
+        rows[first] = made
+        # States of sequences that are over, or have not begun, stay.
+        h = made if count == batch else cat((made, h[count:]))
+        if c is not None:
+            c = new_cell if count == batch else cat((new_cell, c[count:]))
+    out = cat([rows[first] for first in sorted(rows)])
+    return (out, h) if c is None else (out, h, c)
+
+
+def _step(cell: Cell, own: Any, other: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    """New hidden state, and cell state where there is one."""
+    if cell.name == "gru":
+        of_reset, of_stay, of_new = own.chunk(3, 1)
+        reset, stay, candidate = other.chunk(3, 1)
+        new = (of_new + (of_reset + reset).sigmoid() * candidate).tanh()
+        return new + (of_stay + stay).sigmoid() * (h - new), None
+    gates = own + other
+    if cell.name == "lstm":
+        i, f, g, o = gates.chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+    return gates.tanh() if cell.name == "rnn_tanh" else gates.relu(), None

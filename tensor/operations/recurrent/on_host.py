@@ -1,0 +1,259 @@
+"""The steps of one direction of a recurrent layer with NumPy; see :mod:`.recurrent_steps`.
+
+They are computed, and what they keep is kept, in single precision where the tensors have half of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensor.core.base import wrap
+from tensor.core.dtypes import promotion as rules
+from tensor.core.layout import contiguous
+from tensor.operations.normalization.row_normalization import tensor_of, wide_array
+
+from .cells import Gradients, Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    from .cells import Cell, Spans, Weights
+
+    Array = NDArray[Any]
+
+
+def _array(x: Tensor | None) -> Array | None:
+    return None if x is None else wide_array(x)
+
+
+def _sigmoid(x: Array) -> None:
+    """In place."""
+    np.negative(x, out=x)
+    np.exp(x, out=x)
+    x += 1
+    np.reciprocal(x, out=x)
+
+
+def _parts(gates: Array, hidden: int) -> list[Array]:
+    """The gates one by one, as views."""
+    return [gates[:, at : at + hidden] for at in range(0, gates.shape[1], hidden)]
+
+
+def forward(
+    cell: Cell, state: Layout, keep: bool
+) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Kept | None]]:
+    """What :data:`.recurrent_steps.FORWARD` plans for the CPU."""
+    kind, hidden, size = state.dtype, cell.hidden, cell.size
+    wide = rules.computes_in(kind)
+
+    def run(
+        gates: Tensor, state: Tensor, cell_state: Tensor | None, weights: Weights, spans: Spans
+    ) -> tuple[Tensor, Kept | None]:
+        every = np.array(wide_array(gates)) if kind is not wide else gates._writable
+        states, cells = np.array(wide_array(state)), _array(cell_state)
+        cells = None if cells is None else np.array(cells)
+        weight, bias, projection = (_array(each) for each in weights)
+        assert weight is not None
+        weight = weight.T
+        rows = len(every)
+
+        def new(width: int) -> Array:
+            return np.empty((rows, width), wide.numpy)
+
+        out, before = new(size), new(size) if keep else None
+        cell_before = new(hidden) if keep and cells is not None else None
+        beside = new(hidden) if keep and (projection is not None or cell.name == "gru") else None
+        with np.errstate(all="ignore"):
+            for first, count in spans:
+                here = slice(first, first + count)
+                own, h = every[here], states[:count]
+                product = h @ weight
+                if before is not None:
+                    before[here] = h
+                if cell.name == "gru":
+                    if bias is not None:
+                        product += bias
+                    candidate = product[:, 2 * hidden :]
+                    if beside is not None:
+                        beside[here] = candidate
+                    made = _gru(own, product, candidate, h, hidden)
+                elif cells is not None:
+                    own += product
+                    c = cells[:count]
+                    if cell_before is not None:
+                        cell_before[here] = c
+                    made = _lstm(own, c, hidden)
+                    if projection is not None:
+                        if beside is not None:
+                            beside[here] = made
+                        made = made @ projection.T
+                else:
+                    own += product
+                    made = np.tanh(own, out=own) if cell.name == "rnn_tanh" else np.maximum(own, 0, out=own)
+                h[...] = made
+                out[here] = made
+        _deliver(state, states)
+        if cell_state is not None and cells is not None:
+            _deliver(cell_state, cells)
+        kept = None
+        if before is not None:
+            kept = Kept(wrap(every), wrap(before), _optional(cell_before), _optional(beside))
+        return tensor_of(out, contiguous[(rows, size), kind, state._layout.place]), kept
+
+    return run
+
+
+def _gru(own: Array, product: Array, candidate: Array, h: Array, hidden: int) -> Array:
+    """New state; the gates are activated in place."""
+    both, new = own[:, : 2 * hidden], own[:, 2 * hidden :]
+    both += product[:, : 2 * hidden]
+    _sigmoid(both)
+    reset, stay = _parts(both, hidden)
+    new += reset * candidate
+    np.tanh(new, out=new)
+    made: Array = h - new
+    made *= stay
+    made += new
+    return made
+
+
+def _lstm(own: Array, c: Array, hidden: int) -> Array:
+    """Units; the gates are activated and the cell state is changed in place."""
+    i, f, g, o = _parts(own, hidden)
+    value = np.tanh(g)
+    # Of all at once: fewer calls are worth more than a quarter that is thrown away.
+    _sigmoid(own)
+    g[...] = value
+    value *= i
+    c *= f
+    c += value
+    made: Array = np.tanh(c)
+    made *= o
+    return made
+
+
+def _optional(array: Array | None) -> Tensor | None:
+    return None if array is None else wrap(array)
+
+
+def _deliver(to: Tensor, array: Array) -> None:
+    to._writable[...] = tensor_of(array, to._layout)._host
+
+
+def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
+    """What :data:`.recurrent_steps.BACKWARD` plans for the CPU.
+
+    What the gradients of gates are multiples of is computed for all steps at once; that leaves little for each step.
+    """
+    kind, hidden, size, place = state.dtype, cell.hidden, cell.size, state.place
+
+    def run(
+        grad: Tensor | None,
+        grad_state: Tensor,
+        grad_cell: Tensor | None,
+        kept: Kept,
+        weights: Weights,
+        spans: Spans,
+        first: bool,
+    ) -> Gradients:
+        given, states, cells = _array(grad), np.array(wide_array(grad_state)), _array(grad_cell)
+        cells = None if cells is None else np.array(cells)
+        gates, before, cell_before, beside = (_array(each) for each in kept)
+        weight, _, projection = (_array(each) for each in weights)
+        assert gates is not None
+        assert weight is not None
+        made = np.empty_like(gates)
+        recurrent = made
+        parts = made.reshape(len(made), -1, hidden)
+        projected = None if projection is None else np.empty((len(gates), size), gates.dtype)
+        with np.errstate(all="ignore"):
+            into_cell: Array | None = None
+            if cell.name == "gru":
+                assert before is not None
+                assert beside is not None
+                recurrent = _gru_factors(gates, before, beside, made, hidden)
+                others = recurrent.reshape(parts.shape)
+            elif cell.name == "lstm":
+                assert cell_before is not None
+                into_cell = _lstm_factors(gates, cell_before, made, hidden)
+            elif cell.name == "rnn_tanh":
+                np.multiply(gates, gates, out=made)
+                np.subtract(1, made, out=made)
+            for start, count in reversed(spans):
+                here = slice(start, start + count)
+                own, later = parts[here], states[:count]
+                h = later if given is None else later + given[here]
+                if projected is not None and projection is not None:
+                    projected[here] = h
+                    h = h @ projection
+                if cell.name == "gru":
+                    own *= h[:, None]
+                    others[here] *= h[:, None]
+                    through = h * gates[here, hidden : 2 * hidden]
+                    through += recurrent[here] @ weight
+                    later[...] = through
+                    continue
+                if cells is not None and into_cell is not None:
+                    c = cells[:count]
+                    c += h * into_cell[here]
+                    own[:, :3] *= c[:, None]
+                    own[:, 3] *= h
+                    c *= gates[here, hidden : 2 * hidden]
+                elif cell.name == "rnn_tanh":
+                    own[:, 0] *= h
+                else:
+                    own[:, 0] = np.where(gates[here] > 0, h, 0)
+                np.matmul(made[here], weight, out=later)
+        _deliver(grad_state, states)
+        if grad_cell is not None and cells is not None:
+            _deliver(grad_cell, cells)
+        of_gates = tensor_of(made, contiguous[made.shape, kind, place])
+        of_recurrent = of_gates if recurrent is made else tensor_of(recurrent, of_gates._layout)
+        of_projected = None
+        if projected is not None:
+            of_projected = tensor_of(projected, contiguous[projected.shape, kind, place])
+        return Gradients(of_gates, of_recurrent, of_projected, grad_state, grad_cell)
+
+    return run
+
+
+def _lstm_factors(gates: Array, cell_before: Array, made: Array, hidden: int) -> Array:
+    """What the gradient of the new cell state is to be multiplied with for that of i, f and g, and that of h for o.
+
+    It gives what the gradient of h is to be multiplied with for that of the cell state.
+    """
+    i, f, g, o = _parts(gates, hidden)
+    of_i, of_f, of_g, of_o = _parts(made, hidden)
+    shown: Array = np.tanh(f * cell_before + i * g)
+    np.subtract(1, gates, out=made)
+    made *= gates
+    of_i *= g
+    of_f *= cell_before
+    of_o *= shown
+    np.multiply(i, 1 - g * g, out=of_g)
+    np.multiply(shown, shown, out=shown)
+    np.subtract(1, shown, out=shown)
+    shown *= o
+    return shown
+
+
+def _gru_factors(gates: Array, before: Array, candidate: Array, made: Array, hidden: int) -> Array:
+    """What the gradient of h is to be multiplied with for that of the gates.
+
+    It gives the same for their part that comes from the state.
+    """
+    reset, stay, new = _parts(gates, hidden)
+    of_reset, of_stay, of_new = _parts(made, hidden)
+    np.multiply(1 - stay, 1 - new * new, out=of_new)
+    np.multiply(of_new * candidate, reset * (1 - reset), out=of_reset)
+    np.multiply(before - new, stay * (1 - stay), out=of_stay)
+    recurrent = made.copy()
+    recurrent[:, 2 * hidden :] *= reset
+    return recurrent

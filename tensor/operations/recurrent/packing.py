@@ -1,0 +1,103 @@
+"""Sequences of several lengths: padded to one shape, or packed step after step without padding.
+
+Packed rows are those of the first step of all sequences, then those of the second step, and so on; longer sequences
+come first, so that a step has the first so many of them. Steps of equally many rows are copied at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.base import empty
+from tensor.core.fill_plans import filled
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.recorder import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tensor.methods.tensor import Tensor
+
+
+def _runs(sizes: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
+    """Steps of equally many rows: the first one, the one after the last, the first row, and rows of each."""
+    first = row = 0
+    while first < len(sizes):
+        count, last = sizes[first], first + 1
+        while last < len(sizes) and sizes[last] == count:
+            last += 1
+        yield first, last, row, count
+        row += (last - first) * count
+        first = last
+
+
+def pack(input: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Rows of ``(steps, batch, ...)``, so many of each step, one after another. Recorded."""
+    shape = input._layout.shape
+    before, modes.recording = modes.recording, False
+    try:
+        made = empty(contiguous[(sum(sizes), *shape[2:]), input._layout.dtype, input._layout.place])
+        for first, last, row, count in _runs(sizes):
+            rows = made[row : row + (last - first) * count]
+            rows.view(last - first, count, *shape[2:]).copy_(input[first:last, :count])
+    finally:
+        modes.recording = before
+    record((made,), (input,), "PackPaddedSequenceBackward0", _pack_gradient, (), (sizes, shape[1], shape[0]))
+    return made
+
+
+def _pack_gradient(_: Any, grad: Tensor, sizes: Sequence[int], batch: int, steps: int) -> tuple[Tensor]:
+    return (pad(grad, sizes, batch, steps, 0.0),)
+
+
+def pad(data: Tensor, sizes: Sequence[int], batch: int, steps: int, value: Any) -> Tensor:
+    """``(steps, batch, ...)`` with packed rows where they were, and ``value`` elsewhere. Recorded."""
+    shape = data._layout.shape
+    before, modes.recording = modes.recording, False
+    try:
+        layout = contiguous[(steps, batch, *shape[1:]), data._layout.dtype, data._layout.place]
+        made = filled(layout, value)
+        for first, last, row, count in _runs(sizes):
+            rows = data[row : row + (last - first) * count]
+            made[first:last, :count].copy_(rows.reshape(last - first, count, *shape[1:]))
+    finally:
+        modes.recording = before
+    record((made,), (data,), "PadPackedSequenceBackward0", _pad_gradient, (), (sizes,))
+    return made
+
+
+def _pad_gradient(_: Any, grad: Tensor, sizes: Sequence[int]) -> tuple[Tensor]:
+    return (pack(grad, sizes),)
+
+
+def pad_sequences(sequences: Sequence[Tensor], value: Any, *, batch_first: bool, left: bool) -> Tensor:
+    """Sequences of shape ``(steps, ...)`` with ``value`` at their ends, or beginnings. Recorded."""
+    first = sequences[0]._layout
+    lengths = [each._layout.shape[0] for each in sequences]
+    longest = max(lengths)
+    shape = (len(sequences), longest) if batch_first else (longest, len(sequences))
+    starts = [longest - length if left else 0 for length in lengths]
+    places = tuple(zip(starts, lengths, strict=True))
+    before, modes.recording = modes.recording, False
+    try:
+        made = filled(contiguous[(*shape, *first.shape[1:]), first.dtype, first.place], value)
+        rows = made if batch_first else made.transpose(0, 1)
+        for number, (each, (start, length)) in enumerate(zip(sequences, places, strict=True)):
+            rows[number, start : start + length].copy_(each)
+    finally:
+        modes.recording = before
+    record((made,), tuple(sequences), "PadSequenceBackward0", _sequence_gradients, (), (places, batch_first))
+    return made
+
+
+def _sequence_gradients(
+    wanted: Sequence[bool], grad: Tensor, places: Sequence[tuple[int, int]], batch_first: bool
+) -> tuple[Tensor | None, ...]:
+    rows = grad if batch_first else grad.transpose(0, 1)
+    return tuple(
+        [
+            rows[number, start : start + length] if want else None
+            for number, (want, (start, length)) in enumerate(zip(wanted, places, strict=True))
+        ]
+    )

@@ -1,0 +1,206 @@
+"""One direction of one layer of a recurrent network: the operation, with one node in the graph.
+
+The input is multiplied with its weights for all steps at once, and so are gradients with what they go through; what
+is left for the steps is in :mod:`.recurrent_steps`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensor.core.copy_plans import copied
+from tensor.core.fill_plans import filled
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.products.linear import linear
+from tensor.operations.products.matrix_products import check_operands, mm
+from tensor.operations.recorder import record
+
+from .cells import Kept, Weights
+from .on_device import BACKWARD, FORWARD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    from .cells import Cell, Spans
+
+_TITLES = {
+    "rnn_tanh": "RnnTanhBackward0",
+    "rnn_relu": "RnnReluBackward0",
+    "lstm": "LstmBackward0",
+    "gru": "GruBackward0",
+}
+
+
+@autocasted
+def recur(
+    cell: Cell,
+    data: Tensor,
+    states: tuple[Tensor | None, Tensor | None],
+    weights: Sequence[Tensor | None],
+    spans: Spans,
+    batch: int,
+) -> tuple[Tensor, ...]:
+    """Hidden states of all rows, and the states after the last step of each sequence.
+
+    Parameters
+    ----------
+    data : Tensor
+        Of shape (rows, inputs), the rows of all steps one after another.
+    states
+        Hidden state of shape (batch, size), and cell state of shape (batch, hidden) of an ``lstm``; ``None`` for zeros.
+    weights
+        Of the input, of the hidden state, the biases of both, and the projection; ``None`` where there is none.
+    spans
+        Where the rows of each step are.
+    batch
+        Rows that a step has at most.
+
+    Returns
+    -------
+    tuple of Tensor
+        Of shapes (rows, size), (batch, size) and, of an ``lstm``, (batch, hidden).
+
+    Raises
+    ------
+    RuntimeError
+        If dtypes or devices are not the same, or shapes do not fit.
+    """
+    given = (data, *states, *weights)
+    check_operands(cell.name, *[x for x in given if x is not None])
+    _check_shapes(cell, given, sum(count for _, count in spans), batch)
+    kind = data._layout.dtype
+    if not kind.is_floating_point:
+        raise NotImplementedError(f'"{cell.name}" not implemented for {kind!r}')
+    before, modes.recording = modes.recording, False
+    keep = before and any(x is not None and x.requires_grad for x in given)
+    try:
+        made, kept = _forward(cell, data, states, weights, spans, batch, keep)
+    finally:
+        modes.recording = before
+    if kept is not None:
+        record(made, given, _TITLES[cell.name], _gradients, (*given, *kept), (cell, spans, batch))
+    return made
+
+
+#: What there may be beside the data.
+_NAMES = ("hx", "cx", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+
+
+def _check_shapes(cell: Cell, given: Sequence[Tensor | None], rows: int, batch: int) -> None:
+    """Raise RuntimeError if anything has another shape than the steps go by."""
+    data, *others = given
+    assert data is not None
+    shape = data._layout.shape
+    if len(shape) != 2 or shape[0] != rows:
+        raise RuntimeError(
+            f"{cell.name}(): expected data of shape ({rows}, inputs), as the steps have {rows} rows together, got "
+            f"{list(shape)}"
+        )
+    gates, size, hidden = cell.gates, cell.size, cell.hidden
+    wanted = (
+        (batch, size),
+        (batch, hidden),
+        (gates, shape[1]),
+        (gates, size),
+        (gates,),
+        (gates,),
+        (cell.projected, hidden),
+    )
+    for name, each, expected in zip(_NAMES, others, wanted, strict=True):
+        if each is not None and tuple(each._layout.shape) != expected:
+            raise RuntimeError(
+                f"{cell.name}(): expected {name} of shape {list(expected)} for {hidden} units and input of shape "
+                f"{list(shape)}, got {list(each._layout.shape)}"
+            )
+
+
+def _forward(
+    cell: Cell,
+    data: Tensor,
+    states: tuple[Tensor | None, Tensor | None],
+    weights: Sequence[Tensor | None],
+    spans: Spans,
+    batch: int,
+    keep: bool,
+) -> tuple[tuple[Tensor, ...], Kept | None]:
+    of_input, _, input_bias, hidden_bias, _ = weights
+    assert of_input is not None
+    plain = _plain(weights)
+    bias = input_bias
+    if cell.name != "gru" and input_bias is not None and hidden_bias is not None:
+        bias = input_bias + hidden_bias
+        plain = plain._replace(bias=None)
+    gates = linear(data, of_input, bias).contiguous()
+    state, cell_state = _started(states, cell, batch, data._layout)
+    run = data._layout.place.plans[FORWARD, cell, state._layout, keep]
+    out, kept = run(gates, state, cell_state, plain, spans)
+    return ((out, state) if cell_state is None else (out, state, cell_state)), kept
+
+
+def _plain(weights: Sequence[Tensor | None]) -> Weights:
+    """What the steps multiply with."""
+    _, hidden, _, bias, projection = (None if x is None else x.contiguous() for x in weights)
+    assert hidden is not None
+    return Weights(hidden, bias, projection)
+
+
+def _started(
+    given: Sequence[Tensor | None], cell: Cell, batch: int, data: Layout
+) -> tuple[Tensor, Tensor | None]:
+    """Hidden state and, of an ``lstm``, cell state that the steps may write; or gradients of them."""
+    found = []
+    for each, size in zip(given, (cell.size, cell.hidden)[: 1 + (cell.name == "lstm")], strict=False):
+        layout = contiguous[(batch, size), data.dtype, data.place]
+        found.append(filled(layout, 0) if each is None else copied(each, layout))
+    return found[0], found[1] if len(found) == 2 else None
+
+
+def _gradients(
+    wanted: tuple[bool, ...],
+    grads: Sequence[Tensor | None],
+    data: Tensor,
+    state: Tensor | None,
+    cell_state: Tensor | None,
+    of_input: Tensor,
+    of_hidden: Tensor,
+    input_bias: Tensor | None,
+    hidden_bias: Tensor | None,
+    projection: Tensor | None,
+    gates: Tensor,
+    before: Tensor,
+    cell_before: Tensor | None,
+    beside: Tensor | None,
+    cell: Cell,
+    spans: Spans,
+    batch: int,
+) -> tuple[Tensor | None, ...]:
+    weights = of_input, of_hidden, input_bias, hidden_bias, projection
+    if modes.recording:
+        from .composed import gradients
+
+        return gradients(wanted, grads, (data, state, cell_state, *weights), cell, spans, batch)
+    kind, place = data._layout.dtype, data._layout.place
+    grad_state, grad_cell = _started(grads[1:], cell, batch, data._layout)
+    grad = grads[0]
+    if grad is not None:
+        grad = grad.contiguous()
+        if place.is_cuda and grad._address % 16:
+            grad = grad.clone()
+    kept = Kept(gates, before, cell_before, beside)
+    run = place.plans[BACKWARD, cell, grad_state._layout]
+    made = run(grad, grad_state, grad_cell, kept, _plain(weights), spans, wanted[1])
+    return (
+        mm(made.gates, of_input) if wanted[0] else None,
+        made.state if wanted[1] else None,
+        made.cell if wanted[2] else None,
+        mm(made.gates.t(), data) if wanted[3] else None,
+        mm(made.recurrent.t(), before.to(kind)) if wanted[4] else None,
+        made.gates.sum(0) if wanted[5] else None,
+        made.recurrent.sum(0) if wanted[6] else None,
+        mm(made.projected.t(), beside.to(kind)) if wanted[7] and beside is not None else None,
+    )

@@ -1,0 +1,141 @@
+"""Differences of neighbours, and integrals by the trapezoidal rule."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import dtypes
+from tensor.core.arguments import dimension
+from tensor.operations.creation.copies import clone
+from tensor.operations.reduction import given
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+from tensor.operations.shapes.joining import cat
+
+from .scans import cumsum
+from .sums import sum
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+
+def diff(
+    input: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``n`` times the differences of neighbours along a dimension; ``prepend`` and ``append`` are joined first.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative ``n``, a 0-dim tensor, or tensors to be joined of another rank.
+    """
+    n = index(n)
+    rank = len(input._layout.shape)
+    if not rank:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    at = dimension(dim, rank)
+    for x in (prepend, append):
+        if x is not None and len(x._layout.shape) != rank:
+            raise RuntimeError(
+                "diff expects prepend or append to be the same dimension as input: got "
+                f"{len(x._layout.shape)} and {rank} dimensions"
+            )
+    if n == 0:
+        # As in PyTorch, what would be joined is of no interest then.
+        found = clone(input)
+        return found if out is None else given(found, out, "diff")
+    around = [x for x in (prepend, input, append) if x is not None]
+    found = cat(around, at) if len(around) > 1 else input
+    for _ in range(min(n, max(found._layout.shape[at], 1))):
+        earlier, later = _neighbours(found, at)
+        found = later.logical_xor(earlier) if found._layout.dtype is dtypes.bool_ else later - earlier
+    return found if out is None else given(found, out, "diff")
+
+
+def _neighbours(x: Tensor, at: int) -> tuple[Tensor, Tensor]:
+    """All elements along a dimension but the last, and but the first."""
+    size = x._layout.shape[at]
+    length = max(size - 1, 0)
+    return parts.step_through(x, at, 0, length, 1), parts.step_through(x, at, min(size, 1), length, 1)
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """Integral along a dimension by the trapezoidal rule, at places ``x`` or ``dx`` apart (1).
+
+    Raises
+    ------
+    TypeError
+        If both are given.
+    RuntimeError
+        For bools, or if there are not as many places as values.
+    """
+    at = _checked("trapezoid", y, x, dx, dim)
+    if not y._layout.shape[at]:
+        return y.new_zeros([size for axis, size in enumerate(y._layout.shape) if axis != at])
+    _refuse_bools("trapezoid", y, x)
+    if x is None:
+        ends = parts.select(y, at, 0) + parts.select(y, at, -1)
+        found: Tensor = (sum(y, at) - ends * 0.5) * (1 if dx is None else dx)
+        return found
+    earlier, later = _neighbours(y, at)
+    integral: Tensor = sum(_widths("trapezoid", x, y, at, dim) * (later + earlier), dim) / 2.0
+    return integral
+
+
+trapz = trapezoid
+
+
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """Integrals along a dimension up to each value but the first; see :func:`trapezoid`."""
+    _refuse_bools("cumulative_trapezoid", y, x)
+    at = _checked("cumulative_trapezoid", y, x, dx, dim)
+    earlier, later = _neighbours(y, at)
+    if x is None:
+        return cumsum((1 if dx is None else dx) / 2.0 * (later + earlier), dim)
+    integrals: Tensor = cumsum(_widths("cumulative_trapezoid", x, y, at, dim) * (later + earlier), dim) / 2.0
+    return integrals
+
+
+def _checked(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> int:
+    """The dimension, counted from 0."""
+    if x is not None and dx is not None:
+        raise TypeError(
+            f"{name}(): x and dx cannot both be given: x has the places, dx is how far they are apart"
+        )
+    if not y._layout.shape:
+        raise IndexError(f"{name}(): Dimension specified as {dim} but tensor has no dimensions")
+    return dimension(dim, len(y._layout.shape))
+
+
+def _refuse_bools(name: str, y: Tensor, x: Tensor | None) -> None:
+    for what, each in (("y", y), ("x", x)):
+        if each is not None and each._layout.dtype is dtypes.bool_:
+            raise RuntimeError(f"{name}: received a bool input for `{what}`, but bool is not supported")
+
+
+def _widths(name: str, x: Tensor, y: Tensor, at: int, dim: int) -> Tensor:
+    """Differences of the places ``x`` along the dimension, in a shape that broadcasts with ``y``."""
+    rank, given = len(y._layout.shape), x._layout.shape
+    if len(given) == 1:
+        if given[0] != y._layout.shape[at]:
+            raise RuntimeError(
+                f"{name}: There must be one `x` value for each sample point: got {given[0]} and "
+                f"{y._layout.shape[at]}"
+            )
+        shape = [1] * rank
+        shape[at] = given[0]
+        x = views.view(x, shape)
+    elif len(given) < rank:
+        x = views.view(x, (1,) * (rank - len(given)) + tuple(given))
+    earlier, later = _neighbours(x, dimension(dim, len(x._layout.shape)))
+    found: Tensor = later - earlier
+    return found

@@ -1,0 +1,271 @@
+"""Largest and smallest elements, and where they stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nvrtc_kernels import dtypes, reducers
+from nvrtc_kernels.dtypes import Category, dtype
+from tensor.core.arguments import dimension
+from tensor.core.base import TensorBase
+from tensor.operations.pointwise.comparisons import eq, isnan
+from tensor.operations.pointwise.selection import maximum, minimum, where
+from tensor.operations.reduction import Reduction, all_given, axes_of, given, kept, record, stretched
+from tensor.operations.shapes import views
+
+from .sums import sum
+
+REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+FLOATING = (Category.FLOATING, Category.COMPLEX)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+
+def _same(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (kind,)
+
+
+def _to_index(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (dtypes.int64,)
+
+
+def _with_index(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (kind, dtypes.int64)
+
+
+def _pair(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (kind, kind)
+
+
+def _arg(function: Any) -> Callable[[Array, tuple[int, ...]], Array]:
+    def form(a: Array, axes: tuple[int, ...]) -> Array:
+        if len(axes) == a.ndim:
+            return np.asarray(function(a.reshape(-1))).reshape((1,) * a.ndim)
+        return np.asarray(function(a, axis=axes[0], keepdims=True))
+
+    return form
+
+
+def _extreme(pick: Any) -> Callable[[Array, tuple[int, ...]], tuple[Array, Array]]:
+    def form(a: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+        at = np.asarray(pick(a, axis=axes[0], keepdims=True))
+        return np.take_along_axis(a, at, axes[0]), at
+
+    return form
+
+
+AMAX = Reduction(
+    "amax",
+    reducers.AMAX,
+    lambda a, axes: np.max(a, axis=axes, keepdims=True),
+    _same,
+    categories=REAL,
+    identity=False,
+)
+AMIN = Reduction(
+    "amin",
+    reducers.AMIN,
+    lambda a, axes: np.min(a, axis=axes, keepdims=True),
+    _same,
+    categories=REAL,
+    identity=False,
+)
+AMINMAX = Reduction(
+    "aminmax",
+    reducers.AMINMAX,
+    lambda a, axes: (np.min(a, axis=axes, keepdims=True), np.max(a, axis=axes, keepdims=True)),
+    _pair,
+    categories=REAL,
+    identity=False,
+)
+MAX = Reduction("max", reducers.MAX, _extreme(np.argmax), _with_index, categories=REAL, identity=False)
+MIN = Reduction("min", reducers.MIN, _extreme(np.argmin), _with_index, categories=REAL, identity=False)
+ARGMAX = Reduction("argmax", reducers.ARGMAX, _arg(np.argmax), _to_index, categories=REAL, identity=False)
+ARGMIN = Reduction("argmin", reducers.ARGMIN, _arg(np.argmin), _to_index, categories=REAL, identity=False)
+
+
+class Extreme(NamedTuple):
+    """Values, and where along the dimension they stand."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class Range(NamedTuple):
+    """Smallest and largest values."""
+
+    min: Tensor
+    max: Tensor
+
+
+def _share_gradient(grad: Tensor, a: Tensor, out: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
+    """Equal shares for all elements that are the extreme."""
+    hits = eq(a, stretched(out, shape, axes, keepdim)).to(grad._layout.dtype)
+    count = sum(hits, list(axes), keepdim=True) if axes else hits
+    return hits * (kept(grad, axes, keepdim) / count)
+
+
+def _share_of_all(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
+    """Equal shares for all elements that are the extreme of all, or are NaN where that is."""
+    hits = (eq(a, out) | (isnan(a) & isnan(out))).to(grad._layout.dtype)
+    return hits * (grad / sum(hits))
+
+
+def _check_not_empty(name: str, input: Tensor, error: type[Exception] = RuntimeError) -> None:
+    if not input._layout.numel:
+        raise error(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+            "the 'dim' argument."
+        )
+
+
+def _extreme_of_all(row: Reduction, input: Tensor) -> Tensor:
+    if not input._layout.numel:
+        _check_not_empty(row.name[1:], input)
+    results = row(input, axes_of(row.name, input, None), False)
+    if input._autograd is not None:
+        title = f"{row.name[1:].capitalize()}Backward1"
+        record(results, input, title, _share_of_all, (), (input, results[0]))
+    return results[0]
+
+
+def _extreme_of(row: Reduction, input: Tensor, dim: Any, keepdim: bool, out: Tensor | None) -> Tensor:
+    if dim == ():
+        _check_not_empty(row.name, input)
+    axes = axes_of(row.name, input, dim)
+    results = row(input, axes, keepdim)
+    context = (input._layout.shape, axes, keepdim)
+    record(results, input, f"{row.name.capitalize()}Backward0", _share_gradient, context, (input, results[0]))
+    return given(results[0], out, row.name)
+
+
+def amax(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Largest elements over the dimensions ``dim``, by default all. NaN is larger than everything.
+
+    The gradient is shared equally between elements of the same value.
+    """
+    return _extreme_of(AMAX, input, dim, keepdim, out)
+
+
+def amin(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Smallest elements over the dimensions ``dim``, by default all; see :func:`amax`."""
+    return _extreme_of(AMIN, input, dim, keepdim, out)
+
+
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> Range:
+    """Smallest and largest elements in one pass, over all elements or along a dimension."""
+    if dim is None and not input._layout.numel:
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        )
+    axes = axes_of("aminmax", input, dim)
+    results = AMINMAX(input, axes, keepdim)
+    context = (input._layout.shape, axes, keepdim)
+    record(results, input, "AminmaxBackward0", _shares_of_both, context, (input, *results))
+    found: Range = all_given(Range(*results), out, "aminmax")
+    return found
+
+
+def _shares_of_both(
+    least: Tensor | None, most: Tensor | None, a: Tensor, low: Tensor, high: Tensor, *context: Any
+) -> Tensor | None:
+    first = None if least is None else _share_gradient(least, a, low, *context)
+    second = None if most is None else _share_gradient(most, a, high, *context)
+    return second if first is None else first if second is None else first + second
+
+
+def _at_gradient(grad: Tensor, indices: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
+    """The gradient where the chosen element stands, and 0 elsewhere."""
+    if not axes:
+        return grad
+    (axis,) = axes
+    places = indices.new_tensor(list(range(shape[axis])))
+    places = views.view(places, [-1 if dim == axis else 1 for dim in range(len(shape))])
+    chosen = eq(places, kept(indices, axes, keepdim))
+    return where(chosen, kept(grad, axes, keepdim), grad.new_zeros(()))
+
+
+def _same_gradient(grad: Tensor) -> Tensor:
+    return grad
+
+
+def _with_indices(row: Reduction, input: Tensor, dim: int, keepdim: bool) -> Extreme:
+    rank = len(input._layout.shape)
+    at = dimension(dim, rank)
+    if not rank:
+        only = input.detach().clone()
+        record((only,), input, f"{row.name.capitalize()}Backward0", _same_gradient, ())
+        return Extreme(only, input.new_zeros((), dtype=dtypes.int64))
+    results = row(input, (at,), keepdim)
+    context = (input._layout.shape, (at,), keepdim)
+    record(results, input, f"{row.name.capitalize()}Backward0", _at_gradient, context, (results[1],))
+    return Extreme(*results)
+
+
+def _largest(
+    input: Tensor,
+    dim: Any,
+    keepdim: Any,
+    other: Any,
+    out: Any,
+    row: Reduction,
+    whole: Reduction,
+    pairwise: Any,
+) -> Any:
+    if other is not None or isinstance(dim, TensorBase):
+        return pairwise(input, dim if other is None else other, out=out)
+    if dim is None:
+        found = _extreme_of_all(whole, input)
+        return found if out is None else given(found, out, row.name)
+    found = _with_indices(row, input, dim, keepdim)
+    return found if out is None else all_given(found, out, row.name)
+
+
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
+    """Largest element; with ``dim``, the largest along it and where they stand; with a tensor, of each pair.
+
+    Of equal elements the first is taken; NaN is larger than everything.
+
+    Returns
+    -------
+    Tensor or Extreme
+        ``(values, indices)`` with ``dim``.
+    """
+    return _largest(input, dim, keepdim, other, out, MAX, AMAX, maximum)
+
+
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
+    """Smallest element; see :func:`max`."""
+    return _largest(input, dim, keepdim, other, out, MIN, AMIN, minimum)
+
+
+def _argument(row: Reduction, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    if dim is None:
+        _check_not_empty(row.name, input, IndexError)
+    axes = axes_of(row.name, input, dim)
+    if not axes:
+        return input.new_zeros(input._layout.shape, dtype=dtypes.int64)
+    return row(input, axes, keepdim)[0]
+
+
+def argmax(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
+) -> Tensor:
+    """Where the largest element stands: along ``dim``, or in row-major order. The first of equal ones."""
+    return given(_argument(ARGMAX, input, dim, keepdim), out, "argmax")
+
+
+def argmin(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
+) -> Tensor:
+    """Where the smallest element stands; see :func:`argmax`."""
+    return given(_argument(ARGMIN, input, dim, keepdim), out, "argmin")

@@ -1,0 +1,67 @@
+"""Linear recurrences along a dimension, by doubling: derivatives of running products are such.
+
+``s[k] = b[k] + a[k] * s[k + 1]`` looks at one later element. Put into itself it looks at two, four, eight ...: after
+``log2(n)`` rounds of operations on whole tensors all are reached. Nothing is divided, so that zeros and infinities
+are no matter, and all of it can be differentiated again, any number of times.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes.joining import cat
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+
+def recurrence(factors: Tensor, summands: Tensor, dim: int) -> Tensor:
+    """``s`` with ``s[k] = summands[k] + factors[k] * s[k + 1]``, and 0 behind the end."""
+    length = summands._layout.shape[dim]
+    distance = 1
+    while distance < length:
+        near, far = length - distance, distance
+        first = parts.narrow(factors, dim, 0, near)
+        reached = parts.narrow(summands, dim, 0, near) + first * parts.narrow(summands, dim, far, near)
+        summands = cat([reached, parts.narrow(summands, dim, near, far)], dim)
+        # What looks beyond the end finds 0 there, whatever it is multiplied by.
+        factors = cat(
+            [first * parts.narrow(factors, dim, far, near), parts.narrow(factors, dim, near, far)], dim
+        )
+        distance *= 2
+    return summands
+
+
+def later_products(input: Tensor, dim: int) -> Tensor:
+    """Products of all elements behind each one; 1 for the last."""
+    length = input._layout.shape[dim]
+    if not length:
+        return input
+    first = parts.narrow(input, dim, 0, 1)
+    found = cat([parts.narrow(input, dim, 1, length - 1), first.new_ones(first.shape)], dim)
+    distance = 1
+    while distance < length:
+        near, far = length - distance, distance
+        longer = parts.narrow(found, dim, 0, near) * parts.narrow(found, dim, far, near)
+        found = cat([longer, parts.narrow(found, dim, near, far)], dim)
+        distance *= 2
+    return found
+
+
+def running_before(running: Tensor, dim: int) -> Tensor:
+    """Products of all elements before each one, from the running products; 1 for the first."""
+    length = running._layout.shape[dim]
+    if not length:
+        return running
+    first = parts.narrow(running, dim, 0, 1)
+    return cat([first.new_ones(first.shape), parts.narrow(running, dim, 0, length - 1)], dim)
+
+
+def next_elements(input: Tensor, dim: int) -> Tensor:
+    """The next element in the place of each; the last one stays."""
+    length = input._layout.shape[dim]
+    if not length:
+        return input
+    later, last = parts.narrow(input, dim, 1, length - 1), parts.narrow(input, dim, length - 1, 1)
+    return cat([later, last], dim)

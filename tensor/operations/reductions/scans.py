@@ -1,0 +1,286 @@
+"""Running sums, products and extremes along a dimension."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nvrtc_kernels import dtypes
+from nvrtc_kernels import scan as kernels
+from nvrtc_kernels.dtypes import Category, dtype
+from tensor.core import layout as layouts
+from tensor.core.arguments import dimension
+from tensor.core.base import empty, wrap
+from tensor.core.copy_plans import host_conversion
+from tensor.core.dtypes import promotion as rules
+from tensor.operations import scratch as planned
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise.comparisons import eq
+from tensor.operations.pointwise.complex_numbers import conjugate
+from tensor.operations.pointwise.selection import where
+from tensor.operations.reduction import all_given, given, record
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+from tensor.operations.shapes.joining import cat
+
+from .recurrences import next_elements, recurrence, running_before
+from .sums import converted, sum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+
+class _Scan:
+    """A scan; ``place.plans[scan, layout, dim, dtype]`` carries it out."""
+
+    def __init__(self, name: str, numpy: Callable[[Array, int], Any], *, indices: bool = False) -> None:
+        self.name = name
+        self.numpy = numpy
+        self.indices = indices
+
+    def __call__(self, input: Tensor, dim: int, kind: dtype) -> tuple[Tensor, ...]:
+        """Results along ``dim``, of type ``kind``. Not recorded."""
+        layout = input._layout
+        found: tuple[Tensor, ...] = layout.place.plans[self, layout, dim, kind](input)
+        return found
+
+    def plan(self, layout: Layout, dim: int, kind: dtype) -> Callable[[Tensor], tuple[Tensor, ...]]:
+        """What scans tensors of ``layout``."""
+        out = layouts.contiguous[layout.shape, kind, layout.place]
+        outs = [out, out.with_dtype(dtypes.int64)] if self.indices else [out]
+        if not layout.place.is_cuda:
+            return self._host(dim, kind, outs)
+        place: Any = layout.place
+        # A 0-dim tensor is scanned as a vector.
+        shape, strides = (layout.shape, layout.strides) if layout.shape else ((1,), (1,))
+        steps = out.strides or (1,)
+        made = kernels.plan(
+            place.native,
+            self.name,
+            dim,
+            shape,
+            (steps, kind),
+            (strides, layout.dtype),
+            *([steps] if self.indices else []),
+        )
+
+        def run(input: Tensor) -> tuple[Tensor, ...]:
+            results = [empty(each) for each in outs]
+            first, *rest = (each._address for each in results)
+            if out.numel:
+                planned.launch(place, made, first, input._address, *rest)
+            return tuple(results)
+
+        return run
+
+    def _host(self, dim: int, kind: dtype, outs: list[Layout]) -> Callable[[Tensor], tuple[Tensor, ...]]:
+        wide = rules.computes_in(kind)
+
+        def run(input: Tensor) -> tuple[Tensor, ...]:
+            array = np.atleast_1d(input._host)
+            values = np.empty(array.shape, wide.numpy)
+            host_conversion(input._layout.dtype, wide)(values, array)
+            with np.errstate(all="ignore"):
+                found = self.numpy(values, dim)
+            results = []
+            for value, out in zip(found if isinstance(found, tuple) else (found,), outs, strict=True):
+                held = np.empty(out.shape, out.dtype.numpy)
+                held[...] = np.asarray(value).reshape(out.shape)
+                results.append(wrap(held, out))
+            return tuple(results)
+
+        return run
+
+
+def _sum(a: Array, dim: int) -> Array:
+    if a.dtype == np.float32:
+        return np.cumsum(a, axis=dim, dtype=np.float64)
+    return np.cumsum(a, axis=dim, dtype=a.dtype)
+
+
+def _best(larger_or_equal: Any) -> Callable[[Array, int], tuple[Array, Array]]:
+    """Running extremes with the place of the last of equal ones; a NaN wins from where it stands on."""
+
+    def form(a: Array, dim: int) -> tuple[Array, Array]:
+        moved = np.moveaxis(a, dim, 0)
+        values, places = moved.copy(), np.zeros(moved.shape, np.int64)
+        for at in range(1, len(moved)):
+            here, before = moved[at], values[at - 1]
+            wins = larger_or_equal(here, before)
+            if a.dtype.kind == "f":
+                wins = (wins & ~np.isnan(before)) | np.isnan(here)
+            values[at] = np.where(wins, here, before)
+            places[at] = np.where(wins, at, places[at - 1])
+        return np.moveaxis(values, 0, dim), np.moveaxis(places, 0, dim)
+
+    return form
+
+
+CUMSUM = _Scan("cumsum", _sum)
+CUMPROD = _Scan("cumprod", lambda a, dim: np.cumprod(a, axis=dim, dtype=a.dtype))
+LOGCUMSUMEXP = _Scan("logcumsumexp", lambda a, dim: np.logaddexp.accumulate(a, axis=dim))
+CUMMAX = _Scan("cummax", _best(np.greater_equal), indices=True)
+CUMMIN = _Scan("cummin", _best(np.less_equal), indices=True)
+
+
+class Running(NamedTuple):
+    """Running extremes, and where they stand."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _type(input: Tensor, dtype: dtype | None) -> dtype:
+    kind = input._layout.dtype
+    if dtype is not None:
+        return dtype
+    return dtypes.int64 if kind.category < Category.FLOATING else kind
+
+
+def _reversed_sum(x: Tensor, dim: int) -> Tensor:
+    """Sums of each element and all after it."""
+    return sum(x, dim, keepdim=True) - cumsum(x, dim) + x
+
+
+@autocasted
+def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """Sums of all elements up to each along a dimension.
+
+    Integers and bools become int64 unless ``dtype`` says otherwise.
+    """
+    at = dimension(dim, len(input._layout.shape))
+    results = CUMSUM(input, at, _type(input, dtype))
+    record(results, input, "CumsumBackward0", _reversed_sum, (at,))
+    return given(results[0], out, "cumsum")
+
+
+def _cumprod_gradient(grad: Tensor, a: Tensor, dim: int) -> Tensor:
+    """What stands before each element, times the gradients of what stands behind, as a recurrence."""
+    if not a._layout.shape:
+        return grad
+    factors = conjugate(a)
+    return running_before(cumprod(factors, dim), dim) * recurrence(next_elements(factors, dim), grad, dim)
+
+
+def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    """:func:`cumsum` in place."""
+    return input.copy_(cumsum(input, dim, dtype=dtype))
+
+
+def cumprod_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    """:func:`cumprod` in place."""
+    # What the derivative needs is kept in a copy.
+    return input.copy_(cumprod(input.clone() if input.requires_grad else input, dim, dtype=dtype))
+
+
+@autocasted
+def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """Products of all elements up to each along a dimension; see :func:`cumsum`."""
+    input = converted(input, dtype)
+    at = dimension(dim, len(input._layout.shape))
+    results = CUMPROD(input, at, _type(input, dtype))
+    record(results, input, "CumprodBackward0", _cumprod_gradient, (at,), (input,))
+    return given(results[0], out, "cumprod")
+
+
+def _logcumsumexp_gradient(grad: Tensor, a: Tensor, out: Tensor, dim: int) -> Tensor:
+    """``sum over j >= k of grad[j] exp(a[k] - out[j])``, as a recurrence with factors that are at most 1."""
+    if not a._layout.shape:
+        return grad * (a - out).exp()
+    # Nothing but minus infinity so far: the elements have no share, and no difference shall be made of them.
+    nothing, zero = eq(out, -float("inf")), out.new_zeros(())
+    reached = where(nothing, zero, out)
+    growth = where(nothing, zero, reached - next_elements(reached, dim))
+    return recurrence(growth.exp(), grad, dim) * (a - reached).exp()
+
+
+def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+    """Logarithms of the sums of exponentials of all elements up to each along a dimension."""
+    at = dimension(dim, len(input._layout.shape))
+    kind = input._layout.dtype
+    if kind.is_complex:
+        return given(_complex_logcumsumexp(input, at), out, "logcumsumexp")
+    if not kind.is_floating_point:
+        raise RuntimeError(f'"logcumsumexp" not implemented for {kind!r}: it takes floating point tensors')
+    results = LOGCUMSUMEXP(input, at, kind)
+    record(results, input, "LogcumsumexpBackward0", _logcumsumexp_gradient, (at,), (input, results[0]))
+    return given(results[0], out, "logcumsumexp")
+
+
+def _complex_logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """By pairs, pairs of pairs and so on: after each step a place has the sum over twice as many."""
+    from tensor.operations.special.error_and_gamma import LOGADDEXP
+
+    size = input._layout.shape[dim] if input._layout.shape else 1
+    found, reach = input.clone(), 1
+    while reach < size:
+        kept = parts.narrow(found, dim, 0, reach)
+        later, earlier = (parts.narrow(found, dim, start, size - reach) for start in (reach, 0))
+        found = cat((kept, LOGADDEXP.binary(later, earlier)), dim)
+        reach *= 2
+    return found
+
+
+def _best_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tensor:
+    """The gradients of all places that took an element, added up there."""
+    if not shape:
+        return grad
+    return grad.new_zeros(shape).scatter_add(dim, indices, grad)
+
+
+def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
+    at = dimension(dim, len(input._layout.shape))
+    if input._layout.dtype.is_complex:
+        raise RuntimeError(
+            f'"{scan.name}" not implemented for {input._layout.dtype!r}: it takes real tensors'
+        )
+    results = scan(input, at, input._layout.dtype)
+    name = f"{scan.name.capitalize()}Backward0"
+    record(results, input, name, _best_gradient, (input._layout.shape, at), (results[1],))
+    found: Running = all_given(Running(*results), out, scan.name)
+    return found
+
+
+def cummax(input: Tensor, dim: int, *, out: Any = None) -> Running:
+    """Largest elements up to each along a dimension, and where they stand; the last of equal ones."""
+    return _running(CUMMAX, input, dim, out)
+
+
+def cummin(input: Tensor, dim: int, *, out: Any = None) -> Running:
+    """Smallest elements up to each along a dimension; see :func:`cummax`."""
+    return _running(CUMMIN, input, dim, out)
+
+
+@autocasted
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803 - PyTorch's name
+    """Powers of each element of a vector: ``N`` columns (by default as many as elements), the highest first.
+
+    Raises
+    ------
+    RuntimeError
+        If ``x`` is no vector, or ``N`` negative.
+    """
+    if len(x._layout.shape) != 1:
+        raise RuntimeError(f"vander(): x must be a one-dimensional tensor, got shape {list(x._layout.shape)}")
+    count = x._layout.numel if N is None else N
+    if count < 0:
+        raise RuntimeError(f"vander(): N must be non-negative, got {N}")
+    kind = _type(x, None)
+    column = views.unsqueeze(x.to(kind), 1)
+    if not count:
+        return x.new_empty((x._layout.numel, 0), dtype=kind)
+    factors = [column.new_ones(column._layout.shape), views.expand(column, (x._layout.numel, count - 1))]
+    found = cumprod(cat(factors, 1), 1)
+    if increasing:
+        return found
+    from tensor.operations.shapes.rearrangement import flip
+
+    return flip(found, 1)

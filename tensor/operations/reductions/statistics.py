@@ -1,0 +1,271 @@
+"""Covariances, correlations, and histograms of points."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nvrtc_kernels.dtypes import Category, int64
+from tensor.core.base import TensorBase
+from tensor.operations.creation.factories import complex
+from tensor.operations.creation.ranges import linspace
+from tensor.operations.indexing.searching import bucketize
+from tensor.operations.pointwise.comparisons import ge, le
+from tensor.operations.pointwise.powers import sqrt
+from tensor.operations.pointwise.selection import clamp, where
+from tensor.operations.products.matrix_products import mm
+from tensor.operations.reduction import given
+from tensor.operations.shapes.diagonals import diag
+from tensor.operations.shapes.joining import stack
+
+from .sums import sum
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.methods.tensor import Tensor
+
+
+def cov(
+    input: Tensor,
+    *,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:
+    """Covariances of variables, which are the rows of a matrix; its columns are observations.
+
+    Parameters
+    ----------
+    input
+        Matrix ``(variables, observations)``, or one variable.
+    correction
+        What is taken from the number of observations before it divides.
+    fweights
+        How often each observation was made: integers ``(observations,)``.
+    aweights
+        How important each observation is: floating point ``(observations,)``.
+
+    Raises
+    ------
+    RuntimeError
+        For more dimensions, bools, or weights of another size or kind, or negative ones.
+    """
+    shape = input._layout.shape
+    if len(shape) > 2:
+        raise RuntimeError(
+            f"cov(): expected input to have two or fewer dimensions but got an input with {len(shape)} dimensions"
+        )
+    if input._layout.dtype.category is Category.BOOL:
+        raise RuntimeError("cov(): bool dtype is not supported for input")
+    rows: Any = input.reshape(1, -1) if len(shape) < 2 else input
+    observations = rows._layout.shape[1]
+    weights: Any = None
+    for name, each, kind in (
+        ("fweights", fweights, Category.INTEGER),
+        ("aweights", aweights, Category.FLOATING),
+    ):
+        if each is not None:
+            _check_weights(name, each, kind, observations)
+            weights = each if weights is None else weights * each
+    total: Any = observations if weights is None else sum(weights)
+    if weights is not None and total.item() == 0:
+        raise RuntimeError("cov(): weights sum to zero, can't be normalized")
+    mean = sum(rows if weights is None else rows * weights, 1) / total
+    lost = correction * sum(weights * aweights) / total if aweights is not None and correction else correction
+    divisor = total - lost
+    if divisor <= 0:
+        warnings.warn("cov(): degrees of freedom is <= 0", stacklevel=3)
+        divisor = divisor * 0
+    centred = rows - mean.unsqueeze(1)
+    weighted = centred if weights is None else centred * weights
+    found: Tensor = (mm(centred, weighted.t().conj()) / divisor).squeeze()
+    return found
+
+
+def _check_weights(name: str, weights: Tensor, kind: Category, observations: int) -> None:
+    layout = weights._layout
+    if len(layout.shape) > 1:
+        raise RuntimeError(
+            f"cov(): expected {name} to have one or fewer dimensions but got {len(layout.shape)}"
+        )
+    if layout.dtype.category is not kind:
+        raise RuntimeError(
+            f"cov(): expected {name} to have {kind.name.lower()} dtype but got {name} with {layout.dtype!r}"
+        )
+    if layout.numel != observations:
+        raise RuntimeError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input but got "
+            f"{layout.numel} != {observations}"
+        )
+    if observations and (weights < 0).any():
+        raise RuntimeError(f"cov(): {name} cannot be negative")
+
+
+def corrcoef(input: Tensor) -> Tensor:
+    """Pearson's correlation coefficients of variables, which are the rows of a matrix; see :func:`cov`.
+
+    Raises
+    ------
+    RuntimeError
+        For more than two dimensions.
+    """
+    shape = input._layout.shape
+    if len(shape) > 2:
+        raise RuntimeError(
+            f"corrcoef(): expected input to have two or fewer dimensions but got an input with {len(shape)} dimensions"
+        )
+    found: Any = cov(input)
+    if not found._layout.shape:
+        return found / found  # type: ignore[no-any-return]
+    deviation = sqrt(diag(found).real if found._layout.dtype.is_complex else diag(found))
+    found = found / deviation.view(-1, 1) / deviation.view(1, -1)
+    if found._layout.dtype.is_complex:
+        return complex(clamp(found.real, -1, 1), clamp(found.imag, -1, 1))
+    return clamp(found, -1, 1)
+
+
+class Histogram(NamedTuple):
+    """Counts, and the bounds of the bins."""
+
+    hist: Tensor
+    bin_edges: Any
+
+
+def histogram(
+    input: Tensor,
+    bins: int | Tensor,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+    out: tuple[Tensor, Tensor] | None = None,
+) -> Histogram:
+    """How many elements lie in each bin, or the sums of their weights.
+
+    Parameters
+    ----------
+    bins
+        How many of equal width, or their increasing bounds, of which there is one more.
+    range
+        The outer bounds of a number of bins; by default the smallest and the largest element. The last bin
+        includes its upper bound.
+    weight
+        Weights in the shape of ``input``.
+    density
+        Divide by the bins' widths and the sum of all, so that the integral is 1.
+
+    Raises
+    ------
+    RuntimeError
+        For dtypes that are not floating point or differ, or bounds that are none.
+    """
+    bounds = bins if isinstance(bins, TensorBase) else (bins,)
+    sides = [bounds] if isinstance(bounds, TensorBase) else bounds
+    hist, edges = _histogram("histogram", input.reshape(-1, 1), sides, range, weight, density)
+    if out is None:
+        return Histogram(hist, edges[0])
+    return Histogram(given(hist, out[0], "histogram"), given(edges[0], out[1], "histogram"))
+
+
+def histogramdd(
+    input: Tensor,
+    bins: int | Sequence[int] | Sequence[Tensor],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Histogram:
+    """How many points lie in each box of a grid, or the sums of their weights; see :func:`histogram`.
+
+    Parameters
+    ----------
+    input
+        Points ``(..., D)``.
+    bins
+        How many in each dimension, one number for all, or the bounds of each dimension.
+    range
+        The outer bounds of each dimension, one after the other.
+    """
+    shape = input._layout.shape
+    if len(shape) < 2:
+        raise RuntimeError(
+            f"torch.histogramdd: input tensor should have at least 2 dimensions, but got {len(shape)}"
+        )
+    count = shape[-1]
+    sides = [bins] * count if isinstance(bins, int) else list(bins)
+    if len(sides) != count:
+        raise RuntimeError(
+            f"torch.histogramdd: expected {count} bin numbers or sequences of bounds for points of {count} dimensions, "
+            f"got {len(sides)}"
+        )
+    hist, edges = _histogram("histogramdd", input.reshape(-1, count), sides, range, weight, density)
+    return Histogram(hist, tuple(edges))
+
+
+def _histogram(
+    name: str, points: Tensor, sides: Sequence[Any], range: Any, weight: Tensor | None, density: bool
+) -> tuple[Tensor, list[Tensor]]:
+    kind = points._layout.dtype
+    if kind.category is not Category.FLOATING:
+        raise RuntimeError(f"torch.{name}: not implemented for {kind!r}, it takes floating point numbers")
+    if weight is not None and weight._layout.dtype is not kind:
+        raise RuntimeError(
+            f"torch.{name}: if weight tensor is provided, input tensor and weight tensor should have the same dtype, "
+            f"but got input {kind!r}, and weight {weight._layout.dtype!r}"
+        )
+    points = points.detach()
+    count = points._layout.shape[0]
+    weights = points.new_ones(count) if weight is None else weight.detach().reshape(-1)
+    if weights._layout.numel != count:
+        raise RuntimeError(
+            f"torch.{name}: expected as many weights as points, got {weights._layout.numel} and {count}"
+        )
+    edges = [_edges(name, points[:, at], side, range, at) for at, side in enumerate(sides)]
+    cell, inside = points.new_zeros(count, dtype=int64), None
+    for at, bounds in enumerate(edges):
+        cells = bounds._layout.shape[0] - 1
+        column = points[:, at].contiguous()
+        place = clamp(bucketize(column, bounds, right=True) - 1, 0, cells - 1)
+        here = ge(column, bounds[0]) & le(column, bounds[-1])
+        cell, inside = cell * cells + place, here if inside is None else inside & here
+    sizes = [bounds._layout.shape[0] - 1 for bounds in edges]
+    total = 1
+    for size in sizes:
+        total *= size
+    counted = where(inside, weights, weights.new_zeros(()))  # type: ignore[arg-type]
+    hist: Any = points.new_zeros(total).index_add(0, cell, counted).view(sizes)
+    if density:
+        hist = hist / sum(hist)
+        for at, bounds in enumerate(edges):
+            shape = [1] * len(sizes)
+            shape[at] = -1
+            hist = hist / (bounds[1:] - bounds[:-1]).view(shape)
+    return hist, edges
+
+
+def _edges(name: str, column: Tensor, side: Any, range: Any, at: int) -> Tensor:
+    """Bounds of the bins of one dimension."""
+    kind, device = column._layout.dtype, column._layout.device
+    if isinstance(side, TensorBase):
+        if side._layout.dtype is not kind or len(side._layout.shape) != 1 or not side._layout.numel:
+            raise RuntimeError(
+                f"torch.{name}: bounds of bins must be a vector of {kind!r} with at least one element, got "
+                f"{list(side._layout.shape)} of {side._layout.dtype!r}"
+            )
+        return side.detach()  # type: ignore[attr-defined, no-any-return]
+    if side <= 0:
+        raise RuntimeError(f"torch.{name}: bins must be > 0, but got {side}")
+    if range is not None:
+        low, high = range[2 * at], range[2 * at + 1]
+        if not low <= high:
+            raise RuntimeError(f"torch.{name}: min should not exceed max, but got min {low} max {high}")
+    elif column._layout.numel:
+        low, high = (each.item() for each in stack(tuple(column.aminmax())))
+    else:
+        low, high = 0.0, 1.0
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    if not (abs(low) < float("inf") and abs(high) < float("inf")):
+        raise RuntimeError(f"torch.{name}: range [{low}, {high}] is not finite")
+    return linspace(low, high, side + 1, dtype=kind, device=device)

@@ -1,0 +1,371 @@
+"""Sums, means and products of elements, and counts."""
+
+from __future__ import annotations
+
+import builtins
+from math import prod as product_of
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import dtypes, reducers
+from nvrtc_kernels.dtypes import Category, dtype
+from tensor.core.arguments import integers
+from tensor.core.base import TensorBase
+from tensor.core.creation_arguments import sizes_of
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise.comparisons import eq, isnan
+from tensor.operations.pointwise.complex_numbers import conjugate
+from tensor.operations.pointwise.logic import logical_not
+from tensor.operations.pointwise.selection import where
+from tensor.operations.reduction import Reduction, axes_of, given, kept, record, stretched
+from tensor.operations.shapes import views
+
+REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+FLOATING = (Category.FLOATING, Category.COMPLEX)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+
+# Types
+
+
+def _total(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    """Integers are added up in 64 bits."""
+    kind = dtypes.int64 if kind.category < Category.FLOATING else kind
+    return kind, (kind,)
+
+
+def _same(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (kind,)
+
+
+def _to_bool(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (dtypes.uint8 if kind is dtypes.uint8 else dtypes.bool_,)
+
+
+def _to_index(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (dtypes.int64,)
+
+
+def _floating_only(name: str) -> Callable[[dtype], tuple[dtype, tuple[dtype, ...]]]:
+    def rule(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+        if kind.category < Category.FLOATING:
+            raise RuntimeError(
+                f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+                f"Got: {kind!r}"
+            )
+        return kind, (kind,)
+
+    return rule
+
+
+# NumPy forms: the reduced dimensions are kept
+
+
+def wide_type(a: Array, axes: tuple[int, ...]) -> Any:
+    """Type to add up in: NumPy adds pairwise, with small errors, only along the innermost dimension."""
+    inner = bool(axes) and axes[-1] == a.ndim - 1 and a.flags.c_contiguous
+    if inner or a.dtype.kind not in "fc":
+        return None
+    return {"f": np.float64, "c": np.complex128}[a.dtype.kind]
+
+
+def sum_form(a: Array, axes: tuple[int, ...]) -> Array:
+    return np.asarray(np.sum(a, axis=axes, keepdims=True, dtype=wide_type(a, axes)))
+
+
+def mean_form(a: Array, axes: tuple[int, ...]) -> Array:
+    count = product_of(a.shape[axis] for axis in axes)
+    return sum_form(a, axes) / (a.dtype.type(count) if a.dtype.kind == "f" else count)
+
+
+def _logsumexp(a: Array, axes: tuple[int, ...]) -> Array:
+    if builtins.any(a.shape[axis] == 0 for axis in axes):
+        return np.log(sum_form(a, axes))
+    top = np.max(a.real if a.dtype.kind == "c" else a, axis=axes, keepdims=True)
+    shift = np.where(np.isfinite(top), top, 0)
+    return np.log(sum_form(np.exp(a - shift), axes)) + shift
+
+
+def _nansum(a: Array, axes: tuple[int, ...]) -> Array:
+    return sum_form(np.where(np.isnan(a), a.dtype.type(0), a) if a.dtype.kind in "fc" else a, axes)
+
+
+def _nanmean(a: Array, axes: tuple[int, ...]) -> Array:
+    there = np.sum(~np.isnan(a), axis=axes, keepdims=True)
+    return _nansum(a, axes) / there.astype(a.dtype)
+
+
+SUM = Reduction("sum", reducers.SUM, sum_form, _total)
+PROD = Reduction(
+    "prod",
+    reducers.PROD,
+    lambda a, axes: np.prod(a, axis=axes, keepdims=True, dtype=wide_type(a, axes)),
+    _total,
+)
+MEAN = Reduction("mean", reducers.MEAN, mean_form, _floating_only("mean"))
+LOGSUMEXP = Reduction("logsumexp", reducers.LOGSUMEXP, _logsumexp, _same, categories=(Category.FLOATING,))
+NANSUM = Reduction("nansum", reducers.NANSUM, _nansum, _total, categories=REAL)
+NANMEAN = Reduction("nanmean", reducers.NANMEAN, _nanmean, _same, categories=(Category.FLOATING,))
+ANY = Reduction("any", reducers.ANY, lambda a, axes: np.any(a != 0, axis=axes, keepdims=True), _to_bool)
+ALL = Reduction("all", reducers.ALL, lambda a, axes: np.all(a != 0, axis=axes, keepdims=True), _to_bool)
+COUNT = Reduction(
+    "count_nonzero",
+    reducers.COUNT_NONZERO,
+    lambda a, axes: np.sum(a != 0, axis=axes, keepdims=True),
+    _to_index,
+)
+
+
+def converted(input: Tensor, dtype: dtype | None) -> Tensor:
+    if not isinstance(input, TensorBase):
+        raise TypeError(f"argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return input if dtype is None or dtype is input._layout.dtype else input.to(dtype)
+
+
+def _sum_gradient(grad: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
+    return stretched(grad, shape, axes, keepdim)
+
+
+@autocasted
+def sum(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Sum over the dimensions ``dim``, by default all.
+
+    Parameters
+    ----------
+    keepdim : bool
+        Whether the dimensions stay, with size 1.
+    dtype
+        What the elements are converted to first; integers and bools become int64 by default.
+    """
+    input = converted(input, dtype)
+    axes = axes_of("sum", input, dim)
+    if dtype is not None and dtype.category < Category.FLOATING and dtype is not dtypes.int64:
+        return given(SUM(input, axes, keepdim)[0].to(dtype), out, "sum")
+    results = SUM(input, axes, keepdim)
+    if input._autograd is not None:
+        record(
+            results,
+            input,
+            "SumBackward0" if dim is None else "SumBackward1",
+            _sum_gradient,
+            (input._layout.shape, axes, keepdim),
+        )
+    return results[0] if out is None else given(results[0], out, "sum")
+
+
+def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+    """Sum over the dimensions that broadcasting ``size`` to this shape stretches: a tensor of shape ``size``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``size`` does not broadcast to this shape.
+    """
+    wanted = integers(sizes, "sum_to_size") if size is None else sizes_of(sizes, size, "sum_to_size")
+    shape = input._layout.shape
+    lead = len(shape) - len(wanted)
+    if lead < 0 or builtins.any(a not in (1, b) for a, b in zip(wanted, shape[lead:], strict=True)):
+        raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
+    stretched_dims = [
+        axis for axis, (a, b) in enumerate(zip(wanted, shape[lead:], strict=True), lead) if a != b
+    ]
+    axes = [*range(lead), *stretched_dims]
+    return views.view(sum(input, axes, keepdim=True), wanted) if axes else input
+
+
+def nansum(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """:func:`sum` that takes NaN as 0."""
+    input = converted(input, dtype)
+    axes = axes_of("nansum", input, dim)
+    results = NANSUM(input, axes, keepdim)
+    if input._autograd is not None:
+        record(
+            results,
+            input,
+            "NansumBackward0",
+            lambda grad, a, *context: stretched(grad, *context) * logical_not(isnan(a)),
+            (input._layout.shape, axes, keepdim),
+            (input,),
+        )
+    return given(results[0], out, "nansum")
+
+
+def mean(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Mean over the dimensions ``dim``, by default all; see :func:`sum`.
+
+    Raises
+    ------
+    RuntimeError
+        For integers and bools, unless ``dtype`` says otherwise.
+    """
+    input = converted(input, dtype)
+    axes = axes_of("mean", input, dim)
+    results = MEAN(input, axes, keepdim)
+    if input._autograd is not None:
+        shape = input._layout.shape
+        count = product_of(shape[axis] for axis in axes)
+        record(
+            results,
+            input,
+            "MeanBackward0" if dim is None else "MeanBackward1",
+            lambda grad, shape, axes, keepdim, count: stretched(grad / count, shape, axes, keepdim),
+            (shape, axes, keepdim, count),
+        )
+    return given(results[0], out, "mean")
+
+
+def nanmean(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Mean of the elements that are not NaN."""
+    input = converted(input, dtype)
+    if modes.recording and input.requires_grad:
+        there = logical_not(isnan(input))
+        return nansum(input, dim, keepdim) / sum(there, dim, keepdim)
+    axes = axes_of("nanmean", input, dim)
+    return given(NANMEAN(input, axes, keepdim)[0], out, "nanmean")
+
+
+def _prod_gradient(grad: Tensor, a: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
+    """Products of all others: by division, except where elements are 0.
+
+    Those have second derivatives too, which a division does not: they come from all before times all behind.
+    """
+    if not axes:
+        return grad
+    if modes.recording:
+        return kept(grad, axes, keepdim) * conjugate(_products_of_others(a, axes))
+    zero = eq(a, 0)
+    filled = where(zero, a.new_ones(()), a)
+    others = PROD(filled, axes, True)[0]
+    zeros = sum(zero, list(axes), keepdim=True)
+    here = where(zero, eq(zeros, 1) * others, eq(zeros, 0) * others / filled)
+    return kept(grad, axes, keepdim) * conjugate(here)
+
+
+def _products_of_others(a: Tensor, axes: tuple[int, ...]) -> Tensor:
+    from .recurrences import later_products, running_before
+    from .scans import cumprod
+
+    order = [*(axis for axis in range(len(a._layout.shape)) if axis not in axes), *axes]
+    moved = views.permute(a, order)
+    rows = moved.reshape(*moved._layout.shape[: -len(axes)], -1) if a._layout.numel else a
+    others = running_before(cumprod(rows, -1), -1) * later_products(rows, -1)
+    back = [order.index(axis) for axis in range(len(order))]
+    return views.permute(others.reshape(moved._layout.shape), back)
+
+
+@autocasted
+def prod(
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Product over a dimension, by default over all elements; see :func:`sum`."""
+    input = converted(input, dtype)
+    axes = axes_of("prod", input, dim)
+    results = PROD(input, axes, keepdim)
+    record(
+        results,
+        input,
+        "ProdBackward0" if dim is None else "ProdBackward1",
+        _prod_gradient,
+        (input._layout.shape, axes, keepdim),
+        (input,),
+    )
+    return given(results[0], out, "prod")
+
+
+@autocasted
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Logarithm of the sum of exponentials over the dimensions ``dim``, without overflow."""
+    if input._layout.dtype.category < Category.FLOATING:
+        from tensor.core.dtypes.default import get_default_dtype
+
+        input = input.to(get_default_dtype())
+    axes = axes_of("logsumexp", input, dim)
+    if input._layout.dtype.is_complex:
+        results: Any = (_complex_logsumexp(input.detach(), axes, keepdim),)
+    else:
+        results = LOGSUMEXP(input, axes, keepdim)
+    record(
+        results,
+        input,
+        "LogsumexpBackward0",
+        lambda grad, a, out, shape, axes, keepdim: (
+            stretched(grad, shape, axes, keepdim)
+            * conjugate((a - stretched(out, shape, axes, keepdim)).exp())
+        ),
+        (input._layout.shape, axes, keepdim),
+        (input, results[0]),
+    )
+    return given(results[0], out, "logsumexp")
+
+
+def _complex_logsumexp(input: Any, axes: Any, keepdim: bool) -> Tensor:
+    """Relative to the largest real part, so that no exponential overflows."""
+    from .extremes import amax
+
+    if not input.numel():
+        return sum(input.exp(), list(axes), keepdim).log()
+    largest: Any = amax(input.real, list(axes), True) if axes else input.real
+    largest = largest.nan_to_num(posinf=0.0, neginf=0.0)
+    found = sum((input - largest).exp(), list(axes), True).log() + largest
+    if not keepdim:
+        for axis in sorted(axes, reverse=True):
+            found = views.squeeze(found, axis)
+    return found  # type: ignore[no-any-return]
+
+
+def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Whether an element is not 0, over the dimensions ``dim``, by default all."""
+    return given(ANY(input, axes_of("any", input, dim), keepdim)[0], out, "any")
+
+
+def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Whether no element is 0, over the dimensions ``dim``, by default all."""
+    return given(ALL(input, axes_of("all", input, dim), keepdim)[0], out, "all")
+
+
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many elements are not 0, over the dimensions ``dim``, by default all."""
+    return COUNT(input, axes_of("count_nonzero", input, dim), False)[0]

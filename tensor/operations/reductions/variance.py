@@ -1,0 +1,326 @@
+"""Variances, standard deviations and norms."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from math import prod as product_of
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import reducers
+from nvrtc_kernels.dtypes import Category, dtype
+from tensor.operations.autocast import autocasted
+from tensor.operations.pointwise.comparisons import eq
+from tensor.operations.pointwise.selection import where
+from tensor.operations.reduction import Reduction, axes_of, given, kept, record, stretched
+
+from .sums import converted, mean, mean_form, sum, sum_form
+
+REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+FLOATING = (Category.FLOATING, Category.COMPLEX)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+
+def _real(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (kind.to_real(),)
+
+
+def _real_and_mean(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return kind, (kind.to_real(), kind)
+
+
+def _moments(a: Array, axes: tuple[int, ...], correction: float) -> tuple[Array, Array]:
+    """Variance and mean, by the mean first: no large squares are subtracted."""
+    count = product_of(a.shape[axis] for axis in axes)
+    mean = mean_form(a, axes)
+    centred = a - mean.astype(a.dtype)
+    squares = centred.real**2 + centred.imag**2 if a.dtype.kind == "c" else centred * centred
+    return sum_form(squares, axes) / np.float64(builtins.max(count - correction, 0)), mean
+
+
+def _norm(a: Array, axes: tuple[int, ...], order: float) -> Array:
+    size = np.abs(a)
+    if order == 0:
+        return sum_form((size != 0).astype(size.dtype), axes)
+    if math.isinf(order):
+        found = (
+            np.max(size, axis=axes, keepdims=True) if order > 0 else np.min(size, axis=axes, keepdims=True)
+        )
+        return np.asarray(found)
+    if order == 1:
+        return sum_form(size, axes)
+    if order == 2:
+        # Squares are made in double: the squares of large single precision numbers overflow.
+        wide = size.astype(np.float64)
+        return np.sqrt(np.sum(wide * wide, axis=axes, keepdims=True))
+    return np.power(np.sum(np.power(size.astype(np.float64), order), axis=axes, keepdims=True), 1 / order)
+
+
+NORM = Reduction("norm", reducers.norm, _norm, _real, categories=FLOATING)
+VAR = Reduction(
+    "var",
+    reducers.VAR,
+    lambda a, axes, correction: _moments(a, axes, correction)[0],
+    _real,
+    categories=FLOATING,
+)
+STD = Reduction(
+    "std",
+    reducers.STD,
+    lambda a, axes, correction: np.sqrt(_moments(a, axes, correction)[0]),
+    _real,
+    categories=FLOATING,
+)
+VAR_MEAN = Reduction("var_mean", reducers.VAR_MEAN, _moments, _real_and_mean, categories=FLOATING)
+STD_MEAN = Reduction(
+    "std_mean",
+    reducers.STD_MEAN,
+    lambda a, axes, correction: (lambda v, m: (np.sqrt(v), m))(*_moments(a, axes, correction)),
+    _real_and_mean,
+    categories=FLOATING,
+)
+
+
+def _correction(unbiased: Any, correction: Any) -> float:
+    if correction is not None:
+        return float(correction)
+    return 1.0 if unbiased is None or unbiased else 0.0
+
+
+def _spread_arguments(dim: Any, unbiased: Any) -> tuple[Any, Any]:
+    """``var(input, False)`` means ``unbiased``, ``var(input, 0)`` a dimension."""
+    return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+
+
+def _var_gradient(grad: Tensor, a: Tensor, shape: Any, axes: Any, keepdim: bool, correction: float) -> Tensor:
+    count = product_of(shape[axis] for axis in axes)
+    centred = a - mean(a, list(axes), keepdim=True) if axes else a - a
+    return kept(grad, axes, keepdim) * (centred * (2.0 / _divisor(count, correction)))
+
+
+def _divisor(count: int, correction: float) -> float:
+    return count - correction if count > correction else math.nan
+
+
+def _std_gradient(
+    grad: Tensor, a: Tensor, out: Tensor, shape: Any, axes: Any, keepdim: bool, correction: float
+) -> Tensor:
+    scaled = where(eq(out, 0), out.new_zeros(()), grad / (out * 2))
+    return _var_gradient(scaled, a, shape, axes, keepdim, correction)
+
+
+def _mean_gradient(grad: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
+    count = product_of(shape[axis] for axis in axes)
+    return stretched(grad / count, shape, axes, keepdim)
+
+
+def _both(spread: Tensor | None, mean: Tensor | None) -> Tensor | None:
+    if spread is None or mean is None:
+        return mean if spread is None else spread
+    return spread + mean
+
+
+def _var_mean_gradient(
+    grad: Tensor | None,
+    mean_grad: Tensor | None,
+    a: Tensor,
+    shape: Any,
+    axes: Any,
+    keepdim: bool,
+    less: float,
+) -> Tensor | None:
+    return _both(
+        None if grad is None else _var_gradient(grad, a, shape, axes, keepdim, less),
+        None if mean_grad is None else _mean_gradient(mean_grad, shape, axes, keepdim),
+    )
+
+
+def _std_mean_gradient(
+    grad: Tensor | None,
+    mean_grad: Tensor | None,
+    a: Tensor,
+    out: Tensor,
+    shape: Any,
+    axes: Any,
+    keepdim: bool,
+    less: float,
+) -> Tensor | None:
+    return _both(
+        None if grad is None else _std_gradient(grad, a, out, shape, axes, keepdim, less),
+        None if mean_grad is None else _mean_gradient(mean_grad, shape, axes, keepdim),
+    )
+
+
+def var(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Variance over the dimensions ``dim``, by default all: squares of deviations over ``N - correction``.
+
+    Parameters
+    ----------
+    unbiased : bool, optional
+        ``correction`` 1 (the default) or 0.
+    """
+    dim, unbiased = _spread_arguments(dim, unbiased)
+    axes, less = axes_of("var", input, dim), _correction(unbiased, correction)
+    results = VAR(input, axes, keepdim, less)
+    record(
+        results, input, "VarBackward0", _var_gradient, (input._layout.shape, axes, keepdim, less), (input,)
+    )
+    return given(results[0], out, "var")
+
+
+def std(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Standard deviation: the square root of :func:`var`."""
+    dim, unbiased = _spread_arguments(dim, unbiased)
+    axes, less = axes_of("std", input, dim), _correction(unbiased, correction)
+    results = STD(input, axes, keepdim, less)
+    context = (input._layout.shape, axes, keepdim, less)
+    record(results, input, "StdBackward0", _std_gradient, context, (input, results[0]))
+    return given(results[0], out, "std")
+
+
+def var_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean in one pass; see :func:`var`."""
+    dim, unbiased = _spread_arguments(dim, unbiased)
+    axes, less = axes_of("var_mean", input, dim), _correction(unbiased, correction)
+    first, second = results = VAR_MEAN(input, axes, keepdim, less)
+    context = (input._layout.shape, axes, keepdim, less)
+    record(results, input, "VarMeanBackward0", _var_mean_gradient, context, (input,))
+    return first, second
+
+
+def std_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Standard deviation and mean in one pass; see :func:`std`."""
+    dim, unbiased = _spread_arguments(dim, unbiased)
+    axes, less = axes_of("std_mean", input, dim), _correction(unbiased, correction)
+    first, second = results = STD_MEAN(input, axes, keepdim, less)
+    context = (input._layout.shape, axes, keepdim, less)
+    record(results, input, "StdMeanBackward0", _std_mean_gradient, context, (input, first))
+    return first, second
+
+
+def _norm_gradient(
+    grad: Tensor, a: Tensor, out: Tensor, shape: Any, axes: Any, keepdim: bool, order: float
+) -> Tensor:
+    grad, out = kept(grad, axes, keepdim), kept(out, axes, keepdim)
+    if order == 0:
+        return a.new_zeros(shape)
+    if order == 1:
+        return a.sgn() * grad
+    if order == 2:
+        return a * where(eq(out, 0), out.new_zeros(()), grad / out)
+    size = a.abs()
+    if math.isinf(order):
+        hits = eq(size, out).to(size._layout.dtype)
+        return a.sgn() * hits * (grad / (sum(hits, list(axes), keepdim=True) if axes else hits))
+    scale = where(eq(out, 0), out.new_zeros(()), grad / out.pow(order - 1))
+    if order < 2:
+        inner = where(eq(size, 0), size.new_zeros(()), size.pow(order - 1))
+        return a.sgn() * inner * scale
+    return a * size.pow(order - 2) * scale
+
+
+@autocasted
+def vector_norm(
+    x: Tensor,
+    ord: float = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Norm of vectors: ``(sum of |x|**ord)**(1/ord)`` over the dimensions ``dim``, by default all.
+
+    ``ord`` infinity is the largest magnitude, minus infinity the smallest, 0 counts what is not 0.
+    """
+    if isinstance(ord, str):
+        raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not str")
+    input = converted(x, dtype)
+    if input._layout.dtype.category < Category.FLOATING:
+        raise RuntimeError(
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {input._layout.dtype!r}"
+        )
+    axes, order = axes_of("vector_norm", input, dim), float(ord)
+    if any_empty(input, axes) and (order < 0 or math.isinf(order)):
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an "
+            "identity"
+        )
+    results = NORM(input, axes, keepdim, order)
+    context = (input._layout.shape, axes, keepdim, order)
+    record(results, input, "LinalgVectorNormBackward0", _norm_gradient, context, (input, results[0]))
+    return given(results[0], out, "vector_norm")
+
+
+def any_empty(input: Tensor, axes: Sequence[int]) -> bool:
+    """Whether nothing is reduced, although there are results."""
+    return 0 in [input._layout.shape[axis] for axis in axes]
+
+
+@autocasted
+def norm(
+    input: Tensor,
+    p: Any = "fro",
+    dim: Any = None,
+    keepdim: bool = False,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+) -> Tensor:
+    """Norm of all elements, or over ``dim``: ``p`` is a number, or ``"fro"`` for 2. See :func:`vector_norm`.
+
+    ``"nuc"`` is the sum of the singular values of matrices; see :func:`tensor.linalg.matrix_norm`.
+
+    Raises
+    ------
+    RuntimeError
+        For integers, or another text.
+    """
+    if isinstance(p, str):
+        if p == "nuc":
+            from tensor.linalg.norms import matrix_norm
+
+            return matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+        if p != "fro":
+            raise RuntimeError(f"norm(): expected a number, 'fro' or 'nuc' for p, got {p!r}")
+        p = 2
+    return vector_norm(input, 2 if p is None else p, dim, keepdim, dtype=dtype, out=out)

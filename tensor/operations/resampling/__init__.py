@@ -1,0 +1,1 @@
+"""Interpolation, sampling on grids, and padding."""

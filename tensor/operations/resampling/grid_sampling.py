@@ -1,0 +1,293 @@
+"""Images and volumes read at the places of a grid, and grids of affine maps."""
+
+from __future__ import annotations
+
+import warnings
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import grid_sampling as kernels
+from nvrtc_kernels.dtypes import float32
+from nvrtc_kernels.grid_sampling import Sampling
+from tensor.core.base import check_tensor, empty, wrap
+from tensor.core.dtypes import promotion as rules
+from tensor.core.layout import contiguous
+from tensor.core.modes.determinism import determinism
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.creation.ranges import linspace
+from tensor.operations.recorder import record
+
+from . import sampling_on_host as on_host
+from .sampling_formulas import gradients, taps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensor.methods.tensor import Tensor
+
+
+def _planned(place: Any, key: tuple[Any, ...], make: Callable[..., Any]) -> Any:
+    run = place.plans.get(key)
+    if run is None:
+        run = place.plans[key] = make(place.native, *key[1:])
+    return run
+
+
+def _forward(image: Tensor, grid: Tensor, sampling: Sampling) -> Tensor:
+    layout = image._layout
+    place: Any = layout.place
+    out = contiguous[(*layout.shape[:2], *sampling.out), layout.dtype, place]
+    if not out.numel:
+        return empty(out)
+    if not place.is_cuda:
+        wide = rules.computes_in(layout.dtype)
+        planes, taps = _arrays(image.to(wide), grid.to(wide), sampling)
+        with np.errstate(all="ignore"):
+            found = on_host.sampled(planes, taps, prod(sampling.out))
+        return wrap(found.reshape(out.shape)).to(layout.dtype)
+    made, image, grid = empty(out), image.contiguous(), grid.contiguous()
+    run = _planned(place, ("grid sample", sampling, layout.dtype), kernels.plan)
+    run(place.local.stream.handle, made._address, image._address, grid._address)
+    return made
+
+
+def _backward(
+    wanted: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
+) -> tuple[Any, Any]:
+    """Gradients of image and grid: by the kernel, or in operations where these are to have derivatives or an order."""
+    kind, place = image._layout.dtype, image._layout.place
+    ordered = determinism.required and wanted[0]
+    if place.is_cuda and not modes.recording and not ordered and grad._layout.numel:
+        return _by_kernel(wanted, grad.contiguous(), image.contiguous(), grid.contiguous(), sampling)
+    wide = rules.computes_in(kind)
+    grad, image, grid = grad.to(wide), image.to(wide), grid.to(wide)
+    if place.is_cuda or modes.recording or not grad._layout.numel:
+        found: tuple[Any, ...] = gradients(wanted, grad, image, grid, sampling)
+    else:
+        planes, taps = _arrays(image, grid, sampling)
+        given = grad._host.reshape(*planes.shape[:2], -1)
+        with np.errstate(all="ignore"):
+            arrays = on_host.gradients(wanted, given, planes, taps, len(sampling.size))
+        shapes = image._layout.shape, grid._layout.shape
+        found = tuple(
+            each if each is None else wrap(np.ascontiguousarray(each).reshape(shape))
+            for each, shape in zip(arrays, shapes, strict=True)
+        )
+    to_image, to_grid = (each if each is None else each.to(kind) for each in found)
+    return to_image, to_grid
+
+
+def _arrays(image: Any, grid: Any, sampling: Sampling) -> tuple[Any, Any]:
+    """Planes, and taps of the places, for the functions on NumPy arrays."""
+    planes = image._host.reshape(sampling.items, sampling.channels, prod(sampling.size))
+    taps = (
+        (index._host, inside._host, weight._host, [each._host for each in slopes])
+        for index, inside, weight, slopes in taps_of(grid, sampling)
+    )
+    return planes, taps
+
+
+def _by_kernel(
+    wanted: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
+) -> tuple[Any, Any]:
+    kind, place = image._layout.dtype, image._layout.place
+    wide = kind if kind.name == "float64" else float32
+    to_image = image.new_zeros(image.shape, dtype=wide) if wanted[0] else None
+    to_grid = empty(grid._layout) if wanted[1] else None
+    run = _planned(
+        place,
+        ("grid sample backward", sampling, kind, wanted),
+        lambda device, sampling, kind, wanted: kernels.plan_backward(
+            device, sampling, kind, to_image=wanted[0], to_grid=wanted[1]
+        ),
+    )
+    made = [0 if each is None else each._address for each in (to_image, to_grid)]
+    run(place.local.stream.handle, *made, grad._address, image._address, grid._address)
+    return (None if to_image is None else to_image.to(kind)), to_grid
+
+
+# As users call them
+
+
+def _default_alignment(align_corners: bool | None, frames: int) -> bool:
+    if align_corners is None:
+        warnings.warn(
+            "grid_sample and affine_grid take align_corners=False unless told otherwise, which older scripts may not "
+            "expect. Pass align_corners to say which one is meant.",
+            stacklevel=frames,
+        )
+    return bool(align_corners)
+
+
+def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
+    for what, given in (("input", input), ("grid", grid)):
+        check_tensor(given, "grid_sample", what)
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+        )
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: "
+            f"'{padding_mode}'"
+        )
+    image, places = input._layout, grid._layout
+    shapes = f"but got input with sizes {list(image.shape)} and grid with sizes {list(places.shape)}"
+    if image.place is not places.place:
+        raise RuntimeError(
+            f"grid_sampler(): expected input and grid to be on same device, but input is on {image.place.device} and "
+            f"grid is on {places.place.device}"
+        )
+    if len(image.shape) not in (4, 5) or len(image.shape) != len(places.shape):
+        raise RuntimeError(
+            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, {shapes}"
+        )
+    if image.shape[0] != places.shape[0]:
+        raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, {shapes}")
+    if places.shape[-1] != len(image.shape) - 2:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {len(image.shape) - 2} in last dimension, {shapes}"
+        )
+    if 0 in image.shape[2:]:
+        raise RuntimeError(
+            f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(image.shape)}"
+        )
+    if mode == "bicubic" and len(image.shape) == 5:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+    if image.dtype is not places.dtype:
+        raise RuntimeError(
+            f"grid_sampler(): expected input and grid to have same dtype, but input has {image.dtype!r} and grid has "
+            f"{places.dtype!r}"
+        )
+    if not image.dtype.is_floating_point:
+        raise NotImplementedError(f'"grid_sampler" not implemented for {image.dtype!r}')
+
+
+@autocasted
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """``input`` read at the places of ``grid``.
+
+    The gradient of ``input`` is added up with atomics on CUDA, and in a fixed order under
+    :func:`use_deterministic_algorithms`.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, H, W)``, or volumes ``(N, C, D, H, W)``.
+    grid
+        ``(N, H_out, W_out, 2)`` or ``(N, D_out, H_out, W_out, 3)``: places from -1 to 1, that along the width first.
+    mode : {"bilinear", "nearest", "bicubic"}
+        What is read between elements (of volumes trilinear); "bicubic" is for images only.
+    padding_mode : {"zeros", "border", "reflection"}
+        What is outside: zeros, the nearest element, or the image reflected at its ends.
+    align_corners
+        Whether -1 and 1 are the centres of the end elements, and not their outer edges. False by default, with a
+        warning.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, H_out, W_out)`` or ``(N, C, D_out, H_out, W_out)``.
+
+    Raises
+    ------
+    ValueError
+        For another mode or padding.
+    RuntimeError
+        If shapes, types or devices do not fit.
+    """
+    _check(input, grid, mode, padding_mode)
+    shape = input._layout.shape
+    sampling = Sampling(
+        shape[0],
+        shape[1],
+        tuple(shape[2:]),
+        tuple(grid._layout.shape[1:-1]),
+        mode,
+        padding_mode,
+        # Between the user and this function stands the one that asks for autocast.
+        _default_alignment(align_corners, 4),
+    )
+    recording, modes.recording = modes.recording, False
+    try:
+        made = _forward(input.detach(), grid.detach(), sampling)
+    finally:
+        modes.recording = recording
+    record(
+        (made,),
+        (input, grid),
+        f"GridSampler{len(shape) - 2}DBackward0",
+        _backward,
+        (input, grid),
+        (sampling,),
+    )
+    return made
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """Places for :func:`grid_sample` at which affine maps read.
+
+    Parameters
+    ----------
+    theta
+        Maps ``(N, 2, 3)`` from places of the result to places of the input; for volumes ``(N, 3, 4)``.
+    size
+        Of the result: ``(N, C, H, W)`` or ``(N, C, D, H, W)``.
+    align_corners
+        As :func:`grid_sample` has it.
+
+    Returns
+    -------
+    Tensor
+        ``(N, H, W, 2)`` or ``(N, D, H, W, 3)``.
+
+    Raises
+    ------
+    ValueError
+        If ``theta`` is not floating point, or shapes do not fit.
+    NotImplementedError
+        For another number of sizes.
+    """
+    check_tensor(theta, "affine_grid", "theta")
+    aligned = _default_alignment(align_corners, 3)
+    kind, shape = theta._layout.dtype, theta._layout.shape
+    size = [int(each) for each in size]
+    rank = len(size) - 2
+    if not kind.is_floating_point:
+        raise ValueError(f"Expected theta to have floating point type, but got {kind!r}")
+    if rank not in (2, 3):
+        raise NotImplementedError(
+            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}."
+        )
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    if shape != (size[0], rank, rank + 1):
+        raise ValueError(
+            f"Expected a batch of {rank}D affine matrices of shape {size[0]}x{rank}x{rank + 1} for size {size}. Got "
+            f"{list(shape)}."
+        )
+    # Products and sums of single elements: a matrix product might round to TF32, and places need more.
+    maps: Any = theta.to(rules.computes_in(kind))
+    moved = maps[:, :, rank].reshape(size[0], *[1] * rank, rank)
+    for axis, length in enumerate(reversed(size[2:])):
+        places = _places(length, aligned, maps).reshape(-1, *[1] * (axis + 1))
+        moved = moved + places * maps[:, :, axis].reshape(size[0], *[1] * rank, rank)
+    found: Tensor = moved.to(kind)
+    return found
+
+
+def _places(length: int, aligned: bool, like: Any) -> Any:
+    """Centres of the elements of a dimension, from -1 to 1."""
+    if length == 1:
+        return like.new_zeros(1)
+    end = 1.0 if aligned else (length - 1) / length
+    return linspace(-end, end, length, dtype=like.dtype, device=like.device)

@@ -1,0 +1,278 @@
+"""Signals, images and volumes at other sizes."""
+
+from __future__ import annotations
+
+from math import floor, prod
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import interpolation as kernels
+from tensor.autograd.recording.node import Node, attach
+from tensor.core.base import check_tensor, empty, wrap
+from tensor.core.constants import kept
+from tensor.core.copy_plans import host_conversion
+from tensor.core.dtypes import promotion as rules
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.pooling.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+
+from .interpolation_weights import Band, band
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+#: Arguments of :func:`band` for each dimension.
+Bands = tuple[tuple[str, int, int, bool, float | None, bool], ...]
+
+
+class InterpolationNode(Node):
+    """A recorded interpolation, or its derivative, which is the product with the transposed matrices."""
+
+    __slots__ = ("bands", "title", "transposed")
+
+    bands: Bands
+    title: str
+    transposed: bool
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return f"{self.title}Backward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The other of both on the gradient."""
+        return _recorded(grads[0], self.bands, f"{self.title}Backward", not self.transposed)
+
+
+def _recorded(x: Tensor, bands: Bands, title: str, transposed: bool = False) -> Tensor:
+    made = _product(x.detach().contiguous(), bands, transposed)
+    if modes.recording and x.requires_grad:
+        node = InterpolationNode.__new__(InterpolationNode)
+        node.bands, node.title, node.transposed, node.saved = bands, title, transposed, ()
+        attach(node, (x,), (made,))
+    return made
+
+
+def _matrices(bands: Bands, transposed: bool) -> list[Band]:
+    found = [band(*each) for each in bands]
+    return [each.transposed for each in found] if transposed else found
+
+
+def _product(x: Tensor, bands: Bands, transposed: bool) -> Tensor:
+    """A contiguous ``x`` with its last dimensions multiplied with matrices."""
+    layout = x._layout
+    outer = layout.shape[: -len(bands)]
+    sizes = [each[1 if transposed else 2] for each in bands]
+    out = contiguous[(*outer, *sizes), layout.dtype, layout.place]
+    place: Any = layout.place
+    if not place.is_cuda:
+        return _on_host(x, _matrices(bands, transposed), out)
+    made = empty(out)
+    if out.numel:
+        key = ("interpolation", bands, transposed, prod(outer), out.dtype)
+        run = place.plans.get(key)
+        if run is None:
+            run = place.plans[key] = _plan(place, bands, transposed, prod(outer), out)
+        run(made._address, x._address)
+    return made
+
+
+def _plan(place: Any, bands: Bands, transposed: bool, planes: int, out: Layout) -> Callable[[int, int], None]:
+    matrices = _matrices(bands, transposed)
+    while len(matrices) < 3:
+        matrices = [band("nearest", 1, 1, False, None, False), *matrices]
+    axes = [kernels.Axis(each.given, each.made, each.taps) for each in matrices]
+    used = [each for each in matrices if each.taps]
+    run = kernels.plan(place.native, axes, planes, out.dtype)
+    weights = np.concatenate([each.weights for each in used] or [np.empty(0, np.float32)])
+    starts = np.cumsum([0, *(len(each.weights) for each in used)])
+    rows = [
+        part for each, start in zip(used, starts, strict=False) for part in (each.first, each.begin + start)
+    ]
+    # One block of memory for both.
+    table = np.concatenate([weights.view(np.int32), *rows]).astype(np.int32, copy=False)
+    if not len(table):
+        return lambda made, given: run(place.local.stream.handle, made, given, 0, 0)
+    key = ("interpolation table", bands, transposed)
+
+    def launch(made: int, given: int) -> None:
+        at = kept(place, key, lambda: table)._address
+        run(place.local.stream.handle, made, given, at + weights.nbytes, at)
+
+    return launch
+
+
+def _on_host(x: Tensor, matrices: Sequence[Band], out: Layout) -> Tensor:
+    kind = out.dtype
+    array: NDArray[Any] = x._host
+    exact = all(each.selects for each in matrices)
+    wide = rules.computes_in(kind) if kind.is_floating_point else None
+    if not exact:
+        array = _converted(array, kind, wide)
+    if out.numel:
+        # What makes it smaller comes first, then what is slower: less is left to do for the others.
+        order = sorted(
+            range(len(matrices)), key=lambda axis: (matrices[axis].made / matrices[axis].given, -axis)
+        )
+        with np.errstate(all="ignore"):
+            for axis in order:
+                array = matrices[axis].times(array, axis - len(matrices))
+    else:
+        array = np.empty(out.shape, array.dtype)
+    if exact:
+        return wrap(np.array(array, copy=True) if array is x._host else np.ascontiguousarray(array), out)
+    made = np.empty(out.shape, kind.numpy)
+    if wide is None:
+        np.copyto(made, np.rint(array).clip(0, 255), casting="unsafe")
+    else:
+        host_conversion(wide, kind)(made, array)
+    return wrap(made, out)
+
+
+def _converted(array: NDArray[Any], kind: Any, wide: Any) -> NDArray[Any]:
+    if wide is None:
+        return array.astype(np.float32)
+    if wide is kind:
+        return array
+    made = np.empty(array.shape, wide.numpy)
+    host_conversion(kind, wide)(made, array)
+    return made
+
+
+# As users call it
+
+#: For each mode the dimensions that it is for, and the part of its name in PyTorch.
+_MODES = {
+    "nearest": ((1, 2, 3), "Nearest"),
+    "nearest-exact": ((1, 2, 3), "NearestExact"),
+    "area": ((1, 2, 3), ""),
+    "linear": ((1,), "Linear"),
+    "bilinear": ((2,), "Bilinear"),
+    "trilinear": ((3,), "Trilinear"),
+    "bicubic": ((2,), "Bicubic"),
+}
+_KINDS = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+_AVERAGES = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
+
+
+@autocasted
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Signals, images or volumes at another size.
+
+    Parameters
+    ----------
+    input
+        ``(items, channels, [depth, [height,]] width)``; floating point, or uint8, which is rounded to.
+    size
+        Of the result: an integer for all dimensions, or one for each.
+    scale_factor
+        How much larger the result is, in place of ``size``: a number for all dimensions, or one for each.
+    mode : {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"}
+        The nearest element, as older libraries and as image libraries find it; the neighbours weighted, for one, two
+        and three dimensions; or means.
+    align_corners
+        Whether the centres of the corner elements stay where they are, instead of their outer edges.
+    recompute_scale_factor
+        Whether positions follow from the sizes, and not from ``scale_factor``.
+    antialias
+        Whether a smaller image averages over all that it stands for; with "bilinear" and "bicubic".
+
+    Raises
+    ------
+    ValueError
+        For arguments that exclude one another, or the wrong number of sizes.
+    NotImplementedError
+        For another mode or type, or dimensions that a mode is not for.
+    RuntimeError
+        For empty images.
+    """
+    check_tensor(input, "interpolate", "input")
+    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
+    rank = len(input._layout.shape) - 2
+    sizes, factors = _sizes(input, rank, size, scale_factor, mode, recompute_scale_factor)
+    if antialias and not (mode in ("bilinear", "bicubic") and rank == 2):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
+    _check_mode(rank, mode)
+    if mode == "area":
+        return _AVERAGES[rank](input, sizes)
+    kind = input._layout.dtype
+    if not kind.is_floating_point and kind.name != "uint8":
+        raise NotImplementedError(f'"interpolate" with mode {mode!r} is not implemented for {kind!r}')
+    given = input._layout.shape[2:]
+    if min(sizes) < 1 or 0 in input._layout.shape[1:]:
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input {list(input._layout.shape)} and output "
+            f"size {list(sizes)}"
+        )
+    name = f"Upsample{_MODES[mode][1]}{rank}D{'Aa' if antialias else ''}"
+    band_kind = f"smooth {_KINDS[mode]}" if antialias else _KINDS.get(mode, mode)
+    double = kind.name == "float64"
+    bands = tuple(
+        (band_kind, *pair, bool(align_corners), factor, double)
+        for *pair, factor in zip(given, sizes, factors, strict=True)
+    )
+    return _recorded(input, bands, name)  # type: ignore[arg-type]
+
+
+def _sizes(
+    x: Tensor, rank: int, size: Any, scale_factor: Any, mode: str, recompute: bool | None
+) -> tuple[list[int], list[float | None]]:
+    """Sizes of the result, and the factors that positions follow from."""
+    given = list(x._layout.shape[2:])
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is None and scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    what, values = ("output size", size) if size is not None else ("scale_factor", scale_factor)
+    values = list(values) if isinstance(values, (tuple, list)) else [values] * rank
+    if len(values) != rank:
+        raise ValueError(
+            f"Input and output must have the same number of spatial dimensions, but got input with spatial dimensions "
+            f"of {given} and {what} of {values}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
+            f"{what} in (o1, o2, ...,oK) format."
+        )
+    if size is not None:
+        if recompute:
+            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+        try:
+            return [index(each) for each in values], [None] * rank
+        except TypeError:
+            raise TypeError(f"expected size to be integers, but got {values}") from None
+    factors = [float(each) for each in values]
+    sizes = [floor(float(each) * factor) for each, factor in zip(given, factors, strict=True)]
+    return sizes, [None] * rank if recompute or mode == "area" else list(factors)
+
+
+def _check_mode(rank: int, mode: str) -> None:
+    if mode in _MODES and rank in _MODES[mode][0]:
+        return
+    if mode in _MODES and rank in (1, 2, 3):
+        needed = _MODES[mode][0][0] + 2
+        raise NotImplementedError(f"Got {rank + 2}D input, but {mode} mode needs {needed}D input")
+    raise NotImplementedError(
+        f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank + 2}D) for the modes: nearest | linear | "
+        f"bilinear | bicubic | trilinear | area | nearest-exact (got {mode})"
+    )

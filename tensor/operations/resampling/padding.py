@@ -1,0 +1,179 @@
+"""Padding, and cropping, at the ends of dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensor.autograd.recording.node import Node, attach
+from tensor.core.base import check_tensor
+from tensor.core.constants import kept
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.shapes import slices as parts
+from tensor.operations.shapes import views
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.methods.tensor import Tensor
+
+Ends = tuple[tuple[int, int], ...]
+
+
+def _inner(x: Tensor, ends: Ends, sizes: Sequence[int]) -> tuple[Tensor, tuple[int, ...]]:
+    """The part of ``x`` that padding (to ``sizes``) keeps, and where it begins in the result."""
+    starts = []
+    for axis, ((left, right), size) in enumerate(zip(ends, sizes, strict=True)):
+        given = x._layout.shape[axis]
+        crop, after = max(-left, 0), max(-right, 0)
+        if crop or after:
+            x = parts.narrow(x, axis, crop, max(given - crop - after, 0))
+        starts.append(max(left, 0))
+        assert size == given + left + right
+    return x, tuple(starts)
+
+
+class ConstantPadNode(Node):
+    """A recorded padding with one number; crops are paddings with negative sizes."""
+
+    __slots__ = ("ends",)
+
+    ends: Ends
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "ConstantPadNdBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """What is not padding, with zeros where the input was cropped."""
+        return constant_pad(grads[0], tuple((-left, -right) for left, right in self.ends), 0)
+
+
+def constant_pad(x: Tensor, ends: Ends, value: Any) -> Tensor:
+    """``x`` with so many elements of ``value`` added at both ends of each dimension, or taken away."""
+    sizes = [size + sum(pair) for size, pair in zip(x._layout.shape, ends, strict=True)]
+    recording, modes.recording = modes.recording, False
+    try:
+        made: Tensor = x.new_full(sizes, value)
+        kept, starts = _inner(x.detach(), ends, sizes)
+        target = made
+        for axis, (start, size) in enumerate(zip(starts, kept._layout.shape, strict=True)):
+            target = parts.narrow(target, axis, start, size)
+        target.copy_(kept)
+    finally:
+        modes.recording = recording
+    # Filling it was its making, not a change.
+    made._storage.version = 0
+    if recording and x.requires_grad:
+        node = ConstantPadNode.__new__(ConstantPadNode)
+        node.ends, node.saved = ends, ()
+        attach(node, (x,), (made,))
+    return made
+
+
+def _places(mode: str, size: int, left: int, right: int) -> np.ndarray[Any, Any]:
+    """For each element of a padded dimension the one of the input that it shows."""
+    at = np.arange(-left, size + right)
+    if mode == "replicate":
+        return at.clip(0, size - 1)
+    if mode == "circular":
+        return at % size
+    return size - 1 - np.abs(np.abs(at) - (size - 1)) if size > 1 else np.zeros_like(at)
+
+
+def _along(x: Tensor, axis: int, mode: str, left: int, right: int) -> Tensor:
+    if not left and not right:
+        return x
+    size = x._layout.shape[axis]
+    key = ("padded places", mode, size, left, right)
+    index = kept(x._layout.place, key, lambda: _places(mode, size, left, right))
+    found: Tensor = x.index_select(axis, index)
+    return found
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """``input`` with elements added at the ends of its last dimensions; negative numbers take some away.
+
+    Parameters
+    ----------
+    pad
+        How many at the beginning and the end of the last dimension, then of the one before, and so on.
+    mode : {"constant", "reflect", "replicate", "circular"}
+        What is added: ``value``; or elements reflected at the end ones, the end ones again, or those of the other
+        end. The last three are for the last one to three dimensions of signals, images and volumes.
+    value
+        For ``"constant"``, 0 by default.
+
+    Raises
+    ------
+    RuntimeError
+        If the numbers do not fit the dimensions.
+    NotImplementedError
+        For another mode, or dimensions that a mode is not for.
+    """
+    check_tensor(input, "pad", "input")
+    numbers = [int(each) for each in pad]
+    shape = input._layout.shape
+    if len(numbers) % 2:
+        raise RuntimeError(f"Padding length must be divisible by 2, got {len(numbers)} numbers")
+    if len(numbers) // 2 > len(shape):
+        raise RuntimeError(
+            f"Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(numbers)} and input of dimension {len(shape)}"
+        )
+    pairs = [(numbers[i], numbers[i + 1]) for i in range(0, len(numbers), 2)]
+    ends = ((0, 0),) * (len(shape) - len(pairs)) + tuple(reversed(pairs))
+    for axis, (size, (left, right)) in enumerate(zip(shape, ends, strict=True)):
+        if size + left + right < 0:
+            raise RuntimeError(
+                f"The input size {size}, plus negative padding {left} and {right}, resulted in a negative output size, "
+                f"which is invalid. Check dimension {axis} of your input."
+            )
+    if mode == "constant":
+        return constant_pad(input, ends, 0 if value is None else value)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value is not None and value != 0:
+        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    if len(pairs) not in (len(shape) - 1, len(shape) - 2) or not 1 <= len(pairs) <= 3:
+        raise NotImplementedError(
+            f"Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: got {len(numbers)} numbers for "
+            f"an input of {len(shape)} dimensions"
+        )
+    for axis, (size, (left, right)) in enumerate(zip(shape, ends, strict=True)):
+        limit = {"reflect": size - 1, "circular": size, "replicate": max(left, right)}[mode]
+        if max(left, right) > limit or (max(left, right) > 0 and not size):
+            raise RuntimeError(
+                f"Padding size should be {'less than' if mode == 'reflect' else 'at most'} the corresponding input "
+                f"dimension, but got: padding ({left}, {right}) at dimension {axis} of input {list(shape)}"
+            )
+    if mode == "replicate":
+        return replication_pad(input, ends)
+    # As in PyTorch, autocast knows the reflections of signals and images only.
+    if mode == "reflect" and len(pairs) < 3:
+        return reflection_pad(input, ends)
+    return _extended(input, ends, mode)
+
+
+@autocasted
+def reflection_pad(input: Tensor, ends: Ends) -> Tensor:
+    """``input`` with elements reflected at the end ones."""
+    return _extended(input, ends, "reflect")
+
+
+@autocasted
+def replication_pad(input: Tensor, ends: Ends) -> Tensor:
+    """``input`` with the end elements again."""
+    return _extended(input, ends, "replicate")
+
+
+def _extended(input: Tensor, ends: Ends, mode: str) -> Tensor:
+    x = input
+    for axis, (left, right) in enumerate(ends):
+        x = _along(x, axis, mode, left, right)
+    return x if x is not input else views.alias(input)

@@ -1,0 +1,262 @@
+"""Tensors made around a diagonal, and copies of tensors with a part replaced."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels.dtypes import int64
+from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.storage_views import as_strided
+from tensor.core.arguments import dimension
+from tensor.core.dtypes.result_types import cast_for
+from tensor.core.memory_format import contiguous_format
+from tensor.core.modes.grad_mode import first_version, modes
+from tensor.operations.creation.copies import clone
+from tensor.operations.reduction import given, record
+
+from . import slices as parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensor.methods.tensor import Tensor
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the last dimension of ``input`` as their diagonal, and zeros elsewhere.
+
+    Parameters
+    ----------
+    offset
+        0 is the main diagonal, positive ones are above it.
+    dim1, dim2
+        The result's dimensions that rows and columns are.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If the two are the same one.
+    """
+    shape = input._layout.shape
+    rank, offset = len(shape) + 1, index(offset)
+    first, second = dimension(dim1, rank), dimension(dim2, rank)
+    if first == second:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    return _embedded(input, offset, first, second)
+
+
+def _embedded(input: Tensor, offset: int, first: int, second: int) -> Tensor:
+    *sizes, length = input._layout.shape
+    for axis in sorted((first, second)):
+        sizes.insert(axis, length + abs(offset))
+    recording, modes.recording = modes.recording, False
+    try:
+        made = input.new_zeros(sizes)
+        parts.diagonal(made, offset, first, second).copy_(input)
+    finally:
+        modes.recording = recording
+    # Filling it was its making, not a change.
+    made._storage.version = first_version()
+    record((made,), input, "DiagEmbedBackward0", parts.diagonal, (offset, first, second))
+    return made
+
+
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """A vector as the diagonal of a square matrix, or a copy of a diagonal of a matrix.
+
+    Parameters
+    ----------
+    diagonal
+        0 is the main diagonal, positive ones are above it.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor is neither a vector nor a matrix.
+    """
+    rank = len(input._layout.shape)
+    if rank == 1:
+        made = diag_embed(input, diagonal)
+    elif rank == 2:
+        made = clone(parts.diagonal(input, diagonal), memory_format=contiguous_format)
+    else:
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
+    if out is None:
+        return made
+    return given(cast_for(out, made, "diag") if rank == 1 else made, out, "diag")
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """All elements, in row-major order, as the diagonal of a square matrix."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Write a number to the main diagonal, on which all indices are the same.
+
+    Parameters
+    ----------
+    wrap
+        Whether the diagonal of a tall matrix starts again, one row below where it has left the matrix.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer than two dimensions, or more of different sizes.
+    """
+    shape, strides = input._layout.shape, input._layout.strides
+    if len(shape) < 2:
+        raise RuntimeError(f"fill_diagonal_(): dimensions must be larger than 1, got shape {list(shape)}")
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise RuntimeError(
+            f"fill_diagonal_(): all dimensions of input must be of equal length, got shape {list(shape)}"
+        )
+    length, step = min(shape), sum(strides)
+    start = input.storage_offset()
+    as_strided(input, (length,), (step,), start).fill_(fill_value)
+    if wrap and len(shape) == 2:
+        rows, columns = shape
+        for top in range(columns + 1, rows, columns + 1):
+            below = as_strided(input, (min(columns, rows - top),), (step,), start + top * strides[0])
+            below.fill_(fill_value)
+    return input
+
+
+# A part replaced
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of ``input`` whose :func:`~tensor.diagonal` is ``src``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``src`` has not the diagonal's shape.
+    """
+    return _scattered("DiagonalScatter", parts.diagonal, input, src, offset, dim1, dim2)
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of ``input`` whose slice ``input.select(dim, index)`` is ``src``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``src`` has not the slice's shape.
+    IndexError
+        If the index is outside.
+    """
+    return _scattered("SelectScatter", parts.select, input, src, dim, index)
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A copy of ``input`` in which ``src`` stands for the elements ``start:end:step`` of a dimension.
+
+    Raises
+    ------
+    RuntimeError
+        If ``src`` has not the shape of these elements, or ``step`` is not positive.
+    """
+    shape = input._layout.shape
+    if not shape:
+        raise IndexError("slice_scatter() cannot be applied to a 0-dim tensor.")
+    if index(step) <= 0:
+        raise RuntimeError(f"slice step must be positive, got {step}")
+    at = dimension(dim, len(shape))
+    chosen = range(*slice(start, end, step).indices(shape[at]))
+    return _scattered(
+        "SliceScatter", parts.step_through, input, src, at, chosen.start, len(chosen), chosen.step
+    )
+
+
+def as_strided_scatter(
+    input: Tensor,
+    src: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor:
+    """A copy of ``input`` whose :func:`~tensor.as_strided` is ``src``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``src`` has not the shape ``size``, or elements would lie outside the storage.
+    """
+    layout = input._layout
+    if layout.contiguous and not input.storage_offset():
+        return _scattered("AsStridedScatter", as_strided, input, src, size, stride, storage_offset)
+    # Which of the elements each place of the storage is; -1 for none.
+    count = input._storage.nbytes() // layout.itemsize
+    places = input.new_full((count,), -1, dtype=int64)
+    first = input.storage_offset()
+    shown = as_strided(places, layout.shape, layout.strides, first)
+    shown.copy_(input.new_tensor(range(layout.numel), dtype=int64).view(layout.shape))
+    chosen = as_strided(places, size, stride, first if storage_offset is None else storage_offset)
+    if chosen._layout.shape != src._layout.shape:
+        raise RuntimeError(
+            f"AsStridedScatter: expected src to have a size equal to the slice of self. src size = "
+            f"{list(src._layout.shape)}, slice size = {list(chosen._layout.shape)}"
+        )
+    inside = chosen >= 0
+    return input.reshape(-1).index_put((chosen[inside],), src[inside]).view(layout.shape)
+
+
+def _scattered(name: str, view: Callable[..., Tensor], input: Tensor, src: Tensor, *args: Any) -> Tensor:
+    """A copy of ``input`` whose part ``view(input, *args)`` is ``src``."""
+    recording, modes.recording = modes.recording, False
+    try:
+        made = clone(input)
+        part = view(made, *args)
+        wanted, found = part._layout.shape, src._layout.shape
+        if wanted != found:
+            raise RuntimeError(
+                f"{name}: expected src to have a size equal to the slice of self. src size = {list(found)}, "
+                f"slice size = {list(wanted)}"
+            )
+        part.copy_(src)
+    finally:
+        modes.recording = recording
+    made._storage.version = first_version()
+    kind = made._layout.dtype
+    if (
+        recording
+        and (input.requires_grad or src.requires_grad)
+        and (kind.is_floating_point or kind.is_complex)
+    ):
+        node = ScatterNode.__new__(ScatterNode)
+        node.title, node.view, node.args, node.saved = name, view, args, ()
+        attach(node, (input, src), (made,))
+    return made
+
+
+class ScatterNode(Node):
+    """A recorded copy with a part replaced."""
+
+    __slots__ = ("args", "title", "view")
+
+    title: str
+    view: Callable[..., Any]
+    args: tuple[Any, ...]
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return f"{self.title}Backward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The gradient with zeros in the part, and the part of the gradient."""
+        grad = grads[0]
+        part = self.view(grad, *self.args)
+        former = None
+        if self.next[0] is not None:
+            zeros = grad.new_zeros(part._layout.shape)
+            former = _scattered(self.title, self.view, grad, zeros, *self.args)
+        return former, None if self.next[1] is None else part

@@ -1,0 +1,164 @@
+"""How tensors are put together into a new one.
+
+Looked up by all their layouts: what is checked, where each part goes and what copies it there is worked out once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensor.core.arguments import dimension, two_devices
+from tensor.core.base import empty, maker, view_of
+from tensor.core.copy_plans import COPY
+from tensor.core.dtypes.promotion import promoted
+from tensor.core.layout import contiguous
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+
+@dataclass(slots=True, frozen=True)
+class Joining:
+    """How tensors of certain layouts become one.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(tensors)``: the new tensor. Not recorded.
+    dim : int
+        Along which dimension.
+    sizes : tuple of int
+        What each one takes of it.
+    left_out : bool
+        Whether there are empty vectors among the tensors, which take no part; ``run`` is not given them.
+    differentiable : bool
+        Whether the type of the result has derivatives.
+    """
+
+    run: Callable[[Sequence[Tensor]], Tensor]
+    dim: int
+    sizes: tuple[int, ...]
+    left_out: bool
+    differentiable: bool
+
+
+class _Cat:
+    """The operation; ``place.plans[CAT, dim, *layouts]`` is a :class:`Joining`."""
+
+    def plan(self, dim: int, *given: Layout) -> Joining:
+        """How to join tensors along a dimension that they have."""
+        for position, layout in enumerate(given):
+            if not layout.shape:
+                raise RuntimeError(f"zero-dimensional tensor (at position {position}) cannot be concatenated")
+        joined = [layout for layout in given if layout.shape != (0,)]
+        first = (joined or given)[0]
+        # Nothing but empty vectors has no dimensions to speak of.
+        at = dimension(dim, len(first.shape)) if joined else 0
+        for position, layout in enumerate(joined):
+            if len(layout.shape) != len(first.shape):
+                raise RuntimeError(
+                    "Tensors must have same number of dimensions: got "
+                    f"{len(first.shape)} and {len(layout.shape)}"
+                )
+            _check_place("cat", layout, first)
+            for axis, (size, wanted) in enumerate(zip(layout.shape, first.shape, strict=True)):
+                if axis != at and size != wanted:
+                    raise RuntimeError(
+                        f"Sizes of tensors must match except in dimension {at}. Expected size {wanted} but got size "
+                        f"{size} for tensor number {position} in the list."
+                    )
+        sizes = tuple([layout.shape[at] for layout in joined])
+        # Every tensor has dimensions, so all have the same weight.
+        kind = promoted(given)
+        shape = (*first.shape[:at], sum(sizes), *first.shape[at + 1 :])
+        return _joining(contiguous[shape, kind, first.place], at, joined, sizes, len(joined) < len(given))
+
+
+CAT = _Cat()
+
+
+class _Stack:
+    """The operation; ``place.plans[STACK, dim, *layouts]`` is a :class:`Joining`."""
+
+    def plan(self, dim: int, *given: Layout) -> Joining:
+        """How to join tensors along a new dimension."""
+        first = given[0]
+        at = dimension(dim, len(first.shape) + 1)
+        for position, layout in enumerate(given):
+            if layout.shape != first.shape:
+                raise RuntimeError(
+                    f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
+                    f"{list(layout.shape)} at entry {position}"
+                )
+            _check_place("stack", layout, first)
+        shape = (*first.shape[:at], len(given), *first.shape[at:])
+        made = contiguous[shape, promoted(given), first.place]
+        return _joining(made, at, given, (1,) * len(given), False, new=True)
+
+
+STACK = _Stack()
+
+
+def _check_place(name: str, layout: Layout, first: Layout) -> None:
+    if layout.place is not first.place:
+        raise two_devices(name, first.device, layout.device)
+
+
+def _joining(
+    made: Layout,
+    at: int,
+    given: Sequence[Layout],
+    sizes: tuple[int, ...],
+    left_out: bool,
+    *,
+    new: bool = False,
+) -> Joining:
+    """How to fill ``made`` part by part; with ``new``, the parts do not have the dimension themselves."""
+    kind = made.dtype
+    if not made.place.is_cuda and given and all(layout.dtype is kind for layout in given):
+        run = _host_joining(made, at, new)
+    else:
+        run = _copying(made, at, given, sizes, new)
+    return Joining(run, at, sizes, left_out, kind.is_floating_point or kind.is_complex)
+
+
+def _host_joining(made: Layout, at: int, new: bool) -> Callable[[Sequence[Tensor]], Tensor]:
+    """For elements of one type on the host: NumPy."""
+    with_dimension = (*[slice(None)] * at, None)
+
+    def run(inputs: Sequence[Tensor]) -> Tensor:
+        arrays = [x._host[with_dimension] for x in inputs] if new else [x._host for x in inputs]
+        found = empty(made)
+        np.concatenate(arrays, at, found._writable)
+        return found
+
+    return run
+
+
+def _copying(
+    made: Layout, at: int, given: Sequence[Layout], sizes: Sequence[int], new: bool
+) -> Callable[[Sequence[Tensor]], Tensor]:
+    """For anything: each part is copied to its place."""
+    strides = made.strides[:at] + made.strides[at + 1 :] if new else made.strides
+    plans: Any = made.place.plans
+    parts, offset = [], 0
+    for layout, size in zip(given, sizes, strict=True):
+        part = made.with_strides(layout.shape, strides)
+        parts.append((part, offset, plans[COPY, part, layout]))
+        offset += size * made.numpy_strides[at]
+    make = maker(made)
+
+    def run(inputs: Sequence[Tensor]) -> Tensor:
+        found = make()
+        storage = found._storage
+        for x, (part, start, copy) in zip(inputs, parts, strict=True):
+            copy(view_of(storage, part, start), x, False)
+        return found
+
+    return run

@@ -1,0 +1,338 @@
+"""Tensors put together: ``cat``, ``stack`` and their like, and repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from tensor.autograd.recording.node import Node, attach
+from tensor.core.arguments import integers
+from tensor.core.base import TensorBase
+from tensor.core.copy_plans import copied
+from tensor.core.creation_arguments import sizes_of
+from tensor.core.dtypes.promotion import promoted
+from tensor.core.dtypes.result_types import cast_for
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import autocasted
+from tensor.operations.reduction import given as given_out
+
+from . import slices as parts
+from . import views
+from .join_plans import CAT, STACK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.methods.tensor import Tensor
+
+    from .join_plans import Joining
+
+
+class CatNode(Node):
+    """A recorded concatenation."""
+
+    __slots__ = ("dim", "sizes")
+
+    dim: int
+    sizes: tuple[int, ...]
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "CatBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The parts of the gradient."""
+        return tuple(
+            None if edge is None else part
+            for edge, part in zip(self.next, parts.split(grads[0], self.sizes, self.dim), strict=True)
+        )
+
+
+class StackNode(Node):
+    """Recorded tensors along a new dimension."""
+
+    __slots__ = ("dim",)
+
+    dim: int
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "StackBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The slices of the gradient."""
+        return tuple(
+            None if edge is None else parts.select(grads[0], self.dim, position)
+            for position, edge in enumerate(self.next)
+        )
+
+
+class RepeatNode(Node):
+    """A recorded repetition.
+
+    Attributes
+    ----------
+    pairs : list of int
+        Times and size, for each dimension of the result.
+    """
+
+    __slots__ = ("pairs", "shape")
+
+    pairs: list[int]
+    shape: Sequence[int]
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "RepeatBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """Sums over all repetitions."""
+        times = list(range(0, len(self.pairs), 2))
+        folded = grads[0].reshape(self.pairs)
+        return (folded.sum(times) if times else folded).reshape(self.shape)
+
+
+@autocasted
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors joined along a dimension; all other sizes are the same.
+
+    Empty vectors are left out, and types promoted.
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+    RuntimeError
+        If sizes differ elsewhere, or devices do.
+    """
+    if type(tensors) not in (list, tuple) and not isinstance(tensors, Iterable):
+        raise TypeError(
+            f"cat(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
+        )
+    given = list(tensors)
+    if not given:
+        raise ValueError("cat(): expected a non-empty list of Tensors")
+    try:
+        layouts = [x._layout for x in given]
+    except AttributeError:
+        raise _no_tensor(given, "expected Tensor") from None
+    joining: Joining = layouts[0].place.plans[CAT, index(dim), *layouts]
+    if joining.left_out:
+        given = [x for x in given if x._layout.shape != (0,)]
+    made = joining.run(given)
+    if joining.differentiable and modes.recording:
+        node = _record(made, CatNode, joining.dim, given)
+        if node is not None:
+            node.sizes = joining.sizes
+    return made if out is None else given_out(cast_for(out, made, "cat", TypeError), out, "cat")
+
+
+concat = concatenate = cat
+
+
+def _record(made: Tensor, cls: type[CatNode | StackNode], dim: int, inputs: Sequence[Tensor]) -> Any:
+    """The node of tensors joined in ``made``, where one of them wants a gradient."""
+    for x in inputs:
+        if x._autograd is not None and x._autograd.requires_grad:
+            node = cls.__new__(cls)
+            node.dim, node.saved = dim, ()
+            attach(node, inputs, (made,))
+            return node
+    return None
+
+
+@autocasted
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors of one shape joined along a new dimension.
+
+    Raises
+    ------
+    RuntimeError
+        If there are none, or shapes or devices differ.
+    """
+    given = list(tensors)
+    try:
+        layouts = [x._layout for x in given]
+        joining: Joining = layouts[0].place.plans[STACK, index(dim), *layouts]
+    except (AttributeError, IndexError):
+        _listed("stack", given)
+        raise
+    made = joining.run(given)
+    if joining.differentiable and modes.recording:
+        _record(made, StackNode, joining.dim, given)
+    return made if out is None else given_out(cast_for(out, made, "stack", TypeError), out, "stack")
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """Tensors with at least one dimension: 0-dim ones become vectors."""
+    return _each(tensors, lambda x: x if x._layout.shape else views.view(x, 1))
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """Tensors with at least two dimensions; a vector becomes a row."""
+    return _each(
+        tensors,
+        lambda x: x if len(x._layout.shape) >= 2 else views.unsqueeze(atleast_1d(x), 0),
+    )
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """Tensors with at least three dimensions; a matrix gets a last one."""
+
+    def lift(x: Tensor) -> Tensor:
+        rank = len(x._layout.shape)
+        if rank >= 3:
+            return x
+        return views.unsqueeze(x, 2) if rank == 2 else views.unsqueeze(views.unsqueeze(atleast_1d(x), 0), 2)
+
+    return _each(tensors, lift)
+
+
+def _each(tensors: tuple[Any, ...], function: Any) -> Any:
+    if len(tensors) == 1 and isinstance(tensors[0], TensorBase):
+        return function(tensors[0])
+    given = tensors[0] if len(tensors) == 1 else tensors
+    return tuple(function(x) for x in given)
+
+
+def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+    given = list(tensors)
+    if not given:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    if not all(isinstance(x, TensorBase) for x in given):
+        raise _no_tensor(given, f"{name}(): expected Tensor")
+    return given
+
+
+def _no_tensor(given: Sequence[Any], expected: str) -> TypeError:
+    """The error of a list whose first element that is no tensor is told."""
+    position, found = next((at, x) for at, x in enumerate(given) if not isinstance(x, TensorBase))
+    return TypeError(f"{expected} as element {position} in argument 0, but got {type(found).__name__}")
+
+
+def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Tensors side by side: vectors joined along the first dimension, others along the second."""
+    given = list(atleast_1d(_listed("hstack", tensors)))
+    return cat(given, 0 if len(given[0]._layout.shape) == 1 else 1, out=out)
+
+
+def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Tensors below each other; vectors are rows."""
+    return cat(list(atleast_2d(_listed("vstack", tensors))), 0, out=out)
+
+
+row_stack = vstack
+
+
+def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Tensors behind each other, along the third dimension."""
+    return cat(list(atleast_3d(_listed("dstack", tensors))), 2, out=out)
+
+
+def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Columns side by side: vectors are columns."""
+    listed = _listed("column_stack", tensors)
+    given = [x if len(x._layout.shape) >= 2 else x.reshape(x.numel(), 1) for x in listed]
+    return cat(given, 1, out=out)
+
+
+def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
+    """The tensor repeated so often along each dimension; leading dimensions may be new.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer numbers than dimensions, or a negative one.
+    """
+    counts = (
+        integers(counts, "repeat", "repeats")
+        if repeats is None
+        else sizes_of(counts, repeats, "repeat", "repeats")
+    )
+    shape = input._layout.shape
+    if len(counts) < len(shape):
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
+            f"{len(counts)} and {len(shape)}"
+        )
+    sizes = (1,) * (len(counts) - len(shape)) + tuple(shape)
+    if any(count * size < 0 for count, size in zip(counts, sizes, strict=True)):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: repeats {list(counts)}")
+    counts = tuple(max(count, 0) for count in counts)
+    # Each dimension becomes a pair: so many times, all of it.
+    pairs = [number for pair in zip((1,) * len(sizes), sizes, strict=True) for number in pair]
+    wide = [number for pair in zip(counts, sizes, strict=True) for number in pair]
+    total = [count * size for count, size in zip(counts, sizes, strict=True)]
+    plain = input.detach()
+    made = copied(
+        views.expand(plain.reshape(pairs), wide), contiguous[tuple(wide), plain.dtype, plain._layout.place]
+    )
+    result = views.view(made, total)
+    result._base = None
+    if modes.recording and input.requires_grad:
+        node = RepeatNode.__new__(RepeatNode)
+        node.pairs, node.shape, node.saved = wide, shape, ()
+        attach(node, (input,), (result,))
+    return result
+
+
+def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
+    """As :func:`repeat`; missing leading numbers are 1."""
+    counts = integers(counts, "tile", "dims") if dims is None else sizes_of(counts, dims, "tile", "dims")
+    lead = len(input._layout.shape) - len(counts)
+    return repeat(input, (1,) * max(lead, 0) + tuple(counts))
+
+
+def block_diag(*tensors: Any) -> Tensor:
+    """Matrix with the given ones along its diagonal and zeros elsewhere; vectors are rows.
+
+    Raises
+    ------
+    RuntimeError
+        For more than two dimensions.
+    """
+    for position, x in enumerate(tensors):
+        if len(x._layout.shape) > 2:
+            raise RuntimeError(
+                f"block_diag: Input tensors must have 2 or fewer dimensions. Input {position} has "
+                f"{len(x._layout.shape)} dimensions"
+            )
+    blocks = [atleast_2d(x) for x in tensors]
+    kind = promoted(tuple(x._layout for x in tensors))
+    rows, columns = sum(x.shape[0] for x in blocks), sum(x.shape[1] for x in blocks)
+    made = blocks[0].new_zeros(rows, columns, dtype=kind)
+    top = left = 0
+    for x in blocks:
+        height, width = x.shape
+        made[top : top + height, left : left + width] = x
+        top, left = top + height, left + width
+    return made
+
+
+def cartesian_prod(*tensors: Any) -> Tensor:
+    """All combinations of elements of vectors: shape ``(product of sizes, vectors)``.
+
+    Raises
+    ------
+    RuntimeError
+        If one is no vector.
+    """
+    from tensor.operations.creation.ranges import meshgrid
+
+    for x in tensors:
+        if len(x._layout.shape) != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x._layout.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([grid.reshape(-1) for grid in meshgrid(*tensors, indexing="ij")], 1)

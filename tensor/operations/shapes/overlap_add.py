@@ -1,0 +1,116 @@
+"""Sums of windows of signals where they overlap: the derivative of ``unfold``, and the end of ``istft``."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import overlapping as kernels
+from tensor.autograd.recording.node import Node, attach
+from tensor.core.base import empty, wrap
+from tensor.core.copy_plans import host_conversion
+from tensor.core.dtypes import promotion as rules
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
+
+from . import slices as parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+
+class _OverlapAdd:
+    """The operation; ``place.plans[OVERLAP_ADD, frames_layout, step, extent]`` works it out."""
+
+    def plan(self, frames: Layout, step: int, extent: int) -> Callable[[Tensor], Tensor]:
+        *lead, windows, size = frames.shape
+        signals = prod(lead)
+        out = contiguous[(*lead, extent), frames.dtype, frames.place]
+        if not frames.place.is_cuda:
+            return lambda x: wrap(_on_host(x._host, frames, step, extent).reshape(out.shape), out)
+        place: Any = frames.place
+        steps = (frames.strides[-3] if lead else 0, frames.strides[-2])
+        run = kernels.plan(place.native, signals, windows, size, step, extent, steps, frames.dtype)
+        local = place.local
+
+        def launch(x: Tensor) -> Tensor:
+            made = empty(out)
+            run(local.stream.handle, made._address, x._address)
+            return made
+
+        return launch
+
+
+OVERLAP_ADD = _OverlapAdd()
+
+
+def _on_host(frames: NDArray[Any], layout: Layout, step: int, extent: int) -> NDArray[Any]:
+    """Part by part of ``step`` elements: equal parts of all windows never overlap."""
+    windows, size = layout.shape[-2:]
+    wide = rules.computes_in(layout.dtype)
+    frames = frames.reshape(-1, windows, size)
+    parts_of_window = -(-size // step)
+    total = np.zeros((len(frames), max(parts_of_window + windows, -(-extent // step)), step), wide.numpy)
+    # From the last part on, so that an element gets its windows in their order, as on a device.
+    for part in reversed(range(parts_of_window)):
+        piece = frames[..., part * step : (part + 1) * step]
+        if layout.dtype is not wide:
+            widened = np.empty(piece.shape, wide.numpy)
+            host_conversion(layout.dtype, wide)(widened, piece)
+            piece = widened
+        total[:, part : part + windows, : piece.shape[-1]] += piece
+    found = total.reshape(len(frames), -1)[:, :extent]
+    if layout.dtype is wide:
+        return np.ascontiguousarray(found)
+    made = np.empty(found.shape, layout.dtype.numpy)
+    host_conversion(wide, layout.dtype)(made, found)
+    return made
+
+
+class OverlapAddNode(Node):
+    """A recorded sum of windows, whose derivative shows the gradient's windows."""
+
+    __slots__ = ("size", "step", "windows")
+
+    size: int
+    step: int
+    windows: int
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return "UnfoldBackward0"
+
+    def release(self) -> None:
+        """Keep everything: nothing was saved."""
+
+    def backward(self, *grads: Any) -> Any:
+        """The windows of the gradient."""
+        return parts.narrow(parts.unfold(grads[0], -1, self.size, self.step), -2, 0, self.windows)
+
+
+def overlap_add(frames: Tensor, step: int, extent: int) -> Tensor:
+    """Signals ``(..., extent)`` from windows ``(..., windows, size)`` of them, ``step`` apart.
+
+    Windows are added up where they overlap; what none reaches is 0. All of them must lie within ``extent``.
+    """
+    recording, modes.recording = modes.recording, False
+    try:
+        plain = frames.detach()
+        if plain._layout.strides[-1] != 1 or len(plain._layout.shape) > 3:
+            plain = plain.contiguous()
+        made: Tensor = plain._layout.place.plans[OVERLAP_ADD, plain._layout, step, extent](plain)
+    finally:
+        modes.recording = recording
+    if recording and frames.requires_grad:
+        node = OverlapAddNode.__new__(OverlapAddNode)
+        node.windows, node.size = frames._layout.shape[-2:]
+        node.step, node.saved = step, ()
+        attach(node, (frames,), (made,))
+    return made

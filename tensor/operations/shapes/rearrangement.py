@@ -1,0 +1,210 @@
+"""Elements in another order along dimensions: ``flip``, ``roll``, ``rot90``."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import rearrangement as kernels
+from tensor.core.arguments import dimension, dimensions, integers
+from tensor.core.base import empty
+from tensor.core.creation_arguments import sizes_of
+from tensor.core.memory_format import contiguous_format
+from tensor.operations.creation.copies import clone
+from tensor.operations.reduction import given, record
+
+from . import slices as parts
+from . import views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+Ints = tuple[int, ...]
+
+
+class _Flip:
+    """``place.plans[FLIP, layout, dims](input)``: a tensor whose ``dims`` run backward."""
+
+    def plan(self, layout: Layout, dims: Ints) -> Callable[[Tensor], Tensor]:
+        """What flips tensors of ``layout``."""
+        return _planned("flip", layout, layout.as_dense(), lambda a: np.flip(a, dims), flipped=dims)
+
+
+class _Roll:
+    """``place.plans[ROLL, layout, shifts](input)``: a tensor rolled by so many places along each dimension."""
+
+    def plan(self, layout: Layout, shifts: Ints) -> Callable[[Tensor], Tensor]:
+        """What rolls tensors of ``layout``."""
+        axes = tuple(range(len(shifts)))
+        out = layout.as_contiguous() if layout.numel else layout.as_dense()
+        return _planned("roll", layout, out, lambda a: np.roll(a, shifts, axes), shifts=shifts)
+
+
+def _planned(
+    name: str,
+    layout: Layout,
+    out: Layout,
+    numpy: Callable[[NDArray[Any]], NDArray[Any]],
+    **moves: Sequence[int],
+) -> Callable[[Tensor], Tensor]:
+    if not layout.place.is_cuda:
+
+        def on_host(input: Tensor) -> Tensor:
+            made = empty(out)
+            made._writable[...] = numpy(input._host)
+            return made
+
+        return on_host
+    place: Any = layout.place
+    launch = kernels.plan_move(
+        place.native, name, layout.shape, layout.dtype, out.strides, layout.strides, **moves
+    )
+    local = place.local
+
+    def run(input: Tensor) -> Tensor:
+        made = empty(out)
+        launch(local.stream.handle, made._address, input._address)
+        return made
+
+    return run
+
+
+FLIP = _Flip()
+ROLL = _Roll()
+
+
+def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
+    """A copy in which dimensions, given one by one, as a sequence or by name, run backward.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If one is named twice.
+    """
+    layout = input._layout
+    given = integers(axes, "flip", "dims") if dims is None else sizes_of(axes, dims, "flip", "dims")
+    found = dimensions(given, len(layout.shape), "flip")
+    return _flipped(input, tuple(sorted(found)) if layout.shape else ())
+
+
+def _flipped(input: Tensor, axes: Ints) -> Tensor:
+    layout = input._layout
+    made: Tensor = layout.place.plans[FLIP, layout, axes](input)
+    record((made,), input, "FlipBackward0", _flipped, (axes,))
+    return made
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """A copy whose second dimension runs backward.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer than two dimensions.
+    """
+    if len(input._layout.shape) < 2:
+        raise RuntimeError(f"fliplr(): Input must be >= 2-d, got shape {list(input._layout.shape)}")
+    return _flipped(input, (1,))
+
+
+def flipud(input: Tensor) -> Tensor:
+    """A copy whose first dimension runs backward.
+
+    Raises
+    ------
+    RuntimeError
+        For a 0-dim tensor.
+    """
+    if not input._layout.shape:
+        raise RuntimeError("flipud(): Input must be >= 1-d, got a 0-dim tensor")
+    return _flipped(input, (0,))
+
+
+def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
+    """A copy whose elements are moved along dimensions; those that leave the end come back at the start.
+
+    Parameters
+    ----------
+    shifts
+        By how many places, for each of ``dims``; negative ones move to the start.
+    dims
+        Dimensions; without any, elements are moved in row-major order.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    RuntimeError
+        If there are not as many shifts as dimensions, or none.
+    """
+    moves = integers((shifts,), "roll", "shifts")
+    axes = () if dims is None else integers((dims,), "roll", "dims")
+    if not moves:
+        raise RuntimeError("roll(): `shifts` required, got none")
+    if not axes and len(moves) == 1:
+        return views.view(roll(input.reshape(-1), moves, 0), input._layout.shape)
+    if len(axes) != len(moves):
+        raise RuntimeError(
+            f"roll(): shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"
+        )
+    shape = input._layout.shape
+    if not input._layout.numel:
+        # As in PyTorch, nothing is asked of dimensions that nothing moves along.
+        return _rolled(input, (0,) * len(shape))
+    if not shape:
+        raise IndexError("roll(): Dimension specified as 0 but tensor has no dimensions")
+    total = [0] * len(shape)
+    for axis, move in zip(axes, moves, strict=True):
+        total[dimension(axis, len(shape))] += move
+    return _rolled(input, tuple(n % size if size else 0 for n, size in zip(total, shape, strict=True)))
+
+
+def _rolled(input: Tensor, shifts: Ints) -> Tensor:
+    layout = input._layout
+    made: Tensor = layout.place.plans[ROLL, layout, shifts](input)
+    back = tuple(-n % size if size else 0 for n, size in zip(shifts, layout.shape, strict=True))
+    record((made,), input, "RollBackward0", _rolled, (back,))
+    return made
+
+
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """A copy that is turned ``k`` times by 90 degrees, from the first of two dimensions towards the second.
+
+    Raises
+    ------
+    RuntimeError
+        If ``dims`` are not two different ones, or there are fewer in the tensor.
+    IndexError
+        If there is no such dimension.
+    """
+    axes = integers((dims,), "rot90", "dims")
+    rank = len(input._layout.shape)
+    if len(axes) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(axes)}")
+    if rank < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {rank}")
+    first, second = (dimension(axis, rank) for axis in axes)
+    if first == second:
+        raise RuntimeError(
+            f"expected rotation dims to be different, but got dim0 = {axes[0]} and dim1 = {axes[1]}"
+        )
+    turns = index(k) % 4
+    if turns == 0:
+        return clone(input, memory_format=contiguous_format)
+    if turns == 2:
+        return _flipped(input, tuple(sorted((first, second))))
+    return views.transpose(_flipped(input, (second if turns == 1 else first,)), first, second)
+
+
+def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
+    """A copy of what :func:`~tensor.narrow` shows."""
+    return given(clone(parts.narrow(input, dim, start, length)), out, "narrow_copy")

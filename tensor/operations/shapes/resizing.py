@@ -1,0 +1,155 @@
+"""Other memory and other shapes for a tensor that stays the same object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import dtypes
+from tensor.autograd.recording.inplace import check_in_place
+from tensor.autograd.recording.storage_views import as_strided
+from tensor.core.arguments import integers
+from tensor.core.base import TensorBase, empty, view_of
+from tensor.core.creation_arguments import sizes_of
+from tensor.core.layout import contiguous
+from tensor.core.memory_format import format_of, preserve_format
+from tensor.core.modes.determinism import determinism, filling
+from tensor.core.storage import DeviceStorage, PinnedStorage, Storage
+from tensor.operations.creation.copies import copy_
+from tensor.operations.creation.fills import fill_
+
+if TYPE_CHECKING:
+    from tensor.core.layout import Layout
+    from tensor.core.memory_format import memory_format as MemoryFormat
+    from tensor.methods.tensor import Tensor
+
+
+def set_(
+    input: Tensor,
+    source: Tensor | Storage | None = None,
+    storage_offset: int = 0,
+    size: Any = None,
+    stride: Any = None,
+) -> Tensor:
+    """Show other memory: that of a tensor or a storage, or with no ``source`` none.
+
+    Parameters
+    ----------
+    source
+        A tensor of the same dtype and device, or a storage of the same device.
+    storage_offset, size, stride
+        What of the memory to show, in elements; by default what the tensor shows, or all of a storage.
+
+    Raises
+    ------
+    TypeError
+        If ``source`` is neither tensor nor storage.
+    RuntimeError
+        If the dtype or device differs, elements lie outside the storage, or this is a leaf that requires grad.
+    """
+    layout = input._layout
+    kind, place = layout.dtype, layout.place
+    if source is None:
+        shown = empty(contiguous[(0,), kind, place])
+    elif isinstance(source, TensorBase):
+        if source._layout.dtype is not kind:
+            raise RuntimeError(
+                f"Could not set tensor of type {source._layout.dtype!r} to a tensor of type {kind!r}"
+            )
+        shown = view_of(source._storage, source._layout, source._offset)
+        if size is not None:
+            shown = _part(shown._storage, kind, storage_offset, size, stride)
+    elif isinstance(source, Storage):
+        if size is None:
+            size = (max(source.nbytes() // kind.itemsize - storage_offset, 0),)
+        shown = _part(source, kind, storage_offset, size, stride)
+    else:
+        raise TypeError(
+            f"set_(): argument 'source' must be a tensor, a storage or None, not {type(source).__name__}"
+        )
+    if shown._layout.place is not place:
+        raise RuntimeError(
+            f'Attempted to set the storage of a tensor on device "{layout.device}" to a storage on different device '
+            f'"{shown._layout.device}". Copy it there, for example with to().'
+        )
+    check_in_place(input)
+    # What was saved of this tensor is not what it shows now.
+    former = input._storage.version
+    if former >= 0 and shown._storage.version >= 0:
+        shown._storage.version = max(former, shown._storage.version) + 1
+    return _show(input, shown)
+
+
+def _part(storage: Storage, kind: dtypes.dtype, offset: int, size: Any, stride: Any) -> Tensor:
+    shape = integers((size,), "set_")
+    whole = view_of(storage, contiguous[(storage.nbytes() // kind.itemsize,), kind, storage.place], 0)
+    steps = contiguous[shape, kind, storage.place].strides if stride is None else stride
+    return as_strided(whole, shape, steps, offset)
+
+
+def _show(input: Tensor, shown: Tensor) -> Tensor:
+    if input._storage is not shown._storage:
+        input._base = None
+    input._storage, input._layout, input._offset = shown._storage, shown._layout, shown._offset
+    input._array = None
+    return input
+
+
+def resize_(
+    input: Tensor, *sizes: Any, size: Any = None, memory_format: MemoryFormat | None = None
+) -> Tensor:
+    """Take another shape, without gaps, over the same memory.
+
+    Where the memory is too small, new memory takes its contents, for this tensor and all that share it; new
+    elements are undefined.
+
+    Raises
+    ------
+    TypeError
+        If ``size`` is no sequence of ints.
+    RuntimeError
+        For a negative size, a tensor that requires grad, or memory of another library that is too small.
+    """
+    shape = sizes_of(sizes, size, "resize_")
+    layout = input._layout
+    found = contiguous[shape, layout.dtype, layout.place]
+    if memory_format is not None:
+        form = format_of(memory_format, "resize_")
+        if form is preserve_format:
+            raise RuntimeError(
+                "Unsupported memory format: resize_() cannot preserve the strides of another shape"
+            )
+        found = form.layout(found)
+    if input.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad: resize what detach() gives")
+    if memory_format is None and shape == layout.shape:
+        return input
+    storage, end = input._storage, input._offset + found.nbytes
+    if end > storage.nbytes():
+        _grow(storage, end, layout)
+    input._layout, input._array = found, None
+    storage.version += 1
+    return input
+
+
+def _grow(storage: Storage, nbytes: int, layout: Layout) -> None:
+    """Take more memory with the former contents; ``layout`` is that of elements."""
+    kept = contiguous[(storage.nbytes(),), dtypes.uint8, layout.place]
+    pinned = isinstance(storage, PinnedStorage)
+    former = (
+        PinnedStorage(nbytes) if pinned else empty(contiguous[(nbytes,), dtypes.uint8, layout.place])._storage
+    )
+    storage.exchange(former)
+    copy_(view_of(storage, kept, 0), view_of(former, kept, 0))
+    if isinstance(former, DeviceStorage):
+        # Another stream's memory is not to be reused before it has been read.
+        former.record_stream(layout.place.local.stream)  # type: ignore[attr-defined]
+    if determinism.fills:
+        # From the first element that did not fit on.
+        start = -(-kept.numel // layout.itemsize) * layout.itemsize
+        rest = contiguous[((nbytes - start) // layout.itemsize,), layout.dtype, layout.place]
+        fill_(view_of(storage, rest, start), filling(layout.dtype))
+
+
+def resize_as_(input: Tensor, the_template: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
+    """``resize_(the_template.shape)``."""
+    return resize_(input, the_template._layout.shape, memory_format=memory_format)

@@ -1,0 +1,379 @@
+"""Views of parts: slices, windows, diagonals.
+
+Offsets that vary from call to call (``x[i]`` in a loop) are left out of what is remembered of a layout.
+"""
+
+from __future__ import annotations
+
+import operator
+from itertools import pairwise
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from tensor.autograd.recording.views import View, show
+from tensor.core.arguments import dimension
+from tensor.core.layout import Layout, Memo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.methods.tensor import Tensor
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """View of the slice at ``index`` of a dimension, which goes.
+
+    Raises
+    ------
+    IndexError
+        If the tensor has no dimensions, or the index is outside.
+    """
+    layout, stride, size = _selected[input._layout, dim]
+    at = index if type(index) is int else operator.index(index)
+    if not -size <= at < size:
+        raise IndexError(
+            f"select(): index {at} out of range for tensor of size {list(input._layout.shape)} at dimension {dim}"
+        )
+    return show(input, layout, (at + size if at < 0 else at) * stride, _SELECT, dim, at)
+
+
+def _select(layout: Layout, dim: Any) -> tuple[Layout, int, int]:
+    if not layout.shape:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    at = dimension(dim, len(layout.shape))
+    shape, strides = layout.shape, layout.strides
+    rest = layout.with_strides(tuple(shape[:at]) + tuple(shape[at + 1 :]), strides[:at] + strides[at + 1 :])
+    return rest, layout.numpy_strides[at], shape[at]
+
+
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """View of ``length`` elements of a dimension from ``start`` on (negative: from the end).
+
+    Raises
+    ------
+    RuntimeError
+        If they are not all there.
+    """
+    layout = input._layout
+    if not layout.shape:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    length = index(length)
+    if length < 0:
+        raise RuntimeError(f"narrow(): length must be non-negative, got {length}")
+    at = dimension(dim, len(layout.shape))
+    size, first = layout.shape[at], index(start)
+    if not -size <= first <= size:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-size}, {size}], but got {first})"
+        )
+    first += size if first < 0 else 0
+    if first + length > size:
+        raise RuntimeError(f"start ({first}) + length ({length}) exceeds dimension size ({size}).")
+    return step_through(input, at, first, length, 1)
+
+
+def step_through(input: Tensor, dim: int, start: int, length: int, step: int) -> Tensor:
+    """``length`` elements of dimension ``dim`` from ``start`` on, every ``step``-th. Nothing is checked."""
+    found, stride = _stepped[input._layout, dim, length, step]
+    return show(input, found, start * stride, _SLICE, dim, start, length, step)
+
+
+def _part(input: Tensor, dim: int, start: int, length: int, view: View) -> Tensor:
+    """``length`` elements of a dimension from ``start`` on, recorded as a part of a division."""
+    found, stride = _stepped[input._layout, dim, length, 1]
+    return show(input, found, start * stride, view, dim, start, length, 1)
+
+
+def _step(layout: Layout, dim: int, length: int, step: int) -> tuple[Layout, int]:
+    shape, strides = list(layout.shape), list(layout.strides)
+    shape[dim] = length
+    strides[dim] *= step
+    return layout.with_strides(tuple(shape), tuple(strides)), layout.numpy_strides[dim]
+
+
+def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of parts of a dimension: of one size (the last may be smaller), or of given sizes.
+
+    Raises
+    ------
+    RuntimeError
+        For a negative size, or sizes that do not sum to the dimension's.
+    """
+    layout = tensor._layout
+    if not layout.shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    uneven = isinstance(split_size_or_sections, (tuple, list))
+    if not uneven and index(split_size_or_sections) < 0:  # type: ignore[arg-type]
+        raise RuntimeError(
+            f"split expects split_size be non-negative, but got split_size={split_size_or_sections}"
+        )
+    at = dimension(dim, len(layout.shape))
+    total = layout.shape[at]
+    if isinstance(split_size_or_sections, (tuple, list)):
+        lengths = [index(size) for size in split_size_or_sections]
+        if sum(lengths) != total or any(size < 0 for size in lengths):
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension "
+                f"{at}) and have only non-negative entries, but got split_sizes={lengths}"
+            )
+    else:
+        size = index(split_size_or_sections)  # type: ignore[arg-type]
+        if size == 0 and total:
+            raise RuntimeError(
+                f"split_size can only be 0 if dimension size is 0, but got dimension size of {total}"
+            )
+        count = max(-(-total // size), 1) if size else 1
+        lengths = [size] * (count - 1) + [total - size * (count - 1)]
+    parts, start = [], 0
+    for length in lengths:
+        parts.append(_part(tensor, at, start, length, _SPLIT_SIZES if uneven else _SPLIT))
+        start += length
+    return tuple(parts)
+
+
+def split_parts(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """:func:`split` as a method."""
+    return split(input, split_size, dim)
+
+
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of parts of given sizes; see :func:`split`."""
+    return split(input, list(split_sizes), dim)
+
+
+def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """:func:`split`, whose parts the caller promises not to write and read through each other."""
+    return split(input, split_size, dim)
+
+
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """:func:`split_with_sizes` under the promise of :func:`unsafe_split`."""
+    return split(input, list(split_sizes), dim)
+
+
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """:func:`chunk` under the promise of :func:`unsafe_split`."""
+    return chunk(input, chunks, dim)
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of at most ``chunks`` parts of a dimension, all of one size but the last.
+
+    Raises
+    ------
+    RuntimeError
+        If ``chunks`` is not positive.
+    """
+    if not input._layout.shape:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    total = input._layout.shape[dimension(dim, len(input._layout.shape))]
+    size = -(-total // chunks)
+    return split(input, size if size else [0] * chunks, dim)
+
+
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
+) -> tuple[Tensor, ...]:
+    """Views of parts of a dimension: a number of nearly equal ones, or those between given indices.
+
+    Raises
+    ------
+    TypeError
+        If neither is given, or both.
+    RuntimeError
+        For a 0-dim tensor, or a number of sections that is not positive.
+    """
+    if not input._layout.shape:
+        raise RuntimeError(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        )
+    indices_or_sections = _division("tensor_split", indices_or_sections, sections, indices)
+    at = dimension(dim, len(input._layout.shape))
+    total = input._layout.shape[at]
+    if hasattr(indices_or_sections, "tolist"):
+        indices_or_sections = indices_or_sections.tolist()
+    if isinstance(indices_or_sections, (tuple, list)):
+        bounds = [0, *(slice(index(i)).indices(total)[1] for i in indices_or_sections), total]
+    else:
+        sections = index(indices_or_sections)
+        if sections <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+        small, larger = divmod(total, sections)
+        bounds = [part * small + min(part, larger) for part in range(sections + 1)]
+    pairs = pairwise(bounds)
+    return tuple(step_through(input, at, start, max(end - start, 0), 1) for start, end in pairs)
+
+
+def _division(name: str, given: Any, sections: Any, indices: Any) -> Any:
+    """How to divide a dimension, by whichever name it was given."""
+    found = [each for each in (given, sections, indices) if each is not None]
+    if len(found) != 1:
+        raise TypeError(
+            f"{name}() needs a number of sections or indices, by one name, but got {len(found)} of them"
+        )
+    return found[0]
+
+
+def hsplit(
+    input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
+) -> tuple[Tensor, ...]:
+    """Views of parts side by side: :func:`tensor_split` along the second dimension, or the only one.
+
+    Raises
+    ------
+    RuntimeError
+        For a 0-dim tensor, or a number of sections that the size is no multiple of.
+    """
+    division = _division("hsplit", indices_or_sections, sections, indices)
+    return _split_evenly("hsplit", input, division, 0 if len(input._layout.shape) == 1 else 1, 1)
+
+
+def vsplit(
+    input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
+) -> tuple[Tensor, ...]:
+    """Views of parts below each other: :func:`tensor_split` along the first of at least two dimensions.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer dimensions, or a number of sections that the size is no multiple of.
+    """
+    division = _division("vsplit", indices_or_sections, sections, indices)
+    return _split_evenly("vsplit", input, division, 0, 2)
+
+
+def dsplit(
+    input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
+) -> tuple[Tensor, ...]:
+    """Views of parts behind each other: :func:`tensor_split` along the third dimension.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer dimensions, or a number of sections that the size is no multiple of.
+    """
+    division = _division("dsplit", indices_or_sections, sections, indices)
+    return _split_evenly("dsplit", input, division, 2, 3)
+
+
+def _split_evenly(name: str, input: Tensor, given: Any, dim: int, least: int) -> tuple[Tensor, ...]:
+    shape = input._layout.shape
+    if len(shape) < least:
+        raise RuntimeError(
+            f"{name} requires a tensor with at least {least} dimension, but got a tensor with {len(shape)} dimensions!"
+        )
+    if hasattr(given, "__index__") and (given <= 0 or shape[dim] % given):
+        raise RuntimeError(
+            f"{name} attempted to split along dimension {dim}, but the size of the dimension {shape[dim]} is not "
+            f"divisible by the split_size {given}!"
+        )
+    return tensor_split(input, given, dim)
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of all slices along a dimension.
+
+    Raises
+    ------
+    RuntimeError
+        For a 0-dim tensor.
+    """
+    if not input._layout.shape:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    dim = index(dim)
+    layout, stride, size = _selected[input._layout, dim]
+    return tuple([show(input, layout, at * stride, _UNBIND, dim, at) for at in range(size)])
+
+
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """View of all windows of ``size`` elements along a dimension, ``step`` apart, as a new last dimension.
+
+    Raises
+    ------
+    RuntimeError
+        If a window is larger than the dimension, or the step is not positive.
+    """
+    dim, size, step = index(dimension), index(size), index(step)
+    return show(input, _unfolded[input._layout, dim, size, step], 0, _UNFOLD, dim, size, step)
+
+
+def _unfold(layout: Layout, dim: int, size: int, step: int) -> Layout:
+    at = dimension(dim, len(layout.shape))
+    extent = layout.shape[at] if layout.shape else 1
+    stride = layout.strides[at] if layout.shape else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if size > extent:
+        raise RuntimeError(f"maximum size for tensor at dimension {at} is {extent} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    shape, strides = list(layout.shape), list(layout.strides)
+    if layout.shape:
+        shape[at] = (extent - size) // step + 1
+        strides[at] = stride * step
+    return layout.with_strides((*shape, size), (*strides, stride))
+
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """View of a diagonal of two dimensions, which becomes the last dimension.
+
+    Parameters
+    ----------
+    offset
+        0 is the main diagonal, positive ones are above it.
+
+    Raises
+    ------
+    RuntimeError
+        If the two dimensions are the same one.
+    """
+    layout, delta = _diagonals[input._layout, index(offset), index(dim1), index(dim2)]
+    return show(input, layout, delta, _DIAGONAL, offset, dim1, dim2)
+
+
+def _diagonal(layout: Layout, offset: int, dim1: int, dim2: int) -> tuple[Layout, int]:
+    rank = len(layout.shape)
+    first, second = dimension(dim1, rank), dimension(dim2, rank)
+    if first == second:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows, columns = layout.shape[first], layout.shape[second]
+    length = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
+    delta = 0
+    if length:
+        delta = offset * layout.strides[second] if offset >= 0 else -offset * layout.strides[first]
+    kept = [dim for dim in range(rank) if dim not in (first, second)]
+    found = layout.with_strides(
+        (*(layout.shape[dim] for dim in kept), length),
+        (*(layout.strides[dim] for dim in kept), layout.strides[first] + layout.strides[second]),
+    )
+    return found, delta * layout.itemsize
+
+
+def _unfolded_back(grad: Tensor, layout: Layout, dim: int, size: int, step: int) -> Tensor:
+    """Sum of the gradients of all windows, which may overlap."""
+    from .overlap_add import overlap_add
+    from .views import movedim
+
+    if not layout.shape:
+        return grad.reshape(())
+    at = dimension(dim, len(layout.shape))
+    if not size:
+        return grad.new_zeros(layout.shape)
+    found: Any = overlap_add(movedim(grad, at, -2), step, layout.shape[at])
+    return movedim(found, -1, at)
+
+
+_SELECT = View("select", select)
+_SLICE = View("slice", step_through)
+_SPLIT = View("split", step_through)
+_SPLIT_SIZES = View("split_with_sizes", step_through)
+_UNBIND = View("unbind", select)
+_UNFOLD = View("unfold", unfold, _unfolded_back)
+_DIAGONAL = View("diagonal", diagonal)
+
+_selected: Memo[tuple[Layout, int, int]] = Memo(_select)
+_stepped: Memo[tuple[Layout, int]] = Memo(_step)
+_unfolded: Memo[Layout] = Memo(_unfold)
+_diagonals: Memo[tuple[Layout, int]] = Memo(_diagonal)

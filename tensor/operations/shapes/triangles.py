@@ -1,0 +1,149 @@
+"""The part of matrices on one side of a diagonal: ``tril`` and ``triu``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import rearrangement as kernels
+from tensor.autograd.recording.inplace import attach_in_place, check_in_place
+from tensor.core.arguments import integers
+from tensor.core.base import empty
+from tensor.core.copy_plans import check_no_overlap
+from tensor.core.layout import contiguous
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.reduction import ReductionNode, given, record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+
+class _Triangle:
+    """``place.plans[triangle, out layout, layout, diagonal](out, input)``; both may be one tensor."""
+
+    def __init__(self, name: str, *, upper: bool) -> None:
+        self.name = name
+        self.upper = upper
+
+    def plan(self, to: Layout, layout: Layout, diagonal: int) -> Callable[[Tensor, Tensor], None]:
+        """What writes the triangles of tensors of ``layout`` to tensors of the layout ``to``."""
+        if not layout.place.is_cuda:
+            # NumPy takes no diagonals that are further away than its integers reach.
+            rows, columns = layout.shape[-2:]
+            function, at = np.triu if self.upper else np.tril, min(max(diagonal, -rows), columns)
+
+            def on_host(out: Tensor, input: Tensor) -> None:
+                out._writable[...] = function(input._host, at)
+
+            return on_host
+        place: Any = layout.place
+        launch = kernels.plan_band(
+            place.native,
+            self.name,
+            layout.shape,
+            layout.dtype,
+            to.strides,
+            layout.strides,
+            diagonal,
+            upper=self.upper,
+        )
+        local = place.local
+
+        def run(out: Tensor, input: Tensor) -> None:
+            launch(local.stream.handle, out._address, input._address)
+
+        return run
+
+    def __call__(self, input: Tensor, diagonal: int) -> Tensor:
+        """A new tensor, recorded."""
+        made = self._made(input, diagonal)
+        record((made,), input, self._title, self.__call__, (diagonal,))
+        return made
+
+    def function(self, input: Tensor, diagonal: Any, out: Tensor | None) -> Tensor:
+        """A new tensor, or ``out``, as users ask for it."""
+        at = self._checked(input, diagonal)
+        made = self(input, at)
+        return made if out is None else given(made, out, self.name)
+
+    def in_place(self, input: Tensor, diagonal: Any) -> Tensor:
+        """The tensor itself, of which one side is zero now."""
+        at = self._checked(input, diagonal)
+        layout = input._layout
+        check_in_place(input)
+        check_no_overlap(layout)
+        layout.place.plans[self, layout, layout, at](input, input)
+        input._storage.version += 1
+        if modes.recording and input.requires_grad:
+            node = ReductionNode.__new__(ReductionNode)
+            node.title, node.derivative, node.context, node.saved = self._title, self.__call__, (at,), ()
+            attach_in_place(node, (input,), input)
+        return input
+
+    def _made(self, input: Tensor, diagonal: int) -> Tensor:
+        layout = input._layout
+        made = empty(contiguous[layout.shape, layout.dtype, layout.place])
+        layout.place.plans[self, made._layout, layout, diagonal](made, input)
+        return made
+
+    def _checked(self, input: Tensor, diagonal: Any) -> int:
+        (at,) = integers(((diagonal,),), self.name, "diagonal")
+        if len(input._layout.shape) < 2:
+            raise RuntimeError(
+                f"{self.name}: input tensor must have at least 2 dimensions, got shape {list(input._layout.shape)}"
+            )
+        return at
+
+    @property
+    def _title(self) -> str:
+        return f"{self.name.capitalize()}Backward0"
+
+
+_TRIL = _Triangle("tril", upper=False)
+_TRIU = _Triangle("triu", upper=True)
+
+
+def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """The lower triangles of matrices (the last two dimensions), with zeros above.
+
+    Parameters
+    ----------
+    diagonal
+        The last that is kept; 0 is the main one, positive ones are above it.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer than two dimensions.
+    """
+    return _TRIL.function(input, diagonal, out)
+
+
+def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """The upper triangles of matrices (the last two dimensions), with zeros below.
+
+    Parameters
+    ----------
+    diagonal
+        The last that is kept; 0 is the main one, positive ones are above it.
+
+    Raises
+    ------
+    RuntimeError
+        For fewer than two dimensions.
+    """
+    return _TRIU.function(input, diagonal, out)
+
+
+def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
+    """:func:`tril` in place."""
+    return _TRIL.in_place(input, diagonal)
+
+
+def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
+    """:func:`triu` in place."""
+    return _TRIU.in_place(input, diagonal)

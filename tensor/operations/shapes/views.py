@@ -1,0 +1,443 @@
+"""Views: tensors that show the elements of another one differently, without a copy.
+
+What a view looks like follows from the layout of its input, so it is worked out once for each layout and
+arguments, and remembered. Offsets that vary from call to call (``x[i]`` in a loop) are left out of what is
+remembered.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from nvrtc_kernels import layouts
+from tensor.autograd.recording.storage_views import view_as_complex as as_complex
+from tensor.autograd.recording.storage_views import view_as_real as view_as_real
+from tensor.autograd.recording.views import View, show
+from tensor.core.arguments import dimension, dimensions, integers
+from tensor.core.base import view_of
+from tensor.core.creation_arguments import sizes_of
+from tensor.core.layout import Layout, Memo
+from tensor.operations.autocast import autocasted
+
+from . import slices as parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.methods.tensor import Tensor
+
+Ints = tuple[int, ...]
+
+
+# One dimension for another
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """View with two dimensions exchanged.
+
+    Raises
+    ------
+    IndexError
+        If there is no such dimension.
+    """
+    dim0, dim1 = index(dim0), index(dim1)
+    return show(input, _transposed[input._layout, dim0, dim1], 0, _TRANSPOSE, dim0, dim1)
+
+
+def _transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
+    rank = len(layout.shape)
+    first, second = dimension(dim0, rank), dimension(dim1, rank)
+    if first == second:
+        return layout
+    shape, strides = list(layout.shape), list(layout.strides)
+    shape[first], shape[second] = shape[second], shape[first]
+    strides[first], strides[second] = strides[second], strides[first]
+    return layout.with_strides(tuple(shape), tuple(strides))
+
+
+def t(input: Tensor) -> Tensor:
+    """Transpose of a matrix; a vector and a 0-dim tensor stay as they are.
+
+    Raises
+    ------
+    RuntimeError
+        For more than two dimensions.
+    """
+    return show(input, _t[input._layout,], 0, _T)
+
+
+def _matrix_transpose(layout: Layout) -> Layout:
+    rank = len(layout.shape)
+    if rank > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {rank}D")
+    return _transpose(layout, 0, 1) if rank == 2 else layout
+
+
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+    """View with the dimensions in another order, given one by one, as a sequence or by name.
+
+    Raises
+    ------
+    RuntimeError
+        If it is no permutation of the dimensions.
+    """
+    found = integers(order, "permute", "dims") if dims is None else sizes_of(order, dims, "permute", "dims")
+    return show(input, _permuted[input._layout, found], 0, _PERMUTE, found)
+
+
+def _permute(layout: Layout, dims: Ints) -> Layout:
+    rank = len(layout.shape)
+    if len(dims) != rank:
+        raise RuntimeError(
+            "permute: number of dimensions in the tensor input does not match the length of the "
+            f"desired ordering of dimensions i.e. input.dim() = {rank} is not equal to len(dims) = {len(dims)}"
+        )
+    order = dimensions(dims, rank, "permute") if rank else ()
+    return layout.with_strides(
+        tuple(layout.shape[dim] for dim in order), tuple(layout.strides[dim] for dim in order)
+    )
+
+
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """View with the dimensions ``source`` moved to the places ``destination``; the others keep their order.
+
+    Raises
+    ------
+    RuntimeError
+        If the two differ in length or name a dimension twice.
+    """
+    source, destination = _tuple(source), _tuple(destination)
+    return show(input, _moved[input._layout, source, destination], 0, _MOVEDIM, source, destination)
+
+
+def _movedim(layout: Layout, source: Ints, destination: Ints) -> Layout:
+    rank = len(layout.shape)
+    if len(source) != len(destination):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(source)} dims) should contain the same "
+            f"number of dims as destination ({list(destination)} dims)"
+        )
+    for dim in (*source, *destination):
+        dimension(dim, rank)
+    origins, targets = dimensions(source, rank, "movedim"), dimensions(destination, rank, "movedim")
+    if rank == 0:
+        return layout
+    rest = iter(dim for dim in range(rank) if dim not in origins)
+    placed = dict(zip(targets, origins, strict=True))
+    return _permute(layout, tuple(placed[dim] if dim in placed else next(rest) for dim in range(rank)))
+
+
+def _tuple(dims: int | Sequence[int]) -> Ints:
+    return tuple(map(index, dims)) if isinstance(dims, (tuple, list)) else (index(dims),)  # type: ignore[arg-type]
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """``mT`` of a real tensor (a complex one needs conjugation, which is no view)."""
+    return _last_two(input, "adjoint()")
+
+
+def matrix_transpose(input: Tensor) -> Tensor:
+    """View with the last two dimensions exchanged (``x.mT``).
+
+    Raises
+    ------
+    RuntimeError
+        For fewer than two dimensions.
+    """
+    return _last_two(input, "tensor.mT")
+
+
+def _last_two(input: Tensor, name: str) -> Tensor:
+    rank = len(input._layout.shape)
+    if rank < 2:
+        raise RuntimeError(
+            f"{name} is only supported on matrices or batches of matrices. Got {rank}-D tensor."
+        )
+    return transpose(input, -2, -1)
+
+
+def reverse_dimensions(input: Tensor) -> Tensor:
+    """View with the dimensions in reverse order (``x.T``)."""
+    return permute(input, tuple(range(len(input._layout.shape) - 1, -1, -1)))
+
+
+# More or fewer dimensions
+
+
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """View without the dimensions of size 1: all, or those of ``dim`` that have it."""
+    if dim is not None:
+        dim = _tuple(dim)
+        return show(input, _squeezed[input._layout, dim], 0, _SQUEEZE_DIM, dim)
+    return show(input, _squeezed[input._layout, None], 0, _SQUEEZE)
+
+
+def _squeeze(layout: Layout, dim: Ints | None) -> Layout:
+    rank = len(layout.shape)
+    dropped = range(rank) if dim is None else dimensions(dim, rank, "squeeze")
+    kept = [d for d in range(rank) if layout.shape[d] != 1 or d not in dropped]
+    return layout.with_strides(tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept))
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """View with a new dimension of size 1 before ``dim``, which counts up to the rank."""
+    dim = index(dim)
+    return show(input, _unsqueezed[input._layout, dim], 0, _UNSQUEEZE, dim)
+
+
+def _unsqueeze(layout: Layout, dim: int) -> Layout:
+    at = dimension(dim, len(layout.shape) + 1)
+    shape, strides = list(layout.shape), list(layout.strides)
+    stride = shape[at] * strides[at] if at < len(shape) else 1
+    shape.insert(at, 1)
+    strides.insert(at, stride)
+    return layout.with_strides(tuple(shape), tuple(strides))
+
+
+def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
+    """View in which dimensions of size 1 are stretched without a copy; -1 keeps a size.
+
+    Raises
+    ------
+    RuntimeError
+        If a size other than 1 would change.
+    """
+    shape = integers(sizes, "expand") if size is None else sizes_of(sizes, size, "expand")
+    return show(input, _expanded[input._layout, shape], 0, _EXPAND, shape)
+
+
+def _expand(layout: Layout, size: Ints) -> Layout:
+    lead = len(size) - len(layout.shape)
+    if lead < 0:
+        raise RuntimeError(
+            f"expand(tensor.{layout.dtype.name}{list(layout.shape)}, size={list(size)}): the number of sizes "
+            f"provided ({len(size)}) must be greater or equal to the number of dimensions in the tensor "
+            f"({len(layout.shape)})"
+        )
+    shape = list(size)
+    for axis, wanted in enumerate(size):
+        have = layout.shape[axis - lead] if axis >= lead else None
+        if wanted == -1:
+            if have is None:
+                raise RuntimeError(
+                    f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {axis}"
+                )
+            shape[axis] = have
+        elif wanted < 0 or (have is not None and have != wanted and have != 1):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at "
+                f"non-singleton dimension {axis}.  Target sizes: {list(size)}.  Tensor sizes: "
+                f"{list(layout.shape)}"
+            )
+    strides = list(layouts.broadcast_strides(layout.shape, layout.strides, tuple(shape)))
+    for axis in range(lead - 1 if layout.shape else -1, -1, -1):
+        if shape[axis] == 1:
+            # Nothing is stretched here: it is a new dimension as unsqueeze() makes it.
+            strides[axis] = shape[axis + 1] * strides[axis + 1]
+    return layout.with_strides(tuple(shape), tuple(strides))
+
+
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """``input.expand(other.shape)``."""
+    shape = other._layout.shape
+    return show(input, _expanded[input._layout, shape], 0, _EXPAND, shape)
+
+
+def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+    """The same as :func:`expand`."""
+    return expand(input, *sizes, size=size)
+
+
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """The same as :func:`transpose`."""
+    return transpose(input, axis0, axis1)
+
+
+def view(input: Tensor, *shape: Any, size: Any = None, dtype: dtype | None = None) -> Tensor:
+    """View of the same elements, in row-major order, as another shape, or as another dtype.
+
+    Parameters
+    ----------
+    shape
+        Sizes, one by one, as a sequence or by name, one of which may be -1; or a dtype, for the same bytes as other
+        elements: the last dimension shrinks or grows with their size, and the view is not differentiable.
+
+    Raises
+    ------
+    RuntimeError
+        If the number of elements differs, or the strides do not allow it without a copy.
+    """
+    if len(shape) == 1 and not isinstance(shape[0], (tuple, list, int)) and hasattr(shape[0], "itemsize"):
+        return _as_type(input, shape[0])
+    if dtype is not None and not shape:
+        return _as_type(input, dtype)
+    sizes = integers(shape, "view") if size is None else sizes_of(shape, size, "view")
+    return show(input, _viewed[input._layout, sizes], 0, _VIEW, sizes)
+
+
+def _as_type(input: Tensor, kind: dtype) -> Tensor:
+    """The same bytes as elements of another type, which has no part in differentiation."""
+    if input._offset % kind.itemsize:
+        raise RuntimeError(
+            f"the tensor's {input._offset} bytes from the start of its storage must be a multiple of the "
+            f"{kind.itemsize} bytes of {kind!r} to view it as that"
+        )
+    return view_of(input._storage, _retyped[input._layout, kind], input._offset)
+
+
+def _view(layout: Layout, given: Ints) -> Layout:
+    shape = layouts.infer_size(given, layout.numel)
+    strides = layouts.view_strides(layout.shape, layout.strides, shape)
+    if strides is None:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans "
+            "across two contiguous subspaces). Use .reshape(...) instead."
+        )
+    return layout.with_strides(shape, strides)
+
+
+def alias(input: Tensor) -> Tensor:
+    """Another tensor that shows the same elements."""
+    return show(input, input._layout, 0, _ALIAS)
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """``input.view(other.shape)``."""
+    shape = other._layout.shape
+    return show(input, _viewed[input._layout, shape], 0, _VIEW, shape)
+
+
+def _view_dtype(layout: Layout, dtype: dtype) -> Layout:
+    old, new = layout.itemsize, dtype.itemsize
+    if old == new:
+        return layout.with_dtype(dtype)
+    shape, strides = layout.shape, layout.strides
+    names = f"from {layout.dtype!r} to {dtype!r}"
+    if not shape:
+        raise RuntimeError(
+            f"self.dim() cannot be 0 to view {names} (different element sizes): unsqueeze(0) it first"
+        )
+    if strides[-1] != 1:
+        raise RuntimeError(
+            f"self.stride(-1) must be 1 to view {names} (different element sizes), but got {strides[-1]}"
+        )
+    if old > new:
+        times = old // new
+        return layout.with_dtype(dtype).with_strides(
+            (*shape[:-1], shape[-1] * times), (*(step * times for step in strides[:-1]), 1)
+        )
+    times = new // old
+    if shape[-1] % times or any(step % times for step in strides[:-1]):
+        raise RuntimeError(
+            f"self.size(-1) and the other strides must be divisible by {times} to view {names} (different "
+            f"element sizes), but got shape {list(shape)} and strides {list(strides)}"
+        )
+    return layout.with_dtype(dtype).with_strides(
+        (*shape[:-1], shape[-1] // times), (*(step // times for step in strides[:-1]), 1)
+    )
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """View with dimension ``dim`` split into ``sizes``, one of which may be -1.
+
+    Raises
+    ------
+    RuntimeError
+        If the product of ``sizes`` is not the dimension's size.
+    """
+    dim, sizes = index(dim), integers((sizes,), "unflatten", "sizes")
+    return show(input, _unflattened[input._layout, dim, sizes], 0, _UNFLATTEN, dim, sizes)
+
+
+def _unflatten(layout: Layout, dim: int, sizes: Ints) -> Layout:
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    at = dimension(dim, len(layout.shape))
+    shape = layout.shape
+    if not shape:
+        raise RuntimeError("unflatten: the tensor has no dimension that could be split")
+    try:
+        split = layouts.infer_size(sizes, shape[at])
+    except RuntimeError:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {at} ({shape[at]}) "
+            "in the input tensor"
+        ) from None
+    return _view(layout, (*shape[:at], *split, *shape[at + 1 :]))
+
+
+# Complex numbers as pairs
+
+
+@autocasted
+def view_as_complex(input: Tensor) -> Tensor:
+    """View of a float tensor whose last dimension has size 2 and stride 1 as complex tensor.
+
+    Raises
+    ------
+    RuntimeError
+        If the last dimension is not so, another stride is odd, or the type has no complex one.
+    """
+    return as_complex(input)
+
+
+def real(input: Tensor) -> Tensor:
+    """View of the real parts; a real tensor itself."""
+    return parts.select(view_as_real(input), -1, 0) if input._layout.dtype.is_complex else input
+
+
+def imag(input: Tensor) -> Tensor:
+    """View of the imaginary parts.
+
+    Raises
+    ------
+    RuntimeError
+        For a real tensor.
+    """
+    if not input._layout.dtype.is_complex:
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return parts.select(view_as_real(input), -1, 1)
+
+
+_transposed: Memo[Layout] = Memo(_transpose)
+_t: Memo[Layout] = Memo(_matrix_transpose)
+_permuted: Memo[Layout] = Memo(_permute)
+_moved: Memo[Layout] = Memo(_movedim)
+_squeezed: Memo[Layout] = Memo(_squeeze)
+_unsqueezed: Memo[Layout] = Memo(_unsqueeze)
+_expanded: Memo[Layout] = Memo(_expand)
+_viewed: Memo[Layout] = Memo(_view)
+_retyped: Memo[Layout] = Memo(_view_dtype)
+_unflattened: Memo[Layout] = Memo(_unflatten)
+
+
+def _reshaped_back(grad: Tensor, layout: Layout, *_: Any) -> Tensor:
+    return grad.reshape(layout.shape)
+
+
+def _permuted_back(grad: Tensor, _: Layout, order: Ints) -> Tensor:
+    places = [0] * len(order)
+    for place, dim in enumerate(order):
+        places[dim] = place
+    return permute(grad, tuple(places))
+
+
+_ALIAS = View("alias", alias, lambda grad, _: grad)
+_TRANSPOSE = View("transpose", transpose, lambda grad, _, dim0, dim1: transpose(grad, dim0, dim1))
+_T = View("t", t, lambda grad, _: t(grad))
+_PERMUTE = View("permute", permute, _permuted_back)
+_MOVEDIM = View(
+    "movedim",
+    movedim,
+    lambda grad, _, source, destination: movedim(grad, destination, source),
+    node="PermuteBackward0",
+)
+_SQUEEZE = View("squeeze", squeeze, _reshaped_back)
+_SQUEEZE_DIM = View("squeeze", squeeze, _reshaped_back, node="SqueezeBackward1")
+_UNSQUEEZE = View("unsqueeze", unsqueeze, _reshaped_back)
+# What was stretched the engine sums up.
+_EXPAND = View("expand", expand, lambda grad, *_: grad)
+_VIEW = View("view", view, _reshaped_back)
+_UNFLATTEN = View("unflatten", unflatten, _reshaped_back, node="ViewBackward0")

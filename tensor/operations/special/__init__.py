@@ -1,0 +1,1 @@
+"""Error, gamma and Bessel functions, and orthogonal polynomials."""

@@ -1,0 +1,75 @@
+"""The threads that share work on the host."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tensor.core.host import threads as host_threads
+
+
+@pytest.fixture(autouse=True)
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool of its own for each test, of as many threads on every machine."""
+    monkeypatch.setattr(host_threads, "thread_count", lambda: 3)
+    monkeypatch.setattr(host_threads, "_threads", host_threads._Threads())
+
+
+def test_every_piece_is_done_once() -> None:
+    for pieces in (0, 1, 2, 3, 50):
+        done: list[int] = []
+        host_threads.share(done.append, pieces)
+        assert sorted(done) == list(range(pieces))
+
+
+def test_several_threads_work_at_once() -> None:
+    meeting = threading.Barrier(3)
+    host_threads.share(lambda _: (meeting.wait(10), None)[1], 3)
+
+
+def test_what_a_piece_raises() -> None:
+    def work(piece: int) -> None:
+        if piece == 7:
+            raise ValueError("piece 7")
+
+    with pytest.raises(ValueError, match="piece 7"):
+        host_threads.share(work, 20)
+
+
+def test_pieces_that_share_work_themselves() -> None:
+    done: list[int] = []
+    with ThreadPoolExecutor(4) as several:
+        for _ in several.map(
+            lambda _: host_threads.share(lambda _: host_threads.share(done.append, 5), 4), range(8)
+        ):
+            pass
+    assert len(done) == 160
+
+
+def test_one_piece_starts_no_thread() -> None:
+    host_threads.share(lambda _: None, 1)
+    assert host_threads._threads.pool is None
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_starts_its_own() -> None:
+    host_threads.share(lambda _: None, 4)
+    child = os.fork()
+    if not child:
+        done: list[int] = []
+        try:
+            host_threads.share(done.append, 4)
+        finally:
+            os._exit(0 if sorted(done) == [0, 1, 2, 3] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_the_environment_limits_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    for given, expected in (("", 8), ("3", 3), ("100", 8), ("0", 8), ("2,1", 8)):
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+        assert host_threads.thread_count() == expected

@@ -1,0 +1,192 @@
+"""Embeddings alone and in bags against PyTorch's, with their derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import drv
+import tensor
+from tensor.operations.indexing import embedding as embeddings
+from tests.tensor.operations.neural_comparison import assert_like_torch, close, on
+
+_RNG = np.random.default_rng(0)
+
+
+def _normal(*shape: int) -> Any:
+    return _RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (), (0,)], ids=str)
+def test_rows_like_pytorch(shape: Any, checked_place: str) -> None:
+    torch = pytest.importorskip("torch")
+    indices = np.asarray(_RNG.integers(0, 6, shape))
+    for options in ({}, {"padding_idx": 2}, {"scale_grad_by_freq": True, "padding_idx": 0}):
+        assert_like_torch(
+            checked_place,
+            lambda w, i, options=options: embeddings.embedding(w, i, **options),
+            lambda w, i, options=options: torch.embedding(w, i, **options),
+            (_normal(6, 3), indices),
+        )
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 1])
+def test_bags_like_pytorch(mode: str, padding: int | None, checked_place: str) -> None:
+    torch = pytest.importorskip("torch")
+    indices = np.array([0, 3, 1, 1, 2, 5, 3, 1, 0])
+    offsets = np.array([0, 2, 2, 7, 9])
+    number = ["sum", "mean", "max"].index(mode)
+    factors = _normal(9) if mode == "sum" else None
+
+    def call(function: Any, w: Any, i: Any, o: Any, f: Any) -> Any:
+        return function(w, i, o, False, number, False, f, False, padding)[0]
+
+    assert_like_torch(
+        checked_place,
+        lambda *a: call(embeddings.embedding_bag, *a),
+        lambda *a: call(torch.embedding_bag, *a),
+        (_normal(6, 3), indices, offsets, factors),
+    )
+    w = _normal(6, 3)
+    mine = embeddings.embedding_bag(
+        on(checked_place, w), on(checked_place, indices).int(), on(checked_place, offsets), mode=mode,
+        include_last_offset=True, padding_idx=padding,
+    )  # fmt: skip
+    theirs = torch.embedding_bag(
+        torch.from_numpy(w), torch.from_numpy(indices), torch.from_numpy(offsets), False, number, False, None, True,
+        padding,
+    )  # fmt: skip
+    close(mine[0], theirs[0])
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float64"])
+def test_other_types(kind: str, place_name: str) -> None:
+    w = on(place_name, _normal(4, 3)).to(getattr(tensor, kind)).requires_grad_()
+    wide = w.detach().double().requires_grad_()
+    indices = on(place_name, np.repeat([0, 1, 1, 3], 10))
+    starts = on(place_name, np.array([0, 5, 20]))
+    tolerance = {"float16": 3e-3, "bfloat16": 2e-2, "float64": 1e-12}[kind]
+    for call in (
+        lambda w: embeddings.embedding(w, indices),
+        lambda w: embeddings.embedding_bag(w, indices, starts, mode="mean")[0],
+        lambda w: embeddings.embedding_bag(w, indices, starts, mode="sum")[0],
+    ):
+        found, expected = call(w), call(wide)
+        assert found.dtype is w.dtype
+        close(found.double(), expected, tolerance)
+        found.sum().backward()
+        expected.sum().backward()
+        close(w.grad.double(), wide.grad, tolerance)
+        w.grad = wide.grad = None
+
+
+def test_gradients_divided_by_frequencies(place_name: str) -> None:
+    indices, starts = on(place_name, np.array([0, 2, 2, 2, 3])), on(place_name, np.array([0, 3]))
+    w = tensor.zeros(4, 2, device=place_name, requires_grad=True)
+    embeddings.embedding_bag(w, indices, starts, True)[0].sum().backward()
+    np.testing.assert_allclose(w.grad.cpu().numpy()[:, 0], [1, 0, 1, 1], rtol=1e-6)
+
+
+def test_derivatives(place_name: str) -> None:
+    w = on(place_name, _RNG.standard_normal((4, 2)), grad=True)
+    factors = on(place_name, _RNG.standard_normal(5), grad=True)
+    indices, starts = on(place_name, np.array([0, 3, 1, 1, 2])), on(place_name, np.array([0, 2, 2]))
+    fast = place_name == "cuda"
+    cases = [
+        (lambda w: embeddings.embedding(w * w, indices, 1, True), (w,)),
+        (lambda w: embeddings.embedding_bag(w * w, indices, starts, mode="mean")[0], (w,)),
+        (lambda w: embeddings.embedding_bag(w * w, indices, starts, mode="max")[0], (w,)),
+        (lambda w, f: embeddings.embedding_bag(w, indices, starts, per_sample_weights=f)[0], (w, factors)),
+    ]
+    for number, (function, inputs) in enumerate(cases):
+        # What is left out on purpose is no derivative: padding and frequencies are compared with PyTorch's.
+        if number:
+            assert tensor.autograd.gradcheck(function, inputs, fast_mode=fast)
+            assert tensor.autograd.gradgradcheck(function, inputs, fast_mode=fast)
+    second = tensor.autograd.grad(cases[0][0](w).sum(), w, create_graph=True)[0]
+    second.sum().backward()
+    expected = np.zeros((4, 2))
+    expected[[0, 2, 3]] = 2
+    np.testing.assert_allclose(w.grad.cpu().numpy(), expected)
+
+
+def test_the_same_in_every_run(place_name: str) -> None:
+    indices = on(place_name, _RNG.integers(0, 3, 500))
+    back = on(place_name, _normal(500, 2))
+    found = []
+    for _ in range(2):
+        w = tensor.zeros(3, 2, device=place_name, requires_grad=True)
+        embeddings.embedding(w, indices).backward(back)
+        found.append(w.grad.cpu().numpy())
+    np.testing.assert_array_equal(*found)
+
+
+def test_long_rows_are_scaled_down(place_name: str) -> None:
+    functional = pytest.importorskip("torch.nn.functional")
+    import torch
+
+    w = _normal(5, 3) * 3
+    indices = np.array([0, 3, 3, 1])
+    mine = on(place_name, w)
+    theirs = torch.from_numpy(w.copy())
+    embeddings.renormalise(mine, on(place_name, indices), 1.5, 2.0)
+    functional.embedding(torch.from_numpy(indices), theirs, max_norm=1.5)
+    close(mine, theirs)
+
+
+def test_one_hot(place_name: str) -> None:
+    x = tensor.tensor([[0, 2], [1, 0]], device=place_name)
+    np.testing.assert_array_equal(
+        embeddings.one_hot(x).cpu().numpy(), np.eye(3, dtype=np.int64)[[[0, 2], [1, 0]]]
+    )
+    assert embeddings.one_hot(x, 5).shape == (2, 2, 5)
+    assert embeddings.one_hot(x[:0], 4).shape == (0, 2, 4)
+    for wrong, match in (((x - 1,), "non-negative"), ((x.cpu(), 2), "smaller than num_classes")):
+        with pytest.raises(RuntimeError, match=match):
+            embeddings.one_hot(*wrong)
+    with pytest.raises(RuntimeError, match="empty"):
+        embeddings.one_hot(x[:0])
+    with pytest.raises(RuntimeError, match="index tensor"):
+        embeddings.one_hot(x.float())
+
+
+def test_indices_that_are_no_rows(request: pytest.FixtureRequest) -> None:
+    w = tensor.zeros(3, 2)
+    for wrong in (3, -1):
+        indices = tensor.tensor([0, wrong])
+        with pytest.raises(IndexError):
+            embeddings.embedding(w, indices)
+        with pytest.raises(IndexError, match=f"index {wrong} is out of range"):
+            embeddings.embedding_bag(w, indices, tensor.tensor([0]))
+        if request.config.getoption("--gpu"):
+            continue
+        for call in (
+            lambda indices: embeddings.embedding(w.cuda(), indices.cuda()),
+            lambda indices: embeddings.embedding_bag(w.cuda(), indices.cuda(), tensor.tensor([0]).cuda())[0],
+        ):
+            drv.simulator.install()
+            with pytest.raises(drv.DeviceAssertError):
+                call(indices).cpu()
+            drv.reset()
+
+
+def test_wrong_arguments() -> None:
+    w, i = tensor.zeros(3, 2), tensor.tensor([0, 1])
+    for error, match, call in (
+        (RuntimeError, "2-D", lambda: embeddings.embedding(w[0], i)),
+        (RuntimeError, "scalar types: Long, Int", lambda: embeddings.embedding(w, w)),
+        (NotImplementedError, "sparse=True", lambda: embeddings.embedding(w, i, sparse=True)),
+        (ValueError, "sum, mean or max", lambda: embeddings.embedding_bag(w, i, i, mode="median")),
+        (RuntimeError, "has to be 0", lambda: embeddings.embedding_bag(w, i, i + 1)),
+        (AssertionError, "within num_embeddings", lambda: embeddings.embedding_bag(w, i, i, padding_idx=3)),
+        (
+            NotImplementedError,
+            "mode='sum'",
+            lambda: embeddings.embedding_bag(w, i, i, mode="max", per_sample_weights=w[:2, 0]),
+        ),
+    ):
+        with pytest.raises(error, match=match):
+            call()

@@ -1,0 +1,183 @@
+"""Cross entropy and negative log-likelihood against PyTorch's, with their derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import drv
+import tensor
+from tensor.operations.losses.losses import cross_entropy, nll_loss
+from tests.tensor.operations.neural_comparison import assert_like_torch, close, on
+
+_RNG = np.random.default_rng(0)
+#: Lines in packs and not, several warps, classes that are not neighbours in memory, one line.
+SHAPES = [(4, 8), (3, 5), (2, 700), (1, 5001), (2, 3, 4), (2, 5, 2, 3), (6,)]
+
+
+def _case(shape: tuple[int, ...], kind: Any = np.float32) -> tuple[Any, Any, Any]:
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    lines = () if len(shape) == 1 else (shape[0], *shape[2:])
+    target = np.asarray(_RNG.integers(0, classes, lines))
+    if lines:
+        target.reshape(-1)[0] = 2
+    logits = (_RNG.standard_normal(shape) * 3).astype(kind)
+    return logits, target, (_RNG.random(classes) + 0.5).astype(kind)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_classes_like_pytorch(shape: Any, checked_place: str) -> None:
+    functional = pytest.importorskip("torch.nn.functional")
+    x, target, weight = _case(shape)
+    for options in (
+        {},
+        {"weight": weight, "reduction": "mean"},
+        {"reduction": "none", "ignore_index": 2},
+        {"weight": weight, "reduction": "sum", "ignore_index": 2, "label_smoothing": 0.3},
+        {"label_smoothing": 0.2},
+        {"weight": weight, "label_smoothing": 0.1, "ignore_index": 2},
+    ):
+        if len(shape) == 1 and "ignore_index" in options:
+            continue
+        w = options.pop("weight", None)
+        _compare(checked_place, cross_entropy, functional.cross_entropy, x, target, w, options)
+        if "label_smoothing" not in options:
+            _compare(checked_place, nll_loss, functional.nll_loss, x, target, w, options)
+
+
+def _compare(place: str, mine: Any, theirs: Any, x: Any, target: Any, weight: Any, options: Any) -> None:
+    torch = pytest.importorskip("torch")
+    wide = None if weight is None else on(place, weight)
+    reference = None if weight is None else torch.from_numpy(weight)
+    assert_like_torch(
+        place,
+        lambda x, t: mine(x, t, wide, **options),
+        lambda x, t: theirs(x, t, reference, **options),
+        (x, target),
+    )
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (2, 5, 3), (6,)], ids=str)
+def test_chances_like_pytorch(shape: Any, place_name: str) -> None:
+    functional = pytest.importorskip("torch.nn.functional")
+    x, _, weight = _case(shape)
+    chances = _RNG.random(shape).astype(np.float32)
+    for options in ({}, {"reduction": "sum", "label_smoothing": 0.2}, {"reduction": "none"}):
+        assert_like_torch(
+            place_name,
+            lambda x, t, w, options=options: cross_entropy(x, t, w, **options),
+            lambda x, t, w, options=options: functional.cross_entropy(x, t, w, **options),
+            (x, chances, weight if options else None),
+        )
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float64"])
+def test_other_types(kind: str, place_name: str) -> None:
+    logits, target, weight = _case((4, 16))
+    x = on(place_name, logits).to(getattr(tensor, kind)).requires_grad_()
+    wide = x.detach().double().requires_grad_()
+    w = on(place_name, weight).to(x.dtype)
+    goals = on(place_name, target)
+    found = cross_entropy(x, goals, w, label_smoothing=0.1)
+    expected = cross_entropy(wide, goals, w.double(), label_smoothing=0.1)
+    assert found.dtype is x.dtype
+    found.backward()
+    expected.backward()
+    tolerance = {"float16": 2e-3, "bfloat16": 2e-2, "float64": 1e-12}[kind]
+    close(found.double(), expected, tolerance)
+    close(x.grad.double(), wide.grad, tolerance)
+    close(nll_loss(x, goals, reduction="none").double(), nll_loss(wide, goals, reduction="none"), tolerance)
+
+
+def test_logits_far_from_zero(place_name: str) -> None:
+    rows = [[1e4, 1e4 - 1, 0.0], [-1e4, -1e4, -1e4 + 2], [0.0, -float("inf"), 1.0]]
+    target = [1, 0, 0]
+    x = tensor.tensor(rows, device=place_name, requires_grad=True)
+    found = cross_entropy(x, tensor.tensor(target, device=place_name), reduction="none")
+    wide = np.array(rows)
+    with np.errstate(all="ignore"):
+        logs = wide - wide.max(1, keepdims=True)
+        logs -= np.log(np.exp(logs).sum(1, keepdims=True))
+    np.testing.assert_allclose(found.detach().cpu().numpy(), -logs[np.arange(3), target], rtol=1e-5)
+    found.sum().backward()
+    np.testing.assert_allclose(x.grad.cpu().numpy(), np.exp(logs) - np.eye(3)[target], atol=1e-5)
+
+
+def test_nothing_counts(place_name: str) -> None:
+    x = tensor.zeros(2, 3, device=place_name, requires_grad=True)
+    target = tensor.full((2,), -100, device=place_name)
+    assert np.isnan(cross_entropy(x, target).item())
+    total = cross_entropy(x, target, reduction="sum")
+    assert total.item() == 0
+    total.backward()
+    np.testing.assert_array_equal(x.grad.cpu().numpy(), np.zeros((2, 3)))
+
+
+def test_derivatives(place_name: str) -> None:
+    for shape in ((2, 3), (2, 3, 2)):
+        logits, target, weight = _case(shape, np.float64)
+        x, goals, w = on(place_name, logits, grad=True), on(place_name, target), on(place_name, weight)
+        fast = place_name == "cuda"
+        for function in (
+            lambda x, g=goals, w=w: cross_entropy(x, g, w, label_smoothing=0.2),
+            lambda x, g=goals: cross_entropy(x, g, ignore_index=2, reduction="none"),
+            lambda x, g=goals, w=w: nll_loss(x * x, g, w),
+        ):
+            assert tensor.autograd.gradcheck(function, (x,), fast_mode=fast)
+            assert tensor.autograd.gradgradcheck(function, (x,), fast_mode=fast)
+
+
+def test_strides_and_addresses(place_name: str) -> None:
+    x = on(place_name, _RNG.standard_normal((5, 4)).astype(np.float32))
+    target = on(place_name, _RNG.integers(0, 5, 8))[::2]
+    close(cross_entropy(x.t(), target), cross_entropy(x.t().contiguous(), target.contiguous()))
+    odd = x.view(-1)[1:17].view(2, 8)
+    close(cross_entropy(odd, target[:2]), cross_entropy(odd.clone(), target[:2]))
+
+
+def test_targets_that_are_no_classes(request: pytest.FixtureRequest) -> None:
+    x = tensor.zeros(2, 3)
+    for function in (cross_entropy, nll_loss):
+        for wrong in (3, -1):
+            with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+                function(x, tensor.tensor([0, wrong]))
+    if request.config.getoption("--gpu"):
+        return
+    for function in (cross_entropy, nll_loss):
+        drv.simulator.install()
+        with pytest.raises(drv.DeviceAssertError):
+            function(x.cuda(), tensor.tensor([0, 3]).cuda()).item()
+        drv.reset()
+
+
+def test_wrong_arguments() -> None:
+    x = tensor.zeros(2, 3)
+    for error, match, call in (
+        (ValueError, "batch_size", lambda: cross_entropy(x, tensor.zeros(3, dtype=tensor.int64))),
+        (
+            RuntimeError,
+            "target size",
+            lambda: cross_entropy(tensor.zeros(2, 3, 4), tensor.zeros(2, 5).long()),
+        ),
+        (RuntimeError, "expected scalar type Long", lambda: cross_entropy(x, tensor.zeros(2))),
+        (RuntimeError, "all 3 classes", lambda: nll_loss(x, tensor.zeros(2).long(), tensor.ones(2))),
+        (
+            RuntimeError,
+            "between 0.0 and 1.0",
+            lambda: cross_entropy(x, tensor.zeros(2).long(), label_smoothing=2),
+        ),
+        (ValueError, "not a valid value", lambda: cross_entropy(x, tensor.zeros(2).long(), reduction="all")),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+    with pytest.warns(UserWarning, match="reduction='sum'"):
+        cross_entropy(x, tensor.zeros(2).long(), size_average=False)
+
+
+def test_names_of_nodes() -> None:
+    x = tensor.zeros(2, 3, requires_grad=True)
+    assert cross_entropy(x, tensor.zeros(2).long()).grad_fn.name() == "NllLossBackward0"
+    wide = tensor.zeros(2, 3, 4, 4, requires_grad=True)
+    assert nll_loss(wide, tensor.zeros(2, 4, 4).long()).grad_fn.name() == "NllLoss2DBackward0"

@@ -1,0 +1,118 @@
+"""Pooling against PyTorch, and differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensor
+from tensor.operations.pooling import pooling
+
+_RNG = np.random.default_rng(0)
+CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
+    "max": ("max_pool2d", (2, 3, 6, 8), {"kernel_size": 2}),
+    "max overlapping": ("max_pool2d", (2, 3, 7, 8), {"kernel_size": 3, "stride": 2, "padding": 1}),
+    "max dilated": ("max_pool2d", (2, 3, 9, 8), {"kernel_size": (3, 2), "stride": 1, "dilation": 2, "padding": (1, 1)}),
+    "max ceil": ("max_pool2d", (2, 3, 7, 8), {"kernel_size": 3, "stride": 2, "ceil_mode": True}),
+    "max ceil padded": ("max_pool1d", (2, 3, 10), {"kernel_size": 3, "stride": 4, "padding": 1, "ceil_mode": True}),
+    "max one item": ("max_pool1d", (3, 9), {"kernel_size": 2}),
+    "max volume": ("max_pool3d", (1, 2, 4, 5, 6), {"kernel_size": 2, "stride": (1, 2, 2)}),
+    "avg": ("avg_pool2d", (2, 3, 6, 8), {"kernel_size": 2}),
+    "avg padded": ("avg_pool2d", (2, 3, 7, 8), {"kernel_size": 3, "stride": 2, "padding": 1}),
+    "avg without padding": (
+        "avg_pool2d", (2, 3, 7, 8), {"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False},
+    ),
+    "avg ceil": ("avg_pool2d", (2, 3, 7, 8), {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}),
+    "avg divisor": ("avg_pool2d", (3, 7, 8), {"kernel_size": 3, "divisor_override": 2}),
+    "avg signal": ("avg_pool1d", (2, 3, 9), {"kernel_size": 4, "stride": 1}),
+    "avg volume": ("avg_pool3d", (1, 2, 4, 5, 6), {"kernel_size": (2, 1, 3)}),
+    "adaptive avg": ("adaptive_avg_pool2d", (2, 3, 7, 8), {"output_size": (3, 5)}),
+    "adaptive avg 1": ("adaptive_avg_pool2d", (2, 3, 7, 8), {"output_size": 1}),
+    "adaptive avg more": ("adaptive_avg_pool2d", (2, 3, 3, 4), {"output_size": (5, None)}),
+    "adaptive avg signal": ("adaptive_avg_pool1d", (2, 3, 7), {"output_size": 4}),
+    "adaptive avg volume": ("adaptive_avg_pool3d", (1, 2, 4, 5, 6), {"output_size": 3}),
+    "adaptive max": ("adaptive_max_pool2d", (2, 3, 7, 8), {"output_size": (3, 5)}),
+    "adaptive max signal": ("adaptive_max_pool1d", (2, 3, 7), {"output_size": 4}),
+    "adaptive max volume": ("adaptive_max_pool3d", (1, 2, 4, 5, 6), {"output_size": 3}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_pytorch(name: str, place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    function, shape, options = CASES[name]
+    array = _RNG.standard_normal(shape)
+    mine = tensor.from_numpy(array.copy()).to(place_name).requires_grad_()
+    theirs = torch.from_numpy(array.copy()).requires_grad_()
+    if "max" in function:
+        found, places = getattr(pooling, function)(mine, **options, return_indices=True)
+        expected, other = getattr(torch.nn.functional, function)(theirs, **options, return_indices=True)
+        np.testing.assert_array_equal(places.cpu().numpy(), other.numpy())
+    else:
+        found = getattr(pooling, function)(mine, **options)
+        expected = getattr(torch.nn.functional, function)(theirs, **options)
+    np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().numpy())
+    grad = _RNG.standard_normal(tuple(expected.shape))
+    found.backward(tensor.from_numpy(grad.copy()).to(place_name))
+    expected.backward(torch.from_numpy(grad))
+    np.testing.assert_allclose(mine.grad.cpu().numpy(), theirs.grad.numpy(), atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["max overlapping", "avg padded", "adaptive avg", "adaptive max"])
+def test_second_derivatives(name: str, place_name: str) -> None:
+    function, _, options = CASES[name]
+    options = {"output_size": 2} if "output_size" in options else options
+    x = tensor.from_numpy(_RNG.permutation(18.0 * np.arange(18)).reshape(1, 2, 3, 3)).to(place_name)
+
+    def call(x: Any) -> Any:
+        return getattr(pooling, function)(x, **options) ** 2
+
+    assert tensor.autograd.gradgradcheck(call, (x.div(100).requires_grad_(),))
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
+def test_types(kind: str, place_name: str) -> None:
+    array = _RNG.standard_normal((1, 2, 4, 4))
+    x = tensor.from_numpy(array).to(place_name, getattr(tensor, kind))
+    exact = x.double().cpu().numpy().reshape(2, 2, 2, 2, 2)
+    assert pooling.max_pool2d(x, 2).dtype is x.dtype
+    np.testing.assert_array_equal(pooling.max_pool2d(x, 2)[0].double().cpu().numpy(), exact.max((2, 4)))
+    means = pooling.avg_pool2d(x, 2)[0].double().cpu().numpy()
+    np.testing.assert_allclose(means, exact.mean((2, 4)), atol=1e-2)
+
+
+def test_nan_wins(place_name: str) -> None:
+    x = tensor.tensor([[1.0, float("nan"), 3.0, -1.0]], device=place_name)
+    values, places = pooling.max_pool1d(x, 2, return_indices=True)
+    assert np.isnan(values.cpu().numpy()[0, 0])
+    assert places.tolist() == [[1, 2]]
+
+
+def test_names_of_nodes() -> None:
+    x = tensor.ones(1, 1, 4, 4, requires_grad=True)
+    assert pooling.max_pool2d(x, 2).grad_fn.name() == "MaxPool2DWithIndicesBackward0"
+    assert pooling.avg_pool2d(x, 2).grad_fn.name() == "AvgPool2DBackward0"
+    assert pooling.adaptive_avg_pool2d(x, 2).grad_fn.name() == "AdaptiveAvgPool2DBackward0"
+
+
+WRONG: dict[str, tuple[Any, type[Exception], str]] = {
+    "padding": (lambda x: pooling.max_pool2d(x, 2, padding=2), RuntimeError, "at most half"),
+    "kernel": (lambda x: pooling.max_pool2d(x, 9), RuntimeError, "too small"),
+    "zero": (lambda x: pooling.max_pool2d(x, 0), RuntimeError, "at least 1"),
+    "numbers": (lambda x: pooling.avg_pool2d(x, (1, 2, 3)), RuntimeError, "tuple of 2 ints"),
+    "rank": (lambda x: pooling.max_pool2d(x[0, 0], 2), RuntimeError, "Expected 3D or 4D"),
+    "divisor": (lambda x: pooling.avg_pool2d(x, 2, divisor_override=0), RuntimeError, "not zero"),
+    "output": (lambda x: pooling.adaptive_avg_pool2d(x, (1, 2, 3)), RuntimeError, "2 numbers"),
+    "complex": (lambda x: pooling.max_pool2d(x.to(tensor.complex64), 2), NotImplementedError, "complex64"),
+    "empty": (lambda x: pooling.max_pool2d(x[:, :0], 2), RuntimeError, "positive length"),
+    "no tensor": (lambda x: pooling.max_pool2d([1], 2), TypeError, "must be Tensor"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments(name: str) -> None:
+    call, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        call(tensor.ones(1, 2, 4, 4))
