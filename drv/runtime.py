@@ -19,7 +19,7 @@ from .failures import failure, findings_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from .allocators.guard import Guard
+    from .allocators.guarding.guard import Guard
 
 _T = TypeVar("_T")
 _NOT_READY = 600
@@ -174,7 +174,7 @@ class Runtime:
         LibraryNotInstalledError
             If the library is missing; the message names the extra to install.
         """
-        from . import libraries
+        from .bindings import libraries
 
         return self.cache(("library", name), lambda: libraries.load(self, name))
 

@@ -6,7 +6,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 import drv
-from drv.libraries import open_library
+from drv.bindings.libraries import open_library
 
 from .gloo import GlooTransport
 from .host_backend import HostBackend

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import drv
 import tensor as tensors
-from drv.nccl import ncclDataType_t, ncclRedOp_t
+from drv.bindings.nccl import ncclDataType_t, ncclRedOp_t
 from tensor.autograd.graph import increment_version
 from tensor.core.devices.current import index_or_current
 from tensor.core.devices.state import cuda_place
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import timedelta
 
-    from drv.nccl import Nccl
+    from drv.bindings.nccl import Nccl
     from tensor import Tensor
     from tensor.core.devices.state import CudaPlace
 

@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import drv
-from drv.nccl import Config, UniqueId, failure, ncclResult_t
+from drv.bindings.nccl import Config, UniqueId, failure, ncclResult_t
 
 from .errors import DistBackendError, DistStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from drv.nccl import Nccl
+    from drv.bindings.nccl import Nccl
     from tensor.cuda import Stream
 
     from .stores import Store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tensor as tensors
-from drv.nccl import ncclDataType_t, ncclRedOp_t
+from drv.bindings.nccl import ncclDataType_t, ncclRedOp_t
 
 from .reduce_op import ReduceOp
 

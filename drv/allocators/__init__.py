@@ -4,16 +4,16 @@
 dropped with it. What they do is :class:`Allocator`'s subject.
 """
 
-from .blocks import CachedBlock
-from .caching import CachingAllocator
+from .caching.allocator import CachingAllocator
+from .caching.blocks import CachedBlock
+from .caching.pinned import PinnedAllocator, PinnedBlock
 from .driver_memory import DriverBlock, DriverMemory
-from .guard import Guard
-from .guarding import GuardingAllocator
-from .guarding_pinned import GuardedPinned
+from .guarding.device import GuardingAllocator
+from .guarding.guard import Guard
+from .guarding.overwrites import Overwrite, OverwriteKind
+from .guarding.pinned import GuardedPinned
 from .history import History
 from .options import AllocatorOptions
-from .overwrites import Overwrite, OverwriteKind
-from .pinned import PinnedAllocator, PinnedBlock
 from .protocol import Allocator, Block, DeviceAllocator, MemorySource, Observer
 from .stack import device_allocator, guard_runtime, pinned_allocator
 from .stream_ordered import StreamOrderedMemory

@@ -10,7 +10,7 @@ from drv.errors import CudaError
 
 from .direct import DirectAllocator, DirectBlock
 from .events import StreamEvents
-from .patterns import pushed
+from .guarding.patterns import pushed
 
 if TYPE_CHECKING:
     from drv.device import Device

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drv import environment
 from drv.errors import InvalidValueError
 
-from .rounding import LARGE_SEGMENT, round_to_division, round_to_unit
+from .caching.rounding import LARGE_SEGMENT, round_to_division, round_to_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from drv import environment
 from drv.memory import PinnedMemory
 
-from .caching import CachingAllocator
+from .caching.allocator import CachingAllocator
+from .caching.pinned import PinnedAllocator
+from .caching.virtual_memory import VirtualMemory
 from .driver_memory import DriverMemory
 from .events import StreamEvents
-from .guard import Guard
-from .guarding import GuardingAllocator
-from .guarding_pinned import GuardedPinned
+from .guarding.device import GuardingAllocator
+from .guarding.guard import Guard
+from .guarding.pinned import GuardedPinned
 from .options import AllocatorOptions
-from .pinned import PinnedAllocator
 from .stream_ordered import StreamOrderedMemory
-from .virtual_memory import VirtualMemory
 
 if TYPE_CHECKING:
     from drv.device import Device

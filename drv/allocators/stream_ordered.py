@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drv.errors import CudaError
 
 from .direct import DirectAllocator, DirectBlock
-from .patterns import POISON, pushed
+from .guarding.patterns import POISON, pushed
 
 if TYPE_CHECKING:
     from drv.device import Device

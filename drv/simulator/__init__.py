@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from drv import environment, selection
 from drv.errors import InvalidValueError, NotSupportedError
 
-# Imported here, so that loading the module later cannot replace the function of its name.
-from .findings import Findings  # noqa: TC001
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from drv.runtime import Runtime
 
+    from .checks.findings import Findings
     from .injection import Injection
 
 __all__ = ["findings", "from_environment", "inject", "install", "installed"]

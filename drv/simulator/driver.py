@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver as cuda
 from cuda.bindings.driver import CUresult
 
-from .api_capture import CaptureCalls
-from .api_context import ContextCalls
-from .api_copy import CopyCalls
-from .api_device import DeviceCalls
-from .api_fill import FillCalls
-from .api_library import LibraryCalls
-from .api_memory import MemoryCalls
-from .api_pointer import PointerCalls
-from .api_pool import PoolCalls
-from .api_stream import StreamCalls
-from .api_virtual_memory import VirtualMemoryCalls
+from .api.capture import CaptureCalls
+from .api.context import ContextCalls
+from .api.copy import CopyCalls
+from .api.device import DeviceCalls
+from .api.fill import FillCalls
+from .api.library import LibraryCalls
+from .api.memory import MemoryCalls
+from .api.pointer import PointerCalls
+from .api.pool import PoolCalls
+from .api.stream import StreamCalls
+from .api.virtual_memory import VirtualMemoryCalls
 from .unexecuted import UNEXECUTED, unexecuted
 
 if TYPE_CHECKING:

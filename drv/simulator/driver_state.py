@@ -13,12 +13,12 @@ from cuda.bindings.driver import CUresult
 
 from drv.python_stack import Frame, StackRecorder, format_stack
 
-from .address_space import AddressSpace, Allocation
+from .checks.findings import Findings
 from .device_properties import SimulatedDevice
 from .driver_call import OK, CallError, integer, invalid_handle
 from .faults import FaultRecord
-from .findings import Findings
 from .injection import Injection
+from .memory.address_space import AddressSpace, Allocation
 from .options import Options, visible_devices
 from .scheduler import Event, Operation, Scheduler, Stream
 from .unexecuted import Accepted
@@ -26,8 +26,8 @@ from .unexecuted import Accepted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from .checks.races import RaceChecker
     from .faults import DeviceFault
-    from .races import RaceChecker
 
 LEGACY_STREAM = 1
 PER_THREAD_STREAM = 2
@@ -93,7 +93,7 @@ class DriverState:
         self.thread = _ThreadState()
         self.scheduler = Scheduler(options.schedule, options.seed, self.lock, self._operation_failed)
         #: Launches that nothing can be wrong with as long as no object they name changes, of a driver that
-        #: runs nothing: see :mod:`.unexecuted`.
+        #: runs nothing: see :mod:`drv.simulator.unexecuted`.
         self.accepted = Accepted()
         self.contexts: dict[int, Context] = {}
         self.primary: dict[int, Context] = {}
@@ -108,7 +108,7 @@ class DriverState:
         #: The race checker, which is also the observer of every access; none unless it is asked for.
         self.observer: RaceChecker | None = None
         if options.check in ("race", "full") and options.execute:
-            from .races import RaceChecker
+            from .checks.races import RaceChecker
 
             self.observer = self.scheduler.checker = RaceChecker(options.check == "full", self.findings)
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from drv.python_stack import Frame
 
-    from .address_space import Allocation
-    from .observation import Access, Site
+    from .checks.observation import Access, Site
+    from .memory.address_space import Allocation
 
 
 class FaultKind(StrEnum):

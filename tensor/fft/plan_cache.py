@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drv.cufft import CUFFT_FORWARD, CUFFT_INVERSE, cufftType
+from drv.bindings.cufft import CUFFT_FORWARD, CUFFT_INVERSE, cufftType
 from tensor.core.devices import device as devices
 from tensor.core.devices.event import Event
 from tensor.core.devices.state import cuda_place

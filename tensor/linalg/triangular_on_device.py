@@ -10,11 +10,11 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drv.cublas import cublasDiagType_t as Diagonal
-from drv.cublas import cublasFillMode_t as Triangle
-from drv.cublas import cublasOperation_t as Operation
-from drv.cublas import cublasSideMode_t as Side
-from drv.library_types import cudaDataType as Type
+from drv.bindings.cublas import cublasDiagType_t as Diagonal
+from drv.bindings.cublas import cublasFillMode_t as Triangle
+from drv.bindings.cublas import cublasOperation_t as Operation
+from drv.bindings.cublas import cublasSideMode_t as Side
+from drv.bindings.library_types import cudaDataType as Type
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels.dtypes import complex64, complex128, float32, float64, int64
 from tensor.core.base import empty

@@ -119,7 +119,7 @@ class FakeLibcuda:
         """The simulated driver, made when the bindings look for the first function."""
         from cuda import pathfinder
 
-        import drv.libraries
+        import drv.bindings.libraries
         from drv import environment
         from drv.simulator.driver import SimulatedDriver
         from drv.simulator.options import parse_options
@@ -134,7 +134,7 @@ class FakeLibcuda:
             from .fake_libraries import connect
 
             path = self.folder / f"lib{name}.so"
-            connect(name, path, drv.libraries._simulated(made, name))
+            connect(name, path, drv.bindings.libraries._simulated(made, name))
             return SimpleNamespace(abs_path=str(path))
 
         pathfinder.load_nvidia_dynamic_lib = find_simulated

@@ -11,9 +11,9 @@ import subprocess
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from drv import cublas, cufft
+from drv.bindings import cublas, cufft
+from drv.bindings.prototypes import IntArray, LongArray, Prototype, prototypes
 from drv.errors import CudaError
-from drv.prototypes import IntArray, LongArray, Prototype, prototypes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -179,7 +179,7 @@ def test_findings_become_errors_of_their_kind() -> None:
         "uninitialized": drv.UninitializedReadError,
         "freed while in use": drv.FreedInUseError,
     }
-    from drv.simulator.findings import Kind
+    from drv.simulator.checks.findings import Kind
 
     assert {kind: errors.finding_class(kind) for kind in Kind} == kinds
     assert errors.finding_class("another") is drv.FindingError

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import drv
-from drv.nccl import Config, UniqueId, failure, ncclDataType_t, ncclRedOp_t, ncclResult_t
+from drv.bindings.nccl import Config, UniqueId, failure, ncclDataType_t, ncclRedOp_t, ncclResult_t
 
 _DTYPES: dict[int, Any] = {
     ncclDataType_t.ncclInt8: np.int8,

@@ -6,20 +6,20 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from drv.allocators.overwrites import OverwriteKind
+from drv.allocators.guarding.overwrites import OverwriteKind
+from drv.simulator.checks.findings import ACTIONS, Kind
 from drv.simulator.faults import FaultKind
-from drv.simulator.findings import ACTIONS, Kind
 
 from .findings import Access, Finding, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from drv.allocators.overwrites import Overwrite
-    from drv.simulator.address_space import Allocation
+    from drv.allocators.guarding.overwrites import Overwrite
+    from drv.simulator.checks.findings import AccessReport
+    from drv.simulator.checks.findings import Finding as DriverFinding
     from drv.simulator.faults import FaultRecord
-    from drv.simulator.findings import AccessReport
-    from drv.simulator.findings import Finding as DriverFinding
+    from drv.simulator.memory.address_space import Allocation
 
     from .findings import Stack
 

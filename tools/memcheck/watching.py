@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from drv import selection
 from drv.allocators import guard_runtime, pinned_allocator
 from drv.errors import CudaError
-from drv.simulator.address_space import MemoryKind
-from drv.simulator.finding_text import HOST
+from drv.simulator.checks.finding_text import HOST
+from drv.simulator.memory.address_space import MemoryKind
 
 from . import conversion
 from .conversion import KERNEL, SOMETHING

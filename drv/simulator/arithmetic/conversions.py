@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .brain_floats import round_directed, round_f32, round_f64, widen
-from .directed import MODES, narrow, step
-from .extrema import CANONICAL_NAN
-from .floats import flush_f32, saturate
-from .fused import to_odd, two_sum
+from .floats.brain_floats import round_directed, round_f32, round_f64, widen
+from .floats.directed import MODES, narrow, step
+from .floats.extrema import CANONICAL_NAN
+from .floats.fused import to_odd, two_sum
+from .floats.single_and_double import flush_f32, saturate
 from .operation import DTYPES, Row, scalar_name, width
 
 if TYPE_CHECKING:

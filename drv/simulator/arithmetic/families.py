@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import (
-    approximate,
-    bits,
-    bytewise,
-    carries,
-    comparisons,
-    conversions,
-    floats,
-    halves,
-    integers,
-    packing,
-)
+from . import bits, bytewise, carries, comparisons, conversions, integers, packing
+from .floats import approximate, halves
+from .floats import single_and_double as floats
 
 if TYPE_CHECKING:
     from .operation import Family

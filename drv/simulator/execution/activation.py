@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .batch import Batch, Wait
-    from .code import Code
     from .lanes import Lanes
-    from .plan import FunctionPlan
+    from .translation.code import Code
+    from .translation.plan import FunctionPlan
 
     Array = NDArray[Any]
 

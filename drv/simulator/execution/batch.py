@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .activation import Activation
-from .code import Site
 from .lanes import Lanes
 from .launch_state import STACK_LIMIT
 from .thread_constants import BLOCK_CONSTANTS, THREAD_CONSTANTS
+from .translation.code import Site
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .code import Code
     from .launch_state import LaunchState
+    from .translation.code import Code
 
     Array = NDArray[Any]
 

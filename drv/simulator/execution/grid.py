@@ -13,8 +13,8 @@ from .launch_state import LaunchState
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from drv.simulator.address_space import AddressSpace
-    from drv.simulator.observation import AccessObserver
+    from drv.simulator.checks.observation import AccessObserver
+    from drv.simulator.memory.address_space import AddressSpace
     from drv.simulator.ptx.program import Function, Module
 
 #: Lanes of a batch: enough that NumPy's cost per call is spread, few enough that registers stay in the cache.

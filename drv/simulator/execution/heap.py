@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from drv.simulator.address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
+from drv.simulator.memory.address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
 
 if TYPE_CHECKING:
-    from drv.simulator.address_space import AddressSpace
+    from drv.simulator.memory.address_space import AddressSpace
 
 #: Size of the heap in bytes, CUDA's default (``CU_LIMIT_MALLOC_HEAP_SIZE``).
 HEAP_BYTES = 8 << 20

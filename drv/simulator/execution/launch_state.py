@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drv.simulator.address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
+from drv.simulator.memory.address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
 
-from .plan import KernelPlan
 from .reports import Reports
+from .translation.plan import KernelPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from drv.simulator.address_space import AddressSpace
-    from drv.simulator.observation import AccessObserver
+    from drv.simulator.checks.observation import AccessObserver
+    from drv.simulator.memory.address_space import AddressSpace
 
     from .batch import Batch
 

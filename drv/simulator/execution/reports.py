@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings.driver import CUresult
 
+from drv.simulator.checks.observation import Access
 from drv.simulator.faults import BadAccess, DeviceFault, FaultKind
-from drv.simulator.observation import Access
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from drv.python_stack import Frame
-    from drv.simulator.address_space import Allocation
-    from drv.simulator.observation import Lanes
+    from drv.simulator.checks.observation import Lanes
+    from drv.simulator.memory.address_space import Allocation
 
-    from .code import Site
     from .launch_state import LaunchState
+    from .translation.code import Site
 
 #: Places of threads that a report on a kernel which hangs names.
 _PLACES = 8

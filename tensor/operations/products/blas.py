@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drv.cublas import HostScalar
-from drv.cublas import cublasComputeType_t as Compute
-from drv.cublas import cublasMath_t as Math
+from drv.bindings.cublas import HostScalar
+from drv.bindings.cublas import cublasComputeType_t as Compute
+from drv.bindings.cublas import cublasMath_t as Math
+from drv.bindings.library_types import cudaDataType as Type
 from drv.environment import cublas_workspace_bytes
-from drv.library_types import cudaDataType as Type
 from tensor.core.modes.precision import settings
 from tensor.core.storage import DeviceStorage
 

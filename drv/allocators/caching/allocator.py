@@ -1,0 +1,472 @@
+"""The caching allocator: memory that was freed is kept, and handed out again.
+
+It follows the design of PyTorch's ``CUDACachingAllocator``. Memory comes from the driver in segments, which
+are cut into blocks (:mod:`.rounding` has the sizes). A freed block returns to the pool of its stream, where
+work queued later is ordered behind what still uses it; the driver is not called. The order in which free
+blocks are searched, split and merged is :mod:`.pool`'s subject, blocks used on other streams are
+:mod:`.pending`'s, growing segments :mod:`.expandable`'s; here is who calls what, and what happens when
+memory runs out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from drv.allocators.limits import memory_limit
+from drv.allocators.options import AllocatorOptions
+from drv.allocators.out_of_memory import explain
+from drv.allocators.protocol import LARGEST_REQUEST
+from drv.allocators.statistics import JOURNAL_LIMIT, LARGE, UNCHANGED, Statistics
+from drv.errors import InvalidValueError, OutOfMemoryError
+
+from .blocks import CachedBlock
+from .expandable import ExpandablePool, ExpandableSegment
+from .gate import Gate, closed_above
+from .pending import PendingBlocks
+from .pool import BlockPool, Clock, EmptyPool
+from .rounding import NO_LIMIT, SMALL_LIMIT, segment_size
+from .segments import Segment, SegmentStore, forget_frames
+from .snapshot import snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drv.allocators.events import StreamEvents
+    from drv.allocators.protocol import MemorySource, Observer
+
+    from .virtual_memory import AddressSpaceSource
+
+
+class CachingAllocator:
+    """Hands out blocks of one device's memory, and keeps what is freed for the same stream.
+
+    Parameters
+    ----------
+    ordinal : int
+        The device.
+    source : MemorySource
+        Where segments come from.
+    events : StreamEvents
+        Marks in streams, for blocks that several streams use.
+    options : AllocatorOptions
+        See there.
+    addresses : AddressSpaceSource, optional
+        Where expandable segments come from.
+
+    Notes
+    -----
+    One thread at a time is inside. A free that finds another thread there, or that a finalizer makes while
+    its own thread is, is put off until the next call; so freeing never waits.
+    """
+
+    def __init__(
+        self,
+        ordinal: int,
+        source: MemorySource[Any],
+        events: StreamEvents,
+        options: AllocatorOptions | None = None,
+        addresses: AddressSpaceSource | None = None,
+    ) -> None:
+        self.ordinal = ordinal
+        self._source = source
+        self._events = events
+        self._addresses = addresses
+        self._gate = Gate()
+        self._enter, self._leave = self._gate.enter, self._gate.leave
+        self._deferred: deque[CachedBlock] = deque()
+        self._adopted: deque[Segment] = deque()
+        self._statistics = Statistics()
+        self._journal = self._statistics.journal
+        self._clock = Clock()
+        self._pending: PendingBlocks[CachedBlock] = PendingBlocks(events, self._finished)
+        self._queues = self._pending.queues
+        self._segments = SegmentStore(source, self._statistics)
+        self._pools: dict[bool, tuple[dict[int, BlockPool], dict[int, BlockPool]]] = {
+            False: ({}, {}),
+            True: ({}, {}),
+        }
+        self._observer: Observer | None = None
+        self._use(options or AllocatorOptions())
+
+    # What every allocation passes through
+
+    def allocate(self, size: int, stream: int = 0) -> CachedBlock:
+        """See :meth:`~drv.allocators.protocol.Allocator.allocate`."""
+        try:
+            self._enter()
+        except IndexError:
+            if closed_above(_SECTIONS, self):
+                return self._allocate_aside(size, stream)
+            self._gate.wait()
+        try:
+            if self._deferred or self._adopted:
+                self._catch_up()
+            if self._queues:
+                self._pending.poll()
+            rounded = (size + 511) & -512 if self._rounds_to_unit else self._options.round(size)
+            if rounded <= SMALL_LIMIT:
+                if rounded <= 0:
+                    return self._empty(size, stream)
+                pool = self._small.get(stream)
+                if pool is None:
+                    pool = self._new_pool(stream, small=True)
+            else:
+                pool = self._large.get(stream)
+                if pool is None:
+                    pool = self._new_pool(stream, small=False)
+                if self._aging:
+                    self._clock.now += 1
+            held = pool.held
+            if held is None:
+                block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
+            else:
+                pool.held = None
+                if pool.again(held, rounded, size):
+                    block = held
+                else:
+                    pool.give(held, held.size, held.requested)
+                    block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
+            if len(self._journal) > JOURNAL_LIMIT:
+                self._statistics.settle()
+            if self._attentive:
+                self._note_allocation(block)
+            return block
+        finally:
+            self._leave(None)
+
+    def free(self, block: CachedBlock) -> None:
+        """See :meth:`~drv.allocators.protocol.Allocator.free`."""
+        if not block.live:
+            raise InvalidValueError(f"{block!r} was freed before")
+        block.live = False
+        try:
+            self._enter()
+        except IndexError:
+            self._deferred.append(block)
+            return
+        try:
+            if block.uses is None and not self._attentive:
+                pool = block.pool
+                if pool.holds:
+                    held, pool.held = pool.held, block
+                    if held is not None:
+                        pool.give(held, held.size, held.requested)
+                else:
+                    pool.give(block, block.size, block.requested)
+            else:
+                self._take_back(block)
+        finally:
+            self._leave(None)
+
+    def record_stream(self, block: CachedBlock, stream: int, device: int | None = None) -> None:
+        """See :meth:`~drv.allocators.protocol.Allocator.record_stream`."""
+        if not block.live:
+            raise InvalidValueError(f"{block!r} was freed before")
+        owner = self.ordinal if device is None else device
+        if (stream == block.stream and owner == self.ordinal) or not block.size:
+            return
+        if block.uses is None:
+            block.uses = {}
+        block.uses[owner, stream] = None
+
+    # What is asked now and then
+
+    def empty_cache(self) -> None:
+        """Give unused segments back to the driver, after waiting for the streams that still use some."""
+        self._go_inside()
+        try:
+            self._catch_up()
+            self._release_cached()
+        finally:
+            self._leave(None)
+
+    def set_memory_fraction(self, fraction: float) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.set_memory_fraction`."""
+        self._segments.limit = memory_limit(fraction, self._source.memory_info()[1])
+        self._aging = self._options.garbage_collection_threshold > 0
+
+    def set_options(self, options: AllocatorOptions) -> None:
+        """Behave as ``options`` say from now on. Blocks and segments stay as they are."""
+        self._go_inside()
+        try:
+            self._catch_up()
+            self._use(options)
+        finally:
+            self._leave(None)
+
+    def observe(self, observer: Observer | None) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.observe`."""
+        self._go_inside()
+        try:
+            self._catch_up()
+            self._observer = self._segments.observer = observer
+            self._attentive = observer is not None or self._options.max_split_size is not None
+            if observer is None:
+                for segment in self._every_segment():
+                    forget_frames(segment)
+        finally:
+            self._leave(None)
+
+    def grant_access(self, device: int) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.grant_access`."""
+        self._go_inside()
+        try:
+            for pool in self._expandable_pools():
+                for segment in pool.segments:
+                    segment.grant(device)
+        finally:
+            self._leave(None)
+
+    def statistics(self) -> dict[str, int]:
+        """See :meth:`~drv.allocators.protocol.Allocator.statistics`."""
+        self._go_inside()
+        try:
+            self._catch_up()
+            return self._statistics.report(self._options.max_split_size)
+        finally:
+            self._leave(None)
+
+    def reset_peaks(self) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.reset_peaks`."""
+        self._go_inside()
+        try:
+            self._catch_up()
+            self._statistics.reset_peaks()
+        finally:
+            self._leave(None)
+
+    def reset_accumulated(self) -> None:
+        """See :meth:`~drv.allocators.protocol.DeviceAllocator.reset_accumulated`."""
+        self._go_inside()
+        try:
+            self._catch_up()
+            self._statistics.reset_accumulated()
+        finally:
+            self._leave(None)
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """See :meth:`~drv.allocators.protocol.Allocator.snapshot`."""
+        self._go_inside()
+        try:
+            self._catch_up()
+            heads = [(segment.head, segment.frames) for segment in self._every_segment()]
+            found = snapshot(self.ordinal, heads, self._pending.blocks())
+            if self._observer is not None:
+                active = sum(segment["active_size"] for segment in found)
+                self._observer.record("snapshot", 0, active, 0, None)
+            return found
+        finally:
+            self._leave(None)
+
+    # Inside the gate
+
+    def _use(self, options: AllocatorOptions) -> None:
+        if options.expandable_segments and self._addresses is None:
+            raise InvalidValueError("expandable_segments: this allocator's memory cannot be mapped in pieces")
+        self._options = options
+        self._rounds_to_unit = options.rounds_to_unit
+        self._small, self._large = self._pools[options.expandable_segments]
+        self._max_split_size = NO_LIMIT if options.max_split_size is None else options.max_split_size
+        self._attentive = self._observer is not None or options.max_split_size is not None
+        self._segments.max_split_size = self._max_split_size
+        self._aging = self._segments.limit is not None and options.garbage_collection_threshold > 0
+        for pool in self._every_pool():
+            if not pool.expandable:
+                pool.max_split_size = self._max_split_size
+
+    def _new_pool(self, stream: int, *, small: bool) -> BlockPool:
+        pool: BlockPool
+        if self._options.expandable_segments:
+            assert self._addresses is not None
+            pool = ExpandablePool(
+                stream, small, self._journal, self._clock, self._addresses, self._segments.note_pages
+            )
+        else:
+            pool = BlockPool(stream, small, self._journal, self._clock)
+            pool.max_split_size = self._max_split_size
+        return (self._small if small else self._large).setdefault(stream, pool)
+
+    def _every_pool(self) -> Iterator[BlockPool]:
+        for small, large in self._pools.values():
+            yield from large.values()
+            yield from small.values()
+
+    def _expandable_pools(self) -> Iterator[ExpandablePool]:
+        return (pool for pool in self._every_pool() if isinstance(pool, ExpandablePool))
+
+    def _every_segment(self) -> Iterator[Segment | ExpandableSegment]:
+        yield from self._segments
+        for pool in self._expandable_pools():
+            yield from pool.segments
+
+    def _empty(self, size: int, stream: int) -> CachedBlock:
+        if size < 0:
+            raise InvalidValueError(f"cannot allocate {size} bytes")
+        block = CachedBlock(0, 0, EmptyPool(stream, True, self._journal, self._clock))
+        block.live = True
+        return block
+
+    def _note_allocation(self, block: CachedBlock) -> None:
+        if block.size >= self._max_split_size:
+            self._statistics.oversize_allocations.change(1)
+        observer = self._observer
+        if observer is not None:
+            block.frames = observer.frames_for_allocation()
+            observer.record("alloc", block.address, block.requested, block.stream, block.frames)
+
+    def _take_back(self, block: CachedBlock) -> None:
+        if block.uses and not self._events.ready():
+            self._deferred.append(block)
+            return
+        size, requested = block.size, block.requested
+        if size >= self._max_split_size:
+            self._statistics.oversize_allocations.change(-1)
+        self._observe_free("free_requested", block)
+        uses, block.uses = block.uses, None
+        if uses and self._events.alive:
+            self._statistics.freed_in_use(block.pool.small, size)
+            self._pending.add(block, uses)
+        else:
+            self._observe_free("free_completed", block)
+            block.frames = None
+            block.pool.give(block, size, requested)
+
+    def _finished(self, block: CachedBlock) -> None:
+        self._statistics.finished(block.pool.small, block.size, block.requested)
+        self._observe_free("free_completed", block)
+        block.frames = None
+        block.pool.give(block, 0, 0)
+
+    def _observe_free(self, action: str, block: CachedBlock) -> None:
+        observer = self._observer
+        if observer is not None and block.size:
+            frames = observer.frames_for_free() or block.frames
+            observer.record(action, block.address, block.requested, block.stream, frames)
+
+    def _catch_up(self) -> None:
+        """Do what finalizers and other threads could not."""
+        while self._adopted:
+            segment = self._adopted.popleft()
+            block = segment.head
+            self._segments.add(segment)
+            self._journal += (block.size + UNCHANGED + (0 if block.pool.small else LARGE), block.requested, 0)
+        # A block may be put off again, so only those that are there now.
+        for _ in range(len(self._deferred)):
+            self._take_back(self._deferred.popleft())
+        self._give_held()
+
+    def _give_held(self) -> None:
+        """Let no block be held back any longer."""
+        for pool in list(self._every_pool()):
+            held, pool.held = pool.held, None
+            if held is not None:
+                pool.give(held, held.size, held.requested)
+
+    def _allocate_aside(self, size: int, stream: int) -> CachedBlock:
+        """A segment of its own for an allocation that a finalizer makes while this allocator is at work."""
+        rounded = self._options.round(size)
+        if rounded <= 0:
+            return self._empty(size, stream)
+        small = rounded <= SMALL_LIMIT
+        pools = self._pools[False][0 if small else 1]
+        pool = pools.setdefault(stream, BlockPool(stream, small, self._journal, self._clock))
+        wanted = segment_size(rounded)
+        memory = self._source.allocate(wanted, stream)
+        block = CachedBlock(memory.address, wanted, pool)
+        block.live = True
+        block.requested = size
+        self._adopted.append(Segment(block, memory, None))
+        return block
+
+    # When the cache has nothing
+
+    def _reserve(self, pool: BlockPool, size: int, requested: int) -> CachedBlock:
+        """Hand out a block from new memory; as much cached memory is given back as that takes."""
+        if requested >= LARGEST_REQUEST:
+            self._statistics.num_ooms += 1
+            raise _error("CUDA out of memory. Tried to allocate more than 1EB memory.", requested)
+        if self._aging:
+            threshold = self._options.garbage_collection_threshold
+            self._segments.collect_garbage(self._pools[False][1].values(), threshold, self._clock.now)
+        wanted = segment_size(size)
+        block = self._segments.reserve(pool, size, wanted)
+        if block is None and self._segments.release_oversize(pool, size, self._max_split_size):
+            block = self._segments.reserve(pool, size, wanted)
+        if block is None:
+            self._release_cached()
+            self._statistics.num_alloc_retries += 1
+            block = self._segments.reserve(pool, size, wanted)
+        if block is not None:
+            return pool.carve(block, size, requested)
+        # A block may have come back while memory was given back.
+        self._catch_up()
+        found = pool.take(size, requested)
+        if found is None:
+            raise self._out_of_memory(pool, size, wanted)
+        return found
+
+    def _release_cached(self) -> None:
+        """Give everything back that no block occupies."""
+        self._give_held()
+        if self._events.ready():
+            self._statistics.num_sync_all_streams += 1
+            self._pending.wait()
+        for pool in list(self._every_pool()):
+            if isinstance(pool, ExpandablePool):
+                pool.trim()
+            else:
+                self._segments.release_whole(pool)
+
+    def _out_of_memory(self, pool: BlockPool, size: int, wanted: int) -> OutOfMemoryError:
+        free, total = self._source.memory_info()
+        counts = self._statistics
+        counts.num_ooms += 1
+        counts.settle()
+        if self._observer is not None:
+            frames = self._observer.frames_for_allocation()
+            self._observer.record("oom", free, size, pool.stream, frames)
+        message = explain(
+            wanted,
+            self.ordinal,
+            free=free,
+            total=total,
+            process_use=self._source.process_use(),
+            allowed=self._segments.limit,
+            allocated=counts.all.allocated_bytes.current,
+            reserved=counts.all.reserved_bytes.current,
+            expandable=pool.expandable,
+        )
+        return _error(message, wanted)
+
+    def _go_inside(self) -> None:
+        try:
+            self._enter()
+        except IndexError:
+            if closed_above(_SECTIONS, self, waiting=2):
+                raise RuntimeError(
+                    "a finalizer that ran while the allocator was at work may allocate and free, and nothing else"
+                ) from None
+            self._gate.wait()
+
+
+def _error(message: str, size: int) -> OutOfMemoryError:
+    return OutOfMemoryError(message, status="CUDA_ERROR_OUT_OF_MEMORY", call=f"allocate({size} bytes)")
+
+
+#: The methods that close the gate.
+_SECTIONS = frozenset(
+    getattr(CachingAllocator, name).__code__
+    for name in (
+        "allocate",
+        "free",
+        "empty_cache",
+        "set_options",
+        "observe",
+        "grant_access",
+        "statistics",
+        "reset_peaks",
+        "reset_accumulated",
+        "snapshot",
+    )
+)

@@ -1,0 +1,357 @@
+"""Free blocks of one stream: best fit, splitting, merging."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from drv.allocators.statistics import EXPANDABLE, LARGE, PARTS, UNCHANGED
+
+from .blocks import CachedBlock
+from .rounding import BLOCK_UNIT, LARGE_SEGMENT, NO_LIMIT, SMALL_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: A key is the size, whether the block is a whole segment, and the address, most significant first.
+SIZE_SHIFT = 64
+WHOLE = 1 << 63
+#: Chunks of the sorted order are cut in two above this length.
+CHUNK = 256
+
+_last = itemgetter(-1)
+
+
+class Clock:
+    """Counts the searches for a large block, by which the age of free blocks is measured."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = 0
+
+
+class BlockPool:
+    """Free blocks of one stream and one size class, small or large.
+
+    The order is PyTorch's: by size, then parts of a segment before whole segments, then by address; the
+    first block that is large enough is taken. It is kept as a sorted list of integer keys with a list
+    of the blocks beside it, which one bisection in C searches; above ``CHUNK`` free blocks as a list of
+    such lists, so that an insertion moves little however many there are. Splitting and merging mostly
+    leave a block between the same neighbours of the order, and then only replace its entry.
+
+    Parameters
+    ----------
+    stream : int
+        Handle of the stream.
+    small : bool
+        Whether this is the pool for blocks up to 1 MiB.
+    journal : list of int
+        Where allocations and frees are recorded; see :mod:`drv.allocators.statistics`.
+    clock : Clock
+        Gives the time at which a block became free.
+
+    Attributes
+    ----------
+    holds : bool
+        Whether the block that was freed last may be held back, because it is likely to be asked for next.
+    held : CachedBlock or None
+        That block. It is neither handed out nor in the order; the owner asks :meth:`again` whether it serves
+        the next allocation, or gives it.
+    """
+
+    __slots__ = (
+        "_blocks",
+        "_code",
+        "_journal",
+        "_keys",
+        "_spare",
+        "clock",
+        "held",
+        "holds",
+        "least_remainder",
+        "max_split_size",
+        "small",
+        "stream",
+    )
+
+    expandable = False
+
+    def __init__(self, stream: int, small: bool, journal: list[int], clock: Clock) -> None:
+        self.stream = stream
+        self.small = small
+        self.clock = clock
+        self.holds = small and type(self) is BlockPool
+        self.held: CachedBlock | None = None
+        self.max_split_size = NO_LIMIT
+        self.least_remainder = BLOCK_UNIT if small else SMALL_LIMIT + BLOCK_UNIT
+        self._journal = journal
+        self._code = UNCHANGED | (0 if small else LARGE) | (EXPANDABLE if self.expandable else 0)
+        #: A block that nobody outside has seen and that is no more, to be the next remainder.
+        self._spare: CachedBlock | None = None
+        self._keys: list[list[int]] = [[]]
+        self._blocks: list[list[CachedBlock]] = [[]]
+
+    def __iter__(self) -> Iterator[CachedBlock]:
+        """Free blocks in order. The pool may change while the iteration goes on."""
+        return iter([block for blocks in self._blocks for block in blocks])
+
+    def take(self, size: int, requested: int) -> CachedBlock | None:
+        """Hand out the best fit for ``size`` bytes (already rounded); the rest of it stays."""
+        wanted = size << SIZE_SHIFT
+        chunks = self._keys
+        if len(chunks) == 1:
+            chunk = 0
+        else:
+            chunk = bisect_left(chunks, wanted, key=_last)
+            if chunk == len(chunks):
+                return None
+        keys = chunks[chunk]
+        index = bisect_left(keys, wanted)
+        if index == len(keys):
+            return None
+        block = self._blocks[chunk][index]
+        whole = block.size
+        limit = self.max_split_size
+        if whole >= limit and (size < limit or whole >= size + LARGE_SEGMENT):
+            return None
+        following = block.next
+        rest = whole - size
+        if rest < self.least_remainder or size >= limit:
+            self._delete(chunk, index)
+            block.key = 0
+            block.live = True
+            block.requested = requested
+            if following is None and block.prev is None:
+                self._journal += (whole + self._code, requested, 0)
+            else:
+                self._journal += (whole + self._code - PARTS, requested, -whole)
+            return block
+        address = block.address + size
+        remainder = self._spare
+        if remainder is None:
+            remainder = CachedBlock(address, rest, self, block, following)
+        else:
+            self._spare = None
+            remainder.address = address
+            remainder.size = rest
+            remainder.prev = block
+            remainder.next = following
+        # An exception that a signal handler raises can come with any call, so until here nothing has changed,
+        # and from here on there is none before the block is out of the order.
+        if following is not None:
+            following.prev = remainder
+            self._journal += (size + self._code, requested, -size)
+        elif block.prev is not None:
+            self._journal += (size + self._code, requested, -size)
+        else:
+            self._journal += (size + self._code + PARTS, requested, rest)
+        block.next = remainder
+        block.size = size
+        block.key = 0
+        block.live = True
+        block.requested = requested
+        remainder.key = key = (rest << SIZE_SHIFT) | address
+        if keys[index - 1] < key if index else chunk == 0:
+            keys[index] = key
+            self._blocks[chunk][index] = remainder
+        else:
+            self._delete(chunk, index)
+            self._insert(key, remainder)
+        return block
+
+    def again(self, block: CachedBlock, size: int, requested: int) -> bool:
+        """Hand out ``block``, which is held, if giving it and taking ``size`` bytes would come to the same.
+
+        Otherwise nothing is changed.
+        """
+        following, prev = block.next, block.prev
+        if block.size != size or len(self._keys) != 1 or (prev is not None and prev.key):
+            return False
+        keys = self._keys[0]
+        index = bisect_left(keys, size << SIZE_SHIFT)
+        code = self._code
+        freed = block.requested
+        if following is not None and following.key:
+            # They would merge, and be split again.
+            if index == len(keys) or keys[index] != following.key:
+                return False
+            rest = following.size
+            whole = prev is None and following.next is None
+            merged = ((size + rest) << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
+            if index + 1 < len(keys) and keys[index + 1] < merged:
+                return False
+            if whole:
+                self._journal += (code - PARTS - size, -freed, -rest, size + code + PARTS, requested, rest)
+            else:
+                self._journal += (code - size, -freed, size, size + code, requested, -size)
+        else:
+            whole = prev is None and following is None
+            key = (size << SIZE_SHIFT) | block.address | (WHOLE if whole else 0)
+            if index < len(keys) and keys[index] < key:
+                return False
+            if whole:
+                self._journal += (code - size, -freed, 0, size + code, requested, 0)
+            else:
+                self._journal += (code + PARTS - size, -freed, size, size + code - PARTS, requested, -size)
+        block.live = True
+        block.requested = requested
+        return True
+
+    def carve(self, block: CachedBlock, size: int, requested: int) -> CachedBlock:
+        """Hand out the first ``size`` bytes of ``block``, which is not in the pool; the rest goes there."""
+        block.live = True
+        block.requested = requested
+        rest = block.size - size
+        if rest < self.least_remainder or size >= self.max_split_size:
+            self._journal += (block.size + self._code, requested, 0)
+            return block
+        self._journal += (size + self._code + PARTS, requested, rest)
+        following = block.next
+        block.size = size
+        block.next = remainder = CachedBlock(block.address + size, rest, self, block, following)
+        if following is not None:
+            following.prev = remainder
+        remainder.key = (rest << SIZE_SHIFT) | remainder.address
+        self._insert(remainder.key, remainder)
+        return block
+
+    def give(self, block: CachedBlock, counted: int, requested: int) -> CachedBlock:
+        """Put ``block`` into the pool, merged with free neighbours; the block that it became.
+
+        ``counted`` of its bytes, ``requested`` of them asked for, are recorded as freed by this.
+        """
+        prev = block.prev
+        following = block.next
+        size = block.size
+        if following is not None and following.key:
+            if prev is not None and prev.key:
+                merged = prev.size + following.size
+                self.remove(following)
+                block.size = size + following.size
+                block.next = beyond = following.next
+                if beyond is not None:
+                    beyond.prev = block
+                chunk, index = self._find(prev.key)
+                block = self._absorb(prev, block)
+                count = -2
+            else:
+                # The free block on the right leaves its place in the order to this one.
+                chunk, index = self._find(following.key)
+                following.key = 0
+                if not following.requested:
+                    self._spare = following
+                merged = following.size
+                block.size = size + merged
+                block.next = beyond = following.next
+                if beyond is not None:
+                    beyond.prev = block
+                count = -1
+        elif prev is not None and prev.key:
+            merged = prev.size
+            chunk, index = self._find(prev.key)
+            block = self._absorb(prev, block)
+            count = -1
+        elif prev is None and following is None:
+            block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
+            block.since = self.clock.now
+            self._journal += (self._code - counted, -requested, 0)
+            self._insert(key, block)
+            return block
+        else:
+            block.key = key = (size << SIZE_SHIFT) | block.address
+            self._journal += (self._code + PARTS - counted, -requested, size)
+            self._insert(key, block)
+            return block
+        size = block.size
+        if block.next is None and block.prev is None:
+            block.key = key = (size << SIZE_SHIFT) | block.address | WHOLE
+            block.since = self.clock.now
+            self._journal += (self._code + PARTS * count - counted, -requested, -merged)
+        else:
+            block.key = key = (size << SIZE_SHIFT) | block.address
+            code = self._code + PARTS * (count + 1)
+            self._journal += (code - counted, -requested, size - merged)
+        keys = self._keys[chunk]
+        after = index + 1
+        if keys[after] > key if after < len(keys) else chunk + 1 == len(self._keys):
+            keys[index] = key
+            self._blocks[chunk][index] = block
+        else:
+            self._delete(chunk, index)
+            self._insert(key, block)
+        return block
+
+    def remove(self, block: CachedBlock) -> None:
+        """Take a free block out of the order."""
+        self._delete(*self._find(block.key))
+        block.key = 0
+
+    def insert(self, block: CachedBlock) -> None:
+        """Put a free block into the order as it is."""
+        flag = 0 if block.split else WHOLE
+        block.key = (block.size << SIZE_SHIFT) | flag | block.address
+        block.since = self.clock.now
+        self._insert(block.key, block)
+
+    def from_size(self, size: int) -> Iterator[CachedBlock]:
+        """Free blocks of at least ``size`` bytes, in order. The pool must not change meanwhile."""
+        wanted = size << SIZE_SHIFT
+        for keys, blocks in zip(self._keys, self._blocks, strict=True):
+            if keys and keys[-1] >= wanted:
+                yield from islice(blocks, bisect_left(keys, wanted), None)
+
+    @staticmethod
+    def _absorb(left: CachedBlock, block: CachedBlock) -> CachedBlock:
+        left.size += block.size
+        left.next = following = block.next
+        if following is not None:
+            following.prev = left
+        block.prev = block.next = None
+        return left
+
+    def _find(self, key: int) -> tuple[int, int]:
+        """Where the first key from ``key`` on is; past the end if there is none."""
+        chunks = self._keys
+        if len(chunks) == 1:
+            return 0, bisect_left(chunks[0], key)
+        chunk = bisect_left(chunks, key, key=_last)
+        return (chunk, bisect_left(chunks[chunk], key)) if chunk < len(chunks) else (chunk, 0)
+
+    def _delete(self, chunk: int, index: int) -> None:
+        keys = self._keys[chunk]
+        del keys[index]
+        del self._blocks[chunk][index]
+        if not keys and len(self._keys) > 1:
+            del self._keys[chunk]
+            del self._blocks[chunk]
+
+    def _insert(self, key: int, block: CachedBlock) -> None:
+        chunks = self._keys
+        if len(chunks) == 1:
+            chunk = 0
+        else:
+            chunk = min(bisect_left(chunks, key, key=_last), len(chunks) - 1)
+        keys = chunks[chunk]
+        index = bisect_left(keys, key)
+        keys.insert(index, key)
+        self._blocks[chunk].insert(index, block)
+        if len(keys) > CHUNK:
+            half = len(keys) // 2
+            blocks = self._blocks[chunk]
+            chunks.insert(chunk + 1, keys[half:])
+            self._blocks.insert(chunk + 1, blocks[half:])
+            del keys[half:]
+            del blocks[half:]
+
+
+class EmptyPool(BlockPool):
+    """Where blocks of no bytes come from and return to."""
+
+    __slots__ = ()
+
+    def give(self, block: CachedBlock, counted: int, requested: int) -> CachedBlock:
+        """Forget ``block``."""
+        return block

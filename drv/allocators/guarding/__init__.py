@@ -1,0 +1,1 @@
+"""Allocators that find writes outside their blocks and uses of freed memory."""

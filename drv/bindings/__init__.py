@@ -1,0 +1,1 @@
+"""C libraries of CUDA, declared and bound: cuBLAS, cuFFT and NCCL."""

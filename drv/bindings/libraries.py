@@ -1,0 +1,96 @@
+"""cuBLAS, cuFFT and NCCL: NVIDIA's, found where pip installed them, or the simulated ones."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from drv.errors import InvalidValueError, LibraryNotInstalledError, NotSupportedError
+
+if TYPE_CHECKING:
+    from drv.runtime import Runtime
+
+_PACKAGES = {"cublas": "nvidia-cublas", "cufft": "nvidia-cufft", "nccl": "nvidia-nccl-cu13"}
+
+
+def load(runtime: Runtime, name: str) -> Any:
+    """Functions of the library ``name`` for the driver of ``runtime``.
+
+    Parameters
+    ----------
+    runtime : Runtime
+        Its driver decides: the simulated one has its own cuBLAS and cuFFT, and no NCCL.
+    name : str
+        ``"cublas"`` (a :class:`drv.bindings.cublas.Cublas`), ``"cufft"`` (a :class:`drv.bindings.cufft.Cufft`) or ``"nccl"``
+        (a :class:`drv.bindings.nccl.Nccl`).
+
+    Raises
+    ------
+    LibraryNotInstalledError
+        If NVIDIA's library is missing; the message names the extra to install.
+    NotSupportedError
+        If it is NCCL, for simulated devices.
+    InvalidValueError
+        If there is no library of that name.
+    """
+    _require_known(name)
+    if runtime.simulated:
+        return _simulated(runtime.driver, name)
+    return bind(name)
+
+
+def bind(name: str) -> Any:
+    """Bind NVIDIA's library ``name``, as :func:`load` names them. Needs no GPU; most of its functions do."""
+    _require_known(name)
+    if name == "cublas":
+        from . import cublas
+
+        return cublas.bind(open_library(name))
+    if name == "nccl":
+        from . import nccl
+
+        return nccl.bind(open_library(name))
+    from . import cufft
+
+    return cufft.bind(open_library(name))
+
+
+def open_library(name: str) -> ctypes.CDLL:
+    """The shared library ``name``, found by ``cuda.pathfinder`` in pip packages, conda, or the system.
+
+    Raises
+    ------
+    LibraryNotInstalledError
+        If it is not found or cannot be loaded.
+    """
+    _require_known(name)
+    from cuda import pathfinder
+
+    try:
+        loaded = pathfinder.load_nvidia_dynamic_lib(name)
+        return ctypes.CDLL(loaded.abs_path)
+    except (pathfinder.DynamicLibNotFoundError, OSError) as error:
+        raise LibraryNotInstalledError(
+            f"the library {name} ({_PACKAGES[name]}) cannot be loaded: install it with "
+            "pip install 'graphroot[gpu]'"
+        ) from error
+
+
+def _simulated(driver: Any, name: str) -> Any:
+    if name == "cublas":
+        from drv.simulator.libraries.cublas import SimulatedCublas
+
+        return SimulatedCublas(driver)
+    if name == "nccl":
+        raise NotSupportedError(
+            "NCCL moves data between real GPUs, and the devices here are simulated: use the backend 'gloo' (or "
+            "'mpi'), which carries tensors of simulated devices too"
+        )
+    from drv.simulator.libraries.cufft import SimulatedCufft
+
+    return SimulatedCufft(driver)
+
+
+def _require_known(name: str) -> None:
+    if name not in _PACKAGES:
+        raise InvalidValueError(f"no library {name!r}: expected one of {', '.join(_PACKAGES)}")

@@ -1,0 +1,302 @@
+"""Driver calls that copy memory.
+
+What blocks the host, and when a pageable source may be reused, follows "API synchronization behavior" of the
+CUDA driver API: a copy to or from pageable memory goes through a staging buffer, a copy from pageable memory is
+staged by the call itself, a copy to pageable memory is complete when its call returns, copies between host ranges
+are synchronous, copies between device ranges never block the host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings import driver as cuda
+from cuda.bindings.driver import CUresult
+
+from drv.simulator.driver_call import OK, CallError, call, host_address, integer, invalid_value, unsigned
+from drv.simulator.memory.library_memory import LibraryMemory
+from drv.simulator.memory.queued_copy import Endpoint, QueuedCopy, direction, pageable_rows
+from drv.simulator.memory.records import MemoryBook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drv.simulator.scheduler import Operation, Stream
+
+
+class CopyCalls(MemoryBook):
+    """``cuMemcpy*`` on linear memory, and work that the simulated libraries queue."""
+
+    def library_call(
+        self, stream: Any, label: str, run: Callable[[LibraryMemory], None], device: int | None = None
+    ) -> tuple[Any, ...]:
+        """Queue work of a library (cuBLAS, cuFFT): ``run`` gets the memory as the stream's device sees it.
+
+        With ``device``, the ordinal of the one that the library's handle belongs to, a stream of another is refused.
+        """
+        with self.lock:
+            try:
+                target = self.stream(stream)
+            except CallError as error:
+                return (error.status,)
+            if device is None:
+                device = target.context.device.ordinal
+            elif target.context.device.ordinal != device:
+                return (CUresult.CUDA_ERROR_INVALID_CONTEXT,)
+            if self.execute:
+                self.enqueue(target, label, lambda: self._with_memory(device, run))
+                if self.launch_blocking:
+                    self.wait_stream(target)
+                    return self.status(target.context)
+            return OK
+
+    def _with_memory(self, device: int | None, run: Callable[[LibraryMemory], None]) -> None:
+        memory = LibraryMemory(self.memory, device, self.observer)
+        run(memory)
+        memory.flush()
+
+    # Copies of one range
+
+    @call()
+    def cuMemcpy(self, dst: Any, src: Any, ByteCount: Any) -> tuple[Any, ...]:
+        return self._linear(integer(dst), integer(src), unsigned(ByteCount), None)
+
+    @call()
+    def cuMemcpyAsync(self, dst: Any, src: Any, ByteCount: Any, hStream: Any) -> tuple[Any, ...]:
+        stream = self.stream(hStream)
+        return self._linear(integer(dst), integer(src), unsigned(ByteCount), stream)
+
+    @call()
+    def cuMemcpyHtoD(self, dstDevice: Any, srcHost: Any, ByteCount: Any) -> tuple[Any, ...]:
+        return self._linear(
+            integer(dstDevice),
+            host_address(srcHost),
+            unsigned(ByteCount),
+            None,
+            source="host",
+            target="device",
+        )
+
+    @call()
+    def cuMemcpyHtoDAsync(
+        self, dstDevice: Any, srcHost: Any, ByteCount: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        address, size, stream = host_address(srcHost), unsigned(ByteCount), self.stream(hStream)
+        return self._linear(integer(dstDevice), address, size, stream, source="host", target="device")
+
+    @call()
+    def cuMemcpyDtoH(self, dstHost: Any, srcDevice: Any, ByteCount: Any) -> tuple[Any, ...]:
+        return self._linear(
+            host_address(dstHost),
+            integer(srcDevice),
+            unsigned(ByteCount),
+            None,
+            source="device",
+            target="host",
+        )
+
+    @call()
+    def cuMemcpyDtoHAsync(
+        self, dstHost: Any, srcDevice: Any, ByteCount: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        address, size, stream = host_address(dstHost), unsigned(ByteCount), self.stream(hStream)
+        return self._linear(address, integer(srcDevice), size, stream, source="device", target="host")
+
+    @call()
+    def cuMemcpyDtoD(self, dstDevice: Any, srcDevice: Any, ByteCount: Any) -> tuple[Any, ...]:
+        return self._linear(
+            integer(dstDevice),
+            integer(srcDevice),
+            unsigned(ByteCount),
+            None,
+            source="device",
+            target="device",
+        )
+
+    @call()
+    def cuMemcpyDtoDAsync(
+        self, dstDevice: Any, srcDevice: Any, ByteCount: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        size, stream = unsigned(ByteCount), self.stream(hStream)
+        return self._linear(
+            integer(dstDevice), integer(srcDevice), size, stream, source="device", target="device"
+        )
+
+    @call()
+    def cuMemcpyPeer(
+        self, dstDevice: Any, dstContext: Any, srcDevice: Any, srcContext: Any, ByteCount: Any
+    ) -> tuple[Any, ...]:
+        here, to = self.current(), self.usable(self.context(dstContext))
+        # It comes after all work of the three contexts, and all their later work comes after it.
+        contexts = list(dict.fromkeys((here, to, self.usable(self.context(srcContext)))))
+        streams = [stream for context in contexts for stream in context.all_streams()]
+        after = [stream.last for stream in streams if stream.last is not None]
+        target, source, size = integer(dstDevice), integer(srcDevice), unsigned(ByteCount)
+        queue = self.legacy_stream(here)
+        before = queue.last
+        answer = self._linear(target, source, size, None, source="device", target="device", after=after)
+        if queue.last is not before:
+            for context in contexts:
+                context.barrier = queue.last
+        return answer
+
+    @call()
+    def cuMemcpyPeerAsync(
+        self,
+        dstDevice: Any,
+        dstContext: Any,
+        srcDevice: Any,
+        srcContext: Any,
+        ByteCount: Any,
+        hStream: Any,
+    ) -> tuple[Any, ...]:
+        self.usable(self.context(dstContext))
+        self.usable(self.context(srcContext))
+        size, stream = unsigned(ByteCount), self.stream(hStream)
+        return self._linear(
+            integer(dstDevice), integer(srcDevice), size, stream, source="device", target="device"
+        )
+
+    def _linear(
+        self,
+        dst: int,
+        src: int,
+        nbytes: int,
+        stream: Stream | None,
+        *,
+        source: str = "any",
+        target: str = "any",
+        after: list[Operation] | None = None,
+    ) -> tuple[Any, ...]:
+        if stream is None:
+            self.current()
+        if nbytes == 0:
+            return OK
+        shape = (1, 1, nbytes)
+        to = self._endpoint(dst, shape, nbytes, target)
+        return self._copy(to, self._endpoint(src, shape, nbytes, source), shape, stream, after)
+
+    # Copies of rows
+
+    @call()
+    def cuMemcpy2D(self, pCopy: Any) -> tuple[Any, ...]:
+        return self._rectangle(pCopy, None)
+
+    @call()
+    def cuMemcpy2DUnaligned(self, pCopy: Any) -> tuple[Any, ...]:
+        return self._rectangle(pCopy, None)
+
+    @call()
+    def cuMemcpy2DAsync(self, pCopy: Any, hStream: Any) -> tuple[Any, ...]:
+        return self._rectangle(pCopy, self.stream(hStream))
+
+    @call()
+    def cuMemcpy3D(self, pCopy: Any) -> tuple[Any, ...]:
+        return self._box(pCopy, None)
+
+    @call()
+    def cuMemcpy3DAsync(self, pCopy: Any, hStream: Any) -> tuple[Any, ...]:
+        return self._box(pCopy, self.stream(hStream))
+
+    def _rectangle(self, copy: Any, stream: Stream | None) -> tuple[Any, ...]:
+        if copy is None:
+            raise invalid_value()
+        if stream is None:
+            self.current()
+        shape = (1, copy.Height, copy.WidthInBytes)
+        target = self._described(copy, "dst", shape)
+        source = self._described(copy, "src", shape)
+        return self._copy(target, source, shape, stream) if 0 not in shape else OK
+
+    def _box(self, copy: Any, stream: Stream | None) -> tuple[Any, ...]:
+        if copy is None or copy.srcLOD or copy.dstLOD:
+            raise invalid_value()
+        if stream is None:
+            self.current()
+        shape = (copy.Depth, copy.Height, copy.WidthInBytes)
+        target = self._described(copy, "dst", shape, copy.dstHeight, copy.dstZ)
+        source = self._described(copy, "src", shape, copy.srcHeight, copy.srcZ)
+        return self._copy(target, source, shape, stream) if 0 not in shape else OK
+
+    def _described(
+        self, copy: Any, side: str, shape: tuple[int, int, int], whole_height: int = 0, z: int = 0
+    ) -> Endpoint:
+        """One side of a copy as its descriptor gives it."""
+        try:
+            kind = getattr(copy, f"{side}MemoryType")
+        except ValueError:
+            raise invalid_value() from None
+        kinds = cuda.CUmemorytype
+        if kind == kinds.CU_MEMORYTYPE_HOST:
+            address, where = integer(getattr(copy, f"{side}Host")), "host"
+        elif kind == kinds.CU_MEMORYTYPE_DEVICE:
+            address, where = integer(getattr(copy, f"{side}Device")), "device"
+        elif kind == kinds.CU_MEMORYTYPE_UNIFIED:
+            address, where = integer(getattr(copy, f"{side}Device")), "any"
+        else:
+            raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        depth, height, width = shape
+        skipped, y = getattr(copy, f"{side}XInBytes"), getattr(copy, f"{side}Y")
+        pitch = getattr(copy, f"{side}Pitch") or width + skipped
+        whole_height = whole_height or height + y
+        if pitch < width + skipped or (depth > 1 and whole_height < height + y):
+            raise invalid_value()
+        start = address + (z * whole_height + y) * pitch + skipped
+        if 0 in shape:
+            return Endpoint(start, pitch, None)
+        return self._endpoint(start, shape, pitch, where, whole_height * pitch)
+
+    # How a copy is queued
+
+    def _endpoint(
+        self, address: int, shape: tuple[int, int, int], pitch: int, where: str, slice_pitch: int = 0
+    ) -> Endpoint:
+        depth, height, width = shape
+        span = (depth - 1) * slice_pitch + (height - 1) * pitch + width
+        allocation = self.simulated_range(address, span)
+        if where == "device" and allocation is None:
+            raise invalid_value()
+        if where == "host" and allocation is not None and allocation.device is not None:
+            raise invalid_value()
+        return Endpoint(address, pitch, allocation, slice_pitch)
+
+    def _copy(
+        self,
+        target: Endpoint,
+        source: Endpoint,
+        shape: tuple[int, int, int],
+        stream: Stream | None,
+        after: list[Operation] | None = None,
+    ) -> tuple[Any, ...]:
+        queue = stream if stream is not None else self.legacy_stream(self.current())
+        if not self.execute:
+            return OK
+        both_host = source.host and target.host
+        staged = None
+        if source.allocation is None:
+            if stream is None or both_host:
+                self.wait_stream(queue)
+                self.usable(queue.context)
+            staged = [
+                pageable_rows(source.address + z * source.slice_pitch, shape[1], shape[2], source.pitch)
+                for z in range(shape[0])
+            ]
+        label = f"copy of {shape[0] * shape[1] * shape[2]} bytes {direction(source, target)}"
+        copy = QueuedCopy(self.memory, self.observer, target, source, shape, staged)
+        operation = self.operation(queue, label, copy, after)
+        origin = source.allocation
+        if self.observer is not None and origin is not None and origin.device is None:
+            # The host may write pinned memory without a word.
+            pitches = (source.slice_pitch, source.pitch)
+            self.observer.watch_source(operation, origin, source.address - origin.base, shape, pitches)
+        self.scheduler.enqueue(operation)
+        between_devices = not source.host and not target.host
+        if (
+            both_host
+            or target.allocation is None
+            or self.launch_blocking
+            or (stream is None and not between_devices and staged is None)
+        ):
+            self.wait(operation)
+            return self.status(queue.context)
+        return OK

@@ -1,0 +1,126 @@
+"""Driver calls that fill memory. Filling device memory never blocks the host; filling pinned memory does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drv.simulator.driver_call import OK, call, integer, invalid_value, unsigned
+from drv.simulator.memory.library_memory import LibraryMemory
+from drv.simulator.memory.records import MemoryBook
+
+if TYPE_CHECKING:
+    from drv.simulator.scheduler import Stream
+
+
+class FillCalls(MemoryBook):
+    """``cuMemset*``."""
+
+    @call()
+    def cuMemsetD8(self, dstDevice: Any, uc: Any, N: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(uc, 8), 1, unsigned(N), 1, 0, None)
+
+    @call()
+    def cuMemsetD16(self, dstDevice: Any, us: Any, N: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(us, 16), 2, unsigned(N), 1, 0, None)
+
+    @call()
+    def cuMemsetD32(self, dstDevice: Any, ui: Any, N: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(ui, 32), 4, unsigned(N), 1, 0, None)
+
+    @call()
+    def cuMemsetD8Async(self, dstDevice: Any, uc: Any, N: Any, hStream: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(uc, 8), 1, unsigned(N), 1, 0, self.stream(hStream))
+
+    @call()
+    def cuMemsetD16Async(self, dstDevice: Any, us: Any, N: Any, hStream: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(us, 16), 2, unsigned(N), 1, 0, self.stream(hStream))
+
+    @call()
+    def cuMemsetD32Async(self, dstDevice: Any, ui: Any, N: Any, hStream: Any) -> tuple[Any, ...]:
+        return self._fill(dstDevice, unsigned(ui, 32), 4, unsigned(N), 1, 0, self.stream(hStream))
+
+    @call()
+    def cuMemsetD2D8(
+        self, dstDevice: Any, dstPitch: Any, uc: Any, Width: Any, Height: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(uc, 8), 1, *shape, None)
+
+    @call()
+    def cuMemsetD2D16(
+        self, dstDevice: Any, dstPitch: Any, us: Any, Width: Any, Height: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(us, 16), 2, *shape, None)
+
+    @call()
+    def cuMemsetD2D32(
+        self, dstDevice: Any, dstPitch: Any, ui: Any, Width: Any, Height: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(ui, 32), 4, *shape, None)
+
+    @call()
+    def cuMemsetD2D8Async(
+        self, dstDevice: Any, dstPitch: Any, uc: Any, Width: Any, Height: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(uc, 8), 1, *shape, self.stream(hStream))
+
+    @call()
+    def cuMemsetD2D16Async(
+        self, dstDevice: Any, dstPitch: Any, us: Any, Width: Any, Height: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(us, 16), 2, *shape, self.stream(hStream))
+
+    @call()
+    def cuMemsetD2D32Async(
+        self, dstDevice: Any, dstPitch: Any, ui: Any, Width: Any, Height: Any, hStream: Any
+    ) -> tuple[Any, ...]:
+        shape = unsigned(Width), unsigned(Height), unsigned(dstPitch)
+        return self._fill(dstDevice, unsigned(ui, 32), 4, *shape, self.stream(hStream))
+
+    def _fill(
+        self,
+        dstDevice: Any,
+        value: int,
+        item: int,
+        count: int,
+        rows: int,
+        pitch: int,
+        stream: Stream | None,
+    ) -> tuple[Any, ...]:
+        address, row_bytes = integer(dstDevice), count * item
+        if stream is None:
+            self.current()
+        if rows > 1 and (pitch < row_bytes or pitch % item):
+            raise invalid_value()
+        if row_bytes == 0 or rows == 0:
+            return OK
+        if address % item:
+            raise invalid_value()
+        allocation = self.simulated_range(address, (rows - 1) * pitch + row_bytes)
+        if allocation is None:
+            raise invalid_value()
+        queue = stream if stream is not None else self.legacy_stream(self.current())
+        if not self.execute:
+            return OK
+        pattern = np.frombuffer(value.to_bytes(item, "little"), np.uint8)
+
+        def run() -> None:
+            memory = LibraryMemory(self.memory, None, self.observer)
+            target = memory.write_rows(address, rows, row_bytes, pitch if rows > 1 else row_bytes)
+            if item == 1:
+                target[...] = value
+            else:
+                target.reshape(rows, count, item)[...] = pattern
+            memory.flush()
+
+        operation = self.enqueue(queue, f"fill of {rows * row_bytes} bytes", run)
+        if (stream is None and allocation.device is None) or self.launch_blocking:
+            self.wait(operation)
+            return self.status(queue.context)
+        return OK

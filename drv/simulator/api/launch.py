@@ -1,0 +1,293 @@
+"""Driver calls that launch kernels, and occupancy."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings import driver as cuda
+from cuda.bindings.driver import CUresult
+
+from drv.simulator.device_properties import MAX_BLOCK, MAX_GRID, REGISTERS_PER_MULTIPROCESSOR, WARP_SIZE
+from drv.simulator.driver_call import (
+    OK,
+    SUCCESS,
+    CallError,
+    call,
+    integer,
+    invalid_handle,
+    invalid_value,
+    unsigned,
+)
+from drv.simulator.faults import DeviceFault
+
+from .kernel_parameters import gather
+from .module import LoadedFunction, ModuleCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drv.simulator.scheduler import Stream
+
+#: Granularities with which the hardware hands out registers, warps and shared memory to a block.
+_REGISTER_UNIT, _WARP_UNIT, _SHARED_UNIT = 256, 4, 128
+_BLOCK_SIZE_TO_SHARED = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)
+
+
+class LaunchCalls(ModuleCalls):
+    """``cuLaunch*`` of kernels and ``cuOccupancy*``."""
+
+    def launchable(self, f: Any) -> LoadedFunction:
+        """The function that a launch names."""
+        return self.function(f)
+
+    @call()
+    def cuLaunchKernel(
+        self,
+        f: Any,
+        gridDimX: int,
+        gridDimY: int,
+        gridDimZ: int,
+        blockDimX: int,
+        blockDimY: int,
+        blockDimZ: int,
+        sharedMemBytes: int,
+        hStream: Any,
+        kernelParams: Any,
+        extra: Any,
+    ) -> tuple[Any, ...]:
+        function, stream = self.launchable(f), self.stream(hStream)
+        grid, block = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
+        return self._launch(function, grid, block, sharedMemBytes, stream, kernelParams, extra)
+
+    @call()
+    def cuLaunchCooperativeKernel(
+        self,
+        f: Any,
+        gridDimX: int,
+        gridDimY: int,
+        gridDimZ: int,
+        blockDimX: int,
+        blockDimY: int,
+        blockDimZ: int,
+        sharedMemBytes: int,
+        hStream: Any,
+        kernelParams: Any,
+    ) -> tuple[Any, ...]:
+        function, stream = self.launchable(f), self.stream(hStream)
+        grid, block = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)
+        _check_cooperative(function, grid, block, sharedMemBytes)
+        return self._launch(function, grid, block, sharedMemBytes, stream, kernelParams, 0, cooperative=True)
+
+    @call()
+    def cuLaunchKernelEx(self, config: Any, f: Any, kernelParams: Any, extra: Any) -> tuple[Any, ...]:
+        if config is None:
+            raise invalid_value()
+        function, stream = self.launchable(f), self.stream(config.hStream)
+        grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
+        block = (config.blockDimX, config.blockDimY, config.blockDimZ)
+        kinds = cuda.CUlaunchAttributeID
+        cooperative = False
+        for attribute in config.attrs[: config.numAttrs]:
+            if attribute.id == kinds.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and attribute.value.cooperative:
+                _check_cooperative(function, grid, block, config.sharedMemBytes)
+                cooperative = True
+            elif attribute.id == kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+                cluster = attribute.value.clusterDim
+                if (cluster.x, cluster.y, cluster.z) != (1, 1, 1):
+                    raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        return self._launch(
+            function,
+            grid,
+            block,
+            config.sharedMemBytes,
+            stream,
+            kernelParams,
+            extra,
+            cooperative=cooperative,
+        )
+
+    def _launch(
+        self,
+        function: LoadedFunction,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared: int,
+        stream: Stream,
+        kernel_parameters: Any,
+        extra: Any,
+        *,
+        cooperative: bool = False,
+    ) -> tuple[Any, ...]:
+        context = stream.context
+        if function.context is not context or self.thread.contexts[-1:] != [context]:
+            raise invalid_handle()
+        gx, gy, gz = grid
+        bx, by, bz = block
+        if not (
+            0 < gx <= MAX_GRID[0]
+            and 0 < gy <= MAX_GRID[1]
+            and 0 < gz <= MAX_GRID[2]
+            and 0 < bx <= MAX_BLOCK[0]
+            and 0 < by <= MAX_BLOCK[1]
+            and 0 < bz <= MAX_BLOCK[2]
+            and bx * by * bz <= function.max_threads
+            and 0 <= shared <= function.max_dynamic_shared
+        ):
+            raise invalid_value()
+        fault = None
+        if self.inject.launch_faults:
+            fault = self.inject.launch_fault(function.kernel.name)
+            if fault is not None and not fault[1]:
+                raise CallError(fault[0])
+        if not self.execute:
+            return OK
+        parameters = gather(function, kernel_parameters, extra)
+        if fault is not None:
+            run = _failing(fault[0], function)
+        else:
+            run = self._runner(function, grid, block, shared, parameters, cooperative)
+        operation = self.enqueue(stream, function.label, run)
+        if self.launch_blocking:
+            self.wait(operation)
+            return self.status(stream.context)
+        return OK
+
+    def _runner(
+        self,
+        function: LoadedFunction,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared: int,
+        parameters: bytes,
+        cooperative: bool,
+    ) -> Callable[[], None]:
+        def run() -> None:
+            from drv.simulator.execution import Launch
+            from drv.simulator.execution import run as run_kernel
+
+            checker: Any = self.scheduler.checker
+            device = function.context.device
+            launch = Launch(
+                kernel=function.kernel,
+                module=function.module.parsed,
+                symbols=function.module.symbols,
+                grid=grid,
+                block=block,
+                dynamic_shared=shared,
+                params=parameters,
+                device=device.ordinal,
+                properties=device.execution_properties,
+                checked=self.options.check != "off",
+                observer=self.observer,
+                printf=sys.stdout.write,
+                cooperative=cooperative,
+            )
+            if checker is None:
+                run_kernel(launch, self.memory)
+                return
+            checker.launch_begins(launch)
+            try:
+                run_kernel(launch, self.memory)
+            finally:
+                checker.launch_ends(launch)
+
+        return run
+
+    # Occupancy
+
+    @call(1)
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, func: Any, blockSize: Any, dynamicSMemSize: Any
+    ) -> tuple[Any, ...]:
+        return SUCCESS, _blocks(self.launchable(func), integer(blockSize), unsigned(dynamicSMemSize))
+
+    @call(1)
+    def cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        self, func: Any, blockSize: Any, dynamicSMemSize: Any, flags: Any
+    ) -> tuple[Any, ...]:
+        if unsigned(flags, 32) > 1:
+            raise invalid_value()
+        return SUCCESS, _blocks(self.launchable(func), integer(blockSize), unsigned(dynamicSMemSize))
+
+    @call(2)
+    def cuOccupancyMaxPotentialBlockSize(
+        self, func: Any, blockSizeToDynamicSMemSize: Any, dynamicSMemSize: Any, blockSizeLimit: Any
+    ) -> tuple[Any, ...]:
+        return self._potential(func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit)
+
+    @call(2)
+    def cuOccupancyMaxPotentialBlockSizeWithFlags(
+        self,
+        func: Any,
+        blockSizeToDynamicSMemSize: Any,
+        dynamicSMemSize: Any,
+        blockSizeLimit: Any,
+        flags: Any,
+    ) -> tuple[Any, ...]:
+        if unsigned(flags, 32) > 1:
+            raise invalid_value()
+        return self._potential(func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit)
+
+    def _potential(self, func: Any, callback: Any, dynamic: Any, limit: Any) -> tuple[Any, ...]:
+        function = self.launchable(func)
+        address, fixed = integer(callback), unsigned(dynamic)
+        largest = min(integer(limit) or function.max_threads, function.max_threads)
+        needs = _BLOCK_SIZE_TO_SHARED(address) if address else None
+        best = (0, 0, 0)
+        for size in range(-(-largest // WARP_SIZE) * WARP_SIZE, 0, -WARP_SIZE):
+            threads = min(size, largest)
+            blocks = _blocks(function, threads, needs(threads) if needs else fixed)
+            best = max(best, (blocks * threads, threads, blocks))
+        _, threads, blocks = best
+        return SUCCESS, blocks * function.context.device.multiprocessors, threads
+
+    @call(1)
+    def cuOccupancyAvailableDynamicSMemPerBlock(
+        self, func: Any, numBlocks: Any, blockSize: Any
+    ) -> tuple[Any, ...]:
+        function, blocks = self.launchable(func), integer(numBlocks)
+        if blocks <= 0 or integer(blockSize) <= 0:
+            raise invalid_value()
+        limits = function.context.device.architecture
+        each = limits.shared_per_multiprocessor // blocks // _SHARED_UNIT * _SHARED_UNIT
+        free = each - limits.reserved_shared_per_block - function.static_shared
+        return SUCCESS, max(0, min(free, limits.shared_per_block_optin - function.static_shared))
+
+
+def _failing(status: CUresult, function: LoadedFunction) -> Callable[[], None]:
+    def run() -> None:
+        raise DeviceFault(status, f"kernel '{function.kernel.name}' failed: asked for by inject.fail_launch")
+
+    return run
+
+
+def _check_cooperative(
+    function: LoadedFunction, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int
+) -> None:
+    threads = block[0] * block[1] * block[2]
+    if not 0 < threads <= function.max_threads:
+        raise invalid_value()
+    resident = _blocks(function, threads, shared) * function.context.device.multiprocessors
+    if grid[0] * grid[1] * grid[2] > resident:
+        raise CallError(CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)
+
+
+def _blocks(function: LoadedFunction, threads: int, dynamic: int) -> int:
+    """Blocks of ``threads`` threads that fit on a multiprocessor at once (CUDA's occupancy calculator)."""
+    if threads <= 0:
+        raise invalid_value()
+    if threads > function.max_threads:
+        return 0
+    limits = function.context.device.architecture
+    warps = -(-threads // WARP_SIZE)
+    by_threads = limits.threads_per_multiprocessor // WARP_SIZE // warps
+    per_warp = -(-function.registers * WARP_SIZE // _REGISTER_UNIT) * _REGISTER_UNIT
+    by_registers = REGISTERS_PER_MULTIPROCESSOR // per_warp // _WARP_UNIT * _WARP_UNIT // warps
+    shared = function.static_shared + dynamic
+    if shared > limits.shared_per_block_optin:
+        return 0
+    shared = -(-(shared + limits.reserved_shared_per_block) // _SHARED_UNIT) * _SHARED_UNIT
+    by_shared = limits.shared_per_multiprocessor // shared if shared else limits.blocks_per_multiprocessor
+    return min(limits.blocks_per_multiprocessor, by_threads, by_registers, by_shared)

@@ -1,0 +1,218 @@
+"""Driver calls of libraries: modules that are loaded into a context when a kernel of theirs is first used there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings import driver as cuda
+from cuda.bindings.driver import CUresult
+
+from drv.simulator.driver_call import OK, SUCCESS, CallError, call, integer, invalid_handle, unsigned
+
+from .launch import LaunchCalls
+from .module import (
+    LoadedFunction,
+    LoadedModule,
+    function_attribute,
+    module_variable,
+    parameter_place,
+    set_function_attribute,
+    symbol_name,
+)
+from .module_image import ImageError, check_jit_options, image_bytes, jit_log
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drv.simulator.driver_state import Context
+    from drv.simulator.options import Options
+    from drv.simulator.ptx import Module
+
+
+@dataclass(slots=True, eq=False)
+class LoadedLibrary:
+    """A library: its image, and the modules it has become by context."""
+
+    handle: int
+    image: bytes
+    parsed: Module
+    modules: dict[int, LoadedModule] = field(default_factory=dict)
+    kernels: dict[str, LibraryKernel] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class LibraryKernel:
+    """A kernel of a library, of no context yet."""
+
+    handle: int
+    library: LoadedLibrary
+    name: str
+
+
+class LibraryCalls(LaunchCalls):
+    """``cuLibrary*`` and ``cuKernel*``."""
+
+    def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(options, environment)
+        self.libraries: dict[int, LoadedLibrary] = {}
+        self.kernels: dict[int, LibraryKernel] = {}
+
+    @call(1)
+    def cuLibraryLoadData(
+        self,
+        code: Any,
+        jitOptions: Any,
+        jitOptionsValues: Any,
+        numJitOptions: Any,
+        libraryOptions: Any,
+        libraryOptionValues: Any,
+        numLibraryOptions: Any,
+    ) -> tuple[Any, ...]:
+        check_jit_options(unsigned(numJitOptions, 32), jitOptions, jitOptionsValues)
+        return self._load_library(image_bytes(code), jitOptions, jitOptionsValues)
+
+    @call(1)
+    def cuLibraryLoadFromFile(
+        self,
+        fileName: Any,
+        jitOptions: Any,
+        jitOptionsValues: Any,
+        numJitOptions: Any,
+        libraryOptions: Any,
+        libraryOptionValues: Any,
+        numLibraryOptions: Any,
+    ) -> tuple[Any, ...]:
+        check_jit_options(unsigned(numJitOptions, 32), jitOptions, jitOptionsValues)
+        try:
+            data = Path(fileName.decode()).read_bytes()
+        except OSError:
+            raise CallError(CUresult.CUDA_ERROR_FILE_NOT_FOUND) from None
+        return self._load_library(data, jitOptions, jitOptionsValues)
+
+    def _load_library(self, image: bytes, options: Any, values: Any) -> tuple[Any, ...]:
+        try:
+            parsed = self.images.acquire(image)
+        except ImageError as error:
+            jit_log(options, values, error.log)
+            return error.status, None
+        library = LoadedLibrary(self.new_handle(), image, parsed)
+        self.libraries[library.handle] = library
+        return SUCCESS, cuda.CUlibrary(library.handle)
+
+    @call()
+    def cuLibraryUnload(self, library: Any) -> tuple[Any, ...]:
+        found = self._library(library)
+        for module in found.modules.values():
+            if self.modules.get(module.handle) is module:
+                self._unload(module)
+        for kernel in found.kernels.values():
+            del self.kernels[kernel.handle]
+        del self.libraries[found.handle]
+        self.images.release(found.image)
+        return OK
+
+    def _library(self, library: Any) -> LoadedLibrary:
+        found = self.libraries.get(integer(library))
+        if found is None:
+            raise invalid_handle()
+        return found
+
+    def _module_in(self, library: LoadedLibrary, context: Context) -> LoadedModule:
+        found = library.modules.get(context.handle)
+        if found is None or self.modules.get(found.handle) is not found:
+            try:
+                found = self.load_module(context, library.image)
+            except ImageError as error:
+                raise CallError(error.status) from None
+            library.modules[context.handle] = found
+        return found
+
+    @call(1)
+    def cuLibraryGetKernel(self, library: Any, name: Any) -> tuple[Any, ...]:
+        return SUCCESS, cuda.CUkernel(self._kernel_of(self._library(library), symbol_name(name)).handle)
+
+    def _kernel_of(self, library: LoadedLibrary, name: str) -> LibraryKernel:
+        found = library.kernels.get(name)
+        if found is None:
+            if name not in library.parsed.entries:
+                raise CallError(CUresult.CUDA_ERROR_NOT_FOUND)
+            found = library.kernels[name] = LibraryKernel(self.new_handle(), library, name)
+            self.kernels[found.handle] = found
+        return found
+
+    @call(1)
+    def cuLibraryGetKernelCount(self, lib: Any) -> tuple[Any, ...]:
+        return SUCCESS, len(self._library(lib).parsed.entries)
+
+    @call(1)
+    def cuLibraryEnumerateKernels(self, numKernels: Any, lib: Any) -> tuple[Any, ...]:
+        library = self._library(lib)
+        names = list(library.parsed.entries)[: unsigned(numKernels, 32)]
+        return SUCCESS, [cuda.CUkernel(self._kernel_of(library, name).handle) for name in names]
+
+    @call(1)
+    def cuLibraryGetModule(self, library: Any) -> tuple[Any, ...]:
+        return SUCCESS, cuda.CUmodule(self._module_in(self._library(library), self.current()).handle)
+
+    @call(2)
+    def cuLibraryGetGlobal(self, library: Any, name: Any) -> tuple[Any, ...]:
+        module = self._module_in(self._library(library), self.current())
+        return (SUCCESS, *module_variable(module, symbol_name(name)))
+
+    # Kernels
+
+    def _kernel(self, kernel: Any) -> LibraryKernel:
+        found = self.kernels.get(integer(kernel))
+        if found is None:
+            raise invalid_handle()
+        return found
+
+    def _function_in(self, kernel: LibraryKernel, context: Context) -> LoadedFunction:
+        return self.module_function(self._module_in(kernel.library, context), kernel.name)
+
+    def _function_on(self, kernel: Any, dev: Any) -> LoadedFunction:
+        context = self.primary.get(self.device(dev).ordinal)
+        if context is None:
+            raise CallError(CUresult.CUDA_ERROR_INVALID_CONTEXT)
+        return self._function_in(self._kernel(kernel), self.usable(context))
+
+    def launchable(self, f: Any) -> LoadedFunction:
+        """A function, or a library's kernel in the current context."""
+        handle = f if type(f) is int else integer(f)
+        found = self.functions.get(handle)
+        if found is None:
+            return self._function_in(self._kernel(handle), self.current())
+        return found
+
+    @call(1)
+    def cuKernelGetFunction(self, kernel: Any) -> tuple[Any, ...]:
+        return SUCCESS, cuda.CUfunction(self._function_in(self._kernel(kernel), self.current()).handle)
+
+    @call(1)
+    def cuKernelGetLibrary(self, kernel: Any) -> tuple[Any, ...]:
+        return SUCCESS, cuda.CUlibrary(self._kernel(kernel).library.handle)
+
+    @call(1)
+    def cuKernelGetName(self, hfunc: Any) -> tuple[Any, ...]:
+        return SUCCESS, self._kernel(hfunc).name.encode()
+
+    @call(1)
+    def cuKernelGetParamCount(self, kernel: Any) -> tuple[Any, ...]:
+        return SUCCESS, len(self._function_in(self._kernel(kernel), self.current()).parameters)
+
+    @call(2)
+    def cuKernelGetParamInfo(self, kernel: Any, paramIndex: Any) -> tuple[Any, ...]:
+        function = self._function_in(self._kernel(kernel), self.current())
+        return (SUCCESS, *parameter_place(function, paramIndex))
+
+    @call(1)
+    def cuKernelGetAttribute(self, attrib: Any, kernel: Any, dev: Any) -> tuple[Any, ...]:
+        return SUCCESS, function_attribute(self._function_on(kernel, dev), attrib)
+
+    @call()
+    def cuKernelSetAttribute(self, attrib: Any, val: Any, kernel: Any, dev: Any) -> tuple[Any, ...]:
+        self.accepted.clear()
+        set_function_attribute(self._function_on(kernel, dev), attrib, integer(val))
+        return OK

@@ -1,0 +1,384 @@
+"""Driver calls about modules, their kernels and their variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from cuda.bindings import driver as cuda
+from cuda.bindings.driver import CUresult
+
+from drv.simulator.device_properties import (
+    MAX_THREADS_PER_BLOCK,
+    REGISTERS_PER_MULTIPROCESSOR,
+    SHARED_PER_BLOCK,
+)
+from drv.simulator.driver_call import (
+    OK,
+    SUCCESS,
+    CallError,
+    call,
+    from_finalizer,
+    integer,
+    invalid_handle,
+    invalid_value,
+    unsigned,
+)
+from drv.simulator.memory.address_space import MemoryKind
+from drv.simulator.memory.records import MemoryBook, MemoryRecord
+
+from .module_image import ImageCache, ImageError, check_jit_options, check_target, image_bytes, jit_log
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drv.simulator.driver_state import Context
+    from drv.simulator.options import Options
+    from drv.simulator.ptx import Function, Module
+
+#: Registers per thread that are assumed at most: PTX does not say how many the hardware's code needs.
+_MAX_REGISTERS = 255
+
+
+@dataclass(slots=True, eq=False)
+class LoadedFunction:
+    """A kernel in a context."""
+
+    handle: int
+    module: LoadedModule
+    kernel: Function
+    label: str
+    context: Context
+    static_shared: int
+    max_threads: int
+    registers: int
+    max_dynamic_shared: int
+    carveout: int = -1
+    #: ``(offset, size)`` of each parameter, and bytes of them all.
+    parameters: tuple[tuple[int, int], ...] = ()
+    parameter_bytes: int = 0
+    #: ctypes array type of the table of parameter addresses; made by the first launch.
+    table: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class LoadedModule:
+    """A module in a context: its kernels by name and the addresses of its variables."""
+
+    handle: int
+    context: Context
+    image: bytes
+    parsed: Module
+    symbols: dict[str, int] = field(default_factory=dict)
+    variables: list[MemoryRecord] = field(default_factory=list)
+    functions: dict[str, LoadedFunction] = field(default_factory=dict)
+
+
+class ModuleCalls(MemoryBook):
+    """``cuModule*`` and ``cuFunc*``."""
+
+    def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(options, environment)
+        self.images = ImageCache()
+        self.modules: dict[int, LoadedModule] = {}
+        self.functions: dict[int, LoadedFunction] = {}
+
+    # Loading
+
+    def load_module(self, context: Context, image: bytes) -> LoadedModule:
+        """Load ``image`` into ``context``. Raises :class:`ImageError`."""
+        parsed = self.images.acquire(image)
+        module = LoadedModule(self.new_handle(), context, image, parsed)
+        try:
+            check_target(parsed.target, context.device.capability)
+            self._make_variables(module)
+        except (ImageError, CallError):
+            self._drop_variables(module)
+            self.images.release(image)
+            raise
+        self.modules[module.handle] = module
+        return module
+
+    def _make_variables(self, module: LoadedModule) -> None:
+        for variable in module.parsed.variables.values():
+            record = self.allocate(
+                module.context,
+                max(variable.size, 1),
+                "module",
+                MemoryKind.VARIABLE,
+                variable.name,
+            )
+            module.variables.append(record)
+            module.symbols[variable.name] = record.allocation.base
+        if not self.execute:
+            return
+        places = module.parsed.code_addresses | module.symbols
+        for variable, record in zip(module.parsed.variables.values(), module.variables, strict=True):
+            data = record.allocation.data
+            initial = np.frombuffer(variable.initial, np.uint8)
+            data[: initial.size] = initial
+            for offset, symbol, addend in variable.relocations:
+                target = places.get(symbol)
+                if target is None:
+                    raise ImageError(
+                        CUresult.CUDA_ERROR_INVALID_PTX,
+                        f"ptxas application ptx input: {variable.name!r} refers to {symbol!r}, which is not defined",
+                    )
+                data[offset : offset + 8] = np.frombuffer(
+                    ((target + addend) % 2**64).to_bytes(8, "little"), np.uint8
+                )
+
+    def _drop_variables(self, module: LoadedModule) -> None:
+        for record in module.variables:
+            if self.records.get(record.allocation.base) is record:
+                self.release(record)
+        module.variables.clear()
+
+    @call(1)
+    def cuModuleLoad(self, fname: Any) -> tuple[Any, ...]:
+        context = self.current()
+        try:
+            data = Path(fname.decode()).read_bytes()
+        except OSError:
+            raise CallError(CUresult.CUDA_ERROR_FILE_NOT_FOUND) from None
+        return self._load(context, data, (), ())
+
+    @call(1)
+    def cuModuleLoadData(self, image: Any) -> tuple[Any, ...]:
+        context = self.current()
+        return self._load(context, image_bytes(image), (), ())
+
+    @call(1)
+    def cuModuleLoadDataEx(
+        self, image: Any, numOptions: Any, options: Any, optionValues: Any
+    ) -> tuple[Any, ...]:
+        context = self.current()
+        check_jit_options(unsigned(numOptions, 32), options, optionValues)
+        return self._load(context, image_bytes(image), options, optionValues)
+
+    @call(1)
+    def cuModuleLoadFatBinary(self, fatCubin: Any) -> tuple[Any, ...]:
+        self.current()
+        image_bytes(fatCubin)
+        raise CallError(CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU)
+
+    def _load(self, context: Context, image: bytes, options: Any, values: Any) -> tuple[Any, ...]:
+        try:
+            module = self.load_module(context, image)
+        except ImageError as error:
+            jit_log(options, values, error.log)
+            return error.status, None
+        return SUCCESS, cuda.CUmodule(module.handle)
+
+    @from_finalizer
+    @call()
+    def cuModuleUnload(self, hmod: Any) -> tuple[Any, ...]:
+        module = self.module(hmod)
+        self.usable(module.context)
+        # Work that is queued may still use the variables. It is run first, and orders nothing by that.
+        for stream in module.context.all_streams():
+            if stream.last is not None and not stream.last.done:
+                self.scheduler.complete(stream.last)
+        self._unload(module)
+        return OK
+
+    def _unload(self, module: LoadedModule) -> None:
+        self.accepted.clear()
+        for function in module.functions.values():
+            del self.functions[function.handle]
+        del self.modules[module.handle]
+        self._drop_variables(module)
+        self.images.release(module.image)
+
+    def release_modules(self, context: Context) -> None:
+        """Unload what was loaded into ``context``."""
+        for module in [m for m in self.modules.values() if m.context is context]:
+            self._unload(module)
+
+    @call(1)
+    def cuModuleGetLoadingMode(self) -> tuple[Any, ...]:
+        return SUCCESS, cuda.CUmoduleLoadingMode.CU_MODULE_LAZY_LOADING
+
+    # What a module holds
+
+    def module(self, hmod: Any) -> LoadedModule:
+        """The module that a handle names."""
+        found = self.modules.get(integer(hmod))
+        if found is None:
+            raise invalid_handle()
+        return found
+
+    def module_function(self, module: LoadedModule, name: str) -> LoadedFunction:
+        """The kernel ``name`` of ``module``."""
+        found = module.functions.get(name)
+        if found is None:
+            kernel = module.parsed.entries.get(name)
+            if kernel is None:
+                raise CallError(CUresult.CUDA_ERROR_NOT_FOUND)
+            found = module.functions[name] = _function(self.new_handle(), module, kernel)
+            self.functions[found.handle] = found
+        return found
+
+    @call(1)
+    def cuModuleGetFunction(self, hmod: Any, name: Any) -> tuple[Any, ...]:
+        module = self.module(hmod)
+        return SUCCESS, cuda.CUfunction(self.module_function(module, symbol_name(name)).handle)
+
+    @call(1)
+    def cuModuleGetFunctionCount(self, mod: Any) -> tuple[Any, ...]:
+        return SUCCESS, len(self.module(mod).parsed.entries)
+
+    @call(1)
+    def cuModuleEnumerateFunctions(self, numFunctions: Any, mod: Any) -> tuple[Any, ...]:
+        module = self.module(mod)
+        names = list(module.parsed.entries)[: unsigned(numFunctions, 32)]
+        return SUCCESS, [cuda.CUfunction(self.module_function(module, name).handle) for name in names]
+
+    @call(2)
+    def cuModuleGetGlobal(self, hmod: Any, name: Any) -> tuple[Any, ...]:
+        module = self.module(hmod)
+        return (SUCCESS, *module_variable(module, symbol_name(name)))
+
+    # Functions
+
+    def function(self, hfunc: Any) -> LoadedFunction:
+        """The function that a handle names."""
+        found = self.functions.get(hfunc if type(hfunc) is int else integer(hfunc))
+        if found is None:
+            raise invalid_handle()
+        return found
+
+    @call(1)
+    def cuFuncGetModule(self, hfunc: Any) -> tuple[Any, ...]:
+        return SUCCESS, cuda.CUmodule(self.function(hfunc).module.handle)
+
+    @call(1)
+    def cuFuncGetName(self, hfunc: Any) -> tuple[Any, ...]:
+        if integer(hfunc) == 0:
+            raise invalid_value()
+        return SUCCESS, self.function(hfunc).kernel.name.encode()
+
+    @call(1)
+    def cuFuncGetParamCount(self, func: Any) -> tuple[Any, ...]:
+        return SUCCESS, len(self.function(func).parameters)
+
+    @call(2)
+    def cuFuncGetParamInfo(self, func: Any, paramIndex: Any) -> tuple[Any, ...]:
+        return (SUCCESS, *parameter_place(self.function(func), paramIndex))
+
+    @call(1)
+    def cuFuncIsLoaded(self, function: Any) -> tuple[Any, ...]:
+        self.function(function)
+        return SUCCESS, cuda.CUfunctionLoadingState.CU_FUNCTION_LOADING_STATE_LOADED
+
+    @call()
+    def cuFuncLoad(self, function: Any) -> tuple[Any, ...]:
+        self.function(function)
+        return OK
+
+    @call(1)
+    def cuFuncGetAttribute(self, attrib: Any, hfunc: Any) -> tuple[Any, ...]:
+        return SUCCESS, function_attribute(self.function(hfunc), attrib)
+
+    @call()
+    def cuFuncSetAttribute(self, hfunc: Any, attrib: Any, value: Any) -> tuple[Any, ...]:
+        self.accepted.clear()
+        set_function_attribute(self.function(hfunc), attrib, integer(value))
+        return OK
+
+    @call()
+    def cuFuncSetCacheConfig(self, hfunc: Any, config: Any) -> tuple[Any, ...]:
+        self.function(hfunc)
+        if integer(config) not in range(4):
+            raise invalid_value()
+        return OK
+
+
+def parameter_place(function: LoadedFunction, index: Any) -> tuple[int, int]:
+    """Offset and size in bytes of a parameter."""
+    number = unsigned(index)
+    if number >= len(function.parameters):
+        raise invalid_value()
+    return function.parameters[number]
+
+
+def function_attribute(function: LoadedFunction, attrib: Any) -> int:
+    """Value of a ``CUfunction_attribute``."""
+    kernel, capability = function.kernel, function.context.device.capability
+    kinds = cuda.CUfunction_attribute
+    try:
+        attribute = kinds(integer(attrib))
+    except ValueError:
+        raise invalid_value() from None
+    if attribute == kinds.CU_FUNC_ATTRIBUTE_MAX:
+        raise invalid_value()
+    values = {
+        kinds.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: function.max_threads,
+        kinds.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: function.static_shared,
+        kinds.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: kernel.local_bytes,
+        kinds.CU_FUNC_ATTRIBUTE_NUM_REGS: function.registers,
+        kinds.CU_FUNC_ATTRIBUTE_PTX_VERSION: capability[0] * 10 + capability[1],
+        kinds.CU_FUNC_ATTRIBUTE_BINARY_VERSION: capability[0] * 10 + capability[1],
+        kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: function.max_dynamic_shared,
+        kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: function.carveout,
+    }
+    return values.get(attribute, 0)
+
+
+def set_function_attribute(function: LoadedFunction, attrib: Any, value: int) -> None:
+    """Change one of the attributes that can be changed."""
+    kinds = cuda.CUfunction_attribute
+    attribute = integer(attrib)
+    if attribute == kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        limit = function.context.device.architecture.shared_per_block_optin - function.static_shared
+        if not 0 <= value <= limit:
+            raise invalid_value()
+        function.max_dynamic_shared = value
+    elif attribute == kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        if not -1 <= value <= 100:
+            raise invalid_value()
+        function.carveout = value
+    else:
+        raise invalid_value()
+
+
+def _function(handle: int, module: LoadedModule, kernel: Function) -> LoadedFunction:
+    static_shared = kernel.static_shared_bytes
+    registers = min(max(kernel.registers, 16), _MAX_REGISTERS)
+    fitting = REGISTERS_PER_MULTIPROCESSOR // registers // 32 * 32
+    max_threads = min(kernel.max_threads or MAX_THREADS_PER_BLOCK, MAX_THREADS_PER_BLOCK)
+    if fitting < max_threads:
+        # The compiler spills to keep a launch of the declared size, or of 1024 threads, possible.
+        registers = max(REGISTERS_PER_MULTIPROCESSOR // max_threads // 8 * 8, 16)
+    return LoadedFunction(
+        handle,
+        module,
+        kernel,
+        f"kernel '{kernel.name}'",
+        module.context,
+        static_shared,
+        max_threads,
+        registers,
+        max(SHARED_PER_BLOCK - static_shared, 0),
+        parameters=tuple((offset, size) for _, offset, size, _ in kernel.parameters),
+        parameter_bytes=kernel.parameter_bytes,
+    )
+
+
+def module_variable(module: LoadedModule, name: str) -> tuple[cuda.CUdeviceptr, int]:
+    """Address and size in bytes of a variable."""
+    variable = module.parsed.variables.get(name)
+    if variable is None:
+        raise CallError(CUresult.CUDA_ERROR_NOT_FOUND)
+    return cuda.CUdeviceptr(module.symbols[name]), variable.size
+
+
+def symbol_name(name: Any) -> str:
+    """Text of a ``char *`` argument that names a symbol."""
+    if name is None:
+        raise invalid_value()
+    if not isinstance(name, (bytes, bytearray)):
+        raise TypeError(f"expected bytes, {type(name).__name__} found")
+    return bytes(name).split(b"\0", 1)[0].decode(errors="replace")

@@ -1,0 +1,134 @@
+"""Module images: what may be loaded, PTX parsed once however often it is loaded, the linker's log."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings import driver as cuda
+from cuda.bindings.driver import CUresult
+
+from drv.simulator.driver_call import CallError, host_address, integer, invalid_value
+
+if TYPE_CHECKING:
+    from drv.simulator.ptx import Module
+
+_ELF = b"\x7fELF"
+_FATBINS = (b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46")
+
+
+class ImageError(Exception):
+    """An image that cannot be loaded: the status of the call and the linker's words."""
+
+    def __init__(self, status: CUresult, log: str) -> None:
+        super().__init__(log)
+        self.status = status
+        self.log = log
+
+
+def image_bytes(image: Any) -> bytes:
+    """Bytes of an image argument: a buffer, or the address of PTX that ends with a zero byte."""
+    if image is None:
+        raise invalid_value()
+    if isinstance(image, int):
+        if image == 0:
+            raise invalid_value()
+        return ctypes.string_at(image)
+    try:
+        data = bytes(memoryview(image))
+    except TypeError:
+        return ctypes.string_at(host_address(image))
+    return data
+
+
+@dataclass(slots=True)
+class _Parsed:
+    module: Module
+    users: int = 0
+
+
+class ImageCache:
+    """Parsed PTX, kept as long as a loaded module uses it."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[bytes, _Parsed] = {}
+
+    def acquire(self, image: bytes) -> Module:
+        """Parse ``image``, or find it parsed. Raises :class:`ImageError`."""
+        found = self._parsed.get(image)
+        if found is None:
+            found = self._parsed[image] = _Parsed(_parse(image))
+        found.users += 1
+        return found.module
+
+    def release(self, image: bytes) -> None:
+        """One user of ``image`` less."""
+        found = self._parsed[image]
+        found.users -= 1
+        if found.users == 0:
+            del self._parsed[image]
+
+
+def _parse(image: bytes) -> Module:
+    if image.startswith(_ELF) or image.startswith(_FATBINS):
+        raise ImageError(
+            CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU,
+            "the simulated driver runs PTX: compile for a virtual architecture (compute_XX), not to a cubin",
+        )
+    text = image.split(b"\0", 1)[0].decode("utf-8", errors="replace")
+    if not re.search(r"^\s*\.version\b", text, re.MULTILINE):
+        raise ImageError(CUresult.CUDA_ERROR_INVALID_IMAGE, "the image is neither PTX nor a binary")
+    from drv.simulator.ptx import PTXSyntaxError, parse
+
+    try:
+        return parse(text)
+    except PTXSyntaxError as error:
+        raise ImageError(CUresult.CUDA_ERROR_INVALID_PTX, f"ptxas application ptx input: {error}") from error
+
+
+def check_target(target: str, capability: tuple[int, int]) -> None:
+    """Whether PTX for ``target`` (``sm_90``, ``sm_90a``) runs on a device. Raises :class:`ImageError`."""
+    match = re.match(r"sm_(\d+)(\d)([af]?)", target)
+    if match is None:
+        raise ImageError(
+            CUresult.CUDA_ERROR_INVALID_PTX,
+            f"ptxas application ptx input; fatal: unknown .target {target!r}",
+        )
+    wanted = int(match[1]), int(match[2])
+    fits = wanted <= capability
+    if match[3] == "a":
+        fits = wanted == capability
+    elif match[3] == "f":
+        fits = fits and wanted[0] == capability[0]
+    if not fits:
+        raise ImageError(
+            CUresult.CUDA_ERROR_INVALID_PTX,
+            f"ptxas application ptx input; fatal: .target {target} does not fit this device, "
+            f"whose compute capability is {capability[0]}.{capability[1]}",
+        )
+
+
+def jit_log(options: Any, values: Any, text: str) -> None:
+    """Write ``text`` into the error log buffer among the JIT options, if there is one."""
+    given = {integer(o): v for o, v in zip(options or (), values or (), strict=True)}
+    kinds = cuda.CUjit_option
+    buffer = given.get(int(kinds.CU_JIT_ERROR_LOG_BUFFER))
+    size = integer(given.get(int(kinds.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)))
+    if buffer is None or size <= 0:
+        return
+    room = size if isinstance(buffer, int) else min(size, memoryview(buffer).nbytes)
+    data = text.encode()[: room - 1] + b"\0"
+    ctypes.memmove(host_address(buffer), data, len(data))
+
+
+def check_jit_options(count: int, options: Any, values: Any) -> None:
+    """Refuse JIT options that do not fit together or do not exist."""
+    if count != len(options or ()) or count != len(values or ()):
+        raise invalid_value()
+    for option in options or ():
+        try:
+            cuda.CUjit_option(integer(option))
+        except ValueError:
+            raise CallError(CUresult.CUDA_ERROR_INVALID_VALUE) from None

@@ -1,0 +1,276 @@
+"""Driver calls of virtual memory management: reserved address ranges, physical memory, mappings, access."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cuda.bindings import driver as cuda
+from cuda.bindings.driver import CUresult
+
+from drv.simulator.device_properties import GRANULARITY, SimulatedDevice
+from drv.simulator.driver_call import OK, SUCCESS, CallError, call, integer, invalid_value, unsigned
+from drv.simulator.memory.address_space import DEVICE_BASE, DEVICE_STRIDE, Allocation, MemoryKind
+from drv.simulator.memory.records import MemoryBook, MemoryRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from drv.simulator.options import Options
+
+#: Reservations belong to no device, and lie above all of them.
+_FIRST_RESERVATION = DEVICE_BASE + 64 * DEVICE_STRIDE
+_LAST_RESERVATION = _FIRST_RESERVATION + (1 << 54)
+
+
+@dataclass(slots=True, eq=False)
+class PhysicalMemory:
+    """Memory of ``cuMemCreate``. It goes when it has neither a handle nor a mapping."""
+
+    handle: int
+    size: int
+    device: SimulatedDevice
+    data: NDArray[np.uint8]
+    references: int = 1
+    mappings: int = 0
+
+
+class VirtualMemoryCalls(MemoryBook):
+    """``cuMemAddress*``, ``cuMemCreate``, ``cuMemMap``, ``cuMemSetAccess`` and their opposites."""
+
+    def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(options, environment)
+        self.physical: dict[int, PhysicalMemory] = {}
+        #: Start and size of the reserved ranges.
+        self.reservations: dict[int, int] = {}
+        self._starts: list[int] = []
+        self._mapped: dict[int, PhysicalMemory] = {}
+        self._next_reservation = _FIRST_RESERVATION
+
+    # Address ranges
+
+    @call(1)
+    def cuMemAddressReserve(self, size: Any, alignment: Any, addr: Any, flags: Any) -> tuple[Any, ...]:
+        nbytes, align, wanted = unsigned(size), unsigned(alignment), integer(addr)
+        if nbytes == 0 or nbytes % GRANULARITY or align & (align - 1) or unsigned(flags):
+            raise invalid_value()
+        align = max(align, GRANULARITY)
+        start = wanted if self._free(wanted, nbytes) and wanted % align == 0 else self._next(nbytes, align)
+        self._starts.insert(bisect_right(self._starts, start), start)
+        self.reservations[start] = nbytes
+        return SUCCESS, cuda.CUdeviceptr(start)
+
+    def _free(self, start: int, nbytes: int) -> bool:
+        if not _FIRST_RESERVATION <= start <= _LAST_RESERVATION - nbytes:
+            return False
+        before = bisect_right(self._starts, start + nbytes - 1) - 1
+        if before < 0:
+            return True
+        nearest = self._starts[before]
+        return nearest + self.reservations[nearest] <= start
+
+    def _next(self, nbytes: int, align: int) -> int:
+        start = -(-self._next_reservation // align) * align
+        # A gap between ranges, so that running off one is an access to nothing.
+        while not self._free(start, nbytes):
+            if start >= _LAST_RESERVATION:
+                raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+            start += -(-nbytes // align) * align
+        self._next_reservation = start + nbytes + GRANULARITY
+        return start
+
+    @call()
+    def cuMemAddressFree(self, ptr: Any, size: Any) -> tuple[Any, ...]:
+        start, nbytes = integer(ptr), unsigned(size)
+        if self.reservations.get(start) != nbytes or self.memory.overlapping(start, nbytes):
+            raise invalid_value()
+        del self.reservations[start]
+        self._starts.remove(start)
+        return OK
+
+    # Physical memory
+
+    @call(1)
+    def cuMemGetAllocationGranularity(self, prop: Any, option: Any) -> tuple[Any, ...]:
+        self._located(prop)
+        try:
+            cuda.CUmemAllocationGranularity_flags(integer(option))
+        except ValueError:
+            raise invalid_value() from None
+        return SUCCESS, GRANULARITY
+
+    def _located(self, prop: Any) -> SimulatedDevice:
+        """The device that allocation properties name."""
+        if prop is None or prop.type != cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED:
+            raise invalid_value()
+        kinds = cuda.CUmemLocationType
+        if prop.location.type in (
+            kinds.CU_MEM_LOCATION_TYPE_HOST,
+            kinds.CU_MEM_LOCATION_TYPE_HOST_NUMA,
+            kinds.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
+        ):
+            raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        if prop.location.type != kinds.CU_MEM_LOCATION_TYPE_DEVICE:
+            raise invalid_value()
+        return self.device(prop.location.id)
+
+    @call(1)
+    def cuMemCreate(self, size: Any, prop: Any, flags: Any) -> tuple[Any, ...]:
+        nbytes = unsigned(size)
+        device = self._located(prop)
+        if prop.requestedHandleTypes != cuda.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE:
+            raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
+        if nbytes == 0 or nbytes % GRANULARITY or unsigned(flags):
+            raise invalid_value()
+        if device.lost:
+            raise CallError(CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE)
+        self.charge(device, nbytes)
+        try:
+            data = self.new_bytes(nbytes)
+        except CallError:
+            device.used -= nbytes
+            raise
+        handle = self.new_handle()
+        self.physical[handle] = PhysicalMemory(handle, nbytes, device, data)
+        return SUCCESS, cuda.CUmemGenericAllocationHandle(handle)
+
+    def _physical(self, handle: Any) -> PhysicalMemory:
+        found = self.physical.get(integer(handle))
+        if found is None or found.references == 0:
+            raise invalid_value()
+        return found
+
+    @call()
+    def cuMemRelease(self, handle: Any) -> tuple[Any, ...]:
+        memory = self._physical(handle)
+        memory.references -= 1
+        self._let_go(memory)
+        return OK
+
+    def _let_go(self, memory: PhysicalMemory) -> None:
+        if memory.references == 0 and memory.mappings == 0:
+            del self.physical[memory.handle]
+            memory.device.used -= memory.size
+
+    @call(1)
+    def cuMemRetainAllocationHandle(self, addr: Any) -> tuple[Any, ...]:
+        allocation = self.memory.find(integer(addr))
+        memory = None if allocation is None else self._mapped.get(allocation.base)
+        if memory is None:
+            raise invalid_value()
+        memory.references += 1
+        return SUCCESS, cuda.CUmemGenericAllocationHandle(memory.handle)
+
+    @call(1)
+    def cuMemGetAllocationPropertiesFromHandle(self, handle: Any) -> tuple[Any, ...]:
+        memory = self._physical(handle)
+        prop = cuda.CUmemAllocationProp()
+        prop.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        prop.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        prop.location.id = memory.device.ordinal
+        return SUCCESS, prop
+
+    # Mappings
+
+    @call()
+    def cuMemMap(self, ptr: Any, size: Any, offset: Any, handle: Any, flags: Any) -> tuple[Any, ...]:
+        start, nbytes = integer(ptr), unsigned(size)
+        memory = self._physical(handle)
+        if nbytes == 0 or nbytes % GRANULARITY or start % GRANULARITY or unsigned(flags):
+            raise invalid_value()
+        if unsigned(offset) != 0 or nbytes > memory.size or not self._reserved(start, nbytes):
+            raise invalid_value()
+        if self.memory.overlapping(start, nbytes):
+            raise invalid_value()
+        allocation = Allocation(
+            start,
+            nbytes,
+            MemoryKind.MAPPED,
+            memory.data[:nbytes],
+            memory.device.ordinal,
+            stack=self.recorder.take(),
+            access={},
+        )
+        self.book(allocation, None, 0, "cuMemMap")
+        self._mapped[start] = memory
+        memory.mappings += 1
+        return OK
+
+    def _reserved(self, start: int, nbytes: int) -> bool:
+        index = bisect_right(self._starts, start) - 1
+        if index < 0:
+            return False
+        reservation = self._starts[index]
+        return start + nbytes <= reservation + self.reservations[reservation]
+
+    def _mappings(self, start: int, nbytes: int) -> list[MemoryRecord]:
+        """The mappings that together make up ``[start, start + nbytes)``, whole ones only."""
+        found, here = [], start
+        while here < start + nbytes:
+            record = self.records.get(here)
+            if record is None or here not in self._mapped:
+                raise invalid_value()
+            found.append(record)
+            here += record.allocation.size
+        if not found or here != start + nbytes:
+            raise invalid_value()
+        return found
+
+    @call()
+    def cuMemUnmap(self, ptr: Any, size: Any) -> tuple[Any, ...]:
+        for record in self._mappings(integer(ptr), unsigned(size)):
+            memory = self._mapped.pop(record.allocation.base)
+            self.release(record)
+            memory.mappings -= 1
+            self._let_go(memory)
+        return OK
+
+    @call()
+    def cuMemSetAccess(self, ptr: Any, size: Any, desc: Any, count: Any) -> tuple[Any, ...]:
+        records = self._mappings(integer(ptr), unsigned(size))
+        rights = []
+        if unsigned(count) != len(desc or ()):
+            raise invalid_value()
+        for wanted in desc or ():
+            if wanted.location.type != cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE:
+                raise invalid_value()
+            device = self.device(wanted.location.id)
+            rights.append((device, wanted.flags))
+        for record in records:
+            owner = self._mapped[record.allocation.base].device
+            for device, _ in rights:
+                pair = (device.index, owner.index)
+                if device is not owner and pair not in self.options.peers:
+                    raise CallError(CUresult.CUDA_ERROR_INVALID_DEVICE)
+        for record in records:
+            # Never changed in place: queued work keeps seeing the rights of the moment it runs.
+            access = dict(record.allocation.access or {})
+            for device, flags in rights:
+                if flags == cuda.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_NONE:
+                    access.pop(device.ordinal, None)
+                else:
+                    access[device.ordinal] = (
+                        flags == cuda.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                    )
+            self.accepted.clear()
+            record.allocation.access = access
+        return OK
+
+    @call(1)
+    def cuMemGetAccess(self, location: Any, ptr: Any) -> tuple[Any, ...]:
+        allocation = self.memory.find(integer(ptr))
+        if allocation is None or allocation.access is None or location is None:
+            raise invalid_value()
+        if location.type != cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE:
+            raise invalid_value()
+        writable = allocation.access.get(self.device(location.id).ordinal)
+        flags = cuda.CUmemAccess_flags
+        if writable is None:
+            return SUCCESS, int(flags.CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        if writable:
+            return SUCCESS, int(flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        return SUCCESS, int(flags.CU_MEM_ACCESS_FLAGS_PROT_READ)

@@ -1,0 +1,143 @@
+"""The text of findings: what happened, where, and which synchronisation is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drv.python_stack import format_stack
+
+from .findings import RANGES_KEPT, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from drv.simulator.memory.address_space import Allocation
+
+    from .findings import AccessReport
+
+#: What reports call the host.
+HOST = "the host"
+
+
+def byte_ranges(offsets: NDArray[np.int64], width: int) -> list[tuple[int, int]]:
+    """Ranges ``[start, stop)`` that ``width`` bytes at each of ``offsets`` make, ascending and apart."""
+    starts = np.unique(offsets)
+    gaps = np.flatnonzero(starts[1:] > starts[:-1] + width)
+    first = starts[np.concatenate(([0], gaps + 1))]
+    last = starts[np.append(gaps, starts.size - 1)] + width
+    return list(zip(first.tolist(), last.tolist(), strict=True))
+
+
+def describe_ranges(ranges: Sequence[tuple[int, int]]) -> str:
+    """``bytes [0, 16), [32, 48)``; of many ranges the first few."""
+    text = ", ".join(f"[{start}, {stop})" for start, stop in ranges[:RANGES_KEPT])
+    rest = f" and {len(ranges) - RANGES_KEPT} more ranges" if len(ranges) > RANGES_KEPT else ""
+    return f"bytes {text}{rest}"
+
+
+def describe_thread(launch: Any, block: int, thread: int) -> str:
+    """``block (1, 0, 0), thread (33, 0, 0)`` of a launch, from linear indices."""
+    return f"block {_coordinates(block, launch.grid)}, thread {_coordinates(thread, launch.block)}"
+
+
+def race_message(
+    kind: Kind,
+    first: AccessReport,
+    second: AccessReport,
+    allocation: Allocation,
+    ranges: Sequence[tuple[int, int]],
+) -> str:
+    """Two operations, or an operation and the host, in the order in which they were queued."""
+    return "\n".join(
+        (
+            f"{kind}: nothing orders {_who(second)} after {_who(first)}, and both touch",
+            f"  {_where(allocation, ranges)}",
+            f"First queued:\n  {first.describe()}",
+            f"Then:\n  {second.describe()}",
+            _missing_wait(kind, first, second),
+        )
+    )
+
+
+def kernel_race_message(
+    first: AccessReport,
+    second: AccessReport,
+    allocation: Allocation | None,
+    ranges: Sequence[tuple[int, int]],
+    *,
+    same_block: bool,
+) -> str:
+    """Two threads of one kernel."""
+    if first.site is second.site and first.action == "writes":
+        advice = "Let one thread write it, or use an atomic: which value stays is not defined."
+    elif same_block:
+        advice = (
+            "Put a barrier between the two (__syncthreads(), or __syncwarp() among the threads of a warp), "
+            "or use atomics for both."
+        )
+    else:
+        advice = (
+            "Threads of different blocks are unordered: use atomics for both, publish the data with "
+            "__threadfence() and an atomic, or split the kernel in two."
+        )
+    space = "shared memory" if allocation is None else "global memory"
+    return "\n".join(
+        (
+            f"race within {second.operation}: two threads touch {space} with nothing to order them",
+            f"  {_where(allocation, ranges)}",
+            f"One thread:\n  {first.describe()}",
+            f"Another:\n  {second.describe()}",
+            advice,
+        )
+    )
+
+
+def undefined_message(
+    report: AccessReport, allocation: Allocation | None, ranges: Sequence[tuple[int, int]]
+) -> str:
+    """A read of bytes that were never written."""
+    return "\n".join(
+        (
+            f"uninitialized: {_who(report)} reads memory that nothing has written",
+            f"  {_where(allocation, ranges)}",
+            report.describe(),
+            "Fill the memory first, or do not read the part that nothing fills.",
+        )
+    )
+
+
+def _missing_wait(kind: Kind, first: AccessReport, second: AccessReport) -> str:
+    if second.operation == HOST:
+        if kind is Kind.FREED_IN_USE:
+            return f"Synchronise with {first.stream} before the memory is freed."
+        return (
+            f"Synchronise with {first.stream}, or with an event recorded on it after {first.operation}, "
+            f"before the host {second.action} this memory."
+        )
+    if first.stream is None or first.stream == second.stream:
+        return "Record an event after the first and wait for it before the second."
+    return (
+        f"Record an event on {first.stream} after {first.operation} and let {second.stream} wait for it "
+        f"before {second.operation}, or queue both on one stream."
+    )
+
+
+def _who(report: AccessReport) -> str:
+    return report.operation if report.stream is None else f"{report.operation} on {report.stream}"
+
+
+def _where(allocation: Allocation | None, ranges: Sequence[tuple[int, int]]) -> str:
+    if allocation is None:
+        return f"{describe_ranges(ranges)} of the block's shared memory"
+    text = f"{describe_ranges(ranges)} of {allocation.describe()}"
+    return f"{text}, allocated by\n{format_stack(allocation.stack)}" if allocation.stack else text
+
+
+def _coordinates(index: int, size: tuple[int, int, int]) -> tuple[int, int, int]:
+    rest, x = divmod(index, size[0])
+    z, y = divmod(rest, size[1])
+    return x, y, z

@@ -1,0 +1,180 @@
+"""What the checkers found: records of races and of uses of memory that was never written.
+
+A finding is made once for a pair of places in the program: the same two source lines that race in
+every iteration of a loop are one finding with a count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from threading import RLock
+from typing import TYPE_CHECKING, overload
+
+from drv.python_stack import format_stack
+
+from .observation import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from drv.python_stack import Frame
+    from drv.simulator.memory.address_space import Allocation
+
+    from .observation import Site
+
+#: What an access of each kind does, in reports.
+ACTIONS = {Access.READ: "reads", Access.WRITE: "writes", Access.ATOMIC: "updates atomically"}
+#: Byte ranges kept in one finding; a scattered access can touch thousands.
+RANGES_KEPT = 8
+
+
+class Kind(StrEnum):
+    """What is wrong."""
+
+    #: Two operations, or an operation and the host, touch the same bytes and nothing orders them.
+    RACE = "race"
+    #: Memory was freed while an operation that nothing orders before the free could still use it.
+    FREED_IN_USE = "freed while in use"
+    #: A kernel or library call read bytes that nothing ever wrote.
+    UNINITIALIZED = "uninitialized"
+    #: Two threads of a block touch the same shared memory with no barrier between.
+    SHARED_RACE = "shared race"
+    #: Two threads of one kernel touch the same global memory and nothing orders them.
+    KERNEL_RACE = "kernel race"
+
+
+@dataclass(slots=True, frozen=True)
+class AccessReport:
+    """One side of a finding: who touched memory, how, and where that stands in the source."""
+
+    #: The operation's label such as ``"kernel 'scale'"``, or ``"the host"``.
+    operation: str
+    #: What it does to the bytes: ``"reads"``, ``"writes"``, ``"updates atomically"`` or ``"frees"``.
+    action: str
+    #: Name of the stream on which it was queued; ``None`` for the host.
+    stream: str | None = None
+    #: Python stack of the call that queued it.
+    stack: tuple[Frame, ...] = ()
+    #: The instruction, where it is a kernel's.
+    site: Site | None = None
+    #: Block and thread, where a single one is known.
+    thread: str = ""
+
+    def place(self) -> Hashable:
+        """Equal for accesses made by the same lines of source."""
+        site = self.site
+        line = None if site is None else (site.source or (site.ptx_line, site.text))
+        return (self.operation, self.action, self.stack, line)
+
+    def describe(self) -> str:
+        """Lines for a report: operation, stream, instruction and Python stack."""
+        stream = "" if self.stream is None else f" on {self.stream}"
+        thread = f" ({self.thread})" if self.thread else ""
+        lines = [f"{self.operation}{stream} {self.action}{thread}"]
+        if self.site is not None:
+            ptx = f"PTX line {self.site.ptx_line}: {self.site.text}"
+            source = self.site.source
+            lines.append("    at " + (ptx if source is None else f"{source[0]}:{source[1]} ({ptx})"))
+        if self.stack:
+            lines.append(format_stack(self.stack))
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class Finding:
+    """One mistake. ``str(finding)`` is the report for people."""
+
+    kind: Kind
+    message: str
+    first: AccessReport | None = None
+    second: AccessReport | None = None
+    #: Byte ranges ``[start, stop)`` within ``allocation``; within a block's shared memory for
+    #: shared races. The first few only.
+    ranges: tuple[tuple[int, int], ...] = ()
+    allocation: Allocation | None = None
+    #: How often the same pair of source lines was caught.
+    count: int = 1
+
+    def key(self) -> Hashable:
+        """Equal for findings that are the same mistake."""
+        allocation = self.allocation
+        return (
+            self.kind,
+            None if self.first is None else self.first.place(),
+            None if self.second is None else self.second.place(),
+            None if allocation is None else (allocation.kind, allocation.device, allocation.stack),
+        )
+
+    def __str__(self) -> str:
+        return self.message if self.count == 1 else f"{self.message}\n(found {self.count} times)"
+
+
+@dataclass(slots=True, eq=False)
+class Findings(Sequence[Finding]):
+    """All findings so far, in the order found. Safe to use from several threads."""
+
+    #: Whether findings are only collected, and no synchronising call raises them.
+    collect: bool = False
+    _all: dict[Hashable, Finding] = field(default_factory=dict)
+    _unraised: dict[Hashable, Finding] = field(default_factory=dict)
+    _lock: RLock = field(default_factory=RLock)
+
+    def add(self, finding: Finding) -> Finding:
+        """Record ``finding``; one with the same key is counted instead. Returns the one that is kept."""
+        key = finding.key()
+        with self._lock:
+            known = self._all.get(key)
+            if known is None:
+                known = self._all[key] = finding
+            else:
+                known.count += finding.count
+                ranges = dict.fromkeys(known.ranges + finding.ranges)
+                known.ranges = tuple(ranges)[:RANGES_KEPT]
+            self._unraised[key] = known
+            return known
+
+    def take_unraised(self) -> list[Finding]:
+        """Findings since the last call that are to be raised; none while they are only collected.
+
+        A mistake that is made again after it was raised is due to be raised again.
+        """
+        if not self._unraised:
+            return []
+        with self._lock:
+            due = [] if self.collect else list(self._unraised.values())
+            self._unraised.clear()
+            return due
+
+    @contextmanager
+    def collecting(self) -> Iterator[Findings]:
+        """Collect what is found in the block without raising it."""
+        before, self.collect = self.collect, True
+        try:
+            yield self
+        finally:
+            with self._lock:
+                self._unraised.clear()
+                self.collect = before
+
+    def clear(self) -> None:
+        """Forget everything found."""
+        with self._lock:
+            self._all.clear()
+            self._unraised.clear()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @overload
+    def __getitem__(self, index: int) -> Finding: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Finding]: ...
+    def __getitem__(self, index: int | slice) -> Finding | list[Finding]:
+        with self._lock:
+            return list(self._all.values())[index]
+
+    def __str__(self) -> str:
+        return "\n\n".join(str(finding) for finding in self) or "no findings"

@@ -1,0 +1,82 @@
+"""What a checker is told while simulated work runs.
+
+The interpreter and the copy operations call an :class:`AccessObserver` for every access to global,
+shared or host memory. With ``check=on`` there is none and nothing is paid for it; bounds, lifetime
+and alignment are checked by the access itself.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from drv.simulator.memory.address_space import Allocation
+
+
+class Access(Enum):
+    """How memory is touched. Two atomic accesses never race with each other."""
+
+    READ = "read"
+    WRITE = "write"
+    ATOMIC = "atomic"
+
+
+class Site(Protocol):
+    """The instruction that is being run, as reports name it."""
+
+    #: Line of the instruction in the PTX text, and its text.
+    ptx_line: int
+    text: str
+    #: CUDA source file and line where the module was compiled with line information, else ``None``.
+    source: tuple[str, int] | None
+
+
+class Lanes(Protocol):
+    """The threads that run an instruction together. Arrays have shape ``(lanes,)``."""
+
+    @property
+    def block(self) -> NDArray[np.int64]:
+        """Linear index of the thread block in the grid."""
+
+    @property
+    def thread(self) -> NDArray[np.int64]:
+        """Linear index of the thread in its block."""
+
+
+class AccessObserver(Protocol):
+    """Told of every access by the operation that is running."""
+
+    def global_access(
+        self,
+        allocation: Allocation,
+        offsets: NDArray[np.int64],
+        width: int,
+        kind: Access,
+        lanes: Lanes,
+        site: Site,
+    ) -> None:
+        """Lanes touch ``width`` bytes at byte ``offsets`` ``(lanes,)`` of ``allocation``."""
+
+    def shared_access(
+        self, offsets: NDArray[np.int64], width: int, kind: Access, lanes: Lanes, site: Site
+    ) -> None:
+        """Lanes touch ``width`` bytes at ``offsets`` of their own block's shared memory."""
+
+    def barrier(self, blocks: NDArray[np.int64], lanes: Lanes) -> None:
+        """All threads of ``blocks`` (linear indices) passed a block-wide barrier; ``lanes`` are they."""
+
+    def warp_barrier(self, lanes: Lanes) -> None:
+        """``lanes`` passed a warp-level synchronisation together."""
+
+    def fence(self, lanes: Lanes) -> None:
+        """``lanes`` passed a memory fence of device scope or wider."""
+
+    def range_access(self, allocation: Allocation, start: int, stop: int, kind: Access) -> None:
+        """A copy, memset or library call touches bytes ``[start, stop)`` of ``allocation``."""
+
+    def copy_begins(self) -> None:
+        """The running operation is a copy: it writes what it reads, bytes in the same order."""

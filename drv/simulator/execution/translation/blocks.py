@@ -1,0 +1,256 @@
+"""Basic blocks to Python source over NumPy arrays.
+
+A block becomes two functions. ``body(X, *inputs)`` takes the lanes that run it and the values of its input
+registers, and returns what decides where the lanes go next, followed by the values of the registers
+that are live after it. ``whole(R, X)`` does the same on a register file, for lanes that all run
+together. Values are arrays of shape ``(lanes,)``, or ``(1,)`` where all lanes have the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drv.simulator.arithmetic import UnknownInstruction, resolve
+from drv.simulator.memory.address_space import LOCAL_WINDOW, SHARED_WINDOW
+from drv.simulator.ptx.control_flow import CARRY, End, operand_registers
+from drv.simulator.ptx.program import (
+    TYPE_BYTES,
+    Group,
+    Immediate,
+    Instruction,
+    Pair,
+    Register,
+    Symbol,
+    Vector,
+)
+
+from .code import Call, Code, Site
+from .memory_instructions import MemoryInstructions
+from .warp_instructions import WarpInstructions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from drv.simulator.ptx.control_flow import Block
+    from drv.simulator.ptx.program import Operand
+
+    from .plan import FunctionPlan
+
+_IGNORED = {
+    "prefetch",
+    "prefetchu",
+    "pmevent",
+    "griddepcontrol",
+    "discard",
+    "applypriority",
+    "setmaxnreg",
+    "nanosleep",
+}
+#: Number of the barrier of a cluster, which is a single block; the block's own are 0 to 15.
+CLUSTER_BARRIER = 16
+
+
+def translate(plan: FunctionPlan, block: Block) -> Code:
+    """Translate one block of a function."""
+    return _Writer(plan, block).code()
+
+
+class _Writer(MemoryInstructions, WarpInstructions):
+    # Results of the translation
+
+    def code(self) -> Code:
+        for instruction in self.block.instructions:
+            self.instruction(instruction)
+        decision = self.decision()
+        after = dict.fromkeys([*self.block.live_out, *self.handed_over()])
+        outputs = [name for name in after if name in self.values and self.is_written(name)]
+        returned = [decision, *(self.canonical(name) for name in outputs)]
+        arguments = "".join(f", {value}" for value in self.inputs.values())
+        body = [
+            f"def body(X{arguments}):",
+            *(f"    {line}" for line in self.lines),
+            f"    return {', '.join(returned)},",
+        ]
+        numbers = self.plan.numbers
+        into = "".join(f", R[{numbers[name]}]" for name in outputs)
+        given = "".join(f", R[{numbers[name]}]" for name in self.inputs)
+        whole = ["def whole(R, X):", f"    decision{into}, = body(X{given})", "    return decision"]
+        source = "\n".join([*body, *whole])
+        code = Code(
+            self.block,
+            source,
+            tuple(numbers[name] for name in self.inputs),
+            tuple(numbers[name] for name in outputs),
+        )
+        exec(compile(source, f"<{self.plan.function.name}, block {self.block.index}>", "exec"), self.names)
+        code.body, code.whole = self.names["body"], self.names["whole"]
+        if self.block.last is not None:
+            code.site = Site(self.block.last, self.plan.function.name)
+            if self.block.end is End.CALL:
+                code.call = self.call(self.block.last)
+            elif self.block.end is End.BARRIER:
+                parts = self.block.last.parts
+                code.arrives = "arrive" in parts
+                if "red" in parts:
+                    result = self.block.last.operands[0]
+                    assert isinstance(result, Register)
+                    operation = next(each for each in ("popc", "and", "or") if each in parts)
+                    code.reduction = self.plan.numbers[result.name], operation
+        if self.block.converges:
+            first = self.block.instructions[0]
+            code.mask = self.mask_source(first.operands[-1])
+            if self.block.last is None:
+                code.site = Site(first, self.plan.function.name)
+        return code
+
+    def handed_over(self) -> Iterable[str]:
+        """Parameters that the end of the block passes on: arguments of a call, results of a function."""
+        if self.block.end is End.CALL and self.block.last is not None:
+            return (name for operand in self.block.last.operands for name in operand_registers(operand))
+        return (each.name for each in self.plan.function.results)
+
+    def is_written(self, name: str) -> bool:
+        return next(iter(self.values[name].values())) != self.inputs.get(name)
+
+    def mask_source(self, operand: Operand) -> Any:
+        if isinstance(operand, Register):
+            return self.plan.numbers[operand.name]
+        assert isinstance(operand, Immediate)
+        return np.array([operand.value & 0xFFFFFFFF], np.uint32)
+
+    def call(self, instruction: Instruction) -> Call:
+        groups = [operand.items for operand in instruction.operands if isinstance(operand, Group)]
+        results = groups.pop(0) if isinstance(instruction.operands[0], Group) else ()
+        arguments = groups[0] if groups else ()
+        target = next(operand for operand in instruction.operands if not isinstance(operand, Group))
+        number = self.plan.numbers
+        indirect = isinstance(target, Register)
+        name = target.name if isinstance(target, Symbol) else ""
+        return Call(
+            name,
+            indirect,
+            tuple(number[each.name] for each in arguments if isinstance(each, Symbol)),
+            tuple(number[each.name] for each in results if isinstance(each, Symbol)),
+        )
+
+    def decision(self) -> str:
+        """What the driver of the block needs to know: a condition, an index, a barrier, an address."""
+        last, end = self.block.last, self.block.end
+        if last is None or end in (End.FALL, End.JUMP, End.RETURN, End.EXIT):
+            return "None"
+        if end is End.BRANCH:
+            assert last.guard is not None
+            register, negated = last.guard
+            value = self.use(register, "pred")
+            return self.emit(f"~{value}") if negated else value
+        if end is End.SWITCH:
+            return self.use(last.operands[0], "u32")
+        if end is End.CALL:
+            target = next(each for each in last.operands if not isinstance(each, Group))
+            return self.use(target, "u64") if isinstance(target, Register) else "None"
+        operands = list(last.operands)
+        if "red" in last.parts:
+            operands.pop(0)
+            predicate = self.use(operands.pop(), "pred")
+        else:
+            predicate = "None"
+        values = [self.use(each, "u32") for each in operands] + ["None", "None"]
+        if not operands:
+            values = [self.constant("u32", CLUSTER_BARRIER), "None"]
+        return f"({values[0]}, {values[1]}, {predicate})"
+
+    # Instructions
+
+    def instruction(self, instruction: Instruction) -> None:
+        mark = len(self.lines)
+        try:
+            method = getattr(self, f"do_{instruction.base}", None)
+            if method is not None:
+                method(instruction)
+            elif instruction.base not in _IGNORED:
+                self.arithmetic(instruction)
+        except UnknownInstruction:
+            # Refused when it is reached, and not before.
+            del self.lines[mark:]
+            self.lines.append(f"X.unknown({self.site(instruction)})")
+            self.undefined(instruction)
+
+    def arithmetic(self, instruction: Instruction) -> None:
+        results = instruction.operands[0]
+        targets = [results.first, results.second] if isinstance(results, Pair) else [results]
+        sources = instruction.operands[1:]
+        operation = resolve(instruction.opcode, len(sources), len(targets))
+        arguments = [
+            self.use(source, kind) for source, kind in zip(sources, operation.operands, strict=False)
+        ]
+        if "cc" in operation.operands:
+            arguments.append(self.register(CARRY, "pred"))
+        if operation.expression is not None:
+            expression = operation.expression.format(*arguments)
+        else:
+            expression = f"{self.bind(operation.function, 'F')}({', '.join(arguments)})"
+        if "cc" in operation.results:
+            targets.append(Register(CARRY))
+        if len(operation.results) == 1:
+            self.define(targets[0], operation.results[0], expression)
+            return
+        values = [self.emit("None") for _ in operation.results]
+        del self.lines[-len(values) :]
+        self.lines.append(f"{', '.join(values)} = {expression}")
+        for target, kind, value in zip(targets, operation.results, values, strict=True):
+            if target is not None:
+                self.define(target, kind, value)
+
+    def do_mov(self, instruction: Instruction) -> None:
+        target, source = instruction.operands
+        kind = instruction.parts[-1]
+        if isinstance(target, Vector):
+            self.unpacked(target, source, kind)
+        elif (
+            isinstance(source, Register) and isinstance(target, Register) and source.name in self.plan.numbers
+        ):
+            if self.plan.dtypes[source.name].itemsize == self.plan.dtypes[target.name].itemsize:
+                self.values[target.name] = dict(self.known(source.name))
+            else:
+                self.define(target, kind, self.use(source, kind))
+        else:
+            self.define(target, kind, self.use(source, kind))
+
+    def unpacked(self, target: Vector, source: Operand, kind: str) -> None:
+        if kind == "b128":
+            values = self.emit(
+                f"X.halves({self.register(source.name, kind)})" if isinstance(source, Register) else ""
+            )
+            for place, item in enumerate(target.items):
+                self.define(item, "b64", f"{values}[{place}]")
+            return
+        size = TYPE_BYTES[kind]
+        each = size // len(target.items)
+        whole = self.use(source, f"u{8 * size}")
+        for place, item in enumerate(target.items):
+            if item is not None:
+                shifted = (
+                    whole if not place else f"({whole} >> {self.constant(f'u{8 * size}', 8 * each * place)})"
+                )
+                self.define(item, f"u{8 * each}", f"{shifted}.astype(np.uint{8 * each})")
+
+    def do_cvta(self, instruction: Instruction) -> None:
+        target, source = instruction.operands
+        parts = instruction.parts
+        value = self.use(source, "u64")
+        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(parts[-2].partition("::")[0])
+        if window is not None:
+            value = f"{value} {'-' if 'to' in parts else '+'} {self.constant('u64', window)}"
+        self.define(target, "u64", value)
+
+    def do_isspacep(self, instruction: Instruction) -> None:
+        target, source = instruction.operands
+        space = instruction.parts[1].partition("::")[0]
+        self.define(target, "pred", f"X.is_space({space!r}, {self.use(source, 'u64')})")
+
+    def do_trap(self, instruction: Instruction) -> None:
+        self.lines.append(f"X.trap({self.site(instruction)})")
+
+    do_brkpt = do_trap

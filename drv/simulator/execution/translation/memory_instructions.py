@@ -1,0 +1,145 @@
+"""Translation of loads, stores, atomics, fences and asynchronous copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drv.simulator.arithmetic import DTYPES, UnknownInstruction
+from drv.simulator.ptx.program import Address, Immediate, Register, Symbol, Vector
+
+from .block_writer import WIDE, BlockWriter
+
+if TYPE_CHECKING:
+    from drv.simulator.ptx.program import Instruction, Operand
+
+_SPACES = ("global", "shared", "local", "const", "param")
+_ATOMIC_OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
+
+
+class MemoryInstructions(BlockWriter):
+    """Instructions become calls of :class:`~drv.simulator.execution.memory.MemoryAccess`."""
+
+    def address(self, operand: Operand, space: str) -> tuple[str, int]:
+        """Name of the base addresses, and the constant offset."""
+        if not isinstance(operand, Address):
+            raise UnknownInstruction(str(operand))
+        if isinstance(operand.base, Immediate):
+            return self.constant("u64", operand.base.value), operand.offset
+        register = operand.base.name if isinstance(operand.base, Register) else ""
+        if register in self.plan.numbers and self.plan.dtypes[register].itemsize == 4:
+            return self.use(operand.base, "u32"), operand.offset
+        return self.use(operand.base, "u64"), operand.offset
+
+    @staticmethod
+    def access(instruction: Instruction) -> tuple[str, int, str]:
+        """Space (``"generic"`` where none is named), number of elements and PTX type of a load or store."""
+        parts = [part.partition("::")[0] for part in instruction.parts]
+        space = next((part for part in parts[1:] if part in _SPACES), "generic")
+        lanes = next((int(part[1:]) for part in parts if part in ("v2", "v4", "v8")), 1)
+        kind = parts[-1]
+        if kind not in DTYPES:
+            raise UnknownInstruction(instruction.opcode)
+        return space, lanes, kind
+
+    def do_ld(self, instruction: Instruction) -> None:
+        target, place = instruction.operands[:2]
+        space, lanes, kind = self.access(instruction)
+        dtype = DTYPES[kind]
+        targets = target.items if isinstance(target, Vector) else (target,)
+        if space == "param" and isinstance(place, Address) and isinstance(place.base, Symbol):
+            matrix = self.parameter(place.base.name)
+            for index, each in enumerate(targets):
+                at = place.offset + index * dtype.itemsize
+                self.define(each, kind, f"X.field({matrix}, {at}, np.{dtype.name})")
+            return
+        base, offset = self.address(place, space)
+        site = self.site(instruction)
+        call = f"X.load_{space}({site}, {base}, {offset}, np.{dtype.name}, {dtype.itemsize}, {lanes})"
+        if lanes == 1:
+            self.define(targets[0], kind, call)
+            return
+        values = self.emit(call)
+        for index, each in enumerate(targets):
+            if each is not None:
+                self.define(each, kind, f"{values}[{index}]")
+
+    do_ldu = do_ld
+
+    def parameter(self, name: str) -> str:
+        known = self.known(name)
+        return known["parameter"] if "parameter" in known else next(iter(known.values()))
+
+    def do_st(self, instruction: Instruction) -> None:
+        place, value = instruction.operands[:2]
+        space, lanes, kind = self.access(instruction)
+        dtype = DTYPES[kind]
+        sources = value.items if isinstance(value, Vector) else (value,)
+        values = [self.use(each, kind) for each in sources]
+        if space == "param" and isinstance(place, Address) and isinstance(place.base, Symbol):
+            name = place.base.name
+            size = self.plan.parameter_sizes[name]
+            for index, each in enumerate(values):
+                at = place.offset + index * dtype.itemsize
+                old = "None" if size == dtype.itemsize else self.parameter(name)
+                self.values[name] = {"uint8": self.emit(f"X.with_field({old}, {size}, {at}, {each})")}
+            return
+        base, offset = self.address(place, space)
+        site = self.site(instruction)
+        given = values[0] if lanes == 1 else f"({', '.join(values)},)"
+        self.lines.append(
+            f"X.store_{space}({site}, {base}, {offset}, np.{dtype.name}, {dtype.itemsize}, {lanes}, {given})"
+        )
+
+    def do_atom(self, instruction: Instruction) -> None:
+        operands = list(instruction.operands)
+        target = operands.pop(0) if instruction.base == "atom" else None
+        parts = [part.partition("::")[0] for part in instruction.parts]
+        space = next((part for part in parts[1:] if part in ("global", "shared")), "generic")
+        operation = next((part for part in parts[1:] if part in _ATOMIC_OPERATIONS), None)
+        kind = parts[-1]
+        if operation is None or not (kind in DTYPES or kind == "b128") or "async" in parts:
+            raise UnknownInstruction(instruction.opcode)
+        dtype = WIDE if kind == "b128" else DTYPES[kind]
+        base, offset = self.address(operands[0], space)
+        site = self.site(instruction)
+        vectors = [each.items if isinstance(each, Vector) else (each,) for each in operands[1:]]
+        targets = target.items if isinstance(target, Vector) else (target,)
+        for index in range(len(vectors[0])):
+            values = [self.use(each[index], kind) for each in vectors]
+            if operation == "cas":
+                values.reverse()
+            into = targets[index] if target is not None else None
+            call = (
+                f"X.atomic_{space}({site}, {base}, {offset + index * dtype.itemsize}, np.{dtype.name}, "
+                f"{dtype.itemsize}, {operation!r}, {kind!r}, {into is not None}, {', '.join(values)})"
+            )
+            if into is None:
+                self.lines.append(call)
+            else:
+                self.define(into, kind, call)
+
+    do_red = do_atom
+
+    def do_membar(self, instruction: Instruction) -> None:
+        if "proxy" not in instruction.parts:
+            self.lines.append("X.fence()")
+
+    do_fence = do_membar
+
+    def do_cp(self, instruction: Instruction) -> None:
+        parts = instruction.parts
+        if parts[1:3] in (["async", "commit_group"], ["async", "wait_group"], ["async", "wait_all"]):
+            return
+        if parts[1] != "async" or "bulk" in parts or "mbarrier" in parts:
+            raise UnknownInstruction(instruction.opcode)
+        target, source, size = instruction.operands[:3]
+        if not isinstance(size, Immediate):
+            raise UnknownInstruction(instruction.opcode)
+        into, into_offset = self.address(target, "shared")
+        origin, offset = self.address(source, "global")
+        kept = "None"
+        if len(instruction.operands) > 3:
+            kept = self.use(instruction.operands[3], "u32")
+        self.lines.append(
+            f"X.copy_async({self.site(instruction)}, {into}, {into_offset}, {origin}, {offset}, {size.value}, {kept})"
+        )

@@ -1,0 +1,120 @@
+"""What is worked out once per kernel: translated functions, code addresses, what symbols mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drv.simulator.arithmetic import DTYPES, UnknownInstruction
+from drv.simulator.ptx.control_flow import CARRY, End, blocks_of
+from drv.simulator.ptx.program import align_up
+from drv.simulator.ptx.shared_memory import shared_layout
+
+from .block_writer import WIDE
+from .blocks import translate
+
+if TYPE_CHECKING:
+    from drv.simulator.memory.address_space import AddressSpace
+    from drv.simulator.ptx.program import Function, Module
+
+    from .code import Code, Site
+
+#: Generic addresses of the entry's parameters, below those of functions.
+PARAMETER_WINDOW = 1 << 42
+
+
+class KernelPlan:
+    """A kernel ready to run."""
+
+    def __init__(self, module: Module, entry: Function) -> None:
+        self.module = module
+        self.entry = entry
+        self.shared = shared_layout(module, entry)
+        self.code = module.code_addresses
+        self.by_address = {address: name for name, address in self.code.items()}
+        self._functions: dict[str, FunctionPlan] = {}
+        self._memory: Any = None
+        #: Every translated memory instruction; each remembers the allocation that it accessed last.
+        self.sites: list[Site] = []
+        #: Constants of threads by the shape of a block and the number of blocks; see :class:`~drv.simulator.execution.batch.Batch`.
+        self.geometry: dict[Any, Any] = {}
+
+    def enter(self, memory: AddressSpace) -> None:
+        """Forget the allocations of another address space than ``memory``."""
+        if memory is not self._memory:
+            self._memory = memory
+            for site in self.sites:
+                site.allocation = None
+
+    def function(self, name: str) -> FunctionPlan:
+        """Translated function ``name``."""
+        found = self._functions.get(name)
+        if found is None:
+            found = self._functions[name] = FunctionPlan(self, self.module.functions[name])
+        return found
+
+    def symbol(self, plan: FunctionPlan, name: str) -> tuple[str, int]:
+        """What a name means as a value: ``("frame", offset)``, ``("global", 0)`` or ``("constant", value)``."""
+        if name in plan.frame_offsets:
+            return "frame", plan.frame_offsets[name]
+        if name in self.shared.offsets:
+            return "constant", self.shared.offsets[name]
+        if name in self.module.variables:
+            return "global", 0
+        if name in self.code:
+            return "constant", self.code[name]
+        if plan.function is self.entry:
+            for formal in self.entry.formals:
+                if formal.name == name:
+                    return "constant", PARAMETER_WINDOW + formal.offset
+        raise UnknownInstruction(f"address of {name}")
+
+
+class FunctionPlan:
+    """A function's register file, frame and translated blocks. Blocks are translated when first reached."""
+
+    def __init__(self, kernel: KernelPlan, function: Function) -> None:
+        self.kernel = kernel
+        self.function = function
+        self.blocks = blocks_of(function)
+        parameters = [*function.formals, *function.results, *function.call_parameters.values()]
+        self.parameter_sizes = {each.name: each.size for each in parameters}
+        names = [*function.register_types, CARRY, *self.parameter_sizes]
+        self.numbers = {name: index for index, name in enumerate(names)}
+        self.dtypes = {
+            name: WIDE if kind == "b128" else DTYPES.get(kind, np.dtype(np.uint64))
+            for name, kind in function.register_types.items()
+        }
+        self.dtypes[CARRY] = np.dtype(np.bool_)
+        self.dtypes |= {name: np.dtype(np.uint8) for name in self.parameter_sizes}
+        self.template: list[Any] = [
+            np.zeros(1, self.dtypes[name]) for name in [*function.register_types, CARRY]
+        ]
+        self.template += [np.zeros((1, size), np.uint8) for size in self.parameter_sizes.values()]
+        self.formals = [self.numbers[each.name] for each in function.formals]
+        self.results = [self.numbers[each.name] for each in function.results]
+        self.frame_offsets: dict[str, int] = {}
+        end = 0
+        for variable in function.variables.values():
+            if variable.space == "local":
+                self.frame_offsets[variable.name] = end = align_up(end, max(variable.align, 1))
+                end += variable.size
+        self.frame_bytes = align_up(end, 16)
+        registers = self.numbers
+        for block in self.blocks:
+            block.live_in = tuple(name for name in block.live_in if name in registers)
+            block.live_out = tuple(name for name in block.live_out if name in registers)
+        self._codes: list[Code | None] = [None] * len(self.blocks)
+
+    def code(self, index: int) -> Code:
+        """Block ``index``, translated."""
+        found = self._codes[index]
+        if found is None:
+            found = self._codes[index] = translate(self, self.blocks[index])
+        return found
+
+    @property
+    def has_barriers(self) -> bool:
+        """Whether the function itself waits at a block-wide barrier."""
+        return any(block.end is End.BARRIER for block in self.blocks)

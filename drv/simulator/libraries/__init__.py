@@ -1,0 +1,1 @@
+"""cuBLAS and cuFFT, computed with NumPy on simulated memory."""

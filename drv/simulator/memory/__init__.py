@@ -1,0 +1,1 @@
+"""Simulated memory: addresses, allocations, and how queued work reads and writes them."""

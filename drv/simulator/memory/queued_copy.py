@@ -1,0 +1,106 @@
+"""Copies as they run: rows in slices, between simulated memory and pageable host memory."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .address_space import AddressSpace, Allocation, MemoryKind
+from .library_memory import LibraryMemory
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from drv.simulator.checks.races import RaceChecker
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """One side of a copy: rows that begin ``pitch`` bytes apart, in slices ``slice_pitch`` bytes apart.
+
+    ``allocation`` is where it begins, ``None`` when that is pageable host memory.
+    """
+
+    address: int
+    pitch: int
+    allocation: Allocation | None
+    slice_pitch: int = 0
+
+    @property
+    def host(self) -> bool:
+        """Whether it is host memory of any sort."""
+        return self.allocation is None or self.allocation.device is None
+
+
+class QueuedCopy:
+    """What a copy does when it runs."""
+
+    __slots__ = ("_observer", "_shape", "_source", "_space", "_staged", "_target")
+
+    def __init__(
+        self,
+        space: AddressSpace,
+        observer: RaceChecker | None,
+        target: Endpoint,
+        source: Endpoint,
+        shape: tuple[int, int, int],
+        staged: list[NDArray[np.uint8]] | None,
+    ) -> None:
+        self._space, self._observer = space, observer
+        self._target, self._source = target, source
+        self._shape, self._staged = shape, staged
+
+    def __call__(self) -> None:
+        source, target, observer = self._source, self._target, self._observer
+        memory = LibraryMemory(self._space, None, observer)
+        if observer is not None:
+            observer.copy_begins()
+        depth, height, width = self._shape
+        for z in range(depth):
+            if self._staged is not None:
+                data = self._staged[z]
+            else:
+                data = memory.read_rows(source.address + z * source.slice_pitch, height, width, source.pitch)
+            address = target.address + z * target.slice_pitch
+            if target.allocation is None:
+                _writepageable_rows(address, target.pitch, data)
+            else:
+                memory.write_rows(address, height, width, target.pitch)[...] = data
+        memory.flush()
+
+
+def direction(source: Endpoint, target: Endpoint) -> str:
+    """``from pinned host memory to device 0``."""
+    return f"from {_place(source)} to {_place(target)}"
+
+
+def _place(endpoint: Endpoint) -> str:
+    allocation = endpoint.allocation
+    if allocation is None:
+        return "pageable host memory"
+    if allocation.device is None:
+        return "pinned host memory" if allocation.kind is MemoryKind.PINNED else "registered host memory"
+    return f"device {allocation.device}"
+
+
+def pageable_rows(address: int, rows: int, row_bytes: int, pitch: int) -> NDArray[np.uint8]:
+    """A copy of rows of pageable host memory, shape ``(rows, row_bytes)``."""
+    span = (rows - 1) * pitch + row_bytes
+    flat = np.frombuffer(ctypes.string_at(address, span), np.uint8)
+    if rows == 1:
+        return flat.reshape(1, row_bytes)
+    strided = np.lib.stride_tricks.as_strided(flat, (rows, row_bytes), (pitch, 1))
+    return strided if pitch == row_bytes else np.ascontiguousarray(strided)
+
+
+def _writepageable_rows(address: int, pitch: int, data: NDArray[np.uint8]) -> None:
+    data = np.ascontiguousarray(data)
+    rows, row_bytes = data.shape
+    if rows == 1 or pitch == row_bytes:
+        ctypes.memmove(address, data.ctypes.data, rows * row_bytes)
+        return
+    for row in range(rows):
+        ctypes.memmove(address + row * pitch, data[row].ctypes.data, row_bytes)

@@ -1,0 +1,175 @@
+"""Book-keeping of simulated memory: which call made an allocation, whose it is, what it counts for."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from cuda.bindings.driver import CUresult
+
+from drv.simulator.device_properties import ALLOCATION_ALIGNMENT, SimulatedDevice
+from drv.simulator.driver_call import CallError, invalid_value
+from drv.simulator.driver_state import Context, DriverState
+
+from .address_space import DEVICE_BASE, DEVICE_STRIDE, PADDING, Allocation, MemoryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from drv.python_stack import Frame
+    from drv.simulator.options import Options
+
+_PAGE = 4096
+_USER_SPACE = 1 << 47
+_MS_ASYNC = 1
+_msync = ctypes.CDLL(None).msync
+_msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+@dataclass(slots=True, eq=False)
+class MemoryRecord:
+    """What the driver knows of an allocation beside its bytes."""
+
+    allocation: Allocation
+    context: Context | None
+    #: Bytes of the device's memory that it takes.
+    charged: int
+    #: Call that made it.
+    origin: str
+    identifier: int
+    flags: int = 0
+    #: Stream-ordered memory whose free is queued.
+    freeing: bool = False
+    sync_memops: bool = False
+    pool: Any = None
+
+
+class MemoryBook(DriverState):
+    """Finds, makes and releases allocations."""
+
+    def __init__(self, options: Options, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(options, environment)
+        self.records: dict[int, MemoryRecord] = {}
+        #: Bytes of address space, a multiple of the alignment, that are nobody's behind each allocation.
+        self.gap = ALLOCATION_ALIGNMENT
+        self._next_address: dict[int, int] = {}
+        self._nothing = np.empty(0, np.uint8)
+
+    def record_at(self, address: int) -> MemoryRecord | None:
+        """Record of the live allocation that holds ``address``."""
+        found = self.memory.find(address)
+        return None if found is None else self.records.get(found.base)
+
+    def charge(self, device: SimulatedDevice, nbytes: int) -> None:
+        """Count ``nbytes`` of ``device`` as used, or answer that there is not enough memory."""
+        while self.postponed:
+            self.postponed.popleft()()
+        if device.used + nbytes > device.total or self.inject.refuses(nbytes):
+            raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+        device.used += nbytes
+
+    def new_bytes(self, size: int) -> NDArray[np.uint8]:
+        """Zeroed bytes, padded; committed by the operating system only when touched."""
+        if not self.execute:
+            return self._nothing
+        try:
+            return np.zeros((size + PADDING - 1) // PADDING * PADDING, np.uint8)
+        except MemoryError:
+            raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY) from None
+
+    def new_address(self, device: SimulatedDevice, size: int) -> int:
+        """A free address on ``device``. Freed ones come back only after all others were used once."""
+        # The upper half is where kernels allocate (``malloc``).
+        start, stop = device.base, device.base + DEVICE_STRIDE // 2
+        step = (size + self.gap + ALLOCATION_ALIGNMENT - 1) // ALLOCATION_ALIGNMENT * ALLOCATION_ALIGNMENT
+        address = self._next_address.get(device.index, start)
+        if address + step > stop:
+            address = start
+            while blocking := self.memory.overlapping(address, step):
+                address = -(-blocking[-1].end // ALLOCATION_ALIGNMENT) * ALLOCATION_ALIGNMENT
+            if address + step > stop:
+                raise CallError(CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+        self._next_address[device.index] = address + step
+        return address
+
+    def allocate(
+        self, context: Context, size: int, origin: str, kind: MemoryKind = MemoryKind.DEVICE, name: str = ""
+    ) -> MemoryRecord:
+        """Make ``size`` bytes of memory on the device of ``context``."""
+        if size <= 0:
+            raise invalid_value()
+        device = context.device
+        charged = -(-size // ALLOCATION_ALIGNMENT) * ALLOCATION_ALIGNMENT
+        self.charge(device, charged)
+        try:
+            data = self.new_bytes(size)
+            base = self.new_address(device, size)
+        except CallError:
+            device.used -= charged
+            raise
+        allocation = Allocation(base, size, kind, data, device.ordinal, name, self.recorder.take())
+        return self.book(allocation, context, charged, origin)
+
+    def book(
+        self, allocation: Allocation, context: Context | None, charged: int, origin: str, flags: int = 0
+    ) -> MemoryRecord:
+        """Make ``allocation`` live and keep its record."""
+        record = MemoryRecord(allocation, context, charged, origin, self.new_identifier(), flags)
+        self.remember(allocation)
+        self.records[allocation.base] = record
+        return record
+
+    def release(self, record: MemoryRecord, stack: tuple[Frame, ...] | None = None) -> None:
+        """Free an allocation, at ``stack``. Work that still uses it meets a fault."""
+        self.forget(record.allocation, stack)
+        record.allocation.drop_bytes()
+        del self.records[record.allocation.base]
+        if record.charged and record.context is not None:
+            record.context.device.used -= record.charged
+
+    def release_context_memory(self, context: Context) -> None:
+        """Free everything that was allocated in ``context``."""
+        for record in [r for r in self.records.values() if r.context is context]:
+            self.release(record)
+        device = context.device.ordinal
+        if self.memory.heaps.pop(device, None) is not None:
+            for allocation in self.memory.live():
+                if allocation.kind is MemoryKind.HEAP and allocation.device == device:
+                    self.forget(allocation)
+
+    # Ranges that calls name
+
+    def host_range(self, address: int, nbytes: int) -> None:
+        """Check that ``[address, address + nbytes)`` is memory of this process."""
+        start = address // _PAGE * _PAGE
+        if not _PAGE <= address <= _USER_SPACE - nbytes:
+            raise invalid_value()
+        if _msync(start, address + nbytes - start, _MS_ASYNC) != 0:
+            raise invalid_value()
+
+    def simulated_range(self, address: int, nbytes: int) -> Allocation | None:
+        """The allocation where a range begins; ``None`` for pageable host memory.
+
+        Answers ``CUDA_ERROR_INVALID_VALUE`` when the range is not inside live memory, or is mapped and no
+        device has access to it.
+        """
+        first = self.memory.find(address)
+        if first is None:
+            if address >= DEVICE_BASE:
+                raise invalid_value()
+            self.host_range(address, nbytes)
+            return None
+        here, end = first, address + nbytes
+        while True:
+            if here.access is not None and not here.access:
+                raise invalid_value()
+            if end <= here.end:
+                return first
+            following = self.memory.find(here.end)
+            if following is None or following.kind is not MemoryKind.MAPPED:
+                raise invalid_value()
+            here = following
