@@ -1,7 +1,7 @@
 """Neural network modules on top of `tensor`."""
 
 from . import amp, functional, grad, init, optim, utils
-from .activations import (
+from .layers.activations import (
     CELU,
     ELU,
     GELU,
@@ -13,6 +13,7 @@ from .activations import (
     Hardtanh,
     LeakyReLU,
     LogSigmoid,
+    LogSoftmax,
     Mish,
     PReLU,
     ReLU,
@@ -20,6 +21,9 @@ from .activations import (
     RReLU,
     Sigmoid,
     SiLU,
+    Softmax,
+    Softmax2d,
+    Softmin,
     Softplus,
     Softshrink,
     Softsign,
@@ -27,30 +31,12 @@ from .activations import (
     Tanhshrink,
     Threshold,
 )
-from .adaptive_softmax import AdaptiveLogSoftmaxWithLoss
-from .batch_normalization import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-)
-from .containers import ModuleDict, ModuleList, Sequential
-from .convolution import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
-from .embedding import Embedding, EmbeddingBag
-from .flattening import Flatten, Unflatten
-from .folding import Fold, Unfold
-from .fractional_pooling import FractionalMaxPool2d, FractionalMaxPool3d
-from .lazy_layers import (
+from .layers.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
+from .layers.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from .layers.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from .layers.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+from .layers.embedding import Embedding, EmbeddingBag
+from .layers.lazy import (
     LazyBatchNorm1d,
     LazyBatchNorm2d,
     LazyBatchNorm3d,
@@ -65,8 +51,8 @@ from .lazy_layers import (
     LazyInstanceNorm3d,
     LazyLinear,
 )
-from .linear import Bilinear, Identity, Linear
-from .losses import (
+from .layers.linear import Bilinear, Identity, Linear
+from .layers.losses import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
@@ -92,10 +78,21 @@ from .losses import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from .module import Module
-from .multihead_attention import MultiheadAttention
-from .normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
-from .padding import (
+from .layers.multihead_attention import MultiheadAttention
+from .layers.normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    CrossMapLRN2d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+    LocalResponseNorm,
+    RMSNorm,
+)
+from .layers.padding import (
     CircularPad1d,
     CircularPad2d,
     CircularPad3d,
@@ -112,9 +109,7 @@ from .padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
-from .parameter_containers import ParameterDict, ParameterList
-from .pooling import (
+from .layers.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -124,27 +119,37 @@ from .pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
 )
-from .power_pooling import LPPool1d, LPPool2d, LPPool3d
-from .probabilities import (
-    ChannelShuffle,
-    LogSoftmax,
+from .layers.recurrent import GRU, LSTM, RNN, RNNBase
+from .layers.recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
+from .layers.shapes import ChannelShuffle, Flatten, Fold, Unflatten, Unfold
+from .layers.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
+from .layers.upsampling import (
     PixelShuffle,
     PixelUnshuffle,
-    Softmax,
-    Softmax2d,
-    Softmin,
+    Upsample,
+    UpsamplingBilinear2d,
+    UpsamplingNearest2d,
 )
-from .recurrent import GRU, LSTM, RNN
-from .recurrent_base import RNNBase
-from .recurrent_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
-from .transformer import Transformer, TransformerDecoder, TransformerEncoder
-from .transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
-from .unpooling import MaxUnpool1d, MaxUnpool2d, MaxUnpool3d
-from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
+from .module import Module
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
     "CELU",

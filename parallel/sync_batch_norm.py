@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensor
-from nn.batch_normalization import _BatchNorm
+from nn.layers.normalization import _BatchNorm
 from nvrtc_kernels.normalization import statistics_type
 from tensor.operations.normalization import batch_normalization as operations
 from tensor.operations.recorder import record

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from nn.containers import ModuleDict, ModuleList
+from nn.layers.containers import ModuleDict, ModuleList
 from nn.parameter import Parameter
 from tensor import Tensor, no_grad
 

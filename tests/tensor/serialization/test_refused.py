@@ -37,7 +37,7 @@ REFUSED = [
     ((b"bytes",), r"checkpoint\[0\]: it is a builtins.bytes"),
     ({"a": len}, r"checkpoint\['a'\]: it is a builtins.builtin_function"),
     ({"p": Point(1, 2)}, r"checkpoint\['p'\]: it is a .*Point, a named tuple: save tuple"),
-    ({"m": nn.Linear(1, 1)}, r"checkpoint\['m'\]: it is a nn.linear.Linear: save its state_dict\(\)"),
+    ({"m": nn.Linear(1, 1)}, r"checkpoint\['m'\]: it is a nn.layers.linear.Linear: save its state_dict\(\)"),
     ({"g": tensor.Generator()}, r"Generator: save its get_state\(\)"),
     ({"n": np.ones(3)}, r"checkpoint\['n'\]: it is a numpy.ndarray: save tensor.from_numpy"),
     ({"s": np.str_("a")}, r"checkpoint\['s'\]: it is a numpy.str_"),

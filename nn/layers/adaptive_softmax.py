@@ -1,0 +1,172 @@
+"""Softmax over very many classes, of which few are frequent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nn import functional
+from nn.module import Module
+
+from .containers import ModuleList, Sequential
+from .linear import Linear
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor import Tensor, dtype
+
+
+class ASMoutput(NamedTuple):
+    """Log-probability of each target, and the mean of its negative."""
+
+    output: Tensor
+    loss: Tensor
+
+
+class AdaptiveLogSoftmaxWithLoss(Module):
+    """Log-softmax whose rare classes are in clusters of fewer features (Grave et al., ICML 2017).
+
+    Parameters
+    ----------
+    in_features : int
+        Features of the input.
+    n_classes : int
+        Classes, the most frequent ones first.
+    cutoffs : sequence of int
+        Where the clusters of rarer classes start, in increasing order.
+    div_value : float
+        How much fewer features each cluster has than the one before.
+    head_bias : bool
+        Whether a bias is added to the frequent classes and the clusters.
+    device, dtype
+        Of the parameters.
+
+    Raises
+    ------
+    ValueError
+        If the cutoffs are not increasing, positive and below ``n_classes``.
+    """
+
+    head: Linear
+    tail: ModuleList
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        cutoffs: Sequence[int],
+        div_value: float = 4.0,
+        head_bias: bool = False,
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        super().__init__()
+        found = list(cutoffs)
+        if not found:
+            raise ValueError("cutoffs should be a sequence of length larger than 0")
+        if (
+            found != sorted(set(found))
+            or found[0] <= 0
+            or found[-1] > n_classes - 1
+            or any(int(cutoff) != cutoff for cutoff in found)
+        ):
+            raise ValueError(
+                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each "
+                f"value is between 1 and n_classes-1, got {found} for {n_classes} classes"
+            )
+        self.in_features = in_features
+        self.n_classes = n_classes
+        self.cutoffs = [*found, n_classes]
+        self.div_value = div_value
+        self.head_bias = head_bias
+        self.shortlist_size = self.cutoffs[0]
+        self.n_clusters = len(self.cutoffs) - 1
+        self.head_size = self.shortlist_size + self.n_clusters
+        self.head = Linear(in_features, self.head_size, bias=head_bias, device=device, dtype=dtype)
+        self.tail = ModuleList()
+        for number in range(self.n_clusters):
+            hidden = int(in_features // div_value ** (number + 1))
+            size = self.cutoffs[number + 1] - self.cutoffs[number]
+            self.tail.append(
+                Sequential(
+                    Linear(in_features, hidden, bias=False, device=device, dtype=dtype),
+                    Linear(hidden, size, bias=False, device=device, dtype=dtype),
+                )
+            )
+
+    def reset_parameters(self) -> None:
+        """Draw new values."""
+        self.head.reset_parameters()
+        clusters: Any = self.tail
+        for first, second in clusters:
+            first.reset_parameters()
+            second.reset_parameters()
+
+    def forward(self, input_: Tensor, target_: Tensor) -> ASMoutput:
+        """Log-probability of each target, and the loss.
+
+        Parameters
+        ----------
+        input_ : Tensor
+            Of shape (N, in_features) or (in_features,).
+        target_ : Tensor
+            Classes, of shape (N,) or ().
+
+        Raises
+        ------
+        RuntimeError
+            If shapes do not fit, or a target is no class.
+        """
+        batched = target_.dim() > 0
+        if target_.dim() > 1:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+        if input_.dim() != 1 + batched:
+            wanted = "2D" if batched else "1D"
+            raise RuntimeError(
+                f"{target_.dim()}D target tensor expects {wanted} input tensors, got {input_.dim()}D"
+            )
+        if batched and input_.shape[0] != target_.shape[0]:
+            raise RuntimeError(
+                f"Input and target should have the same size in the batch dimension, got {input_.shape[0]} and "
+                f"{target_.shape[0]}"
+            )
+        input, target = (input_, target_) if batched else (input_.unsqueeze(0), target_.unsqueeze(0))
+        output = input.new_zeros(target.shape[0])
+        places = target.clone()
+        used = 0
+        for number in range(len(self.cutoffs)):
+            low = self.cutoffs[number - 1] if number else 0
+            rows = ((target >= low) & (target < self.cutoffs[number])).nonzero().squeeze(1)
+            used += rows.numel()
+            if not rows.numel():
+                continue
+            if number:
+                chosen = self.tail[number - 1](input.index_select(0, rows))
+                places = places.index_fill(0, rows, self.shortlist_size + number - 1)
+                local = functional.log_softmax(chosen, dim=1)
+                relative = (target.index_select(0, rows) - low).unsqueeze(1)
+                output = output.index_copy(0, rows, local.gather(1, relative).squeeze(1))
+        if used != target.shape[0]:
+            raise RuntimeError(
+                f"Target values should be in [0, {self.n_classes - 1}], but values in range "
+                f"[{target.min().item()}, {target.max().item()}] were found. "
+            )
+        head = functional.log_softmax(self.head(input), dim=1)
+        output = output + head.gather(1, places.unsqueeze(1)).squeeze(1)
+        loss = (-output).mean()
+        return ASMoutput(output if batched else output.squeeze(0), loss)
+
+    def log_prob(self, input: Tensor) -> Tensor:
+        """Log-probabilities of all classes, of shape (N, n_classes), for an input of shape (N, in_features)."""
+        from tensor import cat
+
+        head = functional.log_softmax(self.head(input), dim=1)
+        parts = [head[:, : self.shortlist_size]]
+        for number, cluster in enumerate(self.tail):
+            of_cluster = head[:, self.shortlist_size + number].unsqueeze(1)
+            parts.append(functional.log_softmax(cluster(input), dim=1) + of_cluster)
+        return cat(parts, 1)
+
+    def predict(self, input: Tensor) -> Tensor:
+        """The class of highest probability of each row, of shape (N,)."""
+        return self.log_prob(input).argmax(1)

@@ -1,0 +1,301 @@
+"""Layers whose input sizes are found out from the first input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nn.module.lazy import LazyModuleMixin
+from nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
+from tensor import int64, no_grad
+from tensor import tensor as make
+
+from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from .linear import Linear
+from .normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+)
+
+if TYPE_CHECKING:
+    from tensor import Tensor, dtype
+
+
+def _materialize(x: Any, shape: tuple[int, ...]) -> None:
+    """Give ``x`` a shape where it has none."""
+    if is_lazy(x):
+        x.materialize(shape)
+
+
+class _LazyLayer(LazyModuleMixin):
+    """What the lazy layers share; the layer that they become follows in their bases."""
+
+    #: Attribute with the size of the input, which is 0 until it is known.
+    _size: str
+
+    def _leave_open(self, bias: bool, device: Any, dtype: dtype | None) -> None:
+        """Take weight and, if there is one, bias without shapes."""
+        own: Any = self
+        own.weight = UninitializedParameter(device=device, dtype=dtype)
+        if bias:
+            own.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Set first values, once there are parameters to have them."""
+        if getattr(self, self._size) and not self.has_uninitialized_params():
+            super().reset_parameters()  # type: ignore[misc]
+
+
+class LazyLinear(_LazyLayer, Linear):
+    """A :class:`Linear` whose ``in_features`` are those of its first input.
+
+    Parameters
+    ----------
+    out_features : int
+        Size of the last dimension of the output.
+    bias : bool
+        Whether a bias is added.
+    device, dtype
+        Of the parameters.
+    """
+
+    cls_to_become = Linear
+    _size = "in_features"
+
+    def __init__(
+        self, out_features: int, bias: bool = True, device: Any = None, dtype: dtype | None = None
+    ) -> None:
+        # Without elements, which would be replaced at once.
+        super().__init__(0, 0, False)
+        self.out_features = out_features
+        self._leave_open(bias, device, dtype)
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Take the features of ``input``."""
+        if self.has_uninitialized_params():
+            with no_grad():
+                self.in_features = input.shape[-1]
+                _materialize(self.weight, (self.out_features, self.in_features))
+                _materialize(self.bias, (self.out_features,))
+                self.reset_parameters()
+        elif not self.in_features:
+            # They were loaded.
+            self.in_features = self.weight.shape[-1]
+
+
+class _LazyConvolution(_LazyLayer):
+    _size = "in_channels"
+
+    def _set_up(self, out_channels: int, bias: bool, device: Any, dtype: dtype | None) -> None:
+        own: Any = self
+        if out_channels % own.groups:
+            raise ValueError(f"out_channels must be divisible by groups, got {out_channels} and {own.groups}")
+        own.out_channels = out_channels
+        self._leave_open(bias, device, dtype)
+
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Take the channels of ``input``.
+
+        Raises
+        ------
+        RuntimeError
+            If it has neither the dimensions of a batch nor of a sample.
+        ValueError
+            If its channels cannot be cut into the groups.
+        """
+        own: Any = self
+        if not self.has_uninitialized_params():
+            if not own.in_channels:
+                # They were loaded.
+                own.in_channels = own.weight.shape[0] if own.transposed else own.weight.shape[1] * own.groups
+            return
+        sample = own.rank + 1
+        if input.dim() not in (sample, sample + 1):
+            raise RuntimeError(
+                f"Expected {sample}D (unbatched) or {sample + 1}D (batched) input to {type(self).__name__}, but got input "
+                f"of size: {input.shape}"
+            )
+        channels = input.shape[-sample]
+        if channels % own.groups:
+            raise ValueError(f"in_channels must be divisible by groups, got {channels} and {own.groups}")
+        own.in_channels = channels
+        first, second = (channels, own.out_channels) if own.transposed else (own.out_channels, channels)
+        with no_grad():
+            _materialize(own.weight, (first, second // own.groups, *own.kernel_size))
+            _materialize(own.bias, (own.out_channels,))
+            self.reset_parameters()
+
+
+class _LazyForward(_LazyConvolution):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype
+        )
+        self._set_up(out_channels, bias, device, dtype)
+
+
+class _LazyTransposed(_LazyConvolution):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
+        )  # fmt: skip
+        self._set_up(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyForward, Conv1d):
+    """A :class:`Conv1d` whose ``in_channels`` are those of its first input."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyForward, Conv2d):
+    """A :class:`Conv2d` whose ``in_channels`` are those of its first input."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyForward, Conv3d):
+    """A :class:`Conv3d` whose ``in_channels`` are those of its first input."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
+    """A :class:`ConvTranspose1d` whose ``in_channels`` are those of its first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
+    """A :class:`ConvTranspose2d` whose ``in_channels`` are those of its first input."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
+    """A :class:`ConvTranspose3d` whose ``in_channels`` are those of its first input."""
+
+    cls_to_become = ConvTranspose3d
+
+
+class _LazyNorm(_LazyLayer):
+    _size = "num_features"
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: dtype | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self._leave_open(bias, device, dtype)
+        own: Any = self
+        if track_running_stats:
+            own.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            own.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            own.num_batches_tracked = make(0, dtype=int64, device=device)
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Take the channels of ``input``.
+
+        Raises
+        ------
+        ValueError
+            If it has another number of dimensions than the layer takes.
+        """
+        own: Any = self
+        tensors = own.weight, own.bias, own.running_mean, own.running_var
+        if not self.has_uninitialized_params():
+            if not own.num_features:
+                # They were loaded, unless there are none.
+                own.num_features = next(
+                    (len(each) for each in tensors if each is not None), self._channels(input)
+                )
+            return
+        own._check_input_dim(input)
+        own.num_features = self._channels(input)
+        with no_grad():
+            for each in tensors:
+                _materialize(each, (own.num_features,))
+            self.reset_parameters()
+
+    def _channels(self, input: Tensor) -> int:
+        return int(input.shape[1])
+
+
+class _LazyInstanceNorm(_LazyNorm):
+    def _channels(self, input: Tensor) -> int:
+        own: Any = self
+        return int(input.shape[1 - max(own.ranks) + input.dim()])
+
+
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+    """A :class:`BatchNorm1d` whose ``num_features`` are the channels of its first input."""
+
+    cls_to_become = BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+    """A :class:`BatchNorm2d` whose ``num_features`` are the channels of its first input."""
+
+    cls_to_become = BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+    """A :class:`BatchNorm3d` whose ``num_features`` are the channels of its first input."""
+
+    cls_to_become = BatchNorm3d
+
+
+class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
+    """An :class:`InstanceNorm1d` whose ``num_features`` are the channels of its first input."""
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
+    """An :class:`InstanceNorm2d` whose ``num_features`` are the channels of its first input."""
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
+    """An :class:`InstanceNorm3d` whose ``num_features`` are the channels of its first input."""
+
+    cls_to_become = InstanceNorm3d

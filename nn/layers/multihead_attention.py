@@ -1,0 +1,216 @@
+"""Attention with several heads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nn import init
+from nn.functional.attention import merged_masks, multi_head_attention_forward
+from nn.module import Module
+from nn.parameter import Parameter
+from tensor import empty
+
+from .linear import Linear
+
+if TYPE_CHECKING:
+    from tensor import Tensor, dtype
+
+
+class MultiheadAttention(Module):
+    """Attention with several heads (Vaswani et al., "Attention is all you need", 2017).
+
+    Parameters
+    ----------
+    embed_dim : int
+        Size E of queries and results.
+    num_heads : int
+        Heads, between which E is shared out.
+    dropout : float
+        How probable it is, in training, that a weight is left out.
+    bias : bool
+        Whether the linear maps add something.
+    add_bias_kv : bool
+        Whether there is one more key and value, which are learned.
+    add_zero_attn : bool
+        Whether there is one more key and value that are zero.
+    kdim, vdim : int, optional
+        Sizes of keys and values; E by default.
+    batch_first : bool
+        Whether tensors are of shape (N, L, E) rather than (L, N, E).
+    device, dtype
+        Of the parameters.
+
+    Attributes
+    ----------
+    in_proj_weight : Parameter or None
+        Of shape (3 E, E), for queries, keys and values. Where their sizes differ there are ``q_proj_weight``,
+        ``k_proj_weight`` and ``v_proj_weight`` instead.
+    in_proj_bias : Parameter or None
+        Of shape (3 E,).
+    bias_k, bias_v : Parameter or None
+        Of shape (1, 1, E).
+    out_proj : Linear
+        The linear map behind.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive.
+    AssertionError
+        If the heads do not divide E.
+    """
+
+    in_proj_weight: Parameter | None
+    in_proj_bias: Parameter | None
+    q_proj_weight: Parameter | None
+    k_proj_weight: Parameter | None
+    v_proj_weight: Parameter | None
+    bias_k: Parameter | None
+    bias_v: Parameter | None
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        if embed_dim <= 0 or num_heads <= 0:
+            raise ValueError(
+                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} "
+                "instead"
+            )
+        if embed_dim % num_heads:
+            raise AssertionError(
+                f"embed_dim must be divisible by num_heads, got embed_dim={embed_dim} and num_heads={num_heads}"
+            )
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        self.head_dim = embed_dim // num_heads
+        self.add_zero_attn = add_zero_attn
+
+        def add(name: str, *shape: int, wanted: bool = True) -> None:
+            made = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
+            self.register_parameter(name, made)
+
+        packed = self.kdim == self.vdim == embed_dim
+        add("in_proj_weight", 3 * embed_dim, embed_dim, wanted=packed)
+        add("q_proj_weight", embed_dim, embed_dim, wanted=not packed)
+        add("k_proj_weight", embed_dim, self.kdim, wanted=not packed)
+        add("v_proj_weight", embed_dim, self.vdim, wanted=not packed)
+        add("in_proj_bias", 3 * embed_dim, wanted=bias)
+        add("bias_k", 1, 1, embed_dim, wanted=add_bias_kv)
+        add("bias_v", 1, 1, embed_dim, wanted=add_bias_kv)
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        if self.in_proj_bias is not None and self.out_proj.bias is not None:
+            init.zeros_(self.in_proj_bias)
+            init.zeros_(self.out_proj.bias)
+        for extra in (self.bias_k, self.bias_v):
+            if extra is not None:
+                init.xavier_normal_(extra)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Results and weights; see :func:`nn.functional.multi_head_attention_forward`.
+
+        Parameters
+        ----------
+        query, key, value : Tensor
+            Of shapes (L, N, E), (S, N, kdim) and (S, N, vdim), with ``batch_first`` (N, L, E) and so on, or without N.
+        key_padding_mask : Tensor, optional
+            Of shape (N, S): bool, ``True`` for keys that are left out, or what is added to the scores.
+        need_weights : bool
+            Whether weights are wanted. Without them scores are never all in memory.
+        attn_mask : Tensor, optional
+            Of shape (L, S) or (N * num_heads, L, S), likewise.
+        average_attn_weights : bool
+            Whether weights are means over the heads.
+        is_causal : bool
+            That ``attn_mask`` is the causal one, so that it need not be read.
+
+        Returns
+        -------
+        tuple
+            Result of the shape of the query; weights of shape (N, L, S) or (N, num_heads, L, S), or ``None``.
+        """
+        turned = self.batch_first and query.dim() == 3
+        if turned:
+            # What is one tensor stays one: it is multiplied once.
+            same_key, same_value = key is query, value is key
+            query = query.transpose(0, 1)
+            key = query if same_key else key.transpose(0, 1)
+            value = key if same_value else value.transpose(0, 1)
+        result, weights = multi_head_attention_forward(
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            training=self.training,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            use_separate_proj_weight=self.in_proj_weight is None,
+            q_proj_weight=self.q_proj_weight,
+            k_proj_weight=self.k_proj_weight,
+            v_proj_weight=self.v_proj_weight,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+        )
+        return result.transpose(0, 1) if turned else result, weights
+
+    def merge_masks(
+        self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
+    ) -> tuple[Tensor | None, int | None]:
+        """Both masks as one, for a query of shape (N, L, E).
+
+        Returns
+        -------
+        tuple
+            The mask, and what it is: ``key_padding_mask`` itself (1), or both together (2), which has shape
+            (N, num_heads, L, S); ``None`` twice without masks.
+        """
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        batch, length, keys = query.shape[0], attn_mask.shape[-2], attn_mask.shape[-1]
+        if attn_mask.dim() == 3:
+            attn_mask = attn_mask.view(batch, self.num_heads, length, keys)
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.view(batch, 1, 1, keys)
+        merged: Any = merged_masks(attn_mask, key_padding_mask, query)
+        return merged.expand(batch, self.num_heads, length, keys), 2

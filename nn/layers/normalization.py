@@ -1,0 +1,448 @@
+"""Normalization layers: batch, instance, layer, group, RMS and local response normalization."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nn import functional, init
+from nn.module import Module
+from nn.parameter import Parameter
+from tensor import empty, int64, ones, zeros
+from tensor import tensor as make
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor import Tensor, dtype
+
+
+class Affine(Module):
+    """A layer with what its normalised input is multiplied with, and what is added to it.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        1 and 0 at first.
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def add_parameters(
+        self, shape: int | tuple[int, ...], weight: bool, bias: bool | None, device: Any, dtype: dtype | None
+    ) -> None:
+        """Register those parameters that are wanted; ``None`` for a layer that knows of no bias."""
+        for name, wanted in (("weight", weight), ("bias", bias)):
+            if wanted is not None:
+                made = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
+                self.register_parameter(name, made)
+
+    def reset_parameters(self) -> None:
+        """Weights 1, biases 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        bias = getattr(self, "bias", None)
+        if bias is not None:
+            init.zeros_(bias)
+
+
+class _Norm(Affine):
+    """What the layers share: a weight and a bias of each channel, and running averages.
+
+    ``ranks`` are the numbers of dimensions that inputs may have.
+    """
+
+    ranks: tuple[int, ...]
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: Any,
+        dtype: dtype | None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        self.add_parameters(num_features, affine, affine and bias, device, dtype)
+        tracked: tuple[Tensor | None, ...] = (None, None, None)
+        if track_running_stats:
+            tracked = (
+                zeros(num_features, device=device, dtype=dtype),
+                ones(num_features, device=device, dtype=dtype),
+                make(0, dtype=int64, device=device),
+            )
+        for name, buffer in zip(("running_mean", "running_var", "num_batches_tracked"), tracked, strict=True):
+            self.register_buffer(name, buffer)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forget the running averages."""
+        if self.track_running_stats:
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            assert self.num_batches_tracked is not None
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Weights 1, biases 0, no running averages."""
+        self.reset_running_stats()
+        super().reset_parameters()
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() not in self.ranks:
+            wanted = " or ".join(f"{rank}D" for rank in self.ranks)
+            raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        # Old states, and those of layers that counted nothing, have no number of batches.
+        version = local_metadata.get("version")
+        key = f"{prefix}num_batches_tracked"
+        if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
+            assert self.num_batches_tracked is not None
+            state_dict[key] = self.num_batches_tracked.detach().clone()
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    def extra_repr(self) -> str:
+        """Its arguments."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_Norm):
+    """Mean 0 and variance 1 of each channel over a batch, times a weight and plus a bias.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels C of the input, (N, C, ...).
+    eps : float
+        Added to the variance.
+    momentum : float or None
+        How far running averages move with each batch; ``None`` for the plain average over all batches.
+    affine : bool
+        Whether there are weights and biases.
+    track_running_stats : bool
+        Whether running averages are kept, to be taken when the layer is not in training.
+    device, dtype
+        Of parameters and buffers.
+    """
+
+    _version = 2
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: dtype | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalised input."""
+        self._check_input_dim(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1.0 / float(self.num_batches_tracked)
+        own = self.training or (self.running_mean is None and self.running_var is None)
+        keeps = not self.training or self.track_running_stats
+        return functional.batch_norm(
+            input,
+            self.running_mean if keeps else None,
+            self.running_var if keeps else None,
+            self.weight,
+            self.bias,
+            own,
+            momentum,
+            self.eps,
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    __doc__ = (_BatchNorm.__doc__ or "").replace("(N, C, ...)", "(N, C) or (N, C, L)")
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    __doc__ = (_BatchNorm.__doc__ or "").replace("(N, C, ...)", "(N, C, H, W)")
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    __doc__ = (_BatchNorm.__doc__ or "").replace("(N, C, ...)", "(N, C, D, H, W)")
+    ranks = (5,)
+
+
+class _InstanceNorm(_Norm):
+    """Mean 0 and variance 1 of each channel of each sample, times a weight and plus a bias.
+
+    Parameters
+    ----------
+    num_features : int
+        Channels C of the input, (N, C, ...); the first dimension may be missing.
+    eps : float
+        Added to the variance.
+    momentum : float
+        How far running averages move with each batch.
+    affine : bool
+        Whether there are weights and biases.
+    track_running_stats : bool
+        Whether running averages are kept, to be taken when the layer is not in training.
+    device, dtype
+        Of parameters and buffers.
+    """
+
+    _version = 2
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: dtype | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalised input."""
+        self._check_input_dim(input)
+        batched = input.dim() == max(self.ranks)
+        channels = input.size(1 if batched else 0)
+        if channels != self.num_features:
+            if self.affine:
+                raise ValueError(
+                    f"expected input's size at dim={int(batched)} to match num_features ({self.num_features}), but got: "
+                    f"{channels}."
+                )
+            import warnings
+
+            warnings.warn(
+                f"input's size at dim={int(batched)} does not match num_features. You can silence this warning by not "
+                "passing in num_features, which is not used because affine=False",
+                stacklevel=2,
+            )
+        found = functional.instance_norm(
+            input if batched else input.unsqueeze(0),
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+        return found if batched else found.squeeze(0)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    __doc__ = (_InstanceNorm.__doc__ or "").replace("(N, C, ...)", "(N, C, L)")
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    __doc__ = (_InstanceNorm.__doc__ or "").replace("(N, C, ...)", "(N, C, H, W)")
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    __doc__ = (_InstanceNorm.__doc__ or "").replace("(N, C, ...)", "(N, C, D, H, W)")
+    ranks = (4, 5)
+
+
+def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
+    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+
+
+class LayerNorm(Affine):
+    """Mean 0 and variance 1 over the last dimensions, times a weight and plus a bias.
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        The last dimensions of the input.
+    eps : float
+        Added to the variance.
+    elementwise_affine : bool
+        Whether there are weights and biases.
+    bias : bool
+        Whether there are biases.
+    device, dtype
+        Of the parameters.
+    """
+
+    normalized_shape: tuple[int, ...]
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape_of(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self.add_parameters(
+            self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype
+        )
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalised input."""
+        return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """Its arguments."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(Affine):
+    """Mean square 1 over the last dimensions, times a weight.
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        The last dimensions of the input.
+    eps : float, optional
+        Added to the mean square; by default the machine epsilon of the input's type.
+    elementwise_affine : bool
+        Whether there are weights.
+    device, dtype
+        Of the weights.
+    """
+
+    normalized_shape: tuple[int, ...]
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape_of(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        self.add_parameters(self.normalized_shape, elementwise_affine, None, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The normalised input."""
+        return functional.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """Its arguments."""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class GroupNorm(Affine):
+    """Mean 0 and variance 1 over groups of channels, times a weight and plus a bias of each channel.
+
+    Parameters
+    ----------
+    num_groups : int
+        Groups into which the channels are separated.
+    num_channels : int
+        Channels C of the input, (N, C, ...).
+    eps : float
+        Added to the variance.
+    affine : bool
+        Whether there are weights and biases.
+    device, dtype
+        Of the parameters.
+
+    Raises
+    ------
+    ValueError
+        If the groups do not divide the channels.
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: dtype | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups:
+            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        self.add_parameters(num_channels, affine, affine and bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalised input."""
+        return functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """Its arguments."""
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
+
+
+class LocalResponseNorm(Module):
+    """``x / (k + alpha * mean(x ** 2)) ** beta``, the mean over ``size`` neighbouring channels."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normalised input."""
+        return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        """Its arguments."""
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """:class:`LocalResponseNorm` by its older name; ``k`` is 1 by default."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__(size, alpha, beta, k)

@@ -1,0 +1,460 @@
+"""Recurrent layers over sequences: Elman RNN, LSTM and GRU."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from nn import init
+from nn.module import Module
+from nn.parameter import Parameter
+from nn.utils.rnn import PackedSequence
+from tensor import empty
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.recurrent.layers import layers, padded_layers
+
+if TYPE_CHECKING:
+    from tensor import Tensor, dtype
+
+
+#: Gates of a unit, and the name of the operation.
+_MODES = {"RNN_TANH": (1, "rnn_tanh"), "RNN_RELU": (1, "rnn_relu"), "LSTM": (4, "lstm"), "GRU": (3, "gru")}
+
+
+class RNNBase(Module):
+    """What recurrent layers share: their weights, and how inputs of all forms go through them.
+
+    Parameters
+    ----------
+    mode : str
+        ``"RNN_TANH"``, ``"RNN_RELU"``, ``"LSTM"`` or ``"GRU"``.
+    input_size : int
+        Features of the input.
+    hidden_size : int
+        Units of each layer and direction.
+    num_layers : int
+        Layers, each of which has the states of the one before as its input.
+    bias : bool
+        Whether there are biases.
+    batch_first : bool
+        Whether inputs and outputs are of shape (batch, time, features), and not (time, batch, features).
+    dropout : float
+        Chance with which elements of the output of each layer but the last are set to 0 in training.
+    bidirectional : bool
+        Whether each layer goes through time in both directions, whose states are put side by side.
+    proj_size : int
+        Size of the hidden state, where it is a product of the units (of an ``LSTM``); 0 for none.
+    device, dtype
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0 : Parameter
+        Of the first layer: weights of the input and of the hidden state, their biases, and the projection. Others end
+        in the number of their layer; those of the direction backward in time then have ``_reverse``. All are uniform
+        in ``±1 / sqrt(hidden_size)`` at first.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        super().__init__()
+        _check_dropout(dropout, num_layers)
+        for name, flag in (("bias", bias), ("batch_first", batch_first)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} should be of type bool, got: {type(flag).__name__}")
+        for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+            if not isinstance(size, int):
+                raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+            if size <= 0:
+                raise ValueError(f"{name} must be greater than zero, got {size}")
+        if num_layers <= 0:
+            raise ValueError(f"num_layers must be greater than zero, got {num_layers}")
+        if not 0 <= proj_size < hidden_size:
+            raise ValueError(
+                f"proj_size has to be smaller than hidden_size ({hidden_size}), and 0 for no projection, got {proj_size}"
+            )
+        if mode not in _MODES:
+            raise ValueError(f"Unrecognized RNN mode: {mode}; it is one of {', '.join(_MODES)}")
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        self._all_weights: list[list[str]] = []
+        gates = _MODES[mode][0] * hidden_size
+        size = proj_size or hidden_size
+        for layer in range(num_layers):
+            inputs = size * (1 + bidirectional) if layer else input_size
+            shapes: dict[str, tuple[int, ...]] = {"weight_ih": (gates, inputs), "weight_hh": (gates, size)}
+            if bias:
+                shapes |= {"bias_ih": (gates,), "bias_hh": (gates,)}
+            if proj_size:
+                shapes["weight_hr"] = (proj_size, hidden_size)
+            for suffix in ("", "_reverse")[: 1 + bidirectional]:
+                names = []
+                for name, shape in shapes.items():
+                    names.append(f"{name}_l{layer}{suffix}")
+                    setattr(self, names[-1], Parameter(empty(shape, device=device, dtype=dtype)))
+                self._all_weights.append(names)
+        self.reset_parameters()
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters of each layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    @property
+    def _flat_weights(self) -> list[Parameter]:
+        return [getattr(self, name) for names in self._all_weights for name in names]
+
+    def reset_parameters(self) -> None:
+        """Draw new values."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: weights are used where they are. It is there for scripts that call it."""
+
+    def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
+        """Raise if an input, batched or packed, has another dtype, rank or number of features than is expected.
+
+        Raises
+        ------
+        ValueError, RuntimeError
+            For the dtype, and for the shape.
+        """
+        kind = self._flat_weights[0].dtype
+        if input.dtype is not kind and modes.autocast is None:
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({kind}). Convert input: input.to({kind}), "
+                f"or convert model: model.to({input.dtype})"
+            )
+        rank = 3 if batch_sizes is None else 2
+        if input.dim() != rank:
+            raise RuntimeError(f"input must have {rank} dimensions, got {input.dim()}")
+        if input.size(-1) != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
+            )
+
+    def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
+        """Shape of the hidden states for an input."""
+        return self._states_of(input, batch_sizes, self.proj_size or self.hidden_size)
+
+    def _states_of(self, input: Tensor, batch_sizes: Tensor | None, size: int) -> tuple[int, int, int]:
+        batch = input.size(0 if self.batch_first else 1) if batch_sizes is None else int(batch_sizes[0])
+        return self.num_layers * (1 + self.bidirectional), batch, size
+
+    def check_hidden_size(
+        self,
+        hx: Tensor,
+        expected_hidden_size: tuple[int, int, int],
+        msg: str = "Expected hidden size {}, got {}",
+    ) -> None:
+        """Raise RuntimeError if a state has another shape than is expected."""
+        if tuple(hx.shape) != expected_hidden_size:
+            raise RuntimeError(msg.format(expected_hidden_size, list(hx.shape)))
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        """Raise if input and first states do not fit the layer, or each other."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        """States with the sequences of the batch in another order."""
+        return hx if permutation is None else hx.index_select(1, permutation)
+
+    # States of all kinds of layers are handled as tuples: of one tensor, or of two.
+
+    def _run(self, input: Any, hx: Any) -> tuple[Any, tuple[Tensor, ...]]:
+        """Output and last states, in the form of the input."""
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, hx)
+        title = type(self).__name__
+        if input.dim() not in (2, 3):
+            raise ValueError(f"{title}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        batched = input.dim() == 3
+        if hx is not None:
+            ranks = [state.dim() for state in (hx if isinstance(hx, (tuple, list)) else (hx,))]
+            if any(rank != input.dim() for rank in ranks):
+                raise RuntimeError(
+                    f"For {'batched 3-D' if batched else 'unbatched 2-D'} input, the first states should also be "
+                    f"{input.dim()}-D but got {' and '.join(f'{rank}-D' for rank in ranks)} tensors"
+                )
+        side = 0 if self.batch_first else 1
+        if not batched:
+            input = input.unsqueeze(side)
+            if hx is not None:
+                hx = (
+                    tuple([state.unsqueeze(1) for state in hx])
+                    if isinstance(hx, (tuple, list))
+                    else hx.unsqueeze(1)
+                )
+        self._check(input, hx, None)
+        out, *states = padded_layers(
+            _MODES[self.mode][1], input, batch_first=self.batch_first, **self._arguments(hx)
+        )
+        if not batched:
+            return out.squeeze(side), tuple([state.squeeze(1) for state in states])
+        return out, tuple(states)
+
+    def _run_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, tuple[Tensor, ...]]:
+        data, batch_sizes, sorted_indices, unsorted_indices = input
+        if hx is not None:
+            hx = self.permute_hidden(hx, sorted_indices)
+        self._check(data, hx, batch_sizes)
+        out, *states = layers(_MODES[self.mode][1], data, batch_sizes.tolist(), **self._arguments(hx))
+        if unsorted_indices is not None:
+            states = [state.index_select(1, unsorted_indices) for state in states]
+        return PackedSequence(out, batch_sizes, sorted_indices, unsorted_indices), tuple(states)
+
+    def _check(self, input: Tensor, hx: Any, batch_sizes: Tensor | None) -> None:
+        if hx is None:
+            self.check_input(input, batch_sizes)
+        else:
+            self.check_forward_args(input, hx, batch_sizes)
+
+    def _arguments(self, hx: Any) -> dict[str, Any]:
+        """What the operation takes beside the data."""
+        states = tuple(hx) if isinstance(hx, (tuple, list)) else (hx, None)
+        return {
+            "states": states[: 2 if self.mode == "LSTM" else 1],
+            "params": self._flat_weights,
+            "hidden": self.hidden_size,
+            "projected": self.proj_size,
+            "has_biases": self.bias,
+            "num_layers": self.num_layers,
+            "dropout": self.dropout,
+            "train": self.training,
+            "bidirectional": self.bidirectional,
+        }
+
+    def extra_repr(self) -> str:
+        """Sizes, and options that are not the default."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in (
+            ("proj_size", 0),
+            ("num_layers", 1),
+            ("bias", True),
+            ("batch_first", False),
+            ("dropout", 0),
+            ("bidirectional", False),
+        ):
+            value = getattr(self, name)
+            if value != default:
+                text += f", {name}={value}"
+        return text
+
+
+def _check_dropout(dropout: Any, num_layers: int) -> None:
+    if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
+        raise ValueError(
+            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed, got "
+            f"{dropout!r}"
+        )
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
+            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            stacklevel=4,
+        )
+
+
+class _OneState(RNNBase):
+    """Layers whose cells have a hidden state and nothing else."""
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        """Hidden states of the last layer at all times, and those of all layers after the last step.
+
+        Parameters
+        ----------
+        input : Tensor or PackedSequence
+            Of shape (T, B, input_size), (B, T, input_size) if ``batch_first``, or (T, input_size), or packed.
+        hx : Tensor, optional
+            First hidden states, of shape (layers * directions, B, hidden_size), without B for an input without; zeros by
+            default.
+
+        Returns
+        -------
+        tuple
+            The output, as the input with directions * hidden_size features, and last hidden states, as ``hx``.
+
+        Raises
+        ------
+        ValueError, RuntimeError
+            If shapes or dtypes do not fit.
+        """
+        out, (hidden,) = self._run(input, hx)
+        return out, hidden
+
+
+class RNN(_OneState):
+    """Elman networks: ``h = tanh(weight_ih x + bias_ih + weight_hh h + bias_hh)``.
+
+    Parameters
+    ----------
+    nonlinearity : str
+        ``"tanh"`` or ``"relu"``.
+
+    See :class:`RNNBase` for the others, and for the weights.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        mode = f"RNN_{nonlinearity.upper()}"
+        super().__init__(
+            mode,
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            0,
+            device,
+            dtype,
+        )
+        self.nonlinearity = nonlinearity
+
+
+class GRU(_OneState):
+    """Gated recurrent units (Cho et al., 2014).
+
+    ``h = (1 - z) n + z h``, where the gates r and z are sigmoids of ``weight_ih x + bias_ih + weight_hh h + bias_hh``,
+    and ``n = tanh(weight_in x + bias_in + r (weight_hn h + bias_hn))``. The rows of weights and biases are those of r,
+    of z, and of n. See :class:`RNNBase` for the parameters.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        super().__init__(
+            "GRU",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            0,
+            device,
+            dtype,
+        )
+
+
+class LSTM(RNNBase):
+    """Long short-term memories (Hochreiter and Schmidhuber, 1997).
+
+    ``c = f c + i g`` and ``h = o tanh(c)``, where the gates i, f and o are sigmoids, and g is the tanh, of
+    ``weight_ih x + bias_ih + weight_hh h + bias_hh``. The rows of weights and biases are those of i, f, g and o. With a
+    ``proj_size`` the hidden state is ``weight_hr h`` (Sak, Senior, Beaufays, 2014). See :class:`RNNBase` for the
+    parameters.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        super().__init__(
+            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device,
+            dtype,
+        )  # fmt: skip
+
+    def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
+        """Shape of the cell states for an input."""
+        return self._states_of(input, batch_sizes, self.hidden_size)
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        """Raise if input and first states do not fit the layer, or each other."""
+        self.check_input(input, batch_sizes)
+        sizes = (
+            self.get_expected_hidden_size(input, batch_sizes),
+            self.get_expected_cell_size(input, batch_sizes),
+        )
+        for number, expected in enumerate(sizes):
+            self.check_hidden_size(hidden[number], expected, f"Expected hidden[{number}] size {{}}, got {{}}")
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        """States with the sequences of the batch in another order."""
+        return hx if permutation is None else tuple([state.index_select(1, permutation) for state in hx])
+
+    def forward(
+        self, input: Any, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Any, tuple[Tensor, Tensor]]:
+        """Hidden states of the last layer at all times, and the states of all layers after the last step.
+
+        Parameters
+        ----------
+        input : Tensor or PackedSequence
+            Of shape (T, B, input_size), (B, T, input_size) if ``batch_first``, or (T, input_size), or packed.
+        hx : tuple of Tensor, optional
+            First hidden states, of shape (layers * directions, B, proj_size or hidden_size), and cell states, of shape
+            (layers * directions, B, hidden_size), without B for an input without; zeros by default.
+
+        Returns
+        -------
+        tuple
+            The output, as the input with directions times the hidden state's features, and last states, as ``hx``.
+
+        Raises
+        ------
+        ValueError, RuntimeError
+            If shapes or dtypes do not fit.
+        """
+        if hx is not None and (not isinstance(hx, (tuple, list)) or len(hx) != 2):
+            raise RuntimeError(
+                f"LSTM: expected hx to be two tensors, hidden and cell states, got {type(hx).__name__}"
+            )
+        out, (hidden, cell) = self._run(input, hx)
+        return out, (hidden, cell)

@@ -1,0 +1,511 @@
+"""The Transformer (Vaswani et al., 2017), its encoder and decoder, and the layers these stack."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from nn import init
+from nn.functional.activations import gelu, relu
+from nn.module import Module
+from tensor import full
+
+from .containers import ModuleList
+from .dropout import Dropout
+from .linear import Linear
+from .multihead_attention import MultiheadAttention
+from .normalization import LayerNorm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensor import Tensor, dtype
+
+
+_ACTIVATIONS: dict[str, Any] = {"relu": relu, "gelu": gelu}
+
+
+def _activation(given: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    if not isinstance(given, str):
+        return given
+    found: Callable[[Tensor], Tensor] | None = _ACTIVATIONS.get(given)
+    if found is None:
+        raise RuntimeError(f"activation should be relu/gelu, not {given}")
+    return found
+
+
+class _Layer(Module):
+    """What both kinds of layers have: attention to oneself, and two linear maps."""
+
+    #: Of the blocks.
+    numbers: tuple[int, ...] = (1, 2)
+    dropout1: Dropout
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        super().__init__()
+        made: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        attention = {"dropout": dropout, "batch_first": batch_first, **made}
+        self.self_attn = MultiheadAttention(d_model, nhead, **attention)
+        if len(self.numbers) > 2:
+            self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
+        self.linear1 = Linear(d_model, dim_feedforward, **made)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **made)
+        self.norm_first = norm_first
+        for number in self.numbers:
+            setattr(self, f"norm{number}", LayerNorm(d_model, eps=layer_norm_eps, **made))
+        for number in self.numbers:
+            setattr(self, f"dropout{number}", Dropout(dropout))
+        self.activation = _activation(activation)
+
+    def _step(self, x: Tensor, number: int, block: Callable[[Tensor], Tensor]) -> Tensor:
+        """``x`` plus what ``block`` makes of it, normalised before or after."""
+        norm = getattr(self, f"norm{number}")
+        made: Tensor = x + block(norm(x)) if self.norm_first else norm(x + block(x))
+        return made
+
+    # The blocks have PyTorch's names and arguments: classes that are derived from these layers replace them.
+
+    def _sa_block(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Attention of a sequence to itself."""
+        found: Tensor = self.self_attn(
+            x,
+            x,
+            x,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            is_causal=is_causal,
+            need_weights=False,
+        )[0]
+        dropped: Tensor = self.dropout1(found)
+        return dropped
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        """The linear maps."""
+        made: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        dropped: Tensor = getattr(self, f"dropout{self.numbers[-1]}")(made)
+        return dropped
+
+
+class TransformerEncoderLayer(_Layer):
+    """Attention of a sequence to itself, and two linear maps; each is added to its input and normalised.
+
+    Parameters
+    ----------
+    d_model : int
+        Size E of the features.
+    nhead : int
+        Heads of the attention.
+    dim_feedforward : int
+        Size between the two linear maps.
+    dropout : float
+        How probable it is, in training, that something is left out.
+    activation : str or callable
+        ``"relu"``, ``"gelu"``, or what is called between these maps.
+    layer_norm_eps : float
+        Added to the variance where features are normalised.
+    batch_first : bool
+        Whether tensors are of shape (N, S, E) rather than (S, N, E).
+    norm_first : bool
+        Whether features are normalised before attention and linear maps, and not after the sums.
+    bias : bool
+        Whether linear maps and normalisations add something.
+    device, dtype
+        Of the parameters.
+    """
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """What the layer makes of a sequence.
+
+        Parameters
+        ----------
+        src : Tensor
+            Of shape (S, N, E), with ``batch_first`` (N, S, E), or (S, E).
+        src_mask : Tensor, optional
+            Of shape (S, S) or (N * nhead, S, S): bool, ``True`` for what is not seen, or what is added to the scores.
+        src_key_padding_mask : Tensor, optional
+            Of shape (N, S), likewise.
+        is_causal : bool
+            That ``src_mask`` is the causal one, so that it need not be read.
+        """
+        src = self._step(src, 1, lambda x: self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
+        return self._step(src, 2, self._ff_block)
+
+
+class TransformerDecoderLayer(_Layer):
+    """Attention of a sequence to itself and to what an encoder made, and two linear maps.
+
+    Parameters
+    ----------
+    d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype
+        As those of :class:`TransformerEncoderLayer`.
+    """
+
+    numbers = (1, 2, 3)
+    dropout2: Dropout
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """What the layer makes of a sequence and a memory.
+
+        Parameters
+        ----------
+        tgt, memory : Tensor
+            Of shapes (T, N, E) and (S, N, E), with ``batch_first`` (N, T, E) and (N, S, E), or without N.
+        tgt_mask, memory_mask : Tensor, optional
+            Of shapes (T, T) and (T, S), or with N * nhead before that: bool, ``True`` for what is not seen, or what
+            is added to the scores.
+        tgt_key_padding_mask, memory_key_padding_mask : Tensor, optional
+            Of shapes (N, T) and (N, S), likewise.
+        tgt_is_causal, memory_is_causal : bool
+            That the mask is the causal one, so that it need not be read.
+        """
+        tgt = self._step(tgt, 1, lambda x: self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal))
+        tgt = self._step(
+            tgt,
+            2,
+            lambda x: self._mha_block(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal),
+        )
+        return self._step(tgt, 3, self._ff_block)
+
+    def _mha_block(
+        self,
+        x: Tensor,
+        mem: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Attention to the memory."""
+        found: Tensor = self.multihead_attn(
+            x,
+            mem,
+            mem,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            is_causal=is_causal,
+            need_weights=False,
+        )[0]
+        dropped: Tensor = self.dropout2(found)
+        return dropped
+
+
+_MINUS_INFINITY = float("-inf")
+
+
+def _causal_mask(size: int, device: Any, dtype: dtype | None) -> Tensor:
+    mask: Any = full((size, size), _MINUS_INFINITY, device=device, dtype=dtype).triu(1)
+    if not mask.is_inference():
+        # The layers know it again by this, without looking at its elements: that would wait for the device.
+        mask._causal_since = mask._version
+    made: Tensor = mask
+    return made
+
+
+def _is_causal(mask: Tensor | None, given: bool | None, length: int) -> bool:
+    """Whether a mask is one that :func:`_causal_mask` made, or is said to be."""
+    if given is not None or mask is None:
+        return bool(given)
+    since = getattr(mask, "_causal_since", None)
+    return since is not None and since == mask._version and tuple(mask.shape) == (length, length)
+
+
+def _length(x: Tensor, layer: Any) -> int:
+    """Length of the sequences."""
+    batch_first = getattr(getattr(layer, "self_attn", None), "batch_first", False)
+    return x.shape[1 if batch_first and x.dim() == 3 else 0]
+
+
+def _copies(layer: Module, count: int) -> ModuleList:
+    return ModuleList([deepcopy(layer) for _ in range(count)])
+
+
+class TransformerEncoder(Module):
+    """A stack of encoder layers.
+
+    Parameters
+    ----------
+    encoder_layer : TransformerEncoderLayer
+        What is copied, with its weights.
+    num_layers : int
+        How often.
+    norm : Module, optional
+        What follows the last layer.
+    enable_nested_tensor, mask_check : bool
+        As in PyTorch, whose shortcuts they choose among; there are none here.
+    """
+
+    norm: Module | None
+
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = _copies(encoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.mask_check = mask_check
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        """``src`` through all layers.
+
+        Parameters
+        ----------
+        src, mask, src_key_padding_mask : Tensor
+            As :class:`TransformerEncoderLayer` takes them.
+        is_causal : bool, optional
+            That ``mask`` is the causal one; by default that is known of masks that
+            :meth:`Transformer.generate_square_subsequent_mask` made.
+        """
+        causal = bool(self.layers) and _is_causal(mask, is_causal, _length(src, self.layers[0]))
+        for layer in self.layers:
+            src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoder(Module):
+    """A stack of decoder layers.
+
+    Parameters
+    ----------
+    decoder_layer : TransformerDecoderLayer
+        What is copied, with its weights.
+    num_layers : int
+        How often.
+    norm : Module, optional
+        What follows the last layer.
+    """
+
+    norm: Module | None
+
+    def __init__(
+        self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None
+    ) -> None:
+        super().__init__()
+        self.layers = _copies(decoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """``tgt`` through all layers.
+
+        Parameters
+        ----------
+        tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask : Tensor
+            As :class:`TransformerDecoderLayer` takes them.
+        tgt_is_causal : bool, optional
+            That ``tgt_mask`` is the causal one; by default that is known of masks that
+            :meth:`Transformer.generate_square_subsequent_mask` made.
+        memory_is_causal : bool
+            That ``memory_mask`` is the causal one.
+        """
+        causal = bool(self.layers) and _is_causal(tgt_mask, tgt_is_causal, _length(tgt, self.layers[0]))
+        for layer in self.layers:
+            tgt = layer(
+                tgt,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=causal,
+                memory_is_causal=memory_is_causal,
+            )
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Module):
+    """An encoder and a decoder (Vaswani et al., "Attention is all you need", 2017).
+
+    Parameters
+    ----------
+    d_model : int
+        Size of the features.
+    nhead : int
+        Heads of the attention.
+    num_encoder_layers, num_decoder_layers : int
+        Layers of each.
+    dim_feedforward : int
+        Size between the two linear maps of a layer.
+    dropout : float
+        How probable it is, in training, that something is left out.
+    activation : str or callable
+        ``"relu"``, ``"gelu"``, or what is called between these maps.
+    custom_encoder, custom_decoder : Module, optional
+        Instead of those made here.
+    layer_norm_eps : float
+        Added to the variance where layers are normalised.
+    batch_first : bool
+        Whether tensors are of shape (N, L, E) rather than (L, N, E).
+    norm_first : bool
+        Whether layers are normalised before attention and linear maps, and not after.
+    bias : bool
+        Whether linear maps and normalisations add something.
+    device, dtype
+        Of the parameters.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: dtype | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
+        options = (batch_first, norm_first, bias, device, dtype)
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, eps=layer_norm_eps, bias=bias, device=device, dtype=dtype)
+
+        if custom_encoder is not None:
+            self.encoder = custom_encoder
+        else:
+            layer = TransformerEncoderLayer(*sizes, *options)
+            self.encoder = TransformerEncoder(layer, num_encoder_layers, norm())
+        if custom_decoder is not None:
+            self.decoder = custom_decoder
+        else:
+            self.decoder = TransformerDecoder(
+                TransformerDecoderLayer(*sizes, *options), num_decoder_layers, norm()
+            )
+        self._reset_parameters()
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """What the decoder makes of ``tgt`` and of what the encoder made of ``src``.
+
+        Parameters
+        ----------
+        src, tgt : Tensor
+            Of shapes (S, N, E) and (T, N, E), with ``batch_first`` (N, S, E) and (N, T, E), or without N.
+        src_mask, tgt_mask, memory_mask : Tensor, optional
+            Of shapes (S, S), (T, T) and (T, S), or with N * nhead before that; bool, ``True`` for what is not seen, or what is added
+            to the scores.
+        src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask : Tensor, optional
+            Of shapes (N, S), (N, T) and (N, S), likewise.
+        src_is_causal, tgt_is_causal, memory_is_causal : bool, optional
+            That the mask is the causal one.
+
+        Raises
+        ------
+        RuntimeError
+            If batch or features do not fit.
+        """
+        dim = 0 if self.batch_first else 1
+        if src.dim() == 3 and src.shape[dim] != tgt.shape[dim]:
+            raise RuntimeError(
+                f"the batch number of src and tgt must be equal, got {src.shape[dim]} and {tgt.shape[dim]}"
+            )
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            raise RuntimeError(
+                f"the feature number of src and tgt must be equal to d_model, got {src.shape[-1]} and {tgt.shape[-1]} for "
+                f"{self.d_model}"
+            )
+        memory = self.encoder(
+            src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
+        )
+        made: Tensor = self.decoder(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )
+        return made
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: dtype | None = None) -> Tensor:
+        """The causal mask of ``sz`` positions: 0 on and below the diagonal, and ``-inf`` above."""
+        return _causal_mask(sz, device, dtype)

@@ -1,0 +1,133 @@
+"""Embedding layers and dropout layers against PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn
+import tensor
+from tests.nn.parity import assert_like_pytorch, copy_weights
+from tests.tensor.comparison import array_of
+
+_INDICES = np.array([[0, 3, 1], [1, 2, 5]])
+#: Class, options, operands.
+TABLES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
+    ("Embedding", {}, (_INDICES,)),
+    ("Embedding", {"padding_idx": -3, "scale_grad_by_freq": True}, (_INDICES,)),
+    ("Embedding", {"max_norm": 1.0, "norm_type": 1.0}, (_INDICES,)),
+    ("EmbeddingBag", {}, (_INDICES,)),
+    ("EmbeddingBag", {"mode": "max", "padding_idx": 1}, (_INDICES.reshape(-1), np.array([0, 4]))),
+    (
+        "EmbeddingBag",
+        {"mode": "sum", "include_last_offset": True},
+        (_INDICES.reshape(-1), np.array([0, 4, 6])),
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TABLES)))
+def test_tables_like_pytorch(number: int, place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    name, options, operands = TABLES[number]
+    theirs, mine = getattr(torch.nn, name)(6, 4, **options), getattr(nn, name)(6, 4, **options)
+    assert repr(mine) == repr(theirs)
+    copy_weights(mine, theirs)
+    mine.to(place_name)
+    found = mine(*[tensor.from_numpy(each).to(place_name) for each in operands])
+    expected = theirs(*[torch.from_numpy(each) for each in operands])
+    np.testing.assert_allclose(array_of(found), array_of(expected), rtol=1e-5, atol=1e-6)
+    found.square().sum().backward()
+    expected.square().sum().backward()
+    np.testing.assert_allclose(array_of(mine.weight.grad), array_of(theirs.weight.grad), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(array_of(mine.weight), array_of(theirs.weight), rtol=1e-5)
+
+
+def test_rows_of_padding_are_zero_at_first() -> None:
+    layer = nn.Embedding(5, 3, padding_idx=2)
+    assert not layer.weight[2].detach().numpy().any()
+    assert layer.weight[1].detach().numpy().any()
+
+
+def test_tables_that_are_given() -> None:
+    def program(library: Any, layers: Any) -> Any:
+        table = library.tensor([[1.0, 2.0], [3.0, 4.0]])
+        layer = layers.Embedding.from_pretrained(table)
+        bags = layers.EmbeddingBag.from_pretrained(table, freeze=False, mode="sum")
+        indices = library.tensor([[1, 0]])
+        return [layer(indices), layer.weight.requires_grad, bags(indices), bags.weight.requires_grad]
+
+    assert_like_pytorch(program)
+
+
+def test_what_tables_refuse() -> None:
+    def program(library: Any, layers: Any) -> Any:
+        results = []
+        for call in (
+            lambda: layers.Embedding(3, 2, padding_idx=3),
+            lambda: layers.Embedding(3, 2)(library.tensor([3])),
+            lambda: layers.Embedding(3, 2, _weight=library.zeros(2, 2)),
+            lambda: layers.EmbeddingBag(3, 2)(library.tensor([1])),
+            lambda: layers.EmbeddingBag(3, 2)(library.tensor([[1]]), library.tensor([0])),
+            lambda: layers.EmbeddingBag(3, 2, mode="median")(library.tensor([[1]])),
+        ):
+            try:
+                call()
+                results.append("none")
+            except Exception as error:
+                results.append(type(error).__name__)
+        return results
+
+    assert_like_pytorch(program)
+    with pytest.raises(NotImplementedError, match="dense"):
+        nn.Embedding(3, 2, sparse=True)
+
+
+_DROPOUTS = {
+    "Dropout": (4, 5), "Dropout1d": (4, 5, 3), "Dropout2d": (4, 5, 3, 2), "Dropout3d": (4, 5, 2, 2, 2),
+    "AlphaDropout": (4, 5), "FeatureAlphaDropout": (4, 5, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(_DROPOUTS))
+def test_dropout_layers(name: str, place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    layer = getattr(nn, name)(0.4, inplace=True)
+    assert repr(layer) == repr(getattr(torch.nn, name)(0.4, inplace=True))
+    x = tensor.ones(_DROPOUTS[name], device=place_name)
+    kept = x.clone()
+    assert layer.eval()(x) is x
+    assert (x == kept).all()
+    layer.train()
+    assert layer(x) is x
+    changed = (x.cpu().numpy() != kept.cpu().numpy()).reshape(20, -1)
+    if name not in ("Dropout", "AlphaDropout"):
+        values = x.cpu().numpy().reshape(20, -1)
+        assert (values == values[:, :1]).all()
+    assert changed.any()
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        getattr(nn, name)(1.5)
+
+
+def test_dropout_of_channels_without_batches() -> None:
+    def program(library: Any, layers: Any) -> Any:
+        functional = layers.functional
+        x = library.ones(4, 3)
+        found = [functional.dropout1d(x, 1.0).tolist(), functional.dropout1d(x, 0.0).tolist()]
+        for rank, function in (
+            (1, functional.dropout1d),
+            (3, functional.dropout2d),
+            (6, functional.dropout3d),
+        ):
+            try:
+                found.append(list(function(library.ones([2] * rank), 0.5).shape))
+            except Exception as error:
+                found.append(type(error).__name__)
+        return found
+
+    assert_like_pytorch(program)
+    tensor.manual_seed(0)
+    y = nn.functional.dropout3d(tensor.ones(30, 2, 2, 2), 0.5).numpy().reshape(30, 8)
+    assert (y == y[:, :1]).all()
