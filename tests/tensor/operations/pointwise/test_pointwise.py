@@ -14,7 +14,7 @@ import tensor
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
 from tensor.core.devices import state as places
-from tensor.operations import Pointwise
+from tensor.operations.pointwise_operation import Pointwise
 from tests.tensor.operations.operands import KINDS, assert_close, call, on, operands, reference
 from tests.tensor.operations.samples import APART, SAMPLES, Sample
 
