@@ -5,37 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensor import empty_like, no_grad, where
-from tensor import sigmoid as sigmoid
-from tensor import tanh as tanh
-from tensor.operations.pointwise.activation_functions import celu as celu
-from tensor.operations.pointwise.activation_functions import elu as elu
-from tensor.operations.pointwise.activation_functions import gelu as gelu
-from tensor.operations.pointwise.activation_functions import hardshrink as hardshrink
-from tensor.operations.pointwise.activation_functions import hardsigmoid as hardsigmoid
-from tensor.operations.pointwise.activation_functions import hardswish as hardswish
-from tensor.operations.pointwise.activation_functions import hardtanh as hardtanh
-from tensor.operations.pointwise.activation_functions import leaky_relu as leaky_relu
-from tensor.operations.pointwise.activation_functions import logsigmoid as logsigmoid
-from tensor.operations.pointwise.activation_functions import mish as mish
-from tensor.operations.pointwise.activation_functions import prelu as prelu
-from tensor.operations.pointwise.activation_functions import relu as relu
-from tensor.operations.pointwise.activation_functions import relu6 as relu6
-from tensor.operations.pointwise.activation_functions import selu as selu
-from tensor.operations.pointwise.activation_functions import silu as silu
-from tensor.operations.pointwise.activation_functions import softplus as softplus
-from tensor.operations.pointwise.activation_functions import softshrink as softshrink
-from tensor.operations.pointwise.activation_functions import softsign as softsign
-from tensor.operations.pointwise.activation_functions import tanhshrink as tanhshrink
-from tensor.operations.pointwise.activation_functions import threshold as threshold
-from tensor.operations.pointwise.glu import glu as glu
+from tensor.operations.definition import operation
+from tensor.operations.pointwise.activation_functions import celu, elu, hardtanh, leaky_relu, relu, selu
+from tensor.operations.pointwise.activation_functions import threshold as _threshold
 
 if TYPE_CHECKING:
     from tensor import Tensor
 
-#: An argument has that name too.
-_threshold = threshold
 
-
+@operation(namespace="nn.functional", method=False)
 def rrelu(
     input: Tensor,
     lower: float = 1.0 / 8,
@@ -67,41 +45,49 @@ def rrelu(
 # In place
 
 
+@operation(namespace="nn.functional", method=False)
 def relu_(input: Tensor) -> Tensor:
     """:func:`relu` in place."""
     return relu(input, True)
 
 
+@operation(namespace="nn.functional", method=False)
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """:func:`leaky_relu` in place."""
     return leaky_relu(input, negative_slope, True)
 
 
+@operation(namespace="nn.functional", method=False)
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """:func:`elu` in place."""
     return elu(input, alpha, True)
 
 
+@operation(namespace="nn.functional", method=False)
 def selu_(input: Tensor) -> Tensor:
     """:func:`selu` in place."""
     return selu(input, True)
 
 
+@operation(namespace="nn.functional", method=False)
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """:func:`celu` in place."""
     return celu(input, alpha, True)
 
 
+@operation(namespace="nn.functional", method=False)
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """:func:`hardtanh` in place."""
     return hardtanh(input, min_val, max_val, True)
 
 
+@operation(namespace="nn.functional", method=False)
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """:func:`threshold` in place."""
     return _threshold(input, threshold, value, True)
 
 
+@operation(namespace="nn.functional", method=False)
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
     """:func:`rrelu` in place."""
     return rrelu(input, lower, upper, training, True)

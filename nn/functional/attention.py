@@ -10,9 +10,10 @@ from tensor import bool as bool_
 from tensor import cat, float32, matmul, softmax
 from tensor.operations.attention.attention import scaled_dot_product_attention
 from tensor.operations.attention.packed_projection import unpacked
+from tensor.operations.definition import operation
+from tensor.operations.products.linear import linear
 
 from .dropout import dropout
-from .linear_maps import linear
 
 if TYPE_CHECKING:
     from tensor import Tensor
@@ -155,6 +156,7 @@ def _added(mask: Tensor, like: Tensor) -> Tensor:
     return mask if mask.dtype is like.dtype else mask.to(like.dtype)
 
 
+@operation(namespace="nn.functional", method=False)
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,

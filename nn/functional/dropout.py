@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
+from tensor.operations.definition import operation
 from tensor.operations.random.dropout import drop
 
 if TYPE_CHECKING:
     from tensor import Tensor
 
 
+@operation(namespace="nn.functional", method=False)
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeros with probability ``p``, and the other elements divided by ``1 - p``.
 
@@ -24,11 +26,13 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return drop(input, p, training, inplace=inplace)
 
 
+@operation(namespace="nn.functional", method=False)
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout that keeps mean 0 and variance 1, for :func:`selu`."""
     return drop(input, p, training, inplace=inplace, alpha=True)
 
 
+@operation(namespace="nn.functional", method=False)
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -36,6 +40,7 @@ def feature_alpha_dropout(
     return drop(input, p, training, inplace=inplace, alpha=True, features=True)
 
 
+@operation(namespace="nn.functional", method=False)
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Dropout of whole channels of an input of shape (N, C, L) or (C, L)."""
     rank = input.dim()
@@ -48,6 +53,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _channels(input, p, training, inplace, batched=rank == 3)
 
 
+@operation(namespace="nn.functional", method=False)
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Dropout of whole channels of an input of shape (N, C, H, W), or (N, C, L)."""
     rank = input.dim()
@@ -68,6 +74,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _channels(input, p, training, inplace, batched=True)
 
 
+@operation(namespace="nn.functional", method=False)
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Dropout of whole channels of an input of shape (N, C, D, H, W) or (C, D, H, W)."""
     rank = input.dim()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensor.operations.definition import operation
 from tensor.operations.indexing import embedding as embeddings
 from tensor.operations.indexing.embedding import bags_of_rows, one_hot, padding_row, renormalise
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["embedding", "embedding_bag", "one_hot"]
 
 
+@operation(namespace="nn.functional", method=False)
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -50,6 +52,7 @@ def embedding(
     return embeddings.embedding(weight, input, padding, scale_grad_by_freq, sparse)
 
 
+@operation(namespace="nn.functional", method=False)
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import windows
+from tensor.operations.definition import operation
+from tensor.operations.pooling import fractional_pooling, pooling
 
 if TYPE_CHECKING:
     from tensor import Tensor
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 
+@operation(namespace="nn.functional", method=False)
 def max_pool1d_with_indices(
     input: Tensor,
     kernel_size: Any,
@@ -31,12 +33,13 @@ def max_pool1d_with_indices(
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """:func:`max_pool1d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = windows.max_pool1d(
+    found: tuple[Tensor, Tensor] = pooling.max_pool1d(
         input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
     )
     return found
 
 
+@operation(namespace="nn.functional", method=False)
 def max_pool2d_with_indices(
     input: Tensor,
     kernel_size: Any,
@@ -47,12 +50,13 @@ def max_pool2d_with_indices(
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """:func:`max_pool2d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = windows.max_pool2d(
+    found: tuple[Tensor, Tensor] = pooling.max_pool2d(
         input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
     )
     return found
 
 
+@operation(namespace="nn.functional", method=False)
 def max_pool3d_with_indices(
     input: Tensor,
     kernel_size: Any,
@@ -63,36 +67,40 @@ def max_pool3d_with_indices(
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """:func:`max_pool3d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = windows.max_pool3d(
+    found: tuple[Tensor, Tensor] = pooling.max_pool3d(
         input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
     )
     return found
 
 
+@operation(namespace="nn.functional", method=False)
 def adaptive_max_pool1d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """:func:`adaptive_max_pool1d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = windows.adaptive_max_pool1d(input, output_size, return_indices=True)
+    found: tuple[Tensor, Tensor] = pooling.adaptive_max_pool1d(input, output_size, return_indices=True)
     return found
 
 
+@operation(namespace="nn.functional", method=False)
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """:func:`adaptive_max_pool2d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = windows.adaptive_max_pool2d(input, output_size, return_indices=True)
+    found: tuple[Tensor, Tensor] = pooling.adaptive_max_pool2d(input, output_size, return_indices=True)
     return found
 
 
+@operation(namespace="nn.functional", method=False)
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """:func:`adaptive_max_pool3d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = windows.adaptive_max_pool3d(input, output_size, return_indices=True)
+    found: tuple[Tensor, Tensor] = pooling.adaptive_max_pool3d(input, output_size, return_indices=True)
     return found
 
 
+@operation(namespace="nn.functional", method=False)
 def fractional_max_pool2d_with_indices(
     input: Tensor,
     kernel_size: Any,
@@ -102,12 +110,13 @@ def fractional_max_pool2d_with_indices(
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """:func:`fractional_max_pool2d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = windows.fractional_max_pool2d(
+    found: tuple[Tensor, Tensor] = fractional_pooling.fractional_max_pool2d(
         input, kernel_size, output_size, output_ratio, return_indices=True, _random_samples=_random_samples
     )
     return found
 
 
+@operation(namespace="nn.functional", method=False)
 def fractional_max_pool3d_with_indices(
     input: Tensor,
     kernel_size: Any,
@@ -117,7 +126,7 @@ def fractional_max_pool3d_with_indices(
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """:func:`fractional_max_pool3d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = windows.fractional_max_pool3d(
+    found: tuple[Tensor, Tensor] = fractional_pooling.fractional_max_pool3d(
         input, kernel_size, output_size, output_ratio, return_indices=True, _random_samples=_random_samples
     )
     return found

@@ -6,14 +6,14 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tensor import bmm
-from tensor.operations.autocast import autocasted
-from tensor.operations.products.linear import linear as linear
+from tensor.operations.autocast import AS_GIVEN, WIDEST, Autocast
+from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
     from tensor import Tensor
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=WIDEST, cpu=AS_GIVEN))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input1 @ weight[k] @ input2`` for every output ``k``, plus ``bias``.
 

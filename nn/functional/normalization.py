@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensor.operations.definition import operation
 from tensor.operations.normalization import normalization as functions
 from tensor.operations.normalization.normalization import group_norm as _group_norm
 from tensor.operations.normalization.normalization import layer_norm as _layer_norm
@@ -35,6 +36,7 @@ def check_values_per_channel(sizes: Sequence[int]) -> None:
         )
 
 
+@operation(namespace="nn.functional", method=False)
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -57,6 +59,7 @@ def batch_norm(
     return functions.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
+@operation(namespace="nn.functional", method=False)
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -68,6 +71,7 @@ def layer_norm(
     return _layer_norm(input, normalized_shape, weight, bias, eps)
 
 
+@operation(namespace="nn.functional", method=False)
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -88,6 +92,7 @@ def group_norm(
     return _group_norm(input, num_groups, weight, bias, eps)
 
 
+@operation(namespace="nn.functional", method=False)
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,

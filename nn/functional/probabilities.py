@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensor
 from tensor import log_softmax as _log_softmax
 from tensor import softmax as _softmax
+from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
     from tensor import Tensor, dtype
@@ -23,6 +24,7 @@ def _dimension(name: str, dim: int | None, rank: int) -> int:
     return 0 if rank in (0, 1, 3) else 1
 
 
+@operation(namespace="nn.functional", method=False)
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Tensor:
@@ -30,6 +32,7 @@ def softmax(
     return _softmax(input, _dimension("softmax", dim, input.dim()), dtype)
 
 
+@operation(namespace="nn.functional", method=False)
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Tensor:
@@ -37,6 +40,7 @@ def log_softmax(
     return _log_softmax(input, _dimension("log_softmax", dim, input.dim()), dtype)
 
 
+@operation(namespace="nn.functional", method=False)
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Tensor:
@@ -44,6 +48,7 @@ def softmin(
     return _softmax(-input, _dimension("softmin", dim, input.dim()), dtype)
 
 
+@operation(namespace="nn.functional", method=False)
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
@@ -70,6 +75,7 @@ def gumbel_softmax(
     return found
 
 
+@operation(namespace="nn.functional", method=False)
 def normalize(
     input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
@@ -78,6 +84,7 @@ def normalize(
     return tensor.div(input, size, out=out)
 
 
+@operation(namespace="nn.functional", method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels moved to pixels: ``(..., c * r * r, h, w)`` becomes ``(..., c, h * r, w * r)``.
 
@@ -102,6 +109,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return parts.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
 
 
+@operation(namespace="nn.functional", method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Inverse of :func:`pixel_shuffle`."""
     r = downscale_factor
@@ -120,6 +128,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return parts.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
 
 
+@operation(namespace="nn.functional", method=False)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels of all groups in turn: ``(n, groups * c, ...)`` as ``(n, c * groups, ...)``."""
     if input.dim() < 3:

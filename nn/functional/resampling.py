@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from tensor.operations.definition import operation
 from tensor.operations.resampling.grid_sampling import affine_grid, grid_sample
 from tensor.operations.resampling.interpolation import interpolate
 
@@ -27,6 +28,7 @@ def _deprecated(name: str) -> None:
     )
 
 
+@operation(namespace="nn.functional", method=False)
 def upsample(
     input: Tensor,
     size: Any = None,
@@ -39,12 +41,14 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+@operation(namespace="nn.functional", method=False)
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """Older name of :func:`interpolate` with the mode "nearest"."""
     _deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
+@operation(namespace="nn.functional", method=False)
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """Older name of :func:`interpolate` with the mode "bilinear" and aligned corners."""
     _deprecated("upsample_bilinear")

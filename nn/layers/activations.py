@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from nn import functional
-from nn.functional import activations as functions
+from nn import functional as functions
 from nn.module import Module
 from nn.parameter import Parameter
 from tensor import full

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from nn import init
-from nn.functional.linear_maps import bilinear, linear
+from nn.functional import bilinear, linear
 from nn.module import Module
 from nn.parameter import Parameter
 from tensor import empty

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from nn import init
-from nn.functional.activations import gelu, relu
+from nn.functional import gelu, relu
 from nn.module import Module
 from tensor import full
 

@@ -1,51 +1,9 @@
 """Discrete Fourier transforms; see :func:`fft` for sizes and norms. On CUDA through cuFFT, whose plans are cached."""
 
-from .functions import (
-    fft,
-    fft2,
-    fftfreq,
-    fftn,
-    fftshift,
-    hfft,
-    hfft2,
-    hfftn,
-    ifft,
-    ifft2,
-    ifftn,
-    ifftshift,
-    ihfft,
-    ihfft2,
-    ihfftn,
-    irfft,
-    irfft2,
-    irfftn,
-    rfft,
-    rfft2,
-    rfftfreq,
-    rfftn,
-)
+from tensor.operations.catalogue import bind as _bind
+from tensor.operations.catalogue import published as _published
 
-__all__ = [
-    "fft",
-    "fft2",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "hfft2",
-    "hfftn",
-    "ifft",
-    "ifft2",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "ihfft2",
-    "ihfftn",
-    "irfft",
-    "irfft2",
-    "irfftn",
-    "rfft",
-    "rfft2",
-    "rfftfreq",
-    "rfftn",
-]
+from . import functions, short_time  # noqa: F401 - which publish what is found here
+
+__all__ = [*_published("fft")]
+_bind("fft", globals())

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.dtypes import float32, float64
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.default import get_default_dtype
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.factories import delivered
 from tensor.operations.creation.ranges import arange
+from tensor.operations.definition import operation
 from tensor.operations.shapes import slices as parts
 
 from .transforms import COMPLEX, recorded
@@ -221,7 +222,7 @@ _HFFTN = _Function("hfftn", "c2r", inverse=False, single=False)
 _IHFFTN = _Function("ihfftn", "r2c", inverse=True, single=False)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def fft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -251,7 +252,7 @@ def fft(
     return _FFT(input, n, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def ifft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -259,7 +260,7 @@ def ifft(
     return _IFFT(input, n, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def rfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -267,7 +268,7 @@ def rfft(
     return _RFFT(input, n, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def irfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -275,7 +276,7 @@ def irfft(
     return _IRFFT(input, n, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def hfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -283,7 +284,7 @@ def hfft(
     return _HFFT(input, n, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def ihfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -291,7 +292,7 @@ def ihfft(
     return _IHFFT(input, n, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def fft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -299,7 +300,7 @@ def fft2(
     return _FFT2(input, s, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def ifft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -307,7 +308,7 @@ def ifft2(
     return _IFFT2(input, s, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def rfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -315,7 +316,7 @@ def rfft2(
     return _RFFT2(input, s, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def irfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -323,6 +324,7 @@ def irfft2(
     return _IRFFT2(input, s, dim, norm, out)
 
 
+@operation(namespace="fft", method=False)
 def hfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -330,6 +332,7 @@ def hfft2(
     return _HFFT2(input, s, dim, norm, out)
 
 
+@operation(namespace="fft", method=False)
 def ihfft2(
     input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -337,7 +340,7 @@ def ihfft2(
     return _IHFFT2(input, s, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def fftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -345,7 +348,7 @@ def fftn(
     return _FFTN(input, s, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def ifftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -353,7 +356,7 @@ def ifftn(
     return _IFFTN(input, s, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def rfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -361,7 +364,7 @@ def rfftn(
     return _RFFTN(input, s, dim, norm, out)
 
 
-@autocasted
+@operation(namespace="fft", method=False, autocast=Autocast(cpu=FLOAT32))
 def irfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -369,6 +372,7 @@ def irfftn(
     return _IRFFTN(input, s, dim, norm, out)
 
 
+@operation(namespace="fft", method=False)
 def hfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -376,6 +380,7 @@ def hfftn(
     return _HFFTN(input, s, dim, norm, out)
 
 
+@operation(namespace="fft", method=False)
 def ihfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -386,6 +391,7 @@ def ihfftn(
 # What belongs to spectra
 
 
+@operation(namespace="fft", method=False)
 def fftfreq(
     n: int, d: float = 1.0, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -395,6 +401,7 @@ def fftfreq(
     return found.requires_grad_(requires_grad)  # type: ignore[no-any-return]
 
 
+@operation(namespace="fft", method=False)
 def rfftfreq(
     n: int, d: float = 1.0, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -412,11 +419,13 @@ def _shifts(input: Tensor, dim: Any, *, back: bool) -> Tensor:
     return input.roll([(n + 1) // 2 if back else n // 2 for n in sizes], dims)
 
 
+@operation(namespace="fft", method=False)
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     """Spectra with frequency 0 in the middle of ``dim``, by default of all dimensions."""
     return _shifts(input, dim, back=False)
 
 
+@operation(namespace="fft", method=False)
 def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     """Inverse of :func:`fftshift`."""
     return _shifts(input, dim, back=True)

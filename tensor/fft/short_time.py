@@ -7,7 +7,8 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.resampling.padding import constant_pad, pad
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
@@ -77,7 +78,7 @@ def _complex(x: Tensor | None) -> bool:
     return x is not None and x._layout.dtype.is_complex
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def stft(
     input: Tensor,
     n_fft: int,
@@ -176,6 +177,7 @@ def stft(
     return found if return_complex else views.view_as_real(found)
 
 
+@operation()
 def istft(
     input: Tensor,
     n_fft: int,

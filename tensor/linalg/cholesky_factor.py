@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
@@ -93,7 +94,7 @@ def factored(name: str, a: Tensor, upper: bool, check: bool = True) -> tuple[Ten
     return result, info
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
     """The lower triangular ``L`` with ``A = L @ L.mH``, or the upper one with ``A = L.mH @ L``.
 
@@ -110,7 +111,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return given(factored("linalg.cholesky", A, bool(upper))[0], out, "linalg.cholesky")
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def cholesky_ex(
     A: Tensor,  # noqa: N803
     *,

@@ -8,6 +8,7 @@ import numpy as np
 
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.creation.ranges import eye
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.products.contractions import matmul
 from tensor.operations.recorder import record
@@ -80,6 +81,7 @@ def _determinant_gradient(wanted: Any, grads: Any, a: Tensor, found: Tensor) -> 
     return (_as_matrices(grads) * cofactors,)
 
 
+@operation(namespace="linalg", method=False)
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
     """Determinants of square matrices ``(*, n, n)``. CUDA tensors go through the host, which waits for them.
 
@@ -117,6 +119,7 @@ def sign_and_logarithm(name: str, a: Tensor) -> SignAndLogarithm:
     return SignAndLogarithm(sign, logarithm)
 
 
+@operation(namespace="linalg", method=False)
 def slogdet(A: Tensor, *, out: Any = None) -> SignAndLogarithm:  # noqa: N803
     """Signs (of complex matrices: phases) and logarithms of the magnitudes of determinants.
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
@@ -54,7 +55,7 @@ def _eigh_gradient(wanted: Any, grads: Any, values: Tensor, vectors: Tensor) -> 
     return (matmul(vectors, matmul(inner, vectors.mH)),)
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigenpairs:  # noqa: N803
     """Real eigenvalues in ascending order, and orthonormal eigenvectors, of Hermitian matrices ``(*, n, n)``.
 
@@ -87,7 +88,7 @@ def _eigh(name: str, a: Tensor, triangle: Any) -> tuple[Tensor, ...]:
     return results
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """Eigenvalues of Hermitian matrices in ascending order; see :func:`eigh`. Their derivative always exists."""
     which_triangle = _check_triangle("linalg.eigvalsh", A, UPLO)
@@ -154,7 +155,7 @@ def _eig(name: str, a: Tensor) -> tuple[Tensor, ...]:
     return results
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
     """Complex eigenvalues and eigenvectors of length one of square matrices ``(*, n, n)``, in no order.
 
@@ -171,7 +172,7 @@ def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
     return found
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """Complex eigenvalues of square matrices, in no order; see :func:`eig`."""
     check_square("linalg.eigvals", A)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.operations.definition import operation
 from tensor.operations.recorder import record
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes.joining import cat
@@ -79,6 +80,7 @@ def _gradient(wanted: Any, grads: Any, a: Tensor) -> Any:
     return (parts.narrow(parts.narrow(whole, -2, 0, n), -1, n, n),)
 
 
+@operation(namespace="linalg", method=False)
 def matrix_exp(input: Tensor) -> Tensor:
     """Exponentials ``I + A + A @ A / 2 + ...`` of square matrices ``(*, n, n)``.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import int32
 from tensor.core.base import check_tensor
+from tensor.operations.definition import operation
 from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
 
@@ -50,6 +51,7 @@ def _factored(name: str, a: Tensor, hermitian: bool, check: bool) -> LdlFactorWi
     return LdlFactorWithInfo(factors, pivots, info)
 
 
+@operation(namespace="linalg", method=False)
 def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> LdlFactor:  # noqa: N803 - PyTorch's name
     """Factors of symmetric (or Hermitian) matrices for :func:`ldl_solve`, in LAPACK's form. No derivative goes through.
 
@@ -74,6 +76,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> LdlFac
     return found
 
 
+@operation(namespace="linalg", method=False)
 def ldl_factor_ex(
     A: Tensor,  # noqa: N803
     *,
@@ -131,6 +134,7 @@ def _solved(factors: Tensor, pivots: Tensor, b: Tensor, hermitian: bool) -> Tens
     return result
 
 
+@operation(namespace="linalg", method=False)
 def ldl_solve(
     LD: Tensor,  # noqa: N803
     pivots: Tensor,

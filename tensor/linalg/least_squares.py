@@ -9,7 +9,8 @@ import numpy as np
 
 from nvrtc_kernels import layouts
 from tensor.core.base import TensorBase, check_tensor
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.products.contractions import matmul
 from tensor.operations.recorder import record
@@ -105,6 +106,7 @@ def _toward_matrix(grad: Tensor, a: Tensor, found: Tensor) -> Any:
     return total + inner - matmul(matmul(inner, found), a)
 
 
+@operation(namespace="linalg", method=False)
 def pinv(
     A: Tensor,  # noqa: N803 - PyTorch's name
     rcond: Any = None,
@@ -149,7 +151,7 @@ def pseudoinverse(name: str, a: Tensor, rtol: Any, atol: Any, hermitian: bool) -
     return result
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def matrix_rank(
     A: Tensor,  # noqa: N803
     tol: Any = None,
@@ -186,7 +188,7 @@ def matrix_rank(
     return given(on_host(work, A.detach())[0], out, name)
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """Condition numbers: ``norm(A) * norm(inv(A))``, infinite for singular matrices.
 
@@ -233,7 +235,7 @@ def _lstsq_gradient(wanted: Any, grads: Any, a: Tensor, b: Tensor, rtol: Any, ve
     return towards, views.squeeze(right, -1) if vector else right
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cuda=AS_GIVEN, cpu=FLOAT32))
 def lstsq(
     A: Tensor,  # noqa: N803
     B: Tensor,  # noqa: N803

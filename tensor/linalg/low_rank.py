@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.random.creation import randn
 from tensor.operations.shapes import views
@@ -32,6 +33,7 @@ def _basis(a: Tensor, q: int, niter: int) -> Tensor:
     return found
 
 
+@operation(method=False)
 def svd_lowrank(
     A: Tensor,  # noqa: N803 - PyTorch's name
     q: int | None = 6,
@@ -68,6 +70,7 @@ def svd_lowrank(
     return SingularValuesAndColumns(v, s, u) if wide else SingularValuesAndColumns(u, s, v)
 
 
+@operation(method=False)
 def pca_lowrank(
     A: Tensor,  # noqa: N803
     q: int | None = None,

@@ -8,7 +8,8 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import int32
 from tensor.core.base import check_tensor
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
@@ -109,6 +110,7 @@ def _factor_gradient(wanted: Any, grads: Any, factors: Tensor, permutation: Tens
     return (matmul(permutation, _gradient_of_rows(lower, upper, towards_lower, towards_upper)),)
 
 
+@operation(namespace="linalg", method=False)
 def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> PermutedTriangles:  # noqa: N803 - PyTorch's name
     """``A = P @ L @ U`` of matrices ``(*, m, n)``: a permutation, and triangles of which ``L`` has a unit diagonal.
 
@@ -158,6 +160,7 @@ def factored(name: str, a: Tensor, pivot: bool, check: bool, error: type[Excepti
     return LuFactorWithInfo(factors, pivots, info)
 
 
+@operation(namespace="linalg", method=False)
 def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LuFactor:  # noqa: N803
     """The LU factorisation of :func:`lu` as one matrix and the exchanges of rows, for :func:`lu_solve`.
 
@@ -173,6 +176,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LuFactor:  #
     return found
 
 
+@operation(namespace="linalg", method=False)
 def lu_factor_ex(
     A: Tensor,  # noqa: N803
     *,
@@ -256,7 +260,7 @@ def _substituted(name: str, factors: Tensor, pivots: Tensor, b: Tensor, left: bo
     return result
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def lu_solve(
     LU: Tensor,  # noqa: N803
     pivots: Tensor,
@@ -290,6 +294,7 @@ def solved(name: str, factors: Tensor, pivots: Tensor, b: Tensor, left: bool, ad
     return _substituted(name, factors, pivots, b, bool(left), bool(adjoint))
 
 
+@operation(method=False)
 def lu_unpack(
     LU_data: Tensor,  # noqa: N803
     LU_pivots: Tensor,  # noqa: N803

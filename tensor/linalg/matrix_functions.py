@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.core.base import TensorBase
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import AS_GIVEN, FLOAT32, LOWER, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import all_given, given
 from tensor.operations.shapes import views
@@ -42,28 +43,31 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`tensor.linalg.inv`."""
     return inverted("linalg.inv", input, out)
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """:func:`tensor.linalg.pinv`."""
     return pseudoinverse("linalg.pinv", input, rcond, None, False)
 
 
+@operation()
 def det(input: Tensor) -> Tensor:
     """:func:`tensor.linalg.det`."""
     return determinants.det(input)
 
 
+@operation()
 def slogdet(input: Tensor, *, out: Any = None) -> SignAndLogarithm:
     """:func:`tensor.linalg.slogdet`."""
     return determinants.slogdet(input, out=out)
 
 
+@operation()
 def logdet(input: Tensor) -> Tensor:
     """Logarithms of determinants: NaN for negative ones, -inf for singular matrices."""
     sign, logarithm = determinants.sign_and_logarithm("logdet", input)
@@ -74,17 +78,19 @@ def logdet(input: Tensor) -> Tensor:
     return found
 
 
+@operation()
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """:func:`tensor.linalg.matrix_power`."""
     return products.matrix_power(input, n, out=out)
 
 
+@operation()
 def matrix_exp(input: Tensor) -> Tensor:
     """:func:`tensor.linalg.matrix_exp`."""
     return exponential.matrix_exp(input)
 
 
-@autocasted
+@operation(method=False, autocast=Autocast(cuda=LOWER))
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """:func:`tensor.linalg.multi_dot` of matrices given one by one."""
     if len(matrices) == 1 and isinstance(matrices[0], TensorBase):
@@ -92,13 +98,13 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     return given(products.chained("chain_matmul", matrices), out, "chain_matmul")
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """:func:`tensor.linalg.cholesky`."""
     return given(cholesky_factored("cholesky", input, bool(upper))[0], out, "cholesky")
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def qr(input: Tensor, some: bool = True, *, out: Any = None) -> OrthogonalTriangular:
     """:func:`tensor.linalg.qr`, reduced or (``some=False``) complete."""
     mode = "reduced" if some else "complete"
@@ -106,7 +112,7 @@ def qr(input: Tensor, some: bool = True, *, out: Any = None) -> OrthogonalTriang
     return found
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def svd(
     input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None
 ) -> SingularValuesAndColumns:
@@ -132,7 +138,7 @@ def svd(
     return result
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def triangular_solve(
     input: Tensor,
     A: Tensor,  # noqa: N803 - PyTorch's name
@@ -160,19 +166,20 @@ def triangular_solve(
     return found
 
 
+@operation()
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:  # noqa: N803
     """:func:`tensor.linalg.lu_factor_ex`, whose third result is there with ``get_infos`` only."""
     found = lu_factored("lu", A, pivot, False, RuntimeError)
     return all_given(found if get_infos else LuFactor(found.LU, found.pivots), out, "lu")
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """:func:`tensor.linalg.lu_solve`, whose arguments have another order."""
     return given(solved("lu_solve", LU_data, LU_pivots, b, True, False), out, "lu_solve")
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def geqrf(input: Tensor, *, out: Any = None) -> Reflectors:
     """Householder reflectors of a QR factorisation below R; :func:`tensor.linalg.householder_product` makes Q of them.
 
@@ -190,13 +197,13 @@ def geqrf(input: Tensor, *, out: Any = None) -> Reflectors:
     return found
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=AS_GIVEN, cpu=FLOAT32))
 def orgqr(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`tensor.linalg.householder_product`."""
     return householder_product(input, tau, out=out)
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=AS_GIVEN, cpu=FLOAT32))
 def ormqr(
     input: Tensor,
     tau: Tensor,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.arguments import dimension
 from tensor.core.base import check_tensor
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32_RESULT, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.reduction import given
 from tensor.operations.reductions.variance import vector_norm
 from tensor.operations.shapes import views
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _ORDERS = (1, -1, 2, -2, inf, -inf)
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cuda=FLOAT32_RESULT))
 def matrix_norm(
     A: Tensor,  # noqa: N803 - PyTorch's name
     ord: Any = "fro",
@@ -95,7 +96,7 @@ def _extreme(x: Tensor, dim: int, *, largest: bool) -> Tensor:
     return x.amax(dim) if largest else x.amin(dim)
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cuda=FLOAT32_RESULT))
 def norm(
     A: Tensor,  # noqa: N803
     ord: Any = None,

@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase, check_tensor
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.creation.ranges import eye
+from tensor.operations.definition import operation
 from tensor.operations.products import contractions
 from tensor.operations.products.contractions import matmul
 from tensor.operations.reduction import given
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation(namespace="linalg", method=False)
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
     """Square matrices ``(*, n, n)`` to an integer power, on the tensors' device; inverses for a negative one.
 
@@ -67,7 +69,7 @@ def _power(a: Tensor, n: int) -> Tensor:
     return found
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cuda=LOWER))
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of matrices in the order that takes the fewest multiplications, on the tensors' device.
 
@@ -148,7 +150,7 @@ def _multiplied(chain: Sequence[Tensor], cuts: dict[tuple[int, int], int], i: in
     return matmul(_multiplied(chain, cuts, i, k), _multiplied(chain, cuts, k + 1, j))
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Sums of ``conj(x) * y`` along a dimension, which broadcast.
 
@@ -163,6 +165,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     return given((x.conj() * y).sum(dim), out, "linalg.vecdot")
 
 
+@operation(namespace="linalg", method=False)
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Cross products of vectors of three elements along a dimension; the others broadcast.
 
@@ -174,11 +177,13 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = N
     return contractions.cross(input, other, dim, out=out)
 
 
+@operation(namespace="linalg", method=False)
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803
     """View of the diagonals of matrices; see :func:`tensor.diagonal`, which looks at the first two dimensions."""
     return parts.diagonal(A, offset, dim1, dim2)
 
 
+@operation(namespace="linalg", method=False)
 def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803
     """Powers from 0 on of each element: ``(*, n)`` gives ``(*, n, N)``, by default as many as elements.
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
 from tensor.operations.creation.ranges import eye
+from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
@@ -102,7 +103,7 @@ def factored(name: str, a: Tensor, mode: str) -> OrthogonalTriangular:
     return OrthogonalTriangular(*results)
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> OrthogonalTriangular:  # noqa: N803 - PyTorch's name
     """Orthonormal ``Q`` and upper triangular ``R`` with ``A = Q @ R``, of matrices ``(*, m, n)``.
 
@@ -123,7 +124,7 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> OrthogonalTriang
     return found
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cuda=AS_GIVEN, cpu=FLOAT32))
 def householder_product(
     A: Tensor,  # noqa: N803
     tau: Tensor,

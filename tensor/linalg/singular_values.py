@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.products.contractions import matmul
 from tensor.operations.recorder import record
@@ -131,7 +132,7 @@ def _check_svd(name: str, a: Tensor, driver: str | None) -> None:
         raise RuntimeError(f"{name}: unknown svd driver {driver} in svd_cusolver computation.")
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def svd(
     A: Tensor,  # noqa: N803 - PyTorch's name
     full_matrices: bool = True,
@@ -164,7 +165,7 @@ def svd(
     return found
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """Singular values, from the largest on: ``(*, min(m, n))``; see :func:`svd`. Their derivative always exists."""
     _check_svd("linalg.svdvals", A, driver)

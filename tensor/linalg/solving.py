@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import layouts
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
@@ -53,7 +54,7 @@ def _inverse_gradient(wanted: Any, grads: Any, inverse: Tensor) -> Any:
     return (-matmul(turned, matmul(grads, turned)),)
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
     """Inverses of square matrices ``(*, n, n)``. CUDA tensors go through the host, which waits for them.
 
@@ -81,7 +82,7 @@ def inverted(name: str, a: Tensor, out: Tensor | None) -> Tensor:
     return given(result, out, name)
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> InverseWithInfo:  # noqa: N803
     """:func:`inv` that tells of singular matrices, whose inverses are NaN, instead of raising an error.
 
@@ -186,7 +187,7 @@ def check_right_sides(name: str, a: Tensor, b: Tensor, *, left: bool, vector: bo
     layouts.broadcast_shapes(a._layout.shape[:-2], right[:-2])
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """The ``X`` of ``A @ X = B``, or of ``X @ A = B`` with ``left=False``.
 
@@ -209,6 +210,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
     return given(_solve("linalg.solve", A, B, bool(left), vector)[0], out, "linalg.solve")
 
 
+@operation(namespace="linalg", method=False)
 def solve_ex(
     A: Tensor,  # noqa: N803
     B: Tensor,  # noqa: N803
@@ -224,7 +226,7 @@ def solve_ex(
     return result
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:  # noqa: N803
     """The inverse of the linear map from the dimensions from ``ind`` on to those before, as a tensor.
 
@@ -246,7 +248,7 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor: 
     return given(found, out, "linalg.tensorinv")
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def tensorsolve(
     A: Tensor,  # noqa: N803
     B: Tensor,  # noqa: N803

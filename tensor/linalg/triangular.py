@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.ranges import eye
+from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
 from tensor.operations.recorder import record
 from tensor.operations.reduction import given
@@ -59,6 +60,7 @@ def substituted(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unit: b
     return result
 
 
+@operation(namespace="linalg", method=False)
 def solve_triangular(
     A: Tensor,  # noqa: N803 - PyTorch's name
     B: Tensor,  # noqa: N803
@@ -131,7 +133,7 @@ def _solved(factor: Tensor, b: Tensor, upper: bool) -> Tensor:
     return result
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def cholesky_solve(
     input: Tensor,
     L: Tensor,  # noqa: N803
@@ -153,7 +155,7 @@ def cholesky_solve(
     return given(_solved(L, input, bool(upper)), out, "cholesky_solve")
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def cholesky_inverse(
     L: Tensor,  # noqa: N803
     upper: bool = False,

@@ -9,6 +9,7 @@ from tensor.core import memory_format as formats
 from tensor.core.base import TensorBase, check_tensor
 from tensor.core.devices.state import CudaPlace
 from tensor.core.storage import DeviceStorage, ForeignStorage, Storage
+from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
     from nvrtc_kernels import dtypes
@@ -189,64 +190,75 @@ class Description(TensorBase):
         storage.record_stream(stream)
 
 
+@operation(method=False)
 def is_tensor(obj: Any) -> bool:
     """Whether ``obj`` is a tensor."""
     return isinstance(obj, TensorBase)
 
 
+@operation(method=False)
 def is_storage(obj: Any) -> bool:
     """Whether ``obj`` is the memory of tensors."""
     return isinstance(obj, Storage)
 
 
+@operation(method=False)
 def is_floating_point(input: Tensor) -> bool:
     """Whether the tensor's dtype is a floating point type."""
     check_tensor(input, "is_floating_point", "input")
     return input._layout.dtype.is_floating_point
 
 
+@operation(method=False)
 def is_complex(input: Tensor) -> bool:
     """Whether the tensor's dtype is a complex type."""
     check_tensor(input, "is_complex", "input")
     return input._layout.dtype.is_complex
 
 
+@operation(method=False)
 def is_signed(input: Tensor) -> bool:
     """Whether the tensor's dtype has negative numbers."""
     check_tensor(input, "is_signed", "input")
     return input._layout.dtype.is_signed
 
 
+@operation(method=False)
 def is_conj(input: Tensor) -> bool:
     """False: conjugate elements are computed at once, not when they are read."""
     check_tensor(input, "is_conj", "input")
     return False
 
 
+@operation(method=False)
 def is_neg(input: Tensor) -> bool:
     """False: negative elements are computed at once, not when they are read."""
     check_tensor(input, "is_neg", "input")
     return False
 
 
+@operation(method=False)
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape."""
     check_tensor(input, "is_same_size", "input")
     return input.is_same_size(other)
 
 
+@operation(method=False)
 def numel(input: Tensor) -> int:
     """Number of elements."""
     check_tensor(input, "numel", "input")
     return input._layout.numel
 
 
+@operation(method=False)
 def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode."""
     check_tensor(input, "is_inference", "input")
     return input.is_inference()
 
 
+@operation(method=False)
 def typename(obj: Any) -> str:
     """Name of a tensor's type, such as ``"tensor.FloatTensor"``; of anything else its class."""
     if isinstance(obj, TensorBase):
@@ -256,6 +268,7 @@ def typename(obj: Any) -> str:
     return cls.__qualname__ if module in (None, "builtins") else f"{module}.{cls.__qualname__}"
 
 
+@operation(method=False)
 def get_device(input: Tensor) -> int:
     """Index of the CUDA device; -1 for the CPU."""
     check_tensor(input, "get_device", "input")

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.scalars import is_number
+from tensor.operations.call_forms import in_place
+from tensor.operations.pointwise import arithmetic, bitwise, comparisons, powers
 from tensor.operations.pointwise_operation import IN_PLACE
+from tensor.operations.products import contractions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,15 +59,53 @@ def forms(operation: Pointwise) -> tuple[Callable[[Tensor, Any], Any], ...]:
     )
 
 
-def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Method that writes the result of ``function`` to the tensor, and returns that."""
+class Operators:
+    """What Python's operators do with tensors."""
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return function(self, *args, out=IN_PLACE, **kwargs)
+    __slots__ = ()
 
-    name = function.__name__
-    method.__name__ = f"{name}_"
-    method.__qualname__ = f"Tensor.{name}_"
-    method.__module__ = function.__module__
-    method.__doc__ = f":func:`{name}` in place."
-    return method
+    #: NumPy arrays leave operators to tensors.
+    __array_priority__ = 1000
+
+    __add__, __radd__, __iadd__ = forms(arithmetic.ADD)
+    __sub__, __rsub__, __isub__ = forms(arithmetic.SUB)
+    __mul__, __rmul__, __imul__ = forms(arithmetic.MUL)
+    __truediv__, _, __itruediv__ = forms(arithmetic.DIV)
+    __rtruediv__ = binary(arithmetic.rtruediv)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = forms(arithmetic.FLOOR_DIVIDE)
+    __mod__, __rmod__, __imod__ = forms(arithmetic.REMAINDER)
+    __and__, __rand__, __iand__ = forms(bitwise.AND)
+    __or__, __ror__, __ior__ = forms(bitwise.OR)
+    __xor__, __rxor__, __ixor__ = forms(bitwise.XOR)
+    __lshift__, __rlshift__, __ilshift__ = forms(bitwise.LEFT_SHIFT)
+    __rshift__, __rrshift__, __irshift__ = forms(bitwise.RIGHT_SHIFT)
+    __pow__ = binary(powers.pow)
+    __rpow__ = binary(lambda self, other: powers.pow(other, self))
+    __ipow__ = binary(in_place(powers.pow, IN_PLACE))
+    __eq__ = binary(comparisons.EQ.binary)  # type: ignore[assignment]
+    __ne__ = binary(comparisons.NE.binary)  # type: ignore[assignment]
+    __lt__ = binary(comparisons.LT.binary)
+    __le__ = binary(comparisons.LE.binary)
+    __gt__ = binary(comparisons.GT.binary)
+    __ge__ = binary(comparisons.GE.binary)
+    __hash__ = object.__hash__
+    __pos__ = arithmetic.positive
+
+    def __neg__(self: Tensor) -> Tensor:
+        return arithmetic.NEG.unary(self)
+
+    def __abs__(self: Tensor) -> Tensor:
+        return arithmetic.ABS.unary(self)
+
+    def __invert__(self: Tensor) -> Tensor:
+        if self._layout.dtype.category > Category.INTEGER:
+            raise TypeError(
+                f"~ (operator.invert) is only implemented on integer and Boolean-type tensors, not {self.dtype!r}"
+            )
+        return bitwise.NOT.unary(self)
+
+    def __matmul__(self: Tensor, other: Any) -> Tensor:
+        return contractions.matmul(self, other) if isinstance(other, TensorBase) else NotImplemented
+
+    def __rmatmul__(self: Tensor, other: Any) -> Tensor:
+        return contractions.matmul(other, self) if isinstance(other, TensorBase) else NotImplemented

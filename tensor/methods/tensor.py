@@ -14,50 +14,23 @@ from tensor.autograd.recording.state import AutogradState
 from tensor.core import memory_format as formats
 from tensor.core.base import TensorBase, register, view_of
 from tensor.core.modes.grad_mode import modes
-from tensor.fft import short_time
-from tensor.linalg import matrix_functions, triangular
 from tensor.operations.call_forms import complete_methods
-from tensor.operations.creation import array_interfaces, conversions, copies, fills
+from tensor.operations.creation import array_interfaces, conversions, copies
 from tensor.operations.creation import dlpack_exchange as interop
-from tensor.operations.creation import like as creation_like
-from tensor.operations.indexing import counts as occurrences
-from tensor.operations.indexing import gather as gathering
-from tensor.operations.indexing import masks as masking
-from tensor.operations.indexing import scatter as scattering
-from tensor.operations.indexing import scatter_reduce as scatter_reduction
-from tensor.operations.indexing import searching, sorting
 from tensor.operations.indexing import subscripts as indexing
-from tensor.operations.normalization import softmax as softmaxes
-from tensor.operations.products import added_products, contractions, distances
-from tensor.operations.products import matrix_products as products
-from tensor.operations.random import fills as random_fills
-from tensor.operations.random import sampling
-from tensor.operations.reductions import (
-    differences,
-    equality,
-    extremes,
-    renormalization,
-    scans,
-    statistics,
-    sums,
-)
-from tensor.operations.reductions import variance as spreads
-from tensor.operations.shapes import joining, reshaping, resizing, views
-from tensor.operations.shapes import slices as parts
+from tensor.operations.pointwise import selection
+from tensor.operations.shapes import views
 
 from . import element_functions, pickling, printing
 from .description import Description
-from .operators import in_place
-from .pointwise_methods import PointwiseMethods
-from .rearrangement_methods import RearrangementMethods
+from .operation_methods import OperationMethods
+from .operators import Operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Tensor(
-    PointwiseMethods, RearrangementMethods, added_products.AddedProductMethods, Description, TensorBase
-):
+class Tensor(Operators, Description, OperationMethods, TensorBase):
     """A multi-dimensional array of elements of one type, on the CPU or a CUDA device.
 
     Make one with :func:`tensor.tensor`, :func:`tensor.zeros` and their like; ``Tensor(data)`` and
@@ -81,11 +54,6 @@ class Tensor(
         found._storage, found._layout, found._offset = self._storage, self._layout, self._offset
         found._array, found._autograd, found._base = self._array, self._autograd, self._base
         return found
-
-    # Memory that is pinned
-
-    is_pinned = conversions.is_pinned
-    pin_memory = conversions.pin_memory
 
     # Differentiation
 
@@ -258,13 +226,6 @@ class Tensor(
 
     # Other memory
 
-    set_ = resizing.set_
-    resize_ = resizing.resize_
-    resize_as_ = resizing.resize_as_
-    copy_ = copies.copy_
-    clone = copies.clone
-    fill_ = fills.fill_
-    zero_ = fills.zero_
     apply_ = element_functions.apply_
     map_ = element_functions.map_
 
@@ -277,12 +238,6 @@ class Tensor(
         if memory_format is formats.preserve_format:
             raise RuntimeError("contiguous(): preserve_format is no order of dimensions; name one")
         return copies.copy_into_new(self, memory_format.layout(self._layout), name="CloneBackward0")
-
-    new_empty = creation_like.new_empty
-    new_empty_strided = creation_like.new_empty_strided
-    new_zeros = creation_like.new_zeros
-    new_ones = creation_like.new_ones
-    new_full = creation_like.new_full
 
     def new(self, *data: Any, device: Any = None) -> Tensor:
         """``Tensor(...)`` of this tensor's dtype, on its device, for old scripts."""
@@ -307,37 +262,6 @@ class Tensor(
     # Views
 
     as_strided = storage_views.as_strided
-    broadcast_to = views.broadcast_to
-    chunk = parts.chunk
-    diagonal = parts.diagonal
-    expand = views.expand
-    expand_as = views.expand_as
-    movedim = views.movedim
-    moveaxis = views.movedim
-    narrow = parts.narrow
-    permute = views.permute
-    select = parts.select
-    split = parts.split_parts
-    split_with_sizes = parts.split_with_sizes
-    squeeze = views.squeeze
-    swapaxes = views.swapaxes
-    swapdims = views.transpose
-    t = views.t
-    tensor_split = parts.tensor_split
-    transpose = views.transpose
-    unbind = parts.unbind
-    unsafe_chunk = parts.unsafe_chunk
-    unsafe_split = parts.unsafe_split
-    unsafe_split_with_sizes = parts.unsafe_split_with_sizes
-    unflatten = views.unflatten
-    unfold = parts.unfold
-    unsqueeze = views.unsqueeze
-    view = views.view
-    view_as = views.view_as
-    flatten = reshaping.flatten
-    ravel = reshaping.ravel
-    reshape = reshaping.reshape
-    reshape_as = reshaping.reshape_as
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - PyTorch's name
@@ -417,159 +341,8 @@ class Tensor(
         """:meth:`as_strided` in place."""
         return self._in_place(storage_views.as_strided(self, size, stride, storage_offset))
 
-    # Spectra
-
-    stft = short_time.stft
-    istft = short_time.istft
-
-    # Reductions, scans, order
-
-    bincount = searching.bincount
-    corrcoef = statistics.corrcoef
-    cov = statistics.cov
-    histogram = statistics.histogram
-    renorm = renormalization.renorm
-    renorm_ = in_place(renormalization.renorm)
-    histc = searching.histc
-    unique = searching.unique
-    unique_consecutive = searching.unique_consecutive
-    equal = equality.equal
-    allclose = equality.allclose
-    sum = sums.sum
-    nansum = sums.nansum
-    mean = sums.mean
-    nanmean = sums.nanmean
-    prod = sums.prod
-    logsumexp = sums.logsumexp
-    any = sums.any
-    all = sums.all
-    count_nonzero = sums.count_nonzero
-    sum_to_size = sums.sum_to_size
-    amax = extremes.amax
-    amin = extremes.amin
-    aminmax = extremes.aminmax
-    max = extremes.max
-    min = extremes.min
-    argmax = extremes.argmax
-    argmin = extremes.argmin
-    var = spreads.var
-    std = spreads.std
-    norm = spreads.norm
-    cumsum = scans.cumsum
-    cumsum_ = scans.cumsum_
-    cumprod = scans.cumprod
-    cumprod_ = scans.cumprod_
-    cummax = scans.cummax
-    cummin = scans.cummin
-    logcumsumexp = scans.logcumsumexp
-    diff = differences.diff
-    sort = sorting.sort
-    argsort = sorting.argsort
-    msort = sorting.msort
-    topk = sorting.topk
-    kthvalue = sorting.kthvalue
-    median = sorting.median
-    nanmedian = sorting.nanmedian
-    quantile = sorting.quantile
-    nanquantile = sorting.nanquantile
-    softmax = softmaxes.softmax
-    log_softmax = softmaxes.log_softmax
-    mode = occurrences.mode
-    dist = distances.dist
-    isin = occurrences.isin
-
-    # Indices and masks
-
-    argwhere = gathering.argwhere
-    gather = gathering.gather
-    index_add = scattering.index_add
-    index_add_ = scattering.index_add_
-    index_copy = scattering.index_copy
-    index_copy_ = scattering.index_copy_
-    index_fill = scattering.index_fill
-    index_fill_ = scattering.index_fill_
-    index_put = indexing.index_put
-    index_put_ = indexing.index_put_
-    index_select = gathering.index_select
-    masked_fill = masking.masked_fill
-    masked_fill_ = masking.masked_fill_
-    masked_scatter = masking.masked_scatter
-    masked_scatter_ = masking.masked_scatter_
-    masked_select = masking.masked_select
-    nonzero = gathering.nonzero
-    nonzero_static = gathering.nonzero_static
-    put = scattering.put
-    put_ = scattering.put_
-    scatter = scattering.scatter
-    scatter_ = scattering.scatter_
-    scatter_add = scattering.scatter_add
-    scatter_add_ = scattering.scatter_add_
-    scatter_reduce = scatter_reduction.scatter_reduce
-    scatter_reduce_ = scatter_reduction.scatter_reduce_
-    index_reduce = scatter_reduction.index_reduce
-    index_reduce_ = scatter_reduction.index_reduce_
-    take = gathering.take
-    take_along_dim = gathering.take_along_dim
-
-    # Products
-
-    addbmm = added_products.addbmm
-    addmm = added_products.addmm
-    addmv = added_products.addmv
-    addr = added_products.addr
-    baddbmm = added_products.baddbmm
-    bmm = products.bmm
-    dot = products.dot
-    mm = products.mm
-    mv = products.mv
-    vdot = products.vdot
-    cross = contractions.cross
-    inner = contractions.inner
-    kron = contractions.kron
-    matmul = contractions.matmul
-    outer = contractions.outer
-    ger = contractions.outer
-    trace = contractions.trace
-    repeat = joining.repeat
-    tile = joining.tile
-
-    # Matrices
-
-    cholesky = matrix_functions.cholesky
-    cholesky_inverse = triangular.cholesky_inverse
-    cholesky_solve = triangular.cholesky_solve
-    det = matrix_functions.det
-    geqrf = matrix_functions.geqrf
-    inverse = matrix_functions.inverse
-    logdet = matrix_functions.logdet
-    lu = matrix_functions.lu
-    lu_solve = matrix_functions.lu_solve
-    matrix_exp = matrix_functions.matrix_exp
-    matrix_power = matrix_functions.matrix_power
-    orgqr = matrix_functions.orgqr
-    ormqr = matrix_functions.ormqr
-    pinverse = matrix_functions.pinverse
-    qr = matrix_functions.qr
-    slogdet = matrix_functions.slogdet
-    svd = matrix_functions.svd
-    triangular_solve = matrix_functions.triangular_solve
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return contractions.matmul(self, other) if isinstance(other, TensorBase) else NotImplemented
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return contractions.matmul(other, self) if isinstance(other, TensorBase) else NotImplemented
-
     # Conversions
 
-    to = conversions.to
-    cuda = conversions.cuda
-    cpu = conversions.cpu_
-    type = conversions.type_
-    type_as = conversions.type_as
-    numpy = conversions.numpy
-    item = conversions.item
-    tolist = conversions.tolist
     bool = conversions.converter(dtypes.bool_, "bool")
     byte = conversions.converter(dtypes.uint8, "byte")
     char = conversions.converter(dtypes.int8, "char")
@@ -583,19 +356,6 @@ class Tensor(
     cfloat = conversions.converter(dtypes.complex64, "cfloat")
     cdouble = conversions.converter(dtypes.complex128, "cdouble")
 
-    # Random numbers
-
-    bernoulli = sampling.bernoulli
-    bernoulli_ = random_fills.bernoulli_
-    cauchy_ = random_fills.cauchy_
-    exponential_ = random_fills.exponential_
-    geometric_ = random_fills.geometric_
-    log_normal_ = random_fills.log_normal_
-    multinomial = sampling.multinomial
-    normal_ = random_fills.normal_
-    random_ = random_fills.random_
-    uniform_ = random_fills.uniform_
-
     # Memory shared with other libraries
 
     __dlpack__ = interop.dlpack
@@ -608,12 +368,15 @@ class Tensor(
     __deepcopy__ = pickling.deepcopy
     __reduce_ex__ = pickling.reduce
 
+    def where(self, condition: Tensor, other: Any) -> Tensor:
+        """Own elements where ``condition`` is true, else those of ``other``; see :func:`tensor.where`."""
+        return selection.where(condition, self, other)
+
     # What Python asks of a container and a number
 
     __getitem__ = indexing.get
     __setitem__ = indexing.put
     __bool__ = conversions.as_bool
-    is_nonzero = conversions.is_nonzero
     __index__ = conversions.as_index
     __hash__ = object.__hash__
 

@@ -1,19 +1,33 @@
-"""How functions and methods may be called: with NumPy's names of arguments, and errors that name arguments.
+"""How functions and methods may be called: with NumPy's names of arguments, under autocast, in place, and errors that
+name arguments.
 
-``axis`` and ``keepdims`` mean ``dim`` and ``keepdim``, as in PyTorch. What should have been a tensor and is
-none lacks an attribute that the families take without a question, which costs nothing; at the surface that
-becomes an error about the argument.
+The function that a family defines takes PyTorch's arguments. What users call is one function around it that also takes
+``axis`` and ``keepdims`` for ``dim`` and ``keepdim``, casts what an autocast block says, and turns the AttributeError
+about an argument that should have been a tensor, which the families do not ask about as asking costs time, into an error
+that names the argument. It is written out with all parameters, since that is the fastest way to pass them on; its lines
+are where :mod:`linecache` finds them, so that tracebacks show them.
 """
 
 from __future__ import annotations
 
+import inspect
+import linecache
 from functools import cache, update_wrapper
+from textwrap import indent
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensor.core.base import TensorBase
+from tensor.core.modes.autocast import autocast_blocks
+from tensor.core.modes.grad_mode import modes
 
-from .written_code import Form, defaults, written
+from .autocast import enter
+from .catalogue import published
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from .autocast import Autocast
 
 #: Names of parameters that are tensors, or sequences of them, whatever else they may be.
 _TENSORS = frozenset(("self", "tensors"))
@@ -22,29 +36,20 @@ _ALIASES = {"dim": "axis", "keepdim": "keepdims"}
 #: Sequences that may be given one by one, as one argument, or by name.
 _SEQUENCES = frozenset(("dims", "repeats", "shape", "size"))
 _ABSENT = object()
-
-
-def complete_functions(namespace: dict[str, Any]) -> None:
-    """Let the functions of tensors in a module's namespace take NumPy's names, and explain themselves."""
-    made: dict[FunctionType, Any] = {}
-    for name, function in list(namespace.items()):
-        if isinstance(function, FunctionType) and _takes_tensors(function):
-            if function not in made:
-                own = function.__name__
-                known = own if namespace.get(own) is function else name
-                made[function] = completed(function, namespace["__name__"], known)
-            namespace[name] = made[function]
+#: Files that :mod:`linecache` knows the written functions by begin so.
+FILE_PREFIX = "<tensor call form "
 
 
 def complete_methods(cls: type[Any]) -> None:
-    """Let the methods of a class that have a ``dim`` take NumPy's names too."""
-    for name in dir(cls):
+    """Let the methods of a class that have a ``dim``, and are not published, take NumPy's names too."""
+    for name in set(dir(cls)) - published("Tensor").keys():
         method = getattr(cls, name)
         if isinstance(method, FunctionType) and "dim" in Form.of(method).names:
             setattr(cls, name, completed(method, cls.__module__, name, f"{cls.__name__}."))
 
 
-def _takes_tensors(function: FunctionType) -> bool:
+def takes_tensors(function: FunctionType) -> bool:
+    """Whether an argument of a function other than ``out`` is a tensor, as its annotations say."""
     annotations = function.__annotations__
     return any(
         name in _TENSORS or "Tensor" in str(annotations.get(name, ""))
@@ -53,26 +58,70 @@ def _takes_tensors(function: FunctionType) -> bool:
     )
 
 
-def completed(function: FunctionType, module: str, name: str, owner: str = "") -> FunctionType:
-    """``function`` with NumPy's names, whose AttributeError about an argument is a TypeError that names it.
-
-    The function that calls it is written out with all parameters: that is the fastest way to pass them on.
-    """
+def completed(
+    function: FunctionType, module: str, name: str, owner: str = "", rules: Autocast | None = None
+) -> FunctionType:
+    """``function`` with NumPy's names and autocast, whose AttributeError about an argument is a TypeError that names it."""
     if hasattr(function, "__wrapped__"):
         function = function.__wrapped__
-    text, required = _text(Form.of(function))
-    made: dict[str, Any] = {"_function": function, "_explanation": _explanation, "_absent": _ABSENT}
-    made |= {"__name__": module, "_name": name, "_twice": _twice, "_missing": _missing}
-    made |= {f"_default_{each}": default for each, default in defaults(function).items()}
-    made |= {f"_default_{each}": _ABSENT for each in required}
-    call: FunctionType = update_wrapper(written(text, name, made), function)
+    form = Form.of(function)
+    text, required = _call_text(form, rules is not None)
+    names: dict[str, Any] = {
+        "_explanation": _explanation,
+        "_absent": _ABSENT,
+        "_twice": _twice,
+        "_missing": _missing,
+    }
+    names |= {f"_default_{each}": default for each, default in defaults(function).items()}
+    names |= {f"_default_{each}": _ABSENT for each in required}
+    call = _written(text, function, module, name, names, rules)
     # So that it is pickled by the name that users know.
     call.__module__, call.__qualname__, call.__name__ = module, f"{owner}{name}", name
     return call
 
 
+def autocasting(function: FunctionType, rules: Autocast) -> FunctionType:
+    """``function`` for other functions of families to call: under autocast, with no further names of arguments.
+
+    Between the caller and ``function`` there is one frame, in blocks and outside of them.
+    """
+    text = _cast_text(Form.of(function))
+    names = {f"_default_{each}": default for each, default in defaults(function).items()}
+    return _written(text, function, function.__module__, function.__name__, names, rules)
+
+
+def in_place(function: FunctionType, marker: Any) -> FunctionType:
+    """The function that passes ``out=marker`` to ``function``, which writes the result to its first argument."""
+    text = _in_place_text(Form.of(function))
+    names = {f"_default_{each}": default for each, default in defaults(function).items()}
+    name = f"{function.__name__}_"
+    call = written(
+        text, name, {"_function": function, "_in_place": marker, "__name__": function.__module__, **names}
+    )
+    call.__module__, call.__qualname__, call.__name__ = function.__module__, f"Tensor.{name}", name
+    call.__doc__ = (
+        f":func:`{function.__name__}` in place: the result is written to ``{call.__code__.co_varnames[0]}``."
+    )
+    call.__annotations__ = {key: value for key, value in function.__annotations__.items() if key != "out"}
+    return call
+
+
+def _written(
+    text: str, function: FunctionType, module: str, name: str, names: dict[str, Any], rules: Autocast | None
+) -> FunctionType:
+    names |= {"_function": function, "_name": name, "__name__": module}
+    if rules is not None:
+        dtype_at = _dtype_at(Form.of(function))
+        names |= {"_blocks": autocast_blocks, "_enter": enter, "_modes": modes}
+        names |= {"_rules": rules._replace(dtype_at=dtype_at), "_name": function.__name__}
+    call: Any = update_wrapper(written(text, name, names), function)
+    if rules is not None:
+        call.autocasts, call.bare = rules, function
+    return call  # type: ignore[no-any-return]
+
+
 @cache
-def _text(form: Form) -> tuple[str, list[str]]:
+def _call_text(form: Form, casts: bool) -> tuple[str, list[str]]:
     """The call that is written out, and the parameters that only look as if they could be left out."""
     parameters = form.parameters()
     names = {each.name for each in parameters}
@@ -110,8 +159,11 @@ def _text(form: Form) -> tuple[str, list[str]]:
     for own, alias in aliases.items():
         heads.append(f"{alias}=_absent")
         steps.insert(0, _ALIAS.format(own=own, alias=alias))
+    cast = indent(_CAST.format(**_cast_arguments(form, _SEQUENCES)), "    ") if casts else ""
     named = "".join(f"({each.name!r}, {each.name}), " for each in parameters)
-    text = _CALL.format(heads=", ".join(heads), steps="\n".join(steps), passed=", ".join(passed), named=named)
+    text = _CALL.format(
+        heads=", ".join(heads), steps="\n".join(steps), passed=", ".join(passed), named=named, cast=cast
+    )
     return text, required
 
 
@@ -127,10 +179,19 @@ _SEQUENCE = """
             raise _twice(_name, {own!r}, "*{own}")
         _{own} = ({own},)"""
 
+_CAST = """
+    if _blocks.count{unless}:
+        _args, _named, _casts = _enter(_name, _rules, ({args}), {{{named}}})
+        try:
+            return _function(*_args, **_named)
+        finally:
+            if _casts is not None:
+                _modes.autocast = _casts"""
+
 _CALL = """
 def _call({heads}):
 {steps}
-    try:
+    try:{cast}
         return _function({passed})
     except AttributeError as _error:
         _found = _explanation(_error, _name, ({named}))
@@ -138,6 +199,62 @@ def _call({heads}):
             raise
         raise _found from None
 """
+
+
+@cache
+def _cast_text(form: Form) -> str:
+    heads, passed = _heads(form)
+    return f"\ndef _call({heads}):{_CAST.format(**_cast_arguments(form))}\n    return _function({passed})\n"
+
+
+@cache
+def _in_place_text(form: Form) -> str:
+    heads, passed = _heads(form, without="out")
+    return f"\ndef _call({heads}):\n    return _function({passed}, out=_in_place)\n"
+
+
+def _heads(form: Form, without: str = "") -> tuple[str, str]:
+    """Parameters as a definition writes them, and as a call passes them on."""
+    heads, passed = [], []
+    starred = False
+    for each in form.parameters():
+        if each.name == without:
+            continue
+        if each.kind == "named" and not starred:
+            heads.append("*")
+        starred = starred or each.kind in ("named", "starred")
+        stars = "*" if each.kind == "starred" else "**" if each.kind == "double starred" else ""
+        heads.append(f"{stars}{each.name}" + (f"=_default_{each.name}" if each.optional else ""))
+        passed.append(f"{each.name}={each.name}" if each.kind == "named" else f"{stars}{each.name}")
+    return ", ".join(heads), ", ".join(passed)
+
+
+def _cast_arguments(form: Form, collected: frozenset[str] = frozenset()) -> dict[str, str]:
+    """How the arguments are handed to ``enter``: by position, and by name.
+
+    Starred ones that are in ``collected`` have an underscore before their name there.
+    """
+    args, named = [], []
+    for each in form.parameters():
+        if each.kind == "named":
+            named.append(each.name)
+        else:
+            stars = "*_" if each.name in collected else "*"
+            args.append(f"{stars}{each.name}" if each.kind == "starred" else each.name)
+    has_out = "out" in named or "out" in args
+    return {
+        "unless": " and out is None" if has_out else "",
+        "args": "".join(f"{each}, " for each in args),
+        "named": ", ".join(f"{each!r}: {each}" for each in named if each != "out"),
+    }
+
+
+def _dtype_at(form: Form) -> int | str | None:
+    """Where ``dtype`` is among the arguments: by position, by name, or not at all."""
+    for position, each in enumerate(form.parameters()):
+        if each.name == "dtype":
+            return "dtype" if each.kind == "named" else position
+    return None
 
 
 def _twice(name: str, own: str, alias: str) -> TypeError:
@@ -174,3 +291,91 @@ def _explanation(
             f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type(given).__name__}"
         )
     return None
+
+
+@cache
+def _compiled(text: str) -> CodeType:
+    """The code of ``text``: functions of equal text share the compilation, which is most of the work."""
+    file = f"{FILE_PREFIX}{_compiled.cache_info().currsize}>"
+    # Without a time of change, linecache keeps what no file has.
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    return compile(text, file, "exec")
+
+
+def written(text: str, name: str, namespace: dict[str, Any]) -> FunctionType:
+    """The function ``_call`` that ``text`` defines, under ``name``, with ``namespace`` as its globals."""
+    exec(_compiled(text), namespace)
+    call: FunctionType = namespace.pop("_call")
+    # Tracebacks show the name of the code.
+    call.__code__ = call.__code__.replace(co_name=name, co_qualname=name)
+    return call
+
+
+class Parameter(NamedTuple):
+    """A parameter, as far as the text of a function depends on it: not on the value of its default."""
+
+    name: str
+    #: "either" (by place or by name), "named", "starred" or "double starred".
+    kind: str
+    optional: bool
+
+
+class Form(NamedTuple):
+    """What the parameters of a function are called and how they are given: functions of one form share their text."""
+
+    #: As the code has them: by place, by name, starred, double starred.
+    names: tuple[str, ...]
+    places: int
+    named: int
+    starred: bool
+    double_starred: bool
+    optional_places: int
+    optional_names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, function: FunctionType) -> Form:
+        """That of a function, or of the one that it wraps; many times quicker than ``inspect.signature``."""
+        function = _wrapped(function)
+        code = function.__code__
+        places, named = code.co_argcount, code.co_kwonlyargcount
+        starred = bool(code.co_flags & inspect.CO_VARARGS)
+        double_starred = bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        return cls(
+            code.co_varnames[: places + named + starred + double_starred],
+            places,
+            named,
+            starred,
+            double_starred,
+            len(function.__defaults__ or ()),
+            tuple(function.__kwdefaults__ or ()),
+        )
+
+    def parameters(self) -> list[Parameter]:
+        """The parameters in the order in which a definition writes them."""
+        first_optional, end = self.places - self.optional_places, self.places + self.named
+        found = [
+            Parameter(name, "either", place >= first_optional)
+            for place, name in enumerate(self.names[: self.places])
+        ]
+        if self.starred:
+            found.append(Parameter(self.names[end], "starred", False))
+        found += [
+            Parameter(name, "named", name in self.optional_names) for name in self.names[self.places : end]
+        ]
+        if self.double_starred:
+            found.append(Parameter(self.names[-1], "double starred", False))
+        return found
+
+
+def defaults(function: FunctionType) -> dict[str, Any]:
+    """Defaults by the names of the parameters that have one."""
+    function = _wrapped(function)
+    code, places = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(places) : code.co_argcount]
+    return dict(zip(names, places, strict=True)) | (function.__kwdefaults__ or {})
+
+
+def _wrapped(function: FunctionType) -> FunctionType:
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function

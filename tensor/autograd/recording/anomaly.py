@@ -10,7 +10,8 @@ from typing import Any
 
 _PARENT = "parent_"
 _STACK = "traceback_"
-_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+#: Files of this package, and functions that it has written out.
+_OWN = str(Path(__file__).parents[2]) + os.sep, "<tensor "
 
 
 class _Mode:
@@ -37,7 +38,7 @@ def note(metadata: dict[str, Any]) -> None:
     """Keep this thread's stack, and the node that is running where it is one that records another."""
     stack = traceback.extract_stack()
     # The last line shall be the one that called the operation.
-    while len(stack) > 1 and stack[-1].filename.startswith(_PACKAGE):
+    while len(stack) > 1 and stack[-1].filename.startswith(_OWN):
         stack.pop()
     metadata[_STACK] = stack.format()
     if running.node is not None:

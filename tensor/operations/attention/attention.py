@@ -13,7 +13,8 @@ from nvrtc_kernels import attention as kernels
 from nvrtc_kernels.dtypes import bool_
 from tensor.core.base import TensorBase, view_of
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import LOWER, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.products.contractions import matmul
 from tensor.operations.random.dropout import DROPOUT, Drop
@@ -192,7 +193,7 @@ def _factors(dropout: kernels.Dropout, problem: Problem, like: Tensor) -> Tensor
     return ones[..., : problem.keys]
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

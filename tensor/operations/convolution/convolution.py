@@ -21,7 +21,8 @@ from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import LOWER, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.normalization.row_normalization import wide_array
 from tensor.operations.products.matrix_products import CONVOLUTION_PRODUCT
 from tensor.operations.shapes import reshaping, views
@@ -516,7 +517,7 @@ def transposed_convolution(
     return _finished(_recorded("input", x, w, geometry), bias, rank, batched)
 
 
-@autocasted
+@operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -552,7 +553,7 @@ def conv1d(
     return convolution("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@autocasted
+@operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -566,7 +567,7 @@ def conv2d(
     return convolution("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@autocasted
+@operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -580,7 +581,7 @@ def conv3d(
     return convolution("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
-@autocasted
+@operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -605,7 +606,7 @@ def conv_transpose1d(
     )
 
 
-@autocasted
+@operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -622,7 +623,7 @@ def conv_transpose2d(
     )
 
 
-@autocasted
+@operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,

@@ -8,6 +8,7 @@ from tensor.autograd.recording.node import Node, attach
 from tensor.core.base import check_tensor, empty
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
+from tensor.operations.definition import operation
 from tensor.operations.shapes import views
 
 from .columns import Windows, fold_into, unfold_into
@@ -82,6 +83,7 @@ def _windows(
     return windows
 
 
+@operation(namespace="nn.functional", method=False)
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """Windows of images as columns.
 
@@ -114,6 +116,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     return found if len(shape) == 4 else views.squeeze(found, 0)
 
 
+@operation(namespace="nn.functional", method=False)
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:

@@ -18,6 +18,7 @@ from tensor.core.devices.state import cpu, place_of
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.size import Size
 from tensor.core.storage import HostStorage
+from tensor.operations.definition import operation
 
 from .copies import copy_into_new
 from .factories import empty
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation(method=False)
 def tensor(
     data: Any,
     *,
@@ -110,6 +112,7 @@ def of_old_class(data: tuple[Any, ...], device: Any, kind: dtype | None = None) 
     return tensor(given, dtype=kind, device=device)
 
 
+@operation(method=False)
 def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tensor:
     """``data`` as a tensor, without a copy where dtype and device allow: tensors, NumPy arrays, DLPack and
     CUDA arrays share memory. See :func:`tensor`.
@@ -142,6 +145,7 @@ def _shared_with(data: Any) -> Tensor | None:
     return None
 
 
+@operation(method=False)
 def asarray(
     obj: Any,
     *,
@@ -179,6 +183,7 @@ def dtypes_of_arrays() -> frozenset[np.dtype[Any]]:
 _SHARED = frozenset(kind.numpy for kind in dtypes.ALL)
 
 
+@operation(method=False)
 def from_numpy(ndarray: NDArray[Any]) -> Tensor:
     """CPU tensor over the memory of a NumPy array: changes of one show in the other.
 
@@ -233,6 +238,7 @@ def share(array: NDArray[Any], kind: dtype) -> Tensor:
     return view_of(HostStorage(flat), found, 0)
 
 
+@operation(method=False)
 def frombuffer(
     buffer: Any, *, dtype: dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:

@@ -14,6 +14,7 @@ from tensor.core.devices.device import device as Device
 from tensor.core.devices.state import cpu, cuda_place, place_of
 from tensor.core.dtypes.scalars import is_number
 from tensor.core.memory_format import format_of, preserve_format, suggested
+from tensor.operations.definition import operation
 
 from .copies import copy_into_new
 
@@ -32,6 +33,7 @@ _EXPECTED = (
 )
 
 
+@operation(namespace="")
 def to(
     input: Tensor,
     *args: Any,
@@ -126,6 +128,7 @@ def _converted(
     return copy_into_new(input, layout, non_blocking=non_blocking, pin_memory=pinned)
 
 
+@operation(namespace="")
 def cuda(
     input: Tensor,
     device: Any = None,
@@ -139,11 +142,13 @@ def cuda(
     return _converted(input, input._layout.on(place), non_blocking, False, memory_format)
 
 
+@operation(namespace="", method=False, also="Tensor.cpu")
 def cpu_(input: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
     """The tensor on the CPU; itself where it is there already."""
     return _converted(input, input._layout.on(cpu), False, False, memory_format)
 
 
+@operation(namespace="", method=False, also="Tensor.type")
 def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor as ``dtype``; without one, the name of its type, such as ``"tensor.FloatTensor"``."""
     if dtype is None:
@@ -173,6 +178,7 @@ TYPE_NAMES = {
 }  # fmt: skip
 
 
+@operation(namespace="")
 def type_as(input: Tensor, other: Tensor) -> Tensor:
     """The tensor with the dtype and device of ``other``."""
     check_tensor(other, "type_as", "other")
@@ -191,6 +197,7 @@ def converter(kind: dtype, name: str) -> Callable[..., Tensor]:
     return convert
 
 
+@operation(namespace="")
 def numpy(input: Tensor, *, force: bool = False) -> NDArray[Any]:
     """A CPU tensor's elements as a NumPy array over the same memory.
 
@@ -215,6 +222,7 @@ def numpy(input: Tensor, *, force: bool = False) -> NDArray[Any]:
     return input._host.view()
 
 
+@operation(namespace="")
 def item(input: Tensor) -> Any:
     """The one element as a Python number; waits for a CUDA tensor.
 
@@ -232,6 +240,7 @@ def item(input: Tensor) -> Any:
     return found if layout.dtype is not dtypes.bfloat16 else float(found)
 
 
+@operation(namespace="")
 def tolist(input: Tensor) -> Any:
     """Nested lists of Python numbers; a number for a 0-dim tensor. Waits for a CUDA tensor."""
     array = cpu_(input)._host
@@ -255,6 +264,7 @@ def as_bool(input: Tensor) -> bool:
     return bool(item(input))
 
 
+@operation()
 def is_nonzero(input: Tensor) -> bool:
     """Whether the one element is not 0."""
     check_tensor(input, "is_nonzero", "input")
@@ -321,6 +331,7 @@ def formatted(input: Tensor, spec: str) -> str:
     return format(item(input), spec)
 
 
+@operation(namespace="")
 def pin_memory(input: Tensor) -> Tensor:
     """A copy in pinned memory, from which copies to a device need not wait; itself where it is pinned.
 
@@ -339,6 +350,7 @@ def pin_memory(input: Tensor) -> Tensor:
     return copy_into_new(input, input._layout.as_dense(), pin_memory=True)
 
 
+@operation(namespace="")
 def is_pinned(input: Tensor) -> bool:
     """Whether the elements lie in page-locked memory."""
     return input._storage.is_pinned()

@@ -14,6 +14,7 @@ from tensor.core.copy_plans import COPY, copied
 from tensor.core.dtypes.scalars import dtype_of, is_number
 from tensor.core.memory_format import preserve_format
 from tensor.core.modes.grad_mode import modes
+from tensor.operations.definition import operation
 from tensor.operations.shapes import views
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation(namespace="")
 def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Copy the elements of ``src``, broadcast to this shape, converted to this dtype, from any device.
 
@@ -109,6 +111,7 @@ def copy_into_new(
     return made
 
 
+@operation()
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy; a dense tensor's copy has the same strides."""
     if memory_format is None or memory_format is preserve_format:

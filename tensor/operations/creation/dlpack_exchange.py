@@ -17,6 +17,7 @@ from tensor.core.base import TensorBase, view_of
 from tensor.core.devices.state import CudaPlace, cpu, cuda_place, place_of
 from tensor.core.devices.stream import Stream
 from tensor.core.storage import DeviceStorage, ForeignStorage, HostStorage, PinnedStorage
+from tensor.operations.definition import operation
 
 from .copies import copy_into_new
 from .dlpack import DLDeviceType, borrow, capsule_of, device_of
@@ -154,6 +155,7 @@ def _hand_over(lent: Tensor, place: CudaPlace, stream: int | None) -> None:
 # DLPack, taking
 
 
+@operation(method=False)
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """Tensor over the memory of another library's array: changes of one show in the other.
 

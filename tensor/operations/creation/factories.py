@@ -29,6 +29,7 @@ from tensor.core.memory_format import format_of, preserve_format
 from tensor.core.memory_format import memory_format as MemoryFormat
 from tensor.core.modes.determinism import determinism, filling
 from tensor.core.modes.grad_mode import first_version, modes
+from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation(method=False)
 def get_default_device() -> Device:
     """Device of new tensors that say nothing of theirs, in this thread."""
     return place_of(None).device
 
 
+@operation(method=False)
 def set_default_device(device: Any) -> None:
     """Put new tensors of this thread on ``device`` where they say nothing of theirs; ``None``: on the CPU.
 
@@ -95,6 +98,7 @@ def deliver(out: Tensor, made: Tensor, function: str) -> Tensor:
     return out.copy_(made)
 
 
+@operation(method=False)
 def empty(
     *sizes: Any,
     size: Sequence[int] | None = None,
@@ -141,6 +145,7 @@ def empty(
     return made.requires_grad_(True) if requires_grad else made
 
 
+@operation(method=False)
 def empty_strided(
     size: Sequence[int],
     stride: Sequence[int],
@@ -173,6 +178,7 @@ def empty_strided(
     return finish(undefined(found, pin_memory=pin_memory), requires_grad)
 
 
+@operation(method=False)
 def empty_permuted(
     size: Sequence[int],
     physical_layout: Sequence[int],
@@ -241,6 +247,7 @@ def _made(
     return made.requires_grad_(True) if requires_grad else made
 
 
+@operation(method=False)
 def zeros(
     *sizes: Any,
     size: Sequence[int] | None = None,
@@ -256,6 +263,7 @@ def zeros(
     return _made(shape, 0, "zeros", out, dtype, layout, device, requires_grad, pin_memory)
 
 
+@operation(method=False)
 def ones(
     *sizes: Any,
     size: Sequence[int] | None = None,
@@ -271,6 +279,7 @@ def ones(
     return _made(shape, 1, "ones", out, dtype, layout, device, requires_grad, pin_memory)
 
 
+@operation(method=False)
 def full(
     size: Sequence[int],
     fill_value: Any,
@@ -306,6 +315,7 @@ def full(
     return _made(shape, fill_value, "full", out, dtype, layout, device, requires_grad, pin_memory)
 
 
+@operation(method=False)
 def scalar_tensor(
     s: Any,
     *,
@@ -353,6 +363,7 @@ class ComplexNode(Node):
         return grads[0].real, grads[0].imag
 
 
+@operation(method=False)
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex tensor of two real ones of the same dtype, float32 or float64, broadcast to one shape.
 

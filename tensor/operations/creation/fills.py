@@ -9,6 +9,7 @@ from tensor.autograd.recording.node import Node
 from tensor.core.dtypes.scalars import element
 from tensor.core.fill_plans import FILL, ZERO
 from tensor.core.modes.grad_mode import modes
+from tensor.operations.definition import operation
 
 from .copies import copy_
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation()
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Write ``value``, a number or a 0-dim tensor, to every element.
 
@@ -74,6 +76,7 @@ class ZeroNode(FillNode):
         return "ZeroBackward0"
 
 
+@operation()
 def zero_(input: Tensor) -> Tensor:
     """Write 0 to every element."""
     check_in_place(input)
@@ -84,6 +87,7 @@ def zero_(input: Tensor) -> Tensor:
     return input
 
 
+@operation(method=False)
 def fill(input: Tensor, value: Any) -> Tensor:
     """``value``, a number or a 0-dim tensor, in every element of a new tensor like ``input``."""
     return fill_(input.clone(), value)

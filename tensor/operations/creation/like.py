@@ -10,6 +10,7 @@ from tensor.core.devices.state import place_of
 from tensor.core.fill_plans import filled
 from tensor.core.memory_format import format_of, preserve_format
 from tensor.core.memory_format import memory_format as MemoryFormat
+from tensor.operations.definition import operation
 
 from .factories import empty_strided, new_layout, number_to_fill, undefined
 
@@ -41,6 +42,7 @@ def layout_like(
     return format_of(memory_format, function).layout(found)
 
 
+@operation(method=False)
 def empty_like(
     input: Tensor,
     *,
@@ -59,6 +61,7 @@ def empty_like(
     return made.requires_grad_(True) if requires_grad else made
 
 
+@operation(method=False)
 def zeros_like(
     input: Tensor,
     *,
@@ -77,6 +80,7 @@ def zeros_like(
     return made.requires_grad_(True) if requires_grad else made
 
 
+@operation(method=False)
 def ones_like(
     input: Tensor,
     *,
@@ -95,6 +99,7 @@ def ones_like(
     return made.requires_grad_(True) if requires_grad else made
 
 
+@operation(method=False)
 def full_like(
     input: Tensor,
     fill_value: Any,
@@ -120,6 +125,7 @@ def _new(input: Tensor, shape: tuple[int, ...], function: str, dtype: dtype | No
     return new_layout(shape, input._layout.dtype if dtype is None else dtype, place, None, function)
 
 
+@operation(namespace="")
 def new_empty(
     input: Tensor,
     *sizes: Any,
@@ -139,6 +145,7 @@ def new_empty(
     return made.requires_grad_(True) if requires_grad else made
 
 
+@operation(namespace="")
 def new_zeros(
     input: Tensor,
     *sizes: Any,
@@ -158,6 +165,7 @@ def new_zeros(
     return made.requires_grad_(True) if requires_grad else made
 
 
+@operation(namespace="")
 def new_ones(
     input: Tensor,
     *sizes: Any,
@@ -177,6 +185,7 @@ def new_ones(
     return made.requires_grad_(True) if requires_grad else made
 
 
+@operation(namespace="")
 def new_full(
     input: Tensor,
     size: Sequence[int],
@@ -198,6 +207,7 @@ def new_full(
     return made.requires_grad_(True) if requires_grad else made
 
 
+@operation(namespace="")
 def new_empty_strided(
     input: Tensor,
     size: Sequence[int],

@@ -14,6 +14,7 @@ from tensor.core.devices.state import place_of
 from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
 from tensor.core.dtypes.scalars import element, is_number
 from tensor.core.modes.grad_mode import no_grad
+from tensor.operations.definition import operation
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 
@@ -71,6 +72,7 @@ FLOATS, INTEGERS, LINEAR, POWERS = (
 )
 
 
+@operation(method=False)
 def arange(
     start: Any = None,
     end: Any = None,
@@ -117,6 +119,7 @@ def arange(
     return finish(made, requires_grad, out) if requires_grad or out is not None else made
 
 
+@operation(method=False)
 def range(
     start: Any = 0,
     end: Any = None,
@@ -225,6 +228,7 @@ def _number(value: Any, function: str, what: str) -> Any:
     raise TypeError(f"{function}(): argument '{what}' must be Number, not {type(value).__name__}")
 
 
+@operation(method=False)
 def linspace(
     start: Any,
     end: Any,
@@ -247,6 +251,7 @@ def linspace(
     return _spaced(start, end, steps, None, "linspace", out, dtype, layout, device, requires_grad, pin_memory)
 
 
+@operation(method=False)
 def logspace(
     start: Any,
     end: Any,
@@ -350,6 +355,7 @@ def _complex_steps(
     return made
 
 
+@operation(method=False)
 def eye(
     n: int,
     m: int | None = None,
@@ -385,6 +391,7 @@ def _whole(given: Any, function: str, what: str) -> int:
     return int(given.__index__())
 
 
+@operation(method=False)
 def tril_indices(
     row: int,
     col: int,
@@ -407,6 +414,7 @@ def tril_indices(
     return _triangle(np.tril_indices, row, col, offset, dtype, device, layout, pin_memory, "tril_indices")
 
 
+@operation(method=False)
 def triu_indices(
     row: int,
     col: int,
@@ -449,6 +457,7 @@ def _triangle(
     return made.to(place.device) if place.is_cuda else made
 
 
+@operation(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Views of vectors, each along a dimension of its own, stretched over all the others.
 

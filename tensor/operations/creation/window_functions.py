@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.dtypes.default import get_default_dtype
+from tensor.operations.definition import operation
 
 from . import window_shapes as shapes
 
@@ -52,6 +53,7 @@ def _window(
     )
 
 
+@operation(method=False)
 def bartlett_window(
     window_length: int,
     periodic: bool = True,
@@ -90,6 +92,7 @@ def bartlett_window(
     )
 
 
+@operation(method=False)
 def blackman_window(
     window_length: int,
     periodic: bool = True,
@@ -115,6 +118,7 @@ def blackman_window(
     )
 
 
+@operation(method=False)
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -142,6 +146,7 @@ def hamming_window(
     )
 
 
+@operation(method=False)
 def hann_window(
     window_length: int,
     periodic: bool = True,
@@ -167,6 +172,7 @@ def hann_window(
     )
 
 
+@operation(method=False)
 def kaiser_window(
     window_length: int,
     periodic: bool = True,

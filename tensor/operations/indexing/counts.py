@@ -10,6 +10,7 @@ from tensor.core.base import TensorBase
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.creation.factories import delivered
 from tensor.operations.creation.ranges import arange
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import EQ, NE
 from tensor.operations.reductions.scans import cummax
 from tensor.operations.shapes import slices as parts
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _FEW = 16
 
 
+@operation()
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> Ranked:
     """The most frequent value along ``dim``, the smallest of several, and the index of its last occurrence.
 
@@ -72,6 +74,7 @@ def _last_of_longest_run(input: Tensor, dim: int, size: int) -> Tensor:
         modes.recording = recording
 
 
+@operation()
 def isin(
     elements: Any,
     test_elements: Any,

@@ -13,6 +13,7 @@ from tensor.core import layout as layouts
 from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.modes.grad_mode import modes, no_grad
 from tensor.operations.creation.ranges import arange
+from tensor.operations.definition import operation
 from tensor.operations.losses.losses import check_place
 from tensor.operations.normalization.row_normalization import tensor_of, wide_array
 from tensor.operations.recorder import record
@@ -61,6 +62,7 @@ def padding_row(padding_idx: int | None, rows: int) -> int:
     return padding_idx % rows
 
 
+@operation(method=False)
 def embedding(
     weight: Tensor,
     indices: Tensor,
@@ -228,6 +230,7 @@ def _bags_on_host(
 BAGS = _Bags()
 
 
+@operation(method=False)
 def embedding_bag(
     weight: Tensor,
     indices: Tensor,
@@ -341,6 +344,7 @@ def _bag_gradients(
     return _added_rows(gathered, flat, table, padding, by_frequency), of_factors
 
 
+@operation(namespace="nn.functional", method=False)
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 in the place that each element names, in a new last dimension, and 0 elsewhere.
 

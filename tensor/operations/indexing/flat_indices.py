@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.dtypes import int64
 from tensor.core.arguments import integers
 from tensor.core.base import check_tensor
+from tensor.operations.definition import operation
 from tensor.operations.shapes import joining
 from tensor.operations.shapes import slices as parts
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation(method=False)
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
     """Indices of each dimension of ``shape`` for positions in its elements in row-major order.
 

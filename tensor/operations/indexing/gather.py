@@ -14,6 +14,7 @@ from tensor.core.base import empty, wrap
 from tensor.core.modes.grad_mode import modes
 from tensor.operations import scratch as planned
 from tensor.operations.creation.factories import delivered
+from tensor.operations.definition import operation
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _INDICES = ("int32", "int64")
 
 
+@operation()
 def gather(
     input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None
 ) -> Tensor:
@@ -58,6 +60,7 @@ def check_rank(name: str, input: Tensor, index: Tensor) -> None:
         )
 
 
+@operation()
 def take_along_dim(
     input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -80,6 +83,7 @@ def take_along_dim(
     return gather(views.expand(input, wide), at, views.expand(indices, index), out=out)
 
 
+@operation()
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Slices along ``dim`` that a vector of int64 or int32 chooses.
 
@@ -103,6 +107,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     return delivered(out, read(input, Choice("index_select", "along", (index,), at)), "index_select")
 
 
+@operation()
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elements by their row-major places, which int64 ``index`` gives; negative ones count from the end."""
     check_indices("take", input, index)
@@ -164,6 +169,7 @@ def true_indices(input: Tensor) -> list[Tensor]:
         modes.recording = recording
 
 
+@operation()
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """Indices of the elements that are not zero, in row-major order.
 
@@ -186,11 +192,13 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     return delivered(out, made, "nonzero")
 
 
+@operation()
 def argwhere(input: Tensor) -> Tensor:
     """Indices of the elements that are not zero, one row each."""
     return nonzero(input)  # type: ignore[no-any-return]
 
 
+@operation()
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
     """The first ``size`` rows of :func:`nonzero`; where there are fewer, the others are ``fill_value``.
 

@@ -11,6 +11,7 @@ from nvrtc_kernels import layouts as strides_of
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, check_tensor
 from tensor.operations.creation.factories import delivered
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import DROP, KEEP
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.shapes import slices as parts
@@ -39,6 +40,7 @@ MASKED_FILL = Pointwise(
 )
 
 
+@operation()
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """A copy of ``input`` with ``value``, a number or a 0-dim tensor, where ``mask`` is true; both are broadcast.
 
@@ -50,6 +52,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return MASKED_FILL(input, _fill(input, value), check_mask("masked_fill", input, mask))
 
 
+@operation(namespace="")
 def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """:func:`masked_fill` in place."""
     return MASKED_FILL.in_place(input, _fill(input, value), check_mask("masked_fill", input, mask))
@@ -67,6 +70,7 @@ def _fill(input: Tensor, value: Any) -> Any:
     return value
 
 
+@operation()
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy of ``input`` with the elements of ``source``, in order, where ``mask`` is true.
 
@@ -81,6 +85,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return write(wide, *_masked("masked_scatter", wide, mask, source))
 
 
+@operation(namespace="")
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """:func:`masked_scatter` in place."""
     return write_(input, *_masked("masked_scatter", input, mask, source))
@@ -103,6 +108,7 @@ def _masked(name: str, input: Tensor, mask: Tensor, source: Tensor) -> tuple[Cho
     return Choice(name, "flat", (places,)), parts.narrow(source.reshape(-1), 0, 0, count)
 
 
+@operation()
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A vector of the elements whose ``mask`` is true; both are broadcast. On CUDA the host waits for their number.
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase, check_tensor
 from tensor.core.modes.determinism import determinism
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.creation.factories import delivered
+from tensor.operations.definition import operation
 from tensor.operations.shapes import slices as parts
 
 from .advanced_indexing import REDUCE, Choice
@@ -87,6 +88,7 @@ def _check_reduce(reduce: str) -> str:
     return _REDUCERS[reduce]
 
 
+@operation()
 def scatter(
     input: Tensor,
     dim: int,
@@ -120,6 +122,7 @@ def scatter(
     return delivered(out, made, "scatter")
 
 
+@operation(namespace="")
 def scatter_(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
@@ -137,13 +140,14 @@ def scatter_(
     return input
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=WIDEST))
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with the elements of ``src`` added where ``index`` says along ``dim``."""
     choice, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
     return delivered(out, add(input, choice, values), "scatter_add")
 
 
+@operation(namespace="")
 def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """:func:`scatter_add` in place."""
     choice, values = scattered("scatter_add", input, dim, index, _tensor("scatter_add", src))
@@ -180,6 +184,7 @@ def _sliced(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -
     return Choice(name, "along", (index,), at), source
 
 
+@operation()
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -188,13 +193,14 @@ def index_add(
     return delivered(out, add(input, choice, values if alpha == 1 else values * alpha), "index_add")
 
 
+@operation(namespace="")
 def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """:func:`index_add` in place."""
     choice, values = _sliced("index_add", input, dim, index, source)
     return add_(input, choice, values if alpha == 1 else values * alpha)
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=WIDEST))
 def index_copy(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None
 ) -> Tensor:
@@ -202,6 +208,7 @@ def index_copy(
     return delivered(out, write(input, *_sliced("index_copy", input, dim, index, source)), "index_copy")
 
 
+@operation(namespace="")
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """:func:`index_copy` in place."""
     return write_(input, *_sliced("index_copy", input, dim, index, source))
@@ -217,11 +224,13 @@ def _filled(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[Choice,
     return Choice("index_fill", "along", (index,), at), number_of(input, value, "index_fill_")
 
 
+@operation()
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of ``input`` with one number in the slices that ``index`` names along ``dim``."""
     return write(input, *_filled(input, dim, index, value))
 
 
+@operation(namespace="")
 def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """:func:`index_fill` in place."""
     return write_(input, *_filled(input, dim, index, value))
@@ -241,11 +250,13 @@ def _placed(input: Tensor, index: Tensor, source: Tensor) -> tuple[Choice, Tenso
     return Choice("put", "flat", (index,)), source.reshape(index._layout.shape)
 
 
+@operation()
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of ``input`` with elements of ``source`` at the row-major places ``index``, or added there."""
     return (add if accumulate else write)(input, *_placed(input, index, source))
 
 
+@operation(namespace="")
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """:func:`put` in place."""
     return (add_ if accumulate else write_)(input, *_placed(input, index, source))

@@ -15,6 +15,7 @@ from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.creation.factories import delivered
+from tensor.operations.definition import operation
 
 from .advanced_indexing import REDUCE, WRITE, Choice
 from .recorded_indexing import change_, fitted
@@ -202,6 +203,7 @@ def _reduced(
     return target
 
 
+@operation()
 def scatter_reduce(
     input: Tensor,
     dim: int,
@@ -231,6 +233,7 @@ def scatter_reduce(
     return delivered(out, _reduced(input, dim, index, src, reduce, include_self), "scatter_reduce")
 
 
+@operation(namespace="")
 def scatter_reduce_(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -269,6 +272,7 @@ def _spread_index(input: Tensor, dim: int, index: Tensor, source: Any, reduce: s
     return at, index.reshape(steps).expand(given)
 
 
+@operation()
 def index_reduce(
     input: Tensor,
     dim: int,
@@ -299,6 +303,7 @@ def index_reduce(
     return delivered(out, made, "index_reduce")
 
 
+@operation(namespace="")
 def index_reduce_(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

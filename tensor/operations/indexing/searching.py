@@ -19,6 +19,7 @@ from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.determinism import determinism
 from tensor.operations import scratch as planned
+from tensor.operations.definition import operation
 from tensor.operations.reduction import given
 from tensor.operations.reductions.extremes import amax, amin
 from tensor.operations.shapes import slices as parts
@@ -38,6 +39,7 @@ def _plan(place: Any, key: tuple[Any, ...], make: Any) -> Any:
     return found
 
 
+@operation(method=False)
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -138,6 +140,7 @@ def searchsorted(
     return given(wrap(found.reshape(shape), target), out, "searchsorted")
 
 
+@operation(method=False)
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
 ) -> Tensor:
@@ -147,13 +150,14 @@ def bucketize(
             f"boundaries tensor must be 1 dimension, but got dim({len(boundaries._layout.shape)})"
         )
     if isinstance(input, TensorBase) and input._layout.dtype is not boundaries._layout.dtype:
-        from tensor.core.dtypes.result_types import result_type
+        from tensor.operations.creation.result_types import result_type
 
         kind = result_type(input, boundaries)
         input, boundaries = input.to(kind), boundaries.to(kind)
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
 
+@operation()
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each of the numbers from 0 on occurs in an integer vector, or the sums of their weights.
 
@@ -207,6 +211,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return wrap(found.astype(kind.numpy), target)
 
 
+@operation()
 def histc(
     input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None
 ) -> Tensor:
@@ -251,6 +256,7 @@ def histc(
     return given(wrap(np.bincount(at, minlength=bins).astype(kind.numpy), target), out, "histc")
 
 
+@operation()
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -263,6 +269,7 @@ def unique_consecutive(
     return _runs(input.detach().reshape(-1), input._layout.shape, None, return_inverse, return_counts)
 
 
+@operation()
 def unique(
     input: Tensor,
     sorted: bool = True,

@@ -20,7 +20,8 @@ from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.copy_plans import copied
 from tensor.core.dtypes import promotion as rules
 from tensor.operations import scratch as planned
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import isnan
 from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import all_given, given, kept, record
@@ -200,6 +201,7 @@ def place_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tenso
     return grad.new_zeros(shape).scatter_add(dim, indices, grad)
 
 
+@operation()
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
 ) -> Sorted:
@@ -226,16 +228,19 @@ def _sorted(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sor
     return Sorted(values, indices)
 
 
+@operation()
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Places of the elements in order; see :func:`sort`."""
     return sort(input.detach(), dim, descending, stable).indices
 
 
+@operation()
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elements in order along the first dimension."""
     return given(sort(input, 0).values, out, "msort")
 
 
+@operation()
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
 ) -> Ranked:
@@ -281,6 +286,7 @@ def _picked(operation: _Rows, name: str, input: Tensor, dim: int, keepdim: bool,
     return Ranked(values, indices)
 
 
+@operation()
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> Ranked:
     """The ``k``-th smallest element along a dimension (from 1), and where it stands.
 
@@ -296,11 +302,13 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     return all_given(_picked(KTH, "KthvalueBackward0", input, dim, keepdim, int(k)), out, "kthvalue")
 
 
+@operation()
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """The middle element, the lower one of two; NaN if there is one. With ``dim``, and where it stands."""
     return _middle(input, dim, keepdim, out, "median", skip_nan=False)
 
 
+@operation()
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """:func:`median` of what is not NaN."""
     return _middle(input, dim, keepdim, out, "nanmedian", skip_nan=True)
@@ -319,7 +327,7 @@ def _middle(input: Tensor, dim: int | None, keepdim: bool, out: Any, name: str, 
     return all_given(_picked(MEDIAN, title, input, dim, keepdim, skip_nan), out, name)
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def quantile(
     input: Tensor,
     q: float | Tensor,
@@ -348,7 +356,7 @@ def quantile(
     return given(_quantile(input, q, dim, keepdim, interpolation, "quantile"), out, "quantile")
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def nanquantile(
     input: Tensor,
     q: float | Tensor,

@@ -14,10 +14,11 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.scalars import element
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import WIDEST, Autocast
 from tensor.operations.creation.construction import tensor
 from tensor.operations.creation.copies import copy_
 from tensor.operations.creation.fills import fill_
+from tensor.operations.definition import operation
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 
@@ -308,7 +309,7 @@ def iterate(input: Tensor) -> Iterable[Tensor]:
 # As functions
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=WIDEST))
 def index_put(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
@@ -324,6 +325,7 @@ def index_put(
     return (add if accumulate else write)(input, *_to_put(input, indices, values))
 
 
+@operation()
 def index_put_(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:

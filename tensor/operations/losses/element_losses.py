@@ -8,7 +8,8 @@ from math import pi
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, REFUSED, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.powers import exp, log
 from tensor.operations.pointwise.selection import where
 
@@ -58,7 +59,7 @@ def _compared(
     return reduced(losses, reduction)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -79,7 +80,7 @@ def mse_loss(
     return _compared(MSE, input, target, weight, reduction_of(reduction, size_average, reduce))
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -97,7 +98,7 @@ def l1_loss(
     return _compared(L1, input, target, weight, reduction)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -121,7 +122,7 @@ def smooth_l1_loss(
     return _compared(SMOOTH_L1, input, target, None, reduction, float(beta))
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -141,7 +142,7 @@ def huber_loss(
     return _compared(HUBER, input, target, weight, reduction, float(delta))
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=REFUSED, cpu=FLOAT32))
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -180,7 +181,7 @@ def binary_cross_entropy(
     return reduced(BCE(input, target, reduction="none") * weight, reduction)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -225,7 +226,7 @@ def binary_cross_entropy_with_logits(
     return reduced(losses, reduction)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -257,7 +258,7 @@ def kl_div(
     return _compared(loss, input, target, None, reduction, batchmean=True)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -286,6 +287,7 @@ def poisson_nll_loss(
     return reduced(losses, reduction)
 
 
+@operation(namespace="nn.functional", method=False)
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -334,7 +336,7 @@ def gaussian_nll_loss(
     return reduced(losses, reduction)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -353,7 +355,7 @@ def _softplus(x: Tensor) -> Tensor:
     return BCE_WITH_LOGITS(x, x.new_zeros(()), reduction="none")
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -370,7 +372,7 @@ def hinge_embedding_loss(
     return reduced(apart + where(target != -1, input, zero), reduction)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -391,6 +393,7 @@ def margin_ranking_loss(
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
+@operation(namespace="nn.functional", method=False)
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -407,7 +410,7 @@ def multilabel_soft_margin_loss(
     return reduced(losses.sum(-1) / input.size(-1), reduction)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -460,7 +463,7 @@ def multi_margin_loss(
     return reduced(losses.sum(-1) / classes, reduction)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,

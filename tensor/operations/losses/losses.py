@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.dtypes import int64, uint8
 from nvrtc_kernels.losses import Classes
 from tensor.core.arguments import two_devices
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.normalization.softmax import log_softmax
 
 from .class_losses import loss_of_classes
@@ -109,7 +110,7 @@ def _of_classes(
     return loss_of_classes(input, target.to(int64), weight, sizes, reduction, smoothing)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -145,7 +146,7 @@ def nll_loss(
     return _of_classes("nll_loss", input, target, weight, ignore_index, reduction, None)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensor.operations.definition import operation
+
 from . import element_losses, sequence_losses, similarities
 from .losses import REDUCTIONS
 
@@ -22,6 +24,7 @@ def _named(reduction: int) -> str:
     return REDUCTIONS[reduction]
 
 
+@operation(method=False)
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -35,6 +38,7 @@ def binary_cross_entropy_with_logits(
     )
 
 
+@operation(method=False)
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Tensor:
@@ -42,6 +46,7 @@ def cosine_embedding_loss(
     return similarities.cosine_embedding_loss(input1, input2, target, margin, reduction=_named(reduction))
 
 
+@operation(method=False)
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
@@ -57,11 +62,13 @@ def ctc_loss(
     )
 
 
+@operation(method=False)
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Tensor:
     """``input`` or ``max(0, margin - input)``: see :func:`nn.functional.hinge_embedding_loss`."""
     return element_losses.hinge_embedding_loss(input, target, margin, reduction=_named(reduction))
 
 
+@operation(method=False)
 def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
     """``target * (log(target) - input)``: see :func:`nn.functional.kl_div`."""
     if _named(reduction) == "mean":
@@ -70,6 +77,7 @@ def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: boo
     return element_losses.kl_div(input, target, reduction=_named(reduction), log_target=log_target)
 
 
+@operation(method=False)
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Tensor:
@@ -77,6 +85,7 @@ def margin_ranking_loss(
     return element_losses.margin_ranking_loss(input1, input2, target, margin, reduction=_named(reduction))
 
 
+@operation(method=False)
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Tensor:
@@ -86,6 +95,7 @@ def poisson_nll_loss(
     )
 
 
+@operation(method=False)
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

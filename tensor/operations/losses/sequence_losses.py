@@ -12,8 +12,9 @@ from nvrtc_kernels.dtypes import float32, float64, int32, int64
 from tensor.core import layout as layouts
 from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.conversions import to
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.recorder import record
 
@@ -241,7 +242,7 @@ def _numbers(given: Any, name: str, count: int, most: int, what: str) -> list[in
     return found
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

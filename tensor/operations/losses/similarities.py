@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.arguments import dimension
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import minimum, where
 
 from .losses import reduced, reduction_of
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-@autocasted
+@operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=FLOAT32))
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Cosine of the angle between vectors along ``dim``: their product divided by their lengths.
 
@@ -45,6 +46,7 @@ def _at_least(x: Tensor, least: float) -> Tensor:
     return x + (plain.clamp(min=least) - plain)  # type: ignore[no-any-return]
 
 
+@operation(namespace="tensor nn.functional", method=False)
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
@@ -52,7 +54,7 @@ def pairwise_distance(
     return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)  # type: ignore[no-any-return]
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -90,7 +92,7 @@ def cosine_embedding_loss(
     return reduced(together + apart, reduction)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -122,6 +124,7 @@ def triplet_margin_loss(
     )
 
 
+@operation(namespace="nn.functional", method=False)
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,

@@ -9,7 +9,8 @@ from nvrtc_kernels.normalization import Rows, statistics_type
 from tensor.core.arguments import integers, two_devices
 from tensor.core.dtypes.limits import finfo
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 
 from .batch_normalization import normalize_channels, update_running
 from .row_normalization import normalize
@@ -63,7 +64,7 @@ def _rows_of(
     return Rows(prod(shape[:lead]), prod(wanted), center=center)
 
 
-@autocasted
+@operation(method=False, autocast=Autocast(cuda=FLOAT32))
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -95,7 +96,7 @@ def layer_norm(
     return normalize(input, weight, bias, eps, rows, "NativeLayerNormBackward0")
 
 
-@autocasted
+@operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=FLOAT32))
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -133,6 +134,7 @@ def _channels(name: str, input: Tensor) -> int:
     return shape[1]
 
 
+@operation(method=False)
 def batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -177,7 +179,7 @@ def batch_norm(
     return normalize_channels(input, weight, bias, running_mean, running_var, bool(training), momentum, eps)
 
 
-@autocasted
+@operation(method=False, autocast=Autocast(cuda=FLOAT32))
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -218,6 +220,7 @@ def group_norm(
     return normalize(input, weight, bias, eps, rows, "NativeGroupNormBackward0")
 
 
+@operation(method=False)
 def instance_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -262,7 +265,7 @@ def instance_norm(
     return normalize(input, weight, bias, eps, rows, "NativeBatchNormBackward0")
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:

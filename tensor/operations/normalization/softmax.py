@@ -14,9 +14,10 @@ from tensor.core.base import empty, maker, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.creation.copies import contiguous
 from tensor.operations.creation.factories import delivered
+from tensor.operations.definition import operation
 from tensor.operations.reduction import record
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, o
     return delivered(out, made, row.name)
 
 
-@autocasted
+@operation(namespace="tensor special", autocast=Autocast(cuda=FLOAT32_RESULT))
 def softmax(
     input: Tensor, dim: int | None = None, dtype: dtype | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -191,7 +192,7 @@ def softmax(
     return _apply(SOFTMAX, input, dim, dtype, out)
 
 
-@autocasted
+@operation(namespace="tensor special", autocast=Autocast(cuda=FLOAT32_RESULT))
 def log_softmax(
     input: Tensor, dim: int | None = None, dtype: dtype | None = None, *, out: Tensor | None = None
 ) -> Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nvrtc_kernels.dtypes import Category, uint8
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, LOWER, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise
 from tensor.operations.special.error_and_gamma import SIGMOID
 
@@ -43,6 +44,7 @@ def _apply(operation: Pointwise, input: Tensor, inplace: bool, *numbers: float) 
     return operation.out(IN_PLACE if inplace else None, input, *numbers)
 
 
+@operation(namespace="tensor nn.functional")
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """``max(input, 0)``."""
     if input._layout.dtype.category is Category.BOOL:
@@ -50,31 +52,37 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return RELU.in_place(input) if inplace else RELU.unary(input)
 
 
+@operation(namespace="nn.functional", method=False)
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(input, 0), 6)``."""
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
+@operation(namespace="nn.functional", method=False)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """``input`` where it is positive, else ``negative_slope * input``."""
     return _apply(LEAKY_RELU, input, inplace, negative_slope)
 
 
+@operation(namespace="tensor nn.functional", method=False)
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """``input`` where it is above ``threshold``, else ``value``."""
     return _apply(THRESHOLD, input, inplace, threshold, value)
 
 
+@operation(namespace="nn.functional", method=False)
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``input`` where it is positive, else ``alpha * (exp(input) - 1)``."""
     return _apply(ELU, input, inplace, alpha, 1.0, 1.0)
 
 
+@operation(namespace="tensor nn.functional", method=False)
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """:func:`elu` with the constants of self-normalising networks (G. Klambauer et al., 2017)."""
     return _apply(ELU, input, inplace, _SELU_ALPHA * _SELU_SCALE, _SELU_SCALE, 1.0)
 
 
+@operation(namespace="tensor nn.functional", method=False)
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``input`` where it is positive, else ``alpha * (exp(input / alpha) - 1)``.
 
@@ -90,7 +98,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _apply(CELU, input, inplace, alpha, 1.0, 1.0 / alpha)
 
 
-@autocasted
+@operation(namespace="tensor nn.functional", autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """``input`` where it is positive, else ``weight * input``.
 
@@ -120,17 +128,19 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return PRELU(input, weight)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32))
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * input)) / beta``; ``input`` where ``beta * input`` is above ``threshold``."""
     return SOFTPLUS(input, beta, threshold)
 
 
+@operation(namespace="nn.functional", method=False)
 def logsigmoid(input: Tensor) -> Tensor:
     """``log(1 / (1 + exp(-input)))``."""
     return LOG_SIGMOID.unary(input)
 
 
+@operation(namespace="nn.functional", method=False)
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * sigmoid(input)``."""
     if input._layout.dtype.is_complex:
@@ -138,11 +148,13 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     return SILU.in_place(input) if inplace else SILU.unary(input)
 
 
+@operation(namespace="nn.functional", method=False)
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * tanh(softplus(input))``."""
     return MISH.in_place(input) if inplace else MISH.unary(input)
 
 
+@operation(namespace="nn.functional", method=False)
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """``input`` times the part of the normal distribution below it.
 
@@ -163,6 +175,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
 
 
+@operation(namespace="nn.functional", method=False)
 def softsign(input: Tensor) -> Tensor:
     """``input / (1 + abs(input))``."""
     if not input._layout.dtype.is_floating_point:
@@ -170,6 +183,7 @@ def softsign(input: Tensor) -> Tensor:
     return SOFTSIGN.unary(input)
 
 
+@operation(namespace="nn.functional", method=False)
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """``input`` between ``min_val`` and ``max_val``.
 
@@ -187,21 +201,25 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     return _apply(HARDTANH, input, inplace, min_val, max_val)
 
 
+@operation(namespace="nn.functional", method=False)
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``(input + 3) / 6`` between 0 and 1."""
     return _apply(HARDSIGMOID, input, inplace)
 
 
+@operation(namespace="nn.functional", method=False)
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``input * hardsigmoid(input)``."""
     return _apply(HARDSWISH, input, inplace)
 
 
+@operation(namespace="tensor nn.functional")
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """``input``, and 0 between ``-lambd`` and ``lambd``."""
     return HARDSHRINK.out(out, input, lambd)
 
 
+@operation(namespace="nn.functional", method=False)
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """``input`` brought nearer to 0 by ``lambd``.
 
@@ -215,6 +233,31 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     return SOFTSHRINK.out(out, input, lambd)
 
 
+@operation(namespace="nn.functional", method=False)
 def tanhshrink(input: Tensor) -> Tensor:
     """``input - tanh(input)``."""
     return SUB.binary(input, TANH.unary(input))
+
+
+@operation()
+def relu_(input: Tensor) -> Tensor:
+    """:func:`relu` in place."""
+    return relu(input, inplace=True)
+
+
+@operation(method=False)
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """:func:`~nn.functional.celu` in place."""
+    return celu(input, alpha, inplace=True)
+
+
+@operation(method=False)
+def selu_(input: Tensor) -> Tensor:
+    """:func:`~nn.functional.selu` in place."""
+    return selu(input, inplace=True)
+
+
+@operation(method=False)
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """:func:`~nn.functional.threshold` in place."""
+    return _apply(THRESHOLD, input, True, threshold, value)

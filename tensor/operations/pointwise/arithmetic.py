@@ -9,8 +9,9 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase, check_tensor
 from tensor.core.dtypes import promotion as rules
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
+from tensor.operations.definition import autocasted, operation
 from tensor.operations.pointwise_node import numbered
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
 
@@ -123,6 +124,7 @@ SUB_SCALED = Pointwise(
 )
 
 
+@operation(in_place=True)
 def add(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tensor | None = None) -> Tensor:
     """``input + alpha * other``."""
     if type(alpha) is int and alpha == 1:
@@ -130,6 +132,7 @@ def add(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tens
     return ADD_SCALED.out(out, input, other, alpha)
 
 
+@operation(in_place=True, also="subtract")
 def sub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tensor | None = None) -> Tensor:
     """``input - alpha * other``.
 
@@ -143,6 +146,7 @@ def sub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1, out: Tens
     return SUB_SCALED.out(out, input, other, alpha)
 
 
+@operation(method=False)
 def rsub(input: Tensor, other: Tensor | complex, *, alpha: complex = 1) -> Tensor:
     """``other - alpha * input``."""
     check_tensor(input, "rsub", "input")
@@ -269,11 +273,13 @@ def _truncated(a: Any, b: Any) -> Any:
     return np.floor_divide(a - left, b)
 
 
+@operation(in_place=True, also="multiply")
 def mul(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
     """``input * other``."""
     return MUL.binary(input, other) if out is None else MUL.out(out, input, other)
 
 
+@operation(in_place=True, also="divide")
 def div(
     input: Tensor,
     other: Tensor | complex,
@@ -305,27 +311,31 @@ def div(
     )
 
 
+@operation(in_place=True)
 def true_divide(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
     """``input / other`` in floating point."""
     return DIV.out(out, input, other)
 
 
+@operation(in_place=True)
 def floor_divide(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """``input // other``: the quotient rounded down."""
     return FLOOR_DIVIDE.out(out, input, other)
 
 
+@operation(in_place=True)
 def remainder(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """``input % other``: what is left of the quotient rounded down, with the divisor's sign."""
     return REMAINDER.out(out, input, other)
 
 
+@operation(in_place=True)
 def fmod(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """What is left of the quotient rounded towards zero, with the dividend's sign."""
     return FMOD.out(out, input, other)
 
 
-@autocasted
+@operation(in_place=True, also="tensor.reciprocal_", autocast=Autocast(cuda=FLOAT32))
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by each element."""
     return RECIPROCAL.unary(input) if out is None else RECIPROCAL.out(out, input)
@@ -366,7 +376,7 @@ SGN = Pointwise(
 )
 
 
-@autocasted
+@autocasted(Autocast(cuda=FLOAT32))
 def rtruediv(input: Tensor, other: complex) -> Tensor:
     """``other / input``."""
     return DIV(other, input)
@@ -378,11 +388,13 @@ def _unit(a: Any) -> Any:
     return np.where(length == 0, a.dtype.type(0), a / np.where(length == 0, 1, length)).astype(a.dtype)
 
 
+@operation(in_place=True, also="negative tensor.neg_ tensor.negative_")
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``-input``."""
     return NEG.unary(input) if out is None else NEG.out(out, input)
 
 
+@operation()
 def positive(input: Tensor) -> Tensor:
     """``input`` itself.
 
@@ -396,6 +408,7 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
+@operation(in_place=True, also="absolute tensor.abs_")
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Absolute value; the length of complex numbers, which in place is no complex number.
 
@@ -409,11 +422,13 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return ABS.unary(input) if out is None else ABS.out(out, input)
 
 
+@operation(in_place=True)
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1, 0 or -1 by the sign of each element; 0 for NaN."""
     return SIGN.unary(input) if out is None else SIGN.out(out, input)
 
 
+@operation(in_place=True)
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`sign`, and for complex numbers ``input / abs(input)``, 0 for 0."""
     return SGN.unary(input) if out is None else SGN.out(out, input)

@@ -9,6 +9,7 @@ import numpy as np
 
 from nvrtc_kernels import dtypes
 from tensor.core.dtypes import promotion as rules
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise, by_kind
 
 from .arithmetic import DIV, MUL, no_change
@@ -76,11 +77,13 @@ class Apart(NamedTuple):
     exponent: Tensor
 
 
+@operation(in_place=True, also="tensor.ldexp_")
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``input * 2**other``."""
     return LDEXP.out(out, input, other)
 
 
+@operation()
 def frexp(input: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Apart:
     """Fraction and exponent with ``mantissa * 2**exponent == input``.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import Category
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise, by_kind
 
 if TYPE_CHECKING:
@@ -50,31 +51,37 @@ RIGHT_SHIFT = Pointwise(
 )
 
 
+@operation(in_place=True)
 def bitwise_and(input: Tensor | int, other: Tensor | int, *, out: Tensor | None = None) -> Tensor:
     """``input & other``."""
     return AND.out(out, input, other)
 
 
+@operation(in_place=True)
 def bitwise_or(input: Tensor | int, other: Tensor | int, *, out: Tensor | None = None) -> Tensor:
     """``input | other``."""
     return OR.out(out, input, other)
 
 
+@operation(in_place=True)
 def bitwise_xor(input: Tensor | int, other: Tensor | int, *, out: Tensor | None = None) -> Tensor:
     """``input ^ other``."""
     return XOR.out(out, input, other)
 
 
+@operation(in_place=True)
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``~input``."""
     return NOT.out(out, input)
 
 
+@operation(in_place=True)
 def bitwise_left_shift(input: Tensor | int, other: Tensor | int, *, out: Tensor | None = None) -> Tensor:
     """``input << other``; 0 where ``other`` is negative or as large as the type has bits."""
     return LEFT_SHIFT.out(out, input, other)
 
 
+@operation(in_place=True)
 def bitwise_right_shift(input: Tensor | int, other: Tensor | int, *, out: Tensor | None = None) -> Tensor:
     """``input >> other``, filled up with the sign; nothing but the sign where ``other`` is out of range."""
     return RIGHT_SHIFT.out(out, input, other)

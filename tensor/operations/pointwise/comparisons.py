@@ -9,6 +9,7 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category, float64
 from tensor.core.base import check_tensor
 from tensor.core.dtypes import promotion as rules
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_node import numbered
 from tensor.operations.pointwise_operation import Pointwise, by_kind
 
@@ -46,31 +47,37 @@ GT = _comparison("gt", ">", np.greater)
 GE = _comparison("ge", ">=", np.greater_equal)
 
 
+@operation(in_place=True)
 def eq(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
     """``input == other``, element by element."""
     return EQ.binary(input, other) if out is None else EQ.out(out, input, other)
 
 
+@operation(in_place=True, also="not_equal")
 def ne(input: Tensor, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
     """``input != other``, element by element."""
     return NE.binary(input, other) if out is None else NE.out(out, input, other)
 
 
+@operation(in_place=True, also="less")
 def lt(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """``input < other``, element by element."""
     return LT.binary(input, other) if out is None else LT.out(out, input, other)
 
 
+@operation(in_place=True, also="less_equal")
 def le(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """``input <= other``, element by element."""
     return LE.binary(input, other) if out is None else LE.out(out, input, other)
 
 
+@operation(in_place=True, also="greater")
 def gt(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """``input > other``, element by element."""
     return GT.binary(input, other) if out is None else GT.out(out, input, other)
 
 
+@operation(in_place=True, also="greater_equal")
 def ge(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """``input >= other``, element by element."""
     return GE.binary(input, other) if out is None else GE.out(out, input, other)
@@ -115,36 +122,43 @@ SIGNBIT = Pointwise(
 ISREAL = Pointwise("isreal", by_kind("true", complex="a.im == 0"), np.isreal, rule=rules.comparison)
 
 
+@operation()
 def isnan(input: Tensor) -> Tensor:
     """Whether each element is not a number."""
     return ISNAN.unary(input)
 
 
+@operation()
 def isinf(input: Tensor) -> Tensor:
     """Whether each element is infinite; of complex numbers, whether a part is."""
     return ISINF.unary(input)
 
 
+@operation()
 def isfinite(input: Tensor) -> Tensor:
     """Whether each element is neither infinite nor NaN."""
     return ISFINITE.unary(input)
 
 
+@operation()
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is positive infinity."""
     return ISPOSINF.out(out, input)
 
 
+@operation()
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is negative infinity."""
     return ISNEGINF.out(out, input)
 
 
+@operation()
 def isreal(input: Tensor) -> Tensor:
     """Whether each element has no imaginary part."""
     return ISREAL.unary(input)
 
 
+@operation()
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether the sign of each element is negative, that of a negative zero too."""
     return SIGNBIT.out(out, input)
@@ -179,6 +193,7 @@ ISCLOSE_OR_NAN = Pointwise(
 )
 
 
+@operation()
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:

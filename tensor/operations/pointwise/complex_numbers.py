@@ -10,8 +10,9 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category, float32, float64
 from tensor.core.base import check_tensor
 from tensor.core.dtypes import promotion as rules
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
 
 if TYPE_CHECKING:
@@ -40,23 +41,27 @@ def conjugate(value: Any) -> Any:
     return CONJ.unary(value) if value._layout.dtype.is_complex else value
 
 
+@operation()
 def conj(input: Tensor) -> Tensor:
     """Complex conjugate; a real tensor itself. The result is new memory, not a view."""
     return _LAZY_CONJ.unary(input) if input._layout.dtype.is_complex else input
 
 
+@operation(method=False)
 def resolve_conj(input: Tensor) -> Tensor:
     """``input`` itself: conjugation is never put off here."""
     check_tensor(input, "resolve_conj", "input")
     return input
 
 
+@operation(method=False)
 def resolve_neg(input: Tensor) -> Tensor:
     """``input`` itself: negation is never put off here."""
     check_tensor(input, "resolve_neg", "input")
     return input
 
 
+@operation(in_place=True, also="tensor.conj_physical_")
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex conjugate in new memory; a real tensor itself."""
     if not input._layout.dtype.is_complex:
@@ -105,6 +110,7 @@ def sgn_gradient(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
     return DROP.binary(DIV.binary(across, ABS.unary(a) + at_zero), at_zero)
 
 
+@operation()
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Angle of complex numbers in radians; pi for negative real numbers, and 0 for others."""
     return ANGLE.out(out, input)
@@ -155,7 +161,7 @@ def _polar_gradient(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return (CONJ.unary(grad) * POLAR(ones_like(a), b)).real
 
 
-@autocasted
+@operation(method=False, autocast=Autocast(cpu=FLOAT32))
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of given length and angle in radians.
 

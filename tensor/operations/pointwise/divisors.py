@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nvrtc_kernels.dtypes import Category
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise
 
 if TYPE_CHECKING:
@@ -30,11 +31,13 @@ LCM = Pointwise(
 )
 
 
+@operation(in_place=True, also="tensor.gcd_")
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Greatest common divisor of integers, never negative; of 0 and 0 it is 0."""
     return GCD.out(out, input, other)
 
 
+@operation(in_place=True, also="tensor.lcm_")
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Least common multiple of integers, never negative; 0 where one is 0."""
     return LCM.out(out, input, other)

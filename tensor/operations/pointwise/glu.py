@@ -10,6 +10,7 @@ from nvrtc_kernels.dtypes import Category
 from tensor.core.arguments import dimension
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.creation.like import empty_like
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.recorder import record
 from tensor.operations.shapes.joining import cat
@@ -51,6 +52,7 @@ def _gradient(_: Any, grad: Tensor, x: Tensor, dim: int) -> tuple[Tensor]:
     return (made,)
 
 
+@operation(namespace="nn.functional", method=False)
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of ``input`` along ``dim`` times the sigmoid of the second.
 

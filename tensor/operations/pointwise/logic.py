@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensor.core.dtypes import promotion as rules
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise
 
 from .arithmetic import no_change
@@ -47,21 +48,25 @@ NOT = Pointwise(
 )
 
 
+@operation(in_place=True)
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether both elements are true."""
     return AND.out(out, input, other)
 
 
+@operation(in_place=True)
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether one of two elements is true, or both."""
     return OR.out(out, input, other)
 
 
+@operation(in_place=True)
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether exactly one of two elements is true."""
     return XOR.out(out, input, other)
 
 
+@operation(in_place=True)
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is false."""
     return NOT.out(out, input)

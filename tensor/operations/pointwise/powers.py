@@ -12,8 +12,9 @@ from nvrtc_kernels.dtypes import Category, complex128, float64
 from tensor.core.base import TensorBase
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import element, is_number
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.like import zeros_like
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
 
 from .arithmetic import ADD, DIV, MUL, NUMERIC, SUB
@@ -196,7 +197,7 @@ def _exponent_gradient(grad: Tensor, a: Any, b: Tensor, out: Tensor) -> Tensor:
     return MUL.binary(grad, DROP.binary(slope, nothing))
 
 
-@autocasted
+@operation(in_place=True, autocast=Autocast(cuda=FLOAT32))
 def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
     """``input ** exponent``.
 
@@ -226,6 +227,7 @@ def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | No
     return POW.out(out, input, exponent)
 
 
+@operation(in_place=True)
 def float_power(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor:
     """``input ** exponent`` in double precision."""
     operands = (input, exponent)
@@ -244,58 +246,61 @@ def float_power(input: Tensor | complex, exponent: Tensor | complex, *, out: Ten
     return pow(base, power, out=out)
 
 
-@autocasted
+@operation(in_place=True, also="tensor.exp_", autocast=Autocast(cuda=FLOAT32))
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """E to the power of each element."""
     return EXP.unary(input) if out is None else EXP.out(out, input)
 
 
+@operation(namespace="tensor special", in_place=True, also="tensor.exp2_")
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """2 to the power of each element."""
     return EXP2.unary(input) if out is None else EXP2.out(out, input)
 
 
-@autocasted
+@operation(namespace="tensor special", in_place=True, also="tensor.expm1_", autocast=Autocast(cuda=FLOAT32))
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``exp(input) - 1``, exact also near 0."""
     return EXPM1.unary(input) if out is None else EXPM1.out(out, input)
 
 
-@autocasted
+@operation(in_place=True, also="tensor.log_", autocast=Autocast(cuda=FLOAT32))
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Natural logarithm."""
     return LOG.unary(input) if out is None else LOG.out(out, input)
 
 
-@autocasted
+@operation(in_place=True, also="tensor.log2_", autocast=Autocast(cuda=FLOAT32))
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm to the base 2."""
     return LOG2.unary(input) if out is None else LOG2.out(out, input)
 
 
-@autocasted
+@operation(in_place=True, also="tensor.log10_", autocast=Autocast(cuda=FLOAT32))
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm to the base 10."""
     return LOG10.unary(input) if out is None else LOG10.out(out, input)
 
 
-@autocasted
+@operation(namespace="tensor special", in_place=True, also="tensor.log1p_", autocast=Autocast(cuda=FLOAT32))
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``log(1 + input)``, exact also near 0."""
     return LOG1P.unary(input) if out is None else LOG1P.out(out, input)
 
 
+@operation(in_place=True, also="tensor.sqrt_")
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Square root; NaN of negative real numbers."""
     return SQRT.unary(input) if out is None else SQRT.out(out, input)
 
 
-@autocasted
+@operation(in_place=True, also="tensor.rsqrt_", autocast=Autocast(cuda=FLOAT32))
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by the square root."""
     return RSQRT.unary(input) if out is None else RSQRT.out(out, input)
 
 
+@operation(in_place=True, also="tensor.square_")
 def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``input * input``."""
     return pow(input, 2, out=out)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import Category
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise, by_kind
 
 from .arithmetic import REAL, no_change
@@ -61,16 +62,19 @@ ROUND_TENS = Pointwise(
 )
 
 
+@operation(in_place=True, also="tensor.ceil_")
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Smallest whole number that is not below each element."""
     return CEIL.out(out, input)
 
 
+@operation(in_place=True, also="tensor.floor_")
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Largest whole number that is not above each element."""
     return FLOOR.out(out, input)
 
 
+@operation(namespace="tensor special", in_place=True, also="tensor.round_")
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """Nearest whole number, of two equally near ones the even one.
 
@@ -85,11 +89,13 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
     return (ROUND_DECIMALS if decimals > 0 else ROUND_TENS).out(out, input, 10.0 ** abs(decimals))
 
 
+@operation(in_place=True, also="fix tensor.fix_ tensor.trunc_")
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The whole number that is left without the fraction."""
     return TRUNC.out(out, input)
 
 
+@operation(in_place=True, also="tensor.frac_")
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The fraction, with the sign of the element."""
     return FRAC.out(out, input)

@@ -12,7 +12,8 @@ from tensor.core.base import TensorBase, check_tensor
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.limits import finfo
 from tensor.core.dtypes.scalars import element
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import WIDEST, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_node import numbered
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
 from tensor.operations.shapes.views import view_as_complex, view_as_real
@@ -60,6 +61,7 @@ DROP = Pointwise(
 )
 
 
+@operation(method=False)
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
     """Elements of ``input`` where ``condition`` is true, else of ``other``.
 
@@ -175,21 +177,25 @@ def _first_is_smaller(a: Tensor, b: Tensor) -> Tensor:
     return LE.binary(a, b) | ISNAN.unary(b)
 
 
+@operation()
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two elements; NaN where one of them is."""
     return MAXIMUM.out(out, input, other)
 
 
+@operation()
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two elements; NaN where one of them is."""
     return MINIMUM.out(out, input, other)
 
 
+@operation()
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two elements; where one is NaN, the other."""
     return FMAX.out(out, input, other)
 
 
+@operation()
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two elements; where one is NaN, the other."""
     return FMIN.out(out, input, other)
@@ -245,6 +251,7 @@ _CLAMP_MIN = CLAMP_MIN.shown_as(numbered("ClampMin"))
 _CLAMP_MAX = CLAMP_MAX.shown_as(numbered("ClampMax"))
 
 
+@operation(in_place=True, also="clip tensor.clamp_ tensor.clip_")
 def clamp(
     input: Tensor,
     min: Tensor | float | None = None,
@@ -270,12 +277,14 @@ def clamp(
     return CLAMP.out(out, input, min, max)
 
 
+@operation(in_place=True, also="tensor.clamp_min_")
 def clamp_min(input: Tensor, min: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """Elements not below ``min``."""
     _check_numbers(input, min)
     return _CLAMP_MIN.out(out, input, min)
 
 
+@operation(in_place=True, also="tensor.clamp_max_")
 def clamp_max(input: Tensor, max: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """Elements not above ``max``."""
     _check_numbers(input, max)
@@ -298,6 +307,7 @@ NAN_TO_NUM = Pointwise(
 )
 
 
+@operation(in_place=True, also="tensor.nan_to_num_")
 def nan_to_num(
     input: Tensor,
     nan: float | None = 0.0,
@@ -334,6 +344,7 @@ HEAVISIDE = Pointwise(
 )
 
 
+@operation(in_place=True)
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """0 for negative elements, 1 for positive ones, and ``values`` for 0.
 
@@ -380,11 +391,13 @@ NEXTAFTER = Pointwise(
 _SECOND = Pointwise("nextafter", "b", lambda _, b: b, derivatives=(undefined("nextafter"),) * 2)
 
 
+@operation(in_place=True)
 def copysign(input: Tensor, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """The size of each element with the sign of ``other``."""
     return COPYSIGN.out(out, input, other)
 
 
+@operation(in_place=True)
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The next number of the type from ``input`` towards ``other``."""
     check_tensor(input, "nextafter", "input")
@@ -430,6 +443,7 @@ LERP = Pointwise(
 )
 
 
+@operation(in_place=True)
 def lerp(input: Tensor, end: Tensor, weight: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """``input + weight * (end - input)``.
 
@@ -494,7 +508,7 @@ ADDCDIV = Pointwise(
 )
 
 
-@autocasted
+@operation(in_place=True, autocast=Autocast(cuda=WIDEST))
 def addcmul(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -502,7 +516,7 @@ def addcmul(
     return ADDCMUL.out(out, input, tensor1, tensor2, value)
 
 
-@autocasted
+@operation(in_place=True, autocast=Autocast(cuda=WIDEST))
 def addcdiv(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: complex = 1, out: Tensor | None = None
 ) -> Tensor:

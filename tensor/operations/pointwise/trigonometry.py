@@ -9,7 +9,8 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 from tensor.core.dtypes import promotion as rules
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, WIDEST, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise, by_kind
 
 from .arithmetic import ADD, DIV, MUL, NEG, SUB
@@ -184,87 +185,97 @@ RAD2DEG = Pointwise(
 )
 
 
+@operation(in_place=True, also="tensor.sin_")
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sine of angles in radians."""
     return SIN.unary(input) if out is None else SIN.out(out, input)
 
 
+@operation(in_place=True, also="tensor.cos_")
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Cosine of angles in radians."""
     return COS.unary(input) if out is None else COS.out(out, input)
 
 
-@autocasted
+@operation(in_place=True, also="tensor.tan_", autocast=Autocast(cuda=FLOAT32))
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Tangent of angles in radians."""
     return TAN.unary(input) if out is None else TAN.out(out, input)
 
 
-@autocasted
+@operation(in_place=True, also="arcsin tensor.arcsin_ tensor.asin_", autocast=Autocast(cuda=FLOAT32))
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Angle in [-pi/2, pi/2] that has this sine; NaN outside of [-1, 1]."""
     return ASIN.unary(input) if out is None else ASIN.out(out, input)
 
 
-@autocasted
+@operation(in_place=True, also="arccos tensor.acos_ tensor.arccos_", autocast=Autocast(cuda=FLOAT32))
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Angle in [0, pi] that has this cosine; NaN outside of [-1, 1]."""
     return ACOS.unary(input) if out is None else ACOS.out(out, input)
 
 
+@operation(in_place=True, also="arctan tensor.arctan_ tensor.atan_")
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Angle in [-pi/2, pi/2] that has this tangent."""
     return ATAN.unary(input) if out is None else ATAN.out(out, input)
 
 
-@autocasted
+@operation(in_place=True, also="arctan2", autocast=Autocast(cuda=WIDEST))
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Angle in [-pi, pi] of the point with ordinate ``input`` and abscissa ``other``."""
     return ATAN2.out(out, input, other)
 
 
+@operation(in_place=True)
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``sqrt(input**2 + other**2)`` without overflow."""
     return HYPOT.out(out, input, other)
 
 
-@autocasted
+@operation(in_place=True, also="tensor.sinh_", autocast=Autocast(cuda=FLOAT32))
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic sine."""
     return SINH.unary(input) if out is None else SINH.out(out, input)
 
 
-@autocasted
+@operation(in_place=True, also="tensor.cosh_", autocast=Autocast(cuda=FLOAT32))
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic cosine."""
     return COSH.unary(input) if out is None else COSH.out(out, input)
 
 
+@operation(namespace="tensor nn.functional", in_place=True, also="tensor.tanh_")
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic tangent."""
     return TANH.unary(input) if out is None else TANH.out(out, input)
 
 
+@operation(in_place=True, also="arcsinh tensor.arcsinh_ tensor.asinh_")
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of the hyperbolic sine."""
     return ASINH.unary(input) if out is None else ASINH.out(out, input)
 
 
+@operation(in_place=True, also="arccosh tensor.acosh_ tensor.arccosh_")
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of the hyperbolic cosine; NaN below 1."""
     return ACOSH.unary(input) if out is None else ACOSH.out(out, input)
 
 
+@operation(in_place=True, also="arctanh tensor.arctanh_ tensor.atanh_")
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of the hyperbolic tangent; NaN outside of [-1, 1]."""
     return ATANH.unary(input) if out is None else ATANH.out(out, input)
 
 
+@operation(in_place=True, also="tensor.deg2rad_")
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians of angles in degrees."""
     return DEG2RAD.out(out, input)
 
 
+@operation(in_place=True, also="tensor.rad2deg_")
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees of angles in radians."""
     return RAD2DEG.out(out, input)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tensor.core.base import check_tensor
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.ranges import arange
+from tensor.operations.definition import operation
 from tensor.operations.recorder import record
 from tensor.operations.shapes.joining import cat
 
@@ -132,7 +133,7 @@ def _pool(
     return made, places
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -167,7 +168,7 @@ def fractional_max_pool2d(
     return (values, places) if return_indices else values
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: Any,

@@ -17,7 +17,8 @@ from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.shapes import views
 
 from . import pooling_on_host as host
@@ -342,6 +343,7 @@ def _adaptive(kind: str, rank: int, input: Tensor, output_size: Any) -> tuple[Te
     return _recorded(input, _Pooling(kind, rank, (_size(input, rank), out)))
 
 
+@operation(namespace="nn.functional", method=False)
 def max_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -374,6 +376,7 @@ def max_pool1d(
     return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@operation(namespace="nn.functional", method=False)
 def max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -387,7 +390,7 @@ def max_pool2d(
     return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -401,6 +404,7 @@ def max_pool3d(
     return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@operation(namespace="nn.functional", method=False)
 def avg_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -419,6 +423,7 @@ def avg_pool1d(
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
+@operation(namespace="nn.functional", method=False)
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -432,7 +437,7 @@ def avg_pool2d(
     return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -446,36 +451,40 @@ def avg_pool3d(
     return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+@operation(namespace="nn.functional", method=False)
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """As many maxima of signals as wanted, over windows as equal as can be."""
     values, places = _adaptive("max", 1, input, output_size)
     return (values, places) if return_indices else values
 
 
+@operation(namespace="nn.functional", method=False)
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """As many maxima of images as wanted; ``None`` keeps a dimension."""
     values, places = _adaptive("max", 2, input, output_size)
     return (values, places) if return_indices else values
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """As many maxima of volumes as wanted; ``None`` keeps a dimension."""
     values, places = _adaptive("max", 3, input, output_size)
     return (values, places) if return_indices else values
 
 
+@operation(namespace="nn.functional", method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """As many means of signals as wanted, over windows as equal as can be."""
     return _adaptive("avg", 1, input, output_size)[0]
 
 
+@operation(namespace="nn.functional", method=False)
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """As many means of images as wanted; ``None`` keeps a dimension."""
     return _adaptive("avg", 2, input, output_size)[0]
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """As many means of volumes as wanted; ``None`` keeps a dimension."""
     return _adaptive("avg", 3, input, output_size)[0]

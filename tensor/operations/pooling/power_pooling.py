@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
+from tensor.operations.definition import operation
+
 from .pooling import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ def _pool(rank: int, x: Any, norm_type: float, kernel_size: Any, stride: Any, ce
     return (means * count).pow(1.0 / norm_type)  # type: ignore[no-any-return]
 
 
+@operation(namespace="nn.functional", method=False)
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: int, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
@@ -45,6 +48,7 @@ def lp_pool1d(
     return _pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@operation(namespace="nn.functional", method=False)
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
@@ -52,6 +56,7 @@ def lp_pool2d(
     return _pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@operation(namespace="nn.functional", method=False)
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import check_tensor
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.recorder import record
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def _unpool(
     return made  # type: ignore[no-any-return]
 
 
+@operation(namespace="nn.functional", method=False)
 def max_unpool1d(
     input: Tensor,
     indices: Tensor,
@@ -138,7 +140,7 @@ def max_unpool1d(
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
@@ -151,7 +153,7 @@ def max_unpool2d(
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def max_unpool3d(
     input: Tensor,
     indices: Tensor,

@@ -13,7 +13,8 @@ from tensor.core.base import empty, maker
 from tensor.core.copy_plans import COPY, check_no_overlap, copied
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import LOWER, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate as conjugated
 from tensor.operations.pointwise_operation import IN_PLACE
 from tensor.operations.shapes import views
@@ -245,7 +246,7 @@ def _check_target(form: str, input: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
-@autocasted
+@operation(in_place=True, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -273,7 +274,7 @@ def _matrix_shape(a: Layout, b: Layout) -> tuple[int, ...]:
 _ADDMM = _Direct("addmm", _matrix_shape)
 
 
-@autocasted
+@operation(in_place=True, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -305,7 +306,7 @@ def _batches(form: str, a: Layout, b: Layout) -> tuple[int, int, int]:
 _BADDBMM = _Direct("baddbmm", lambda a, b: _batches("baddbmm", a, b))
 
 
-@autocasted
+@operation(in_place=True, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -321,7 +322,7 @@ def addbmm(
     return _add_product("addbmm", input, batch1, batch2, (rows, columns), (beta, alpha), out)
 
 
-@autocasted
+@operation(in_place=True, also="tensor.addmv_", autocast=Autocast(cuda=LOWER))
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -339,7 +340,7 @@ def addmv(
     return _add_product("addmv", input, mat, vec, (left[0],), (beta, alpha), out)
 
 
-@autocasted
+@operation(in_place=True, autocast=Autocast(cuda=LOWER))
 def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -362,29 +363,3 @@ def addr(
                 f"addr(): For integral input tensors, argument {which} must not be a floating point number, got {number}"
             )
     return _add_product("addr", input, vec1, vec2, (left[0], right[0]), (beta, alpha), out)
-
-
-class AddedProductMethods:
-    """The in-place forms, as methods."""
-
-    __slots__ = ()
-
-    def addmm_(self: Any, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """:meth:`addmm` in place."""
-        return addmm(self, mat1, mat2, beta=beta, alpha=alpha, out=IN_PLACE)
-
-    def addmv_(self: Any, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """:meth:`addmv` in place."""
-        return addmv(self, mat, vec, beta=beta, alpha=alpha, out=IN_PLACE)
-
-    def addr_(self: Any, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """:meth:`addr` in place."""
-        return addr(self, vec1, vec2, beta=beta, alpha=alpha, out=IN_PLACE)
-
-    def addbmm_(self: Any, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """:meth:`addbmm` in place."""
-        return addbmm(self, batch1, batch2, beta=beta, alpha=alpha, out=IN_PLACE)
-
-    def baddbmm_(self: Any, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """:meth:`baddbmm` in place."""
-        return baddbmm(self, batch1, batch2, beta=beta, alpha=alpha, out=IN_PLACE)

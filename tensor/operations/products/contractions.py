@@ -14,7 +14,8 @@ from tensor.autograd.recording.node import Node, attach
 from tensor.autograd.recording.saved import freed, restore, save
 from tensor.core.arguments import dimension, dimensions
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted, bare
+from tensor.operations.autocast import FLOAT32, LOWER, WIDEST, Autocast, bare
+from tensor.operations.definition import operation
 from tensor.operations.reduction import record
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _MM = bare(mm)
 
 
-@autocasted
+@operation(namespace="tensor linalg", autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Matrix product over the last two dimensions; dimensions before them broadcast.
 
@@ -83,6 +84,7 @@ def _matmul(input: Tensor, other: Tensor) -> Tensor:
     return bmm(a, b).reshape(*batch, rows, columns)
 
 
+@operation()
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sums of products over the last dimensions of both; a plain product where one is 0-dim."""
     left, right = input._layout.shape, other._layout.shape
@@ -96,6 +98,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _delivered(found, out)
 
 
+@operation(also="ger")
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """All products of elements of two vectors: ``(n,)`` and ``(m,)`` give ``(n, m)``.
 
@@ -112,7 +115,7 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _delivered(views.unsqueeze(input, 1) * vec2, out)
 
 
-@autocasted
+@operation(method=False, autocast=Autocast(cuda=WIDEST))
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
     """Sums of products over pairs of dimensions.
 
@@ -175,6 +178,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     return _delivered(found.reshape(shape), out)
 
 
+@operation()
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Kronecker product: each element of ``input`` times all of ``other``, in its place."""
     rank = max(len(input._layout.shape), len(other._layout.shape))
@@ -186,7 +190,7 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _delivered((a * b).reshape(shape), out)
 
 
-@autocasted
+@operation(autocast=Autocast(cpu=FLOAT32))
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix.
 
@@ -206,7 +210,7 @@ def _trace_gradient(grad: Tensor, shape: Any) -> Tensor:
     return diagonal_scatter(grad.new_zeros(shape), views.expand(grad, (min(shape),)))
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=WIDEST))
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Cross products of vectors of three elements along a dimension, by default the first of size 3.
 

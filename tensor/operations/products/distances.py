@@ -9,7 +9,8 @@ import numpy as np
 from nvrtc_kernels import layouts
 from tensor.core.base import check_tensor
 from tensor.core.constants import kept
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import MUL, REAL
 from tensor.operations.pointwise.comparisons import GT
 from tensor.operations.pointwise.selection import KEEP
@@ -38,7 +39,7 @@ DISTANCE = Pointwise(
 )
 
 
-@autocasted
+@operation(method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
 def cdist(
     x1: Tensor,
     x2: Tensor,
@@ -105,7 +106,7 @@ def _squares(x1: Tensor, x2: Tensor) -> Tensor:
     return matmul(left, views.transpose(right, -2, -1))
 
 
-@autocasted
+@operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=FLOAT32))
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Distance of every row to every later one: what ``cdist(input, input, p)`` has above its diagonal, row by row.
 
@@ -144,7 +145,7 @@ def _half_of_pairs(place: Place, rows: int, half: int) -> Tensor:
     return kept(place, ("pairs", rows, half), lambda: np.triu_indices(rows, 1)[half])
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=FLOAT32))
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """Norm of ``input - other``, which broadcast."""
     return vector_norm(input - other, p)

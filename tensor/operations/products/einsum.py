@@ -13,7 +13,8 @@ from nvrtc_kernels import layouts
 from tensor.core.base import TensorBase, view_of
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted, lowered
+from tensor.operations.autocast import LOWER, Autocast, lowered
+from tensor.operations.definition import operation
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-@autocasted
+@operation(method=False, autocast=Autocast(cuda=LOWER))
 def einsum(equation: Any = None, *operands: Any) -> Tensor:
     """Sums of products of elements, as Einstein wrote them: ``einsum("bij,bjk->bik", a, b)``.
 

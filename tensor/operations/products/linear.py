@@ -20,7 +20,8 @@ from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import LOWER, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.recorder import NeuralNode
 
 from . import blas
@@ -198,7 +199,7 @@ _TITLES = (
 )
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input @ weight.T + bias``.
 

@@ -21,7 +21,8 @@ from tensor.core.copy_plans import copied, host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import LOWER, WIDEST, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate as conjugated
 from tensor.operations.shapes import views
 
@@ -300,7 +301,7 @@ def _record(result: Tensor, a: Tensor, b: Tensor, title: str) -> None:
         attach(node, (a, b), (result,))
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices: ``(b, n, m)`` and ``(b, m, p)`` give ``(b, n, p)``.
 
@@ -316,7 +317,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else _delivered(result, out)
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=LOWER, cpu=LOWER))
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of two matrices: ``(n, m)`` and ``(m, p)`` give ``(n, p)``.
 
@@ -350,7 +351,7 @@ def _delivered(result: Tensor, out: Tensor | None) -> Tensor:
     return out.copy_(result)
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=LOWER))
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of a matrix ``(n, m)`` and a vector ``(m,)``.
 
@@ -467,7 +468,7 @@ def _recorded_vectors(result: Tensor, a: Tensor, b: Tensor, title: str) -> Tenso
     return result
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=WIDEST))
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sum of the products of the elements of two vectors.
 
@@ -481,7 +482,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _delivered(_recorded_vectors(result, input, tensor, "DotBackward0"), out)
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=WIDEST))
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`dot` with the first vector conjugated."""
     a, b = layouts_of("vdot", input, other)

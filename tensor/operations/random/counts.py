@@ -8,6 +8,7 @@ import numpy as np
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import no_change
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.special.gamma_numpy import lgamma
@@ -88,6 +89,7 @@ BINOMIAL = Pointwise(
 )
 
 
+@operation(method=False)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """A random number of Poisson's distribution for each rate; gradients are zero.
 
@@ -104,6 +106,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     return POISSON(input, _uniform(input, layout.shape, generator))
 
 
+@operation(method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """How many of ``count`` trials, of which each succeeds with the chance ``prob``, succeed; gradients are zero.
 

@@ -17,6 +17,7 @@ from tensor.core.memory_format import preserve_format
 from tensor.operations.creation.copies import copy_
 from tensor.operations.creation.factories import finish, new_layout
 from tensor.operations.creation.like import layout_like
+from tensor.operations.definition import operation
 
 from . import distributions, parameters
 from .fills import apply, source
@@ -77,6 +78,7 @@ def drawn(
     return finish(apply(target(found, out, pin_memory), draw, chosen, function), requires_grad)
 
 
+@operation(method=False)
 def rand(
     *sizes: Any,
     size: Sequence[int] | None = None,
@@ -115,6 +117,7 @@ def rand(
     return drawn("rand", draw, found, generator, requires_grad, out, pin_memory)
 
 
+@operation(method=False)
 def randn(
     *sizes: Any,
     size: Sequence[int] | None = None,
@@ -132,6 +135,7 @@ def randn(
     return drawn("randn", draw, found, generator, requires_grad, out, pin_memory)
 
 
+@operation(method=False)
 def randint(
     *given: Any,
     low: int | None = None,
@@ -185,6 +189,7 @@ def randint(
     return drawn("randint", draw, found, generator, requires_grad, out, pin_memory)
 
 
+@operation(method=False)
 def rand_like(
     input: Tensor,
     *,
@@ -202,6 +207,7 @@ def rand_like(
     return drawn("rand_like", draw, found, generator, requires_grad, None, pin_memory)
 
 
+@operation(method=False)
 def randn_like(
     input: Tensor,
     *,
@@ -219,6 +225,7 @@ def randn_like(
     return drawn("randn_like", draw, found, generator, requires_grad, None, pin_memory)
 
 
+@operation(method=False)
 def randint_like(
     input: Tensor,
     *given: int,
@@ -253,6 +260,7 @@ def randint_like(
     return drawn("randint_like", draw, found, generator, requires_grad, None, pin_memory)
 
 
+@operation(method=False)
 def randperm(
     n: int,
     *,

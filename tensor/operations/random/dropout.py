@@ -17,6 +17,7 @@ from tensor.autograd.recording.inplace import attach_in_place, check_in_place
 from tensor.autograd.recording.node import attach
 from tensor.core.base import empty
 from tensor.core.modes.grad_mode import modes
+from tensor.operations.definition import operation
 from tensor.operations.normalization.row_normalization import tensor_of, wide_array
 from tensor.operations.recorder import NeuralNode
 
@@ -177,6 +178,7 @@ def drop(
     return (_applied_in_place if inplace else _applied)(input, chosen, inner)
 
 
+@operation(method=False)
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Zeros with probability ``p``, and the other elements divided by ``1 - p`` (Hinton et al., 2012).
 
@@ -193,36 +195,43 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return drop(input, p, train)
 
 
+@operation(method=False)
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """:func:`dropout` in place."""
     return drop(input, p, train, inplace=True)
 
 
+@operation(method=False)
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """:func:`dropout` of whole channels of an input of shape (N, C, ...)."""
     return drop(input, p, train, features=True)
 
 
+@operation(method=False)
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """:func:`feature_dropout` in place."""
     return drop(input, p, train, inplace=True, features=True)
 
 
+@operation(method=False)
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """:func:`dropout` that keeps mean 0 and variance 1, for :func:`selu` (Klambauer et al., 2017)."""
     return drop(input, p, train, alpha=True)
 
 
+@operation(method=False)
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """:func:`alpha_dropout` in place."""
     return drop(input, p, train, inplace=True, alpha=True)
 
 
+@operation(method=False)
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """:func:`alpha_dropout` of whole channels of an input of shape (N, C, ...)."""
     return drop(input, p, train, features=True, alpha=True)
 
 
+@operation(method=False)
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """:func:`feature_alpha_dropout` in place."""
     return drop(input, p, train, inplace=True, features=True, alpha=True)

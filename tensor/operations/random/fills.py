@@ -18,6 +18,7 @@ from tensor.core.base import TensorBase, view_of
 from tensor.core.copy_plans import check_no_overlap
 from tensor.core.devices.state import CudaPlace
 from tensor.operations.creation.conversions import to
+from tensor.operations.definition import operation
 from tensor.operations.shapes import views
 
 from . import distributions, parameters
@@ -133,6 +134,7 @@ def apply(target: Tensor, draw: Draw, generator: Generator | None, function: str
     return target
 
 
+@operation(namespace="")
 def uniform_(
     input: Tensor, from_: float = 0.0, /, to: float = 1.0, *, generator: Generator | None = None, **named: Any
 ) -> Tensor:
@@ -157,6 +159,7 @@ def uniform_(
     return apply(input, parameters.uniform(input._layout.dtype, low, to), generator, "uniform_")
 
 
+@operation(namespace="")
 def normal_(
     input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
@@ -174,6 +177,7 @@ def normal_(
     return apply(input, parameters.normal(input._layout.dtype, mean, std), generator, "normal_")
 
 
+@operation(namespace="")
 def log_normal_(
     input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
 ) -> Tensor:
@@ -189,6 +193,7 @@ def log_normal_(
     return apply(input, parameters.log_normal(input._layout.dtype, mean, std), generator, "log_normal_")
 
 
+@operation(namespace="")
 def exponential_(input: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Positive numbers with the density ``lambd * exp(-lambd * x)``.
 
@@ -200,6 +205,7 @@ def exponential_(input: Tensor, lambd: float = 1.0, *, generator: Generator | No
     return apply(input, parameters.exponential(input._layout.dtype, lambd), generator, "exponential_")
 
 
+@operation(namespace="")
 def cauchy_(
     input: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
@@ -213,6 +219,7 @@ def cauchy_(
     return apply(input, parameters.cauchy(input._layout.dtype, median, sigma), generator, "cauchy_")
 
 
+@operation(namespace="")
 def geometric_(input: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
     """How many trials it takes to succeed once, 1 at least, with the chance ``p`` in each.
 
@@ -226,6 +233,7 @@ def geometric_(input: Tensor, p: float, *, generator: Generator | None = None) -
     return apply(input, parameters.geometric(input._layout.dtype, p), generator, "geometric_")
 
 
+@operation(namespace="")
 def random_(input: Tensor, *bounds: Any, generator: Generator | None = None, **named: Any) -> Tensor:
     """Integers of equal chances: ``random_()``, ``random_(to)``, ``random_(from, to)``.
 
@@ -249,6 +257,7 @@ def random_(input: Tensor, *bounds: Any, generator: Generator | None = None, **n
     return apply(input, parameters.integers(input._layout.dtype, low, high), generator, "random_", form)
 
 
+@operation(namespace="")
 def bernoulli_(input: Tensor, p: float | Tensor = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Ones with probability ``p``, else zeros.
 

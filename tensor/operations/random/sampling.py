@@ -15,6 +15,7 @@ from tensor.core.creation_arguments import sequence_of_sizes
 from tensor.core.devices.state import CudaPlace
 from tensor.core.modes.grad_mode import no_grad
 from tensor.operations.creation.conversions import cpu_, to
+from tensor.operations.definition import operation
 from tensor.operations.shapes import views
 
 from . import distributions, parameters
@@ -99,6 +100,7 @@ def _shift_on_host(target: Tensor, by: Tensor) -> None:
 SCALE, SHIFT = _Scale(), _Shift()
 
 
+@operation(method=False)
 def normal(
     mean: float | Tensor,
     std: float | Tensor = 1.0,
@@ -185,6 +187,7 @@ def _affine(made: Tensor, mean: float | Tensor, std: float | Tensor, shift: floa
         plans[SHIFT, parts._layout, means._layout](parts, means)
 
 
+@operation()
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
 ) -> Tensor:
@@ -224,6 +227,7 @@ def bernoulli(
     return made
 
 
+@operation()
 def multinomial(
     input: Tensor,
     num_samples: int,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.recurrent import GATES
 from tensor.core.base import TensorBase
+from tensor.operations.definition import operation
 
 from .layers import layers, padded_layers
 
@@ -61,6 +62,7 @@ def _run(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Tenso
     return padded_layers(name, x, states, params, batch_first=given["batch_first"], **options)
 
 
+@operation(method=False)
 def lstm(*args: Any, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Layers of a long short-term memory; see :class:`nn.LSTM`.
 
@@ -76,18 +78,21 @@ def lstm(*args: Any, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
     return out, hidden, cell
 
 
+@operation(method=False)
 def gru(*args: Any, **named: Any) -> tuple[Tensor, Tensor]:
     """Layers of gated recurrent units: arguments as :func:`lstm`, with one state. See :class:`nn.GRU`."""
     out, hidden = _run("gru", args, named)
     return out, hidden
 
 
+@operation(method=False)
 def rnn_tanh(*args: Any, **named: Any) -> tuple[Tensor, Tensor]:
     """Layers of an Elman network with tanh: arguments as :func:`lstm`, with one state. See :class:`nn.RNN`."""
     out, hidden = _run("rnn_tanh", args, named)
     return out, hidden
 
 
+@operation(method=False)
 def rnn_relu(*args: Any, **named: Any) -> tuple[Tensor, Tensor]:
     """Layers of an Elman network with the rectifier: arguments as :func:`lstm`, with one state. See :class:`nn.RNN`."""
     out, hidden = _run("rnn_relu", args, named)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from tensor.operations.definition import operation
 from tensor.operations.random.dropout import dropout as drop
 from tensor.operations.shapes.joining import cat, stack
 
@@ -165,6 +166,7 @@ def _cell(
     return recur(Cell(name, hidden), input, states, weights, [(0, shape[0])], shape[0])[1:]
 
 
+@operation(method=False)
 def rnn_tanh_cell(
     input: Tensor,
     hx: Tensor,
@@ -177,6 +179,7 @@ def rnn_tanh_cell(
     return _cell("rnn_tanh", input, (hx, None), w_ih, w_hh, b_ih, b_hh)[0]
 
 
+@operation(method=False)
 def rnn_relu_cell(
     input: Tensor,
     hx: Tensor,
@@ -189,6 +192,7 @@ def rnn_relu_cell(
     return _cell("rnn_relu", input, (hx, None), w_ih, w_hh, b_ih, b_hh)[0]
 
 
+@operation(method=False)
 def gru_cell(
     input: Tensor,
     hx: Tensor,
@@ -201,6 +205,7 @@ def gru_cell(
     return _cell("gru", input, (hx, None), w_ih, w_hh, b_ih, b_hh)[0]
 
 
+@operation(method=False)
 def lstm_cell(
     input: Tensor,
     hx: Sequence[Tensor],

@@ -12,7 +12,8 @@ from tensor.core.copy_plans import copied
 from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import LOWER, Autocast
+from tensor.operations.definition import autocasted
 from tensor.operations.products.linear import linear
 from tensor.operations.products.matrix_products import check_operands, mm
 from tensor.operations.recorder import record
@@ -36,7 +37,7 @@ _TITLES = {
 }
 
 
-@autocasted
+@autocasted(Autocast(cuda=LOWER, cpu=LOWER))
 def recur(
     cell: Cell,
     data: Tensor,

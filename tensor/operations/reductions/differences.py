@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import dtypes
 from tensor.core.arguments import dimension
 from tensor.operations.creation.copies import clone
+from tensor.operations.definition import operation
 from tensor.operations.reduction import given
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation()
 def diff(
     input: Tensor,
     n: int = 1,
@@ -68,6 +70,7 @@ def _neighbours(x: Tensor, at: int) -> tuple[Tensor, Tensor]:
     return parts.step_through(x, at, 0, length, 1), parts.step_through(x, at, min(size, 1), length, 1)
 
 
+@operation(method=False, also="trapz")
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """Integral along a dimension by the trapezoidal rule, at places ``x`` or ``dx`` apart (1).
 
@@ -94,6 +97,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
 trapz = trapezoid
 
 
+@operation(method=False)
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """Integrals along a dimension up to each value but the first; see :func:`trapezoid`."""
     _refuse_bools("cumulative_trapezoid", y, x)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq, isclose
 
 from .sums import all
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation()
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and elements. NaN equals nothing.
 
@@ -32,6 +34,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return input._layout.shape == other._layout.shape and bool(all(eq(input.detach(), other.detach())))
 
 
+@operation()
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:

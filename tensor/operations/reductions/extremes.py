@@ -10,6 +10,7 @@ from nvrtc_kernels import dtypes, reducers
 from nvrtc_kernels.dtypes import Category, dtype
 from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq, isnan
 from tensor.operations.pointwise.selection import maximum, minimum, where
 from tensor.operations.reduction import Reduction, all_given, axes_of, given, kept, record, stretched
@@ -148,6 +149,7 @@ def _extreme_of(row: Reduction, input: Tensor, dim: Any, keepdim: bool, out: Ten
     return given(results[0], out, row.name)
 
 
+@operation()
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Largest elements over the dimensions ``dim``, by default all. NaN is larger than everything.
 
@@ -156,11 +158,13 @@ def amax(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | N
     return _extreme_of(AMAX, input, dim, keepdim, out)
 
 
+@operation()
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Smallest elements over the dimensions ``dim``, by default all; see :func:`amax`."""
     return _extreme_of(AMIN, input, dim, keepdim, out)
 
 
+@operation()
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> Range:
     """Smallest and largest elements in one pass, over all elements or along a dimension."""
     if dim is None and not input._layout.numel:
@@ -230,6 +234,7 @@ def _largest(
     return found if out is None else all_given(found, out, row.name)
 
 
+@operation()
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
     """Largest element; with ``dim``, the largest along it and where they stand; with a tensor, of each pair.
 
@@ -243,6 +248,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
     return _largest(input, dim, keepdim, other, out, MAX, AMAX, maximum)
 
 
+@operation()
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
     """Smallest element; see :func:`max`."""
     return _largest(input, dim, keepdim, other, out, MIN, AMIN, minimum)
@@ -257,6 +263,7 @@ def _argument(row: Reduction, input: Tensor, dim: int | None, keepdim: bool) -> 
     return row(input, axes, keepdim)[0]
 
 
+@operation()
 def argmax(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
@@ -264,6 +271,7 @@ def argmax(
     return given(_argument(ARGMAX, input, dim, keepdim), out, "argmax")
 
 
+@operation()
 def argmin(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:

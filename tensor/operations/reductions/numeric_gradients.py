@@ -8,6 +8,7 @@ from nvrtc_kernels import dtypes
 from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.scalars import is_number
+from tensor.operations.definition import operation
 from tensor.operations.shapes.joining import cat
 from tensor.operations.shapes.slices import step_through
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation(method=False)
 def gradient(
     input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:

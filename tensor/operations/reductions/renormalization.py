@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.arguments import dimension
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.pointwise_operation import IN_PLACE
 from tensor.operations.reduction import given
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-@autocasted
+@operation(in_place=True, autocast=Autocast(cuda=FLOAT32))
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
     """Scale the slices along a dimension whose ``p``-norm is larger than ``maxnorm`` down to it.
 

@@ -15,7 +15,8 @@ from tensor.core.base import empty, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.operations import scratch as planned
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import AS_GIVEN, FLOAT32_RESULT, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.selection import where
@@ -150,7 +151,7 @@ def _reversed_sum(x: Tensor, dim: int) -> Tensor:
     return sum(x, dim, keepdim=True) - cumsum(x, dim) + x
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=FLOAT32_RESULT))
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Sums of all elements up to each along a dimension.
 
@@ -170,18 +171,20 @@ def _cumprod_gradient(grad: Tensor, a: Tensor, dim: int) -> Tensor:
     return running_before(cumprod(factors, dim), dim) * recurrence(next_elements(factors, dim), grad, dim)
 
 
+@operation(namespace="")
 def cumsum_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
     """:func:`cumsum` in place."""
     return input.copy_(cumsum(input, dim, dtype=dtype))
 
 
+@operation(namespace="")
 def cumprod_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
     """:func:`cumprod` in place."""
     # What the derivative needs is kept in a copy.
     return input.copy_(cumprod(input.clone() if input.requires_grad else input, dim, dtype=dtype))
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=FLOAT32_RESULT))
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Products of all elements up to each along a dimension; see :func:`cumsum`."""
     input = converted(input, dtype)
@@ -202,6 +205,7 @@ def _logcumsumexp_gradient(grad: Tensor, a: Tensor, out: Tensor, dim: int) -> Te
     return recurrence(growth.exp(), grad, dim) * (a - reached).exp()
 
 
+@operation()
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """Logarithms of the sums of exponentials of all elements up to each along a dimension."""
     at = dimension(dim, len(input._layout.shape))
@@ -249,17 +253,19 @@ def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
     return found
 
 
+@operation()
 def cummax(input: Tensor, dim: int, *, out: Any = None) -> Running:
     """Largest elements up to each along a dimension, and where they stand; the last of equal ones."""
     return _running(CUMMAX, input, dim, out)
 
 
+@operation()
 def cummin(input: Tensor, dim: int, *, out: Any = None) -> Running:
     """Smallest elements up to each along a dimension; see :func:`cummax`."""
     return _running(CUMMIN, input, dim, out)
 
 
-@autocasted
+@operation(method=False, autocast=Autocast(cuda=AS_GIVEN))
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803 - PyTorch's name
     """Powers of each element of a vector: ``N`` columns (by default as many as elements), the highest first.
 

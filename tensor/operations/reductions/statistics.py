@@ -9,6 +9,7 @@ from nvrtc_kernels.dtypes import Category, int64
 from tensor.core.base import TensorBase
 from tensor.operations.creation.factories import complex
 from tensor.operations.creation.ranges import linspace
+from tensor.operations.definition import operation
 from tensor.operations.indexing.searching import bucketize
 from tensor.operations.pointwise.comparisons import ge, le
 from tensor.operations.pointwise.powers import sqrt
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation()
 def cov(
     input: Tensor,
     *,
@@ -102,6 +104,7 @@ def _check_weights(name: str, weights: Tensor, kind: Category, observations: int
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 
+@operation()
 def corrcoef(input: Tensor) -> Tensor:
     """Pearson's correlation coefficients of variables, which are the rows of a matrix; see :func:`cov`.
 
@@ -132,6 +135,7 @@ class Histogram(NamedTuple):
     bin_edges: Any
 
 
+@operation()
 def histogram(
     input: Tensor,
     bins: int | Tensor,
@@ -168,6 +172,7 @@ def histogram(
     return Histogram(given(hist, out[0], "histogram"), given(edges[0], out[1], "histogram"))
 
 
+@operation(method=False)
 def histogramdd(
     input: Tensor,
     bins: int | Sequence[int] | Sequence[Tensor],

@@ -14,7 +14,8 @@ from tensor.core.arguments import integers
 from tensor.core.base import TensorBase
 from tensor.core.creation_arguments import sizes_of
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, FLOAT32_RESULT, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq, isnan
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.logic import logical_not
@@ -136,7 +137,7 @@ def _sum_gradient(grad: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
     return stretched(grad, shape, axes, keepdim)
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=FLOAT32_RESULT))
 def sum(
     input: Tensor,
     dim: Any = None,
@@ -170,6 +171,7 @@ def sum(
     return results[0] if out is None else given(results[0], out, "sum")
 
 
+@operation(namespace="")
 def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Sum over the dimensions that broadcasting ``size`` to this shape stretches: a tensor of shape ``size``.
 
@@ -190,6 +192,7 @@ def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     return views.view(sum(input, axes, keepdim=True), wanted) if axes else input
 
 
+@operation()
 def nansum(
     input: Tensor,
     dim: Any = None,
@@ -214,6 +217,7 @@ def nansum(
     return given(results[0], out, "nansum")
 
 
+@operation()
 def mean(
     input: Tensor,
     dim: Any = None,
@@ -245,6 +249,7 @@ def mean(
     return given(results[0], out, "mean")
 
 
+@operation()
 def nanmean(
     input: Tensor,
     dim: Any = None,
@@ -291,7 +296,7 @@ def _products_of_others(a: Tensor, axes: tuple[int, ...]) -> Tensor:
     return views.permute(others.reshape(moved._layout.shape), back)
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=FLOAT32_RESULT, cpu=FLOAT32))
 def prod(
     input: Tensor,
     dim: int | None = None,
@@ -315,7 +320,7 @@ def prod(
     return given(results[0], out, "prod")
 
 
-@autocasted
+@operation(namespace="tensor special", autocast=Autocast(cuda=FLOAT32))
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the sum of exponentials over the dimensions ``dim``, without overflow."""
     if input._layout.dtype.category < Category.FLOATING:
@@ -356,16 +361,19 @@ def _complex_logsumexp(input: Any, axes: Any, keepdim: bool) -> Tensor:
     return found  # type: ignore[no-any-return]
 
 
+@operation()
 def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Whether an element is not 0, over the dimensions ``dim``, by default all."""
     return given(ANY(input, axes_of("any", input, dim), keepdim)[0], out, "any")
 
 
+@operation()
 def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Whether no element is 0, over the dimensions ``dim``, by default all."""
     return given(ALL(input, axes_of("all", input, dim), keepdim)[0], out, "all")
 
 
+@operation()
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not 0, over the dimensions ``dim``, by default all."""
     return COUNT(input, axes_of("count_nonzero", input, dim), False)[0]

@@ -11,7 +11,8 @@ import numpy as np
 
 from nvrtc_kernels import reducers
 from nvrtc_kernels.dtypes import Category, dtype
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32_RESULT, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import Reduction, axes_of, given, kept, record, stretched
@@ -161,6 +162,7 @@ def _std_mean_gradient(
     )
 
 
+@operation()
 def var(
     input: Tensor,
     dim: Any = None,
@@ -186,6 +188,7 @@ def var(
     return given(results[0], out, "var")
 
 
+@operation()
 def std(
     input: Tensor,
     dim: Any = None,
@@ -204,6 +207,7 @@ def std(
     return given(results[0], out, "std")
 
 
+@operation(method=False)
 def var_mean(
     input: Tensor,
     dim: Any = None,
@@ -221,6 +225,7 @@ def var_mean(
     return first, second
 
 
+@operation(method=False)
 def std_mean(
     input: Tensor,
     dim: Any = None,
@@ -259,7 +264,7 @@ def _norm_gradient(
     return a * size.pow(order - 2) * scale
 
 
-@autocasted
+@operation(namespace="linalg", method=False, autocast=Autocast(cuda=FLOAT32_RESULT))
 def vector_norm(
     x: Tensor,
     ord: float = 2,
@@ -297,7 +302,7 @@ def any_empty(input: Tensor, axes: Sequence[int]) -> bool:
     return 0 in [input._layout.shape[axis] for axis in axes]
 
 
-@autocasted
+@operation(autocast=Autocast(cuda=FLOAT32_RESULT))
 def norm(
     input: Tensor,
     p: Any = "fro",

@@ -16,8 +16,9 @@ from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, WIDEST, Autocast
 from tensor.operations.creation.ranges import linspace
+from tensor.operations.definition import operation
 from tensor.operations.recorder import record
 
 from . import sampling_on_host as on_host
@@ -166,7 +167,7 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
         raise NotImplementedError(f'"grid_sampler" not implemented for {image.dtype!r}')
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=WIDEST, cpu=FLOAT32))
 def grid_sample(
     input: Tensor,
     grid: Tensor,
@@ -233,6 +234,7 @@ def grid_sample(
     return made
 
 
+@operation(namespace="nn.functional", method=False)
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """Places for :func:`grid_sample` at which affine maps read.
 

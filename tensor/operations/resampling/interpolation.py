@@ -16,7 +16,8 @@ from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pooling.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
 from .interpolation_weights import Band, band
@@ -165,7 +166,7 @@ _KINDS = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicu
 _AVERAGES = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
 
 
-@autocasted
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32))
 def interpolate(
     input: Tensor,
     size: Any = None,

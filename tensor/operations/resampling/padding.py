@@ -10,7 +10,8 @@ from tensor.autograd.recording.node import Node, attach
 from tensor.core.base import check_tensor
 from tensor.core.constants import kept
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import autocasted, operation
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 
@@ -96,6 +97,7 @@ def _along(x: Tensor, axis: int, mode: str, left: int, right: int) -> Tensor:
     return found
 
 
+@operation(namespace="nn.functional", method=False)
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """``input`` with elements added at the ends of its last dimensions; negative numbers take some away.
 
@@ -160,13 +162,13 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     return _extended(input, ends, mode)
 
 
-@autocasted
+@autocasted(Autocast(cpu=FLOAT32))
 def reflection_pad(input: Tensor, ends: Ends) -> Tensor:
     """``input`` with elements reflected at the end ones."""
     return _extended(input, ends, "reflect")
 
 
-@autocasted
+@autocasted(Autocast(cpu=FLOAT32))
 def replication_pad(input: Tensor, ends: Ends) -> Tensor:
     """``input`` with the end elements again."""
     return _extended(input, ends, "replicate")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import layouts
 from tensor.core.arguments import integers
 from tensor.core.size import Size
+from tensor.operations.definition import operation
 
 from . import views
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation(method=False)
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that all ``shapes`` are broadcast to; a number is a shape of one dimension.
 
@@ -35,6 +37,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     return Size(layouts.broadcast_shapes(*given))
 
 
+@operation(method=False)
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Views of all tensors, given one by one or as a sequence, in the shape that they are broadcast to.
 

@@ -14,6 +14,7 @@ from tensor.core.layout import contiguous
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.creation.copies import clone
+from tensor.operations.definition import operation
 from tensor.operations.indexing.gather import index_select
 
 from . import views
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation()
 def repeat_interleave(
     input: Tensor | None = None,
     repeats: Any = None,
@@ -133,6 +135,7 @@ def _total(ends: Tensor, repeats: Tensor) -> tuple[int, int]:
     return total, smallest
 
 
+@operation(method=False)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All combinations of ``r`` elements of a vector, in the order of :mod:`itertools`, one row each.
 

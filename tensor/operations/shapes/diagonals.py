@@ -9,10 +9,11 @@ from nvrtc_kernels.dtypes import int64
 from tensor.autograd.recording.node import Node, attach
 from tensor.autograd.recording.storage_views import as_strided
 from tensor.core.arguments import dimension
-from tensor.core.dtypes.result_types import cast_for
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.grad_mode import first_version, modes
 from tensor.operations.creation.copies import clone
+from tensor.operations.creation.result_types import cast_for
+from tensor.operations.definition import operation
 from tensor.operations.reduction import given, record
 
 from . import slices as parts
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation()
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last dimension of ``input`` as their diagonal, and zeros elsewhere.
 
@@ -64,6 +66,7 @@ def _embedded(input: Tensor, offset: int, first: int, second: int) -> Tensor:
     return made
 
 
+@operation()
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A vector as the diagonal of a square matrix, or a copy of a diagonal of a matrix.
 
@@ -89,11 +92,13 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     return given(cast_for(out, made, "diag") if rank == 1 else made, out, "diag")
 
 
+@operation()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """All elements, in row-major order, as the diagonal of a square matrix."""
     return diag_embed(input.reshape(-1), offset)
 
 
+@operation(namespace="")
 def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Write a number to the main diagonal, on which all indices are the same.
 
@@ -128,6 +133,7 @@ def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor
 # A part replaced
 
 
+@operation()
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of ``input`` whose :func:`~tensor.diagonal` is ``src``.
 
@@ -139,6 +145,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return _scattered("DiagonalScatter", parts.diagonal, input, src, offset, dim1, dim2)
 
 
+@operation()
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of ``input`` whose slice ``input.select(dim, index)`` is ``src``.
 
@@ -152,6 +159,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _scattered("SelectScatter", parts.select, input, src, dim, index)
 
 
+@operation()
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -174,6 +182,7 @@ def slice_scatter(
     )
 
 
+@operation()
 def as_strided_scatter(
     input: Tensor,
     src: Tensor,

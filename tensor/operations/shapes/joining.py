@@ -12,10 +12,11 @@ from tensor.core.base import TensorBase
 from tensor.core.copy_plans import copied
 from tensor.core.creation_arguments import sizes_of
 from tensor.core.dtypes.promotion import promoted
-from tensor.core.dtypes.result_types import cast_for
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import WIDEST, Autocast
+from tensor.operations.creation.result_types import cast_for
+from tensor.operations.definition import operation
 from tensor.operations.reduction import given as given_out
 
 from . import slices as parts
@@ -103,7 +104,7 @@ class RepeatNode(Node):
         return (folded.sum(times) if times else folded).reshape(self.shape)
 
 
-@autocasted
+@operation(method=False, also="concat concatenate", autocast=Autocast(cpu=WIDEST))
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors joined along a dimension; all other sizes are the same.
 
@@ -152,7 +153,7 @@ def _record(made: Tensor, cls: type[CatNode | StackNode], dim: int, inputs: Sequ
     return None
 
 
-@autocasted
+@operation(method=False, autocast=Autocast(cpu=WIDEST))
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape joined along a new dimension.
 
@@ -174,11 +175,13 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     return made if out is None else given_out(cast_for(out, made, "stack", TypeError), out, "stack")
 
 
+@operation(method=False)
 def atleast_1d(*tensors: Any) -> Any:
     """Tensors with at least one dimension: 0-dim ones become vectors."""
     return _each(tensors, lambda x: x if x._layout.shape else views.view(x, 1))
 
 
+@operation(method=False)
 def atleast_2d(*tensors: Any) -> Any:
     """Tensors with at least two dimensions; a vector becomes a row."""
     return _each(
@@ -187,6 +190,7 @@ def atleast_2d(*tensors: Any) -> Any:
     )
 
 
+@operation(method=False)
 def atleast_3d(*tensors: Any) -> Any:
     """Tensors with at least three dimensions; a matrix gets a last one."""
 
@@ -221,12 +225,14 @@ def _no_tensor(given: Sequence[Any], expected: str) -> TypeError:
     return TypeError(f"{expected} as element {position} in argument 0, but got {type(found).__name__}")
 
 
+@operation(method=False)
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors side by side: vectors joined along the first dimension, others along the second."""
     given = list(atleast_1d(_listed("hstack", tensors)))
     return cat(given, 0 if len(given[0]._layout.shape) == 1 else 1, out=out)
 
 
+@operation(method=False, also="row_stack")
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors below each other; vectors are rows."""
     return cat(list(atleast_2d(_listed("vstack", tensors))), 0, out=out)
@@ -235,11 +241,13 @@ def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 row_stack = vstack
 
 
+@operation(method=False)
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors behind each other, along the third dimension."""
     return cat(list(atleast_3d(_listed("dstack", tensors))), 2, out=out)
 
 
+@operation(method=False)
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Columns side by side: vectors are columns."""
     listed = _listed("column_stack", tensors)
@@ -247,6 +255,7 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
     return cat(given, 1, out=out)
 
 
+@operation(namespace="")
 def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     """The tensor repeated so often along each dimension; leading dimensions may be new.
 
@@ -287,6 +296,7 @@ def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     return result
 
 
+@operation()
 def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
     """As :func:`repeat`; missing leading numbers are 1."""
     counts = integers(counts, "tile", "dims") if dims is None else sizes_of(counts, dims, "tile", "dims")
@@ -294,6 +304,7 @@ def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
     return repeat(input, (1,) * max(lead, 0) + tuple(counts))
 
 
+@operation(method=False)
 def block_diag(*tensors: Any) -> Tensor:
     """Matrix with the given ones along its diagonal and zeros elsewhere; vectors are rows.
 
@@ -320,6 +331,7 @@ def block_diag(*tensors: Any) -> Tensor:
     return made
 
 
+@operation(method=False)
 def cartesian_prod(*tensors: Any) -> Tensor:
     """All combinations of elements of vectors: shape ``(product of sizes, vectors)``.
 

@@ -13,6 +13,7 @@ from tensor.core.base import empty
 from tensor.core.creation_arguments import sizes_of
 from tensor.core.memory_format import contiguous_format
 from tensor.operations.creation.copies import clone
+from tensor.operations.definition import operation
 from tensor.operations.reduction import given, record
 
 from . import slices as parts
@@ -80,6 +81,7 @@ FLIP = _Flip()
 ROLL = _Roll()
 
 
+@operation()
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """A copy in which dimensions, given one by one, as a sequence or by name, run backward.
 
@@ -103,6 +105,7 @@ def _flipped(input: Tensor, axes: Ints) -> Tensor:
     return made
 
 
+@operation()
 def fliplr(input: Tensor) -> Tensor:
     """A copy whose second dimension runs backward.
 
@@ -116,6 +119,7 @@ def fliplr(input: Tensor) -> Tensor:
     return _flipped(input, (1,))
 
 
+@operation()
 def flipud(input: Tensor) -> Tensor:
     """A copy whose first dimension runs backward.
 
@@ -129,6 +133,7 @@ def flipud(input: Tensor) -> Tensor:
     return _flipped(input, (0,))
 
 
+@operation()
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """A copy whose elements are moved along dimensions; those that leave the end come back at the start.
 
@@ -176,6 +181,7 @@ def _rolled(input: Tensor, shifts: Ints) -> Tensor:
     return made
 
 
+@operation()
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """A copy that is turned ``k`` times by 90 degrees, from the first of two dimensions towards the second.
 
@@ -205,6 +211,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return views.transpose(_flipped(input, (second if turns == 1 else first,)), first, second)
 
 
+@operation()
 def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
     """A copy of what :func:`~tensor.narrow` shows."""
     return given(clone(parts.narrow(input, dim, start, length)), out, "narrow_copy")

@@ -8,6 +8,7 @@ from nvrtc_kernels import layouts
 from tensor.core.arguments import dimension
 from tensor.core.creation_arguments import sizes_of
 from tensor.operations.creation.copies import contiguous, copy_into_new
+from tensor.operations.definition import operation
 
 from . import views
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation()
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in row-major order as another shape; one size may be -1.
 
@@ -37,11 +39,13 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     return views.view(input, given)
 
 
+@operation(namespace="")
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """``input.reshape(other.shape)``."""
     return reshape(input, other._layout.shape)
 
 
+@operation()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions ``start_dim`` to ``end_dim`` as one; a 0-dim tensor becomes a vector.
 
@@ -64,6 +68,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return reshape(input, (*shape[:first], count, *shape[last + 1 :]))
 
 
+@operation()
 def ravel(input: Tensor) -> Tensor:
     """All elements as a contiguous vector, without a copy where they lie so."""
     return views.view(contiguous(input), -1)

@@ -16,6 +16,7 @@ from tensor.core.modes.determinism import determinism, filling
 from tensor.core.storage import DeviceStorage, PinnedStorage, Storage
 from tensor.operations.creation.copies import copy_
 from tensor.operations.creation.fills import fill_
+from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
     from tensor.core.layout import Layout
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation(namespace="")
 def set_(
     input: Tensor,
     source: Tensor | Storage | None = None,
@@ -94,6 +96,7 @@ def _show(input: Tensor, shown: Tensor) -> Tensor:
     return input
 
 
+@operation(namespace="")
 def resize_(
     input: Tensor, *sizes: Any, size: Any = None, memory_format: MemoryFormat | None = None
 ) -> Tensor:
@@ -150,6 +153,7 @@ def _grow(storage: Storage, nbytes: int, layout: Layout) -> None:
         fill_(view_of(storage, rest, start), filling(layout.dtype))
 
 
+@operation()
 def resize_as_(input: Tensor, the_template: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
     """``resize_(the_template.shape)``."""
     return resize_(input, the_template._layout.shape, memory_format=memory_format)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tensor.autograd.recording.views import View, show
 from tensor.core.arguments import dimension
 from tensor.core.layout import Layout, Memo
+from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
+@operation()
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """View of the slice at ``index`` of a dimension, which goes.
 
@@ -46,6 +48,7 @@ def _select(layout: Layout, dim: Any) -> tuple[Layout, int, int]:
     return rest, layout.numpy_strides[at], shape[at]
 
 
+@operation()
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """View of ``length`` elements of a dimension from ``start`` on (negative: from the end).
 
@@ -91,6 +94,7 @@ def _step(layout: Layout, dim: int, length: int, step: int) -> tuple[Layout, int
     return layout.with_strides(tuple(shape), tuple(strides)), layout.numpy_strides[dim]
 
 
+@operation(method=False)
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Views of parts of a dimension: of one size (the last may be smaller), or of given sizes.
 
@@ -131,31 +135,37 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
     return tuple(parts)
 
 
+@operation(namespace="", method=False, also="Tensor.split")
 def split_parts(input: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """:func:`split` as a method."""
     return split(input, split_size, dim)
 
 
+@operation()
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Views of parts of given sizes; see :func:`split`."""
     return split(input, list(split_sizes), dim)
 
 
+@operation()
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """:func:`split`, whose parts the caller promises not to write and read through each other."""
     return split(input, split_size, dim)
 
 
+@operation()
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """:func:`split_with_sizes` under the promise of :func:`unsafe_split`."""
     return split(input, list(split_sizes), dim)
 
 
+@operation()
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """:func:`chunk` under the promise of :func:`unsafe_split`."""
     return chunk(input, chunks, dim)
 
 
+@operation()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of at most ``chunks`` parts of a dimension, all of one size but the last.
 
@@ -173,6 +183,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, size if size else [0] * chunks, dim)
 
 
+@operation()
 def tensor_split(
     input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
 ) -> tuple[Tensor, ...]:
@@ -216,6 +227,7 @@ def _division(name: str, given: Any, sections: Any, indices: Any) -> Any:
     return found[0]
 
 
+@operation()
 def hsplit(
     input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
 ) -> tuple[Tensor, ...]:
@@ -230,6 +242,7 @@ def hsplit(
     return _split_evenly("hsplit", input, division, 0 if len(input._layout.shape) == 1 else 1, 1)
 
 
+@operation()
 def vsplit(
     input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
 ) -> tuple[Tensor, ...]:
@@ -244,6 +257,7 @@ def vsplit(
     return _split_evenly("vsplit", input, division, 0, 2)
 
 
+@operation()
 def dsplit(
     input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
 ) -> tuple[Tensor, ...]:
@@ -272,6 +286,7 @@ def _split_evenly(name: str, input: Tensor, given: Any, dim: int, least: int) ->
     return tensor_split(input, given, dim)
 
 
+@operation()
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of all slices along a dimension.
 
@@ -287,6 +302,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple([show(input, layout, at * stride, _UNBIND, dim, at) for at in range(size)])
 
 
+@operation(namespace="")
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """View of all windows of ``size`` elements along a dimension, ``step`` apart, as a new last dimension.
 
@@ -316,6 +332,7 @@ def _unfold(layout: Layout, dim: int, size: int, step: int) -> Layout:
     return layout.with_strides((*shape, size), (*strides, stride))
 
 
+@operation()
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """View of a diagonal of two dimensions, which becomes the last dimension.
 

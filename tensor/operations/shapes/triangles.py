@@ -13,6 +13,7 @@ from tensor.core.base import empty
 from tensor.core.copy_plans import check_no_overlap
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
+from tensor.operations.definition import operation
 from tensor.operations.reduction import ReductionNode, given, record
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ _TRIL = _Triangle("tril", upper=False)
 _TRIU = _Triangle("triu", upper=True)
 
 
+@operation()
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The lower triangles of matrices (the last two dimensions), with zeros above.
 
@@ -123,6 +125,7 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     return _TRIL.function(input, diagonal, out)
 
 
+@operation()
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The upper triangles of matrices (the last two dimensions), with zeros below.
 
@@ -139,11 +142,13 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     return _TRIU.function(input, diagonal, out)
 
 
+@operation(namespace="")
 def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
     """:func:`tril` in place."""
     return _TRIL.in_place(input, diagonal)
 
 
+@operation(namespace="")
 def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
     """:func:`triu` in place."""
     return _TRIU.in_place(input, diagonal)

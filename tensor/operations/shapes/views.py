@@ -11,14 +11,15 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
+from tensor.autograd.recording.storage_views import as_strided, view_as_real
 from tensor.autograd.recording.storage_views import view_as_complex as as_complex
-from tensor.autograd.recording.storage_views import view_as_real as view_as_real
 from tensor.autograd.recording.views import View, show
 from tensor.core.arguments import dimension, dimensions, integers
 from tensor.core.base import view_of
 from tensor.core.creation_arguments import sizes_of
 from tensor.core.layout import Layout, Memo
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 
 from . import slices as parts
 
@@ -34,6 +35,7 @@ Ints = tuple[int, ...]
 # One dimension for another
 
 
+@operation(also="swapdims")
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """View with two dimensions exchanged.
 
@@ -57,6 +59,7 @@ def _transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
     return layout.with_strides(tuple(shape), tuple(strides))
 
 
+@operation()
 def t(input: Tensor) -> Tensor:
     """Transpose of a matrix; a vector and a 0-dim tensor stay as they are.
 
@@ -75,6 +78,7 @@ def _matrix_transpose(layout: Layout) -> Layout:
     return _transpose(layout, 0, 1) if rank == 2 else layout
 
 
+@operation()
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """View with the dimensions in another order, given one by one, as a sequence or by name.
 
@@ -100,6 +104,7 @@ def _permute(layout: Layout, dims: Ints) -> Layout:
     )
 
 
+@operation(also="moveaxis")
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """View with the dimensions ``source`` moved to the places ``destination``; the others keep their order.
 
@@ -166,6 +171,7 @@ def reverse_dimensions(input: Tensor) -> Tensor:
 # More or fewer dimensions
 
 
+@operation()
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """View without the dimensions of size 1: all, or those of ``dim`` that have it."""
     if dim is not None:
@@ -181,6 +187,7 @@ def _squeeze(layout: Layout, dim: Ints | None) -> Layout:
     return layout.with_strides(tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept))
 
 
+@operation()
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """View with a new dimension of size 1 before ``dim``, which counts up to the rank."""
     dim = index(dim)
@@ -196,6 +203,7 @@ def _unsqueeze(layout: Layout, dim: int) -> Layout:
     return layout.with_strides(tuple(shape), tuple(strides))
 
 
+@operation(namespace="")
 def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """View in which dimensions of size 1 are stretched without a copy; -1 keeps a size.
 
@@ -239,22 +247,26 @@ def _expand(layout: Layout, size: Ints) -> Layout:
     return layout.with_strides(tuple(shape), tuple(strides))
 
 
+@operation(namespace="")
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """``input.expand(other.shape)``."""
     shape = other._layout.shape
     return show(input, _expanded[input._layout, shape], 0, _EXPAND, shape)
 
 
+@operation()
 def broadcast_to(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """The same as :func:`expand`."""
     return expand(input, *sizes, size=size)
 
 
+@operation()
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     """The same as :func:`transpose`."""
     return transpose(input, axis0, axis1)
 
 
+@operation(namespace="")
 def view(input: Tensor, *shape: Any, size: Any = None, dtype: dtype | None = None) -> Tensor:
     """View of the same elements, in row-major order, as another shape, or as another dtype.
 
@@ -303,6 +315,7 @@ def alias(input: Tensor) -> Tensor:
     return show(input, input._layout, 0, _ALIAS)
 
 
+@operation(namespace="")
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """``input.view(other.shape)``."""
     shape = other._layout.shape
@@ -339,6 +352,7 @@ def _view_dtype(layout: Layout, dtype: dtype) -> Layout:
     )
 
 
+@operation()
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """View with dimension ``dim`` split into ``sizes``, one of which may be -1.
 
@@ -371,7 +385,7 @@ def _unflatten(layout: Layout, dim: int, sizes: Ints) -> Layout:
 # Complex numbers as pairs
 
 
-@autocasted
+@operation(method=False, autocast=Autocast(cpu=FLOAT32))
 def view_as_complex(input: Tensor) -> Tensor:
     """View of a float tensor whose last dimension has size 2 and stride 1 as complex tensor.
 
@@ -383,11 +397,13 @@ def view_as_complex(input: Tensor) -> Tensor:
     return as_complex(input)
 
 
+@operation(method=False)
 def real(input: Tensor) -> Tensor:
     """View of the real parts; a real tensor itself."""
     return parts.select(view_as_real(input), -1, 0) if input._layout.dtype.is_complex else input
 
 
+@operation(method=False)
 def imag(input: Tensor) -> Tensor:
     """View of the imaginary parts.
 
@@ -441,3 +457,7 @@ _UNSQUEEZE = View("unsqueeze", unsqueeze, _reshaped_back)
 _EXPAND = View("expand", expand, lambda grad, *_: grad)
 _VIEW = View("view", view, _reshaped_back)
 _UNFLATTEN = View("unflatten", unflatten, _reshaped_back, node="ViewBackward0")
+
+# Defined where in-place writes through views need them.
+operation()(as_strided)
+operation(method=False)(view_as_real)

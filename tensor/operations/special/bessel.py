@@ -8,6 +8,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 from tensor.core.dtypes import promotion as rules
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import ADD, DIV, MUL, SGN, SUB
 from tensor.operations.pointwise.comparisons import EQ
 from tensor.operations.pointwise.selection import where
@@ -102,76 +103,91 @@ SPHERICAL_J0 = _row(
 )
 
 
+@operation(namespace="tensor special", in_place=True, also="tensor.i0_")
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the first kind of order 0."""
     return I0.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``exp(-abs(input)) * i0(input)``, which does not overflow."""
     return I0E.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the first kind of order 1."""
     return I1.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``exp(-abs(input)) * i1(input)``, which does not overflow."""
     return I1E.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`i0`, without a derivative."""
     return I0.out(out, input.detach())
 
 
+@operation(namespace="special", method=False)
 def modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`i1`, without a derivative."""
     return I1.out(out, input.detach())
 
 
+@operation(namespace="special", method=False)
 def modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the second kind of order 0; NaN for negative numbers."""
     return K0.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the second kind of order 1; NaN for negative numbers."""
     return K1.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def scaled_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``exp(input) * modified_bessel_k0(input)``, which does not underflow."""
     return K0E.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def scaled_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``exp(input) * modified_bessel_k1(input)``, which does not underflow."""
     return K1E.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bessel function of the first kind of order 0."""
     return J0.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bessel function of the first kind of order 1."""
     return J1.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bessel function of the second kind of order 0; NaN for negative numbers."""
     return Y0.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bessel function of the second kind of order 1; NaN for negative numbers."""
     return Y1.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def spherical_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Spherical Bessel function of the first kind of order 0: ``sin(input) / input``."""
     return SPHERICAL_J0.out(out, input)

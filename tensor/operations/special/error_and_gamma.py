@@ -10,7 +10,8 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
 from tensor.core.dtypes import promotion as rules
-from tensor.operations.autocast import autocasted
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import ADD, DIV, MUL, NEG, SUB
 from tensor.operations.pointwise.comparisons import EQ, LE
 from tensor.operations.pointwise.complex_numbers import conjugate
@@ -230,32 +231,37 @@ def _sinc_gradient(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
     return MUL.binary(grad, conjugate(slope))
 
 
+@operation(namespace="tensor special", in_place=True, also="tensor.erf_")
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Error function ``2 / sqrt(pi) * integral of exp(-t**2) from 0 to input``."""
     return ERF.out(out, input)
 
 
+@operation(namespace="tensor special", in_place=True, also="tensor.erfc_")
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``1 - erf(input)``, exact also where that is tiny."""
     return ERFC.out(out, input)
 
 
-@autocasted
+@operation(namespace="tensor special", in_place=True, autocast=Autocast(cuda=FLOAT32))
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of the error function; NaN outside of [-1, 1]."""
     return ERFINV.out(out, input)
 
 
+@operation(in_place=True, also="special.gammaln")
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the absolute value of the gamma function."""
     return LGAMMA.out(out, input)
 
 
+@operation(namespace="tensor special", in_place=True, also="special.psi")
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Derivative of :func:`lgamma`."""
     return DIGAMMA.out(out, input)
 
 
+@operation(namespace="tensor special", method=False)
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Derivative of order ``n`` of :func:`digamma`.
 
@@ -269,16 +275,19 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return DIGAMMA.out(out, input) if n == 0 else POLYGAMMA.out(out, input, n)
 
 
+@operation(namespace="", method=False, also="Tensor.polygamma Tensor.polygamma_")
 def polygamma_of(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """:func:`polygamma` as a method."""
     return polygamma(n, input, out=out)
 
 
+@operation(namespace="tensor nn.functional", in_place=True, also="special.expit tensor.sigmoid_")
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``1 / (1 + exp(-input))``."""
     return SIGMOID.unary(input) if out is None else SIGMOID.out(out, input)
 
 
+@operation(namespace="tensor special", in_place=True, also="tensor.logit_")
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
     """Inverse of :func:`sigmoid`: ``log(input / (1 - input))``.
 
@@ -298,21 +307,25 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
     return LOGIT.out(out, clamp(input if kind.is_floating_point else input.float(), eps, 1 - eps))
 
 
+@operation()
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``log(exp(input) + exp(other))`` without overflow."""
     return LOGADDEXP.out(out, input, other)
 
 
+@operation()
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``log2(2**input + 2**other)`` without overflow."""
     return LOGADDEXP2.out(out, input, other)
 
 
+@operation(namespace="tensor special", in_place=True, also="tensor.xlogy_")
 def xlogy(input: Tensor | float, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """``input * log(other)``, and 0 where ``input`` is 0, unless ``other`` is NaN."""
     return XLOGY.out(out, input, other)
 
 
+@operation(namespace="tensor special", in_place=True, also="tensor.sinc_")
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``sin(pi * input) / (pi * input)``, 1 at 0."""
     return SINC.out(out, input)

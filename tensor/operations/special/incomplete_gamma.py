@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
 from tensor.core.dtypes import promotion as rules
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import MUL, NEG, SUB, undefined
 from tensor.operations.pointwise.powers import EXP, LOG
 from tensor.operations.pointwise_operation import Pointwise
@@ -90,6 +91,7 @@ def _sum_of_digammas(a: Tensor, p: int) -> Tensor:
     return sum(digamma(SUB.binary(a.unsqueeze(-1), MUL.binary(steps, 0.5))), -1)
 
 
+@operation(in_place=True, also="special.gammainc")
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Regularised lower incomplete gamma function.
 
@@ -99,11 +101,13 @@ def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     return IGAMMA.out(out, input, other)
 
 
+@operation(in_place=True, also="special.gammaincc")
 def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Regularised upper incomplete gamma function: ``1 - igamma(input, other)``, exact also where that is tiny."""
     return IGAMMAC.out(out, input, other)
 
 
+@operation(in_place=True, also="special.multigammaln")
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the absolute value of the multivariate gamma function of dimension ``p``.
 
@@ -119,6 +123,7 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     return MVLGAMMA.out(out, input, p)
 
 
+@operation(namespace="special", method=False)
 def zeta(input: Tensor | float, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """Hurwitz's zeta function: the sum of ``(other + k) ** -input`` over all whole k >= 0."""
     return ZETA.out(out, input, other)

@@ -10,6 +10,7 @@ import numpy as np
 from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
 from tensor.core.dtypes import promotion as rules
+from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import ADD, DIV, MUL, NEG, SUB
 from tensor.operations.pointwise.comparisons import EQ, LE
 from tensor.operations.pointwise.powers import EXP, LOG, SQUARE
@@ -113,31 +114,37 @@ def _xlog1py_gradient(grad: Tensor, a: Tensor, b: Any) -> Tensor:
     return DROP.binary(XLOG1PY.binary(grad, b), nothing)
 
 
+@operation(namespace="special", method=False)
 def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``exp(input**2) * erfc(input)``."""
     return ERFCX.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Distribution function of the standard normal distribution."""
     return NDTR.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of :func:`ndtr`, exact also where that is tiny."""
     return LOG_NDTR.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of :func:`ndtr`; NaN outside of [0, 1]."""
     return NDTRI.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Entropy: ``-input * log(input)``, 0 at 0 and minus infinity below."""
     return ENTR.out(out, input)
 
 
+@operation(namespace="special", method=False)
 def xlog1py(input: Tensor | float, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
     """``input * log1p(other)``, and 0 where ``input`` is 0, unless ``other`` is NaN."""
     return XLOG1PY.out(out, input, other)

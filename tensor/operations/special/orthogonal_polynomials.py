@@ -8,6 +8,7 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import Category
 from tensor.core.dtypes import promotion as rules
+from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _row(name: str, first: str, step: str, shifted: bool = False) -> Callable[..
     function.__name__ = function.__qualname__ = name
     what = name.replace("_polynomial_", " polynomial ").replace("_", " ")
     function.__doc__ = f"The {what} of order ``n`` at ``input``; there is no derivative."
-    return function
+    return operation(namespace="special", method=False)(function)
 
 
 chebyshev_polynomial_t = _row("chebyshev_polynomial_t", "x", "2 * x * p - q")

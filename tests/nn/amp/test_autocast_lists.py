@@ -10,7 +10,9 @@ import pytest
 import drv
 import nn.functional
 import tensor
+from tensor.methods.operation_methods import OperationMethods
 from tensor.operations import autocast as autocasting
+from tensor.operations.catalogue import published
 from tests.tensor.conftest import place_name
 
 from .expressions import EXPECTED, operands, results
@@ -41,49 +43,37 @@ def test_results(place_name: str) -> None:
     assert not wrong
 
 
-def test_every_function_in_a_list_follows_it() -> None:
-    names = {
-        name
-        for lists in (autocasting.CUDA, autocasting.CPU)
-        for text in lists.values()
-        for name in text.split()
-    }
-    for namespace in (tensor, tensor.Tensor, nn.functional, tensor.fft, tensor.linalg):
-        for name in names & set(dir(namespace)):
-            function = getattr(namespace, name)
-            if not inspect.isfunction(function):
+def test_every_form_of_a_definition_has_its_rule() -> None:
+    for space, namespace in NAMESPACES.items():
+        for name, function in published(space).items():
+            if name.endswith("_"):
                 continue
-            assert _reaches(function), (
-                f"{namespace.__name__}.{name} is in a list: decorate it with @autocasted"
-            )
+            for other, forms in NAMESPACES.items():
+                twin = published(other).get(name)
+                if twin is not None and bare(twin) is bare(function):
+                    rules = [getattr(each, "autocasts", None) for each in (function, twin)]
+                    assert rules[0] == rules[1], (
+                        f"{space}.{name} and {other}.{name} have different rules: {rules}"
+                    )
+                    assert getattr(forms, name) is twin
+            assert getattr(namespace, name) is function
 
 
-def _reaches(function: Any) -> bool:
-    """Whether a function is decorated, or calls a decorated one by its name."""
-    while function is not None:
-        if hasattr(function, "autocasts"):
-            return True
-        called = {
-            *function.__code__.co_names,
-            *(function.__wrapped__.__code__.co_names if hasattr(function, "__wrapped__") else ()),
-        }
-        known = getattr(function, "__wrapped__", function).__globals__
-        for name in called:
-            each = known.get(name)
-            if hasattr(each, "autocasts") or (
-                inspect.ismodule(each) and hasattr(getattr(each, function.__name__, None), "autocasts")
-            ):
-                return True
-        function = getattr(function, "__wrapped__", None)
-    return False
+#: By the names that definitions have for them.
+NAMESPACES: dict[str, Any] = {
+    "tensor": tensor,
+    "Tensor": OperationMethods,
+    "nn.functional": nn.functional,
+    "fft": tensor.fft,
+    "linalg": tensor.linalg,
+    "special": tensor.special,
+}
 
 
-def test_names_that_are_in_no_list_are_refused() -> None:
-    with pytest.raises(ValueError, match="unheard_of is in no list"):
-
-        @autocasting.autocasted
-        def unheard_of(x: Any) -> Any:
-            return x
+def bare(function: Any) -> Any:
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
 
 
 def test_signatures_stay() -> None:

@@ -177,7 +177,7 @@ _UNREACHED = {
     ("copy_", "other"), ("cholesky_solve", "input2"), ("orgqr", "input2"), ("ormqr", "input2"), ("ormqr", "input3"),
     ("record_stream", "s"), ("sort", "reverse"), ("split", "separator"), ("split", "max"), ("split", "split_sizes"),
     ("tensor_split", "tensor_indices_or_sections"), ("to", "other"), ("to", "layout"), ("to", "pin_memory"), ("is_pinned", "device"),
-    ("pin_memory", "device"), ("addmm", "out_dtype"), ("baddbmm", "out_dtype"), ("bmm", "out_dtype"), ("mm", "out_dtype"),
+    ("pin_memory", "device"), ("addmm", "out_dtype"), ("baddbmm", "out_dtype"), ("bmm", "out_dtype"), ("mm", "out_dtype"), ("add_", "b"),
 }  # fmt: skip
 
 

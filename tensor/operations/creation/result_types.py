@@ -9,9 +9,9 @@ from nvrtc_kernels.dtypes import dtype
 from nvrtc_kernels.dtypes import promote_types as promoted_types
 from tensor.core.base import TensorBase
 from tensor.core.creation_arguments import dtype_of_argument
-
-from . import promotion as rules
-from .scalars import dtype_of
+from tensor.core.dtypes import promotion as rules
+from tensor.core.dtypes.scalars import dtype_of
+from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
@@ -24,6 +24,7 @@ _CLASSES = {
 }
 
 
+@operation(method=False)
 def result_type(tensor: Any, other: Any) -> dtype:
     """Type of the result of an arithmetic operation on two tensors or numbers.
 
@@ -43,6 +44,7 @@ def _operand(given: Any) -> Any:
     return given._layout if isinstance(given, TensorBase) else _CLASSES[dtype_of(given)]
 
 
+@operation(method=False)
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """Smallest type that both convert to without leaving their kind.
 
@@ -60,6 +62,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     )
 
 
+@operation(method=False)
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether a result of type ``from_`` may be written where type ``to`` is: it leaves no category.
 

@@ -1,0 +1,127 @@
+"""``@operation``: the definition of a public function, from which its other forms follow.
+
+The decorator stands at the function that computes: its name, arguments and documentation are the public ones. It says
+in which namespaces the function is found, whether it is a method, has an in-place form, other names, and what autocast
+does to its operands::
+
+    @operation(in_place=True, also="absolute tensor.abs_", autocast=Autocast(cuda=FLOAT32))
+    def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+        ...
+
+publishes ``tensor.abs``, ``tensor.absolute``, ``Tensor.abs``, ``Tensor.absolute``, ``Tensor.abs_``, ``Tensor.absolute_``
+and ``tensor.abs_``. The stubs that type checkers read are generated from the same (``python -m tools.stubs``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from .call_forms import Form, autocasting, completed, takes_tensors
+from .call_forms import in_place as in_place_form
+from .catalogue import publish
+from .pointwise_operation import IN_PLACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FunctionType
+
+    from .autocast import Autocast
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+#: The namespace of methods.
+METHODS = "Tensor"
+#: Namespaces whose functions take NumPy's names of arguments, and explain which argument was no tensor.
+_COMPLETED = {"tensor": "tensor", "special": "tensor.special", "linalg": "tensor.linalg"}
+
+
+def operation(
+    *,
+    namespace: str = "tensor",
+    method: bool = True,
+    in_place: bool = False,
+    also: str = "",
+    autocast: Autocast | None = None,
+) -> Callable[[_F], _F]:
+    """Publish the function that is defined below.
+
+    Parameters
+    ----------
+    namespace : str
+        Where functions of its name are found, separated by spaces: ``tensor``, ``special``, ``linalg``, ``fft``,
+        ``nn.functional``, or none.
+    method : bool
+        Whether tensors have it as a method.
+    in_place : bool
+        Whether tensors have the method ``name_``, which passes ``out=IN_PLACE`` on.
+    also : str
+        Further names, separated by spaces. A plain one has all forms; one with a namespace (``special.psi``,
+        ``Tensor.swapdims``, ``tensor.abs_``) is found just there, and one that ends in an underscore is the in-place form.
+    autocast : Autocast, optional
+        What is done to operands in autocast blocks.
+
+    Raises
+    ------
+    ValueError
+        If a name is taken already.
+    """
+
+    def define(function: _F) -> _F:
+        forms = _Forms(cast("FunctionType", function), autocast)
+        name = function.__name__
+        aliases = also.split()
+        for each in (name, *(alias for alias in aliases if "." not in alias)):
+            for space in namespace.split():
+                forms.publish(space, each)
+            if method:
+                forms.publish(METHODS, each)
+            if in_place:
+                forms.publish(METHODS, f"{each}_")
+        for alias in aliases:
+            if "." in alias:
+                forms.publish(*alias.rsplit(".", 1))
+        return cast("_F", forms.called)
+
+    return define
+
+
+def autocasted(rules: Autocast) -> Callable[[_F], _F]:
+    """Cast the operands of a function that is not public."""
+    return lambda function: cast("_F", autocasting(cast("FunctionType", function), rules))
+
+
+class _Forms:
+    """The forms of one function, each made once."""
+
+    def __init__(self, function: FunctionType, rules: Autocast | None) -> None:
+        self._function = function
+        self._rules = rules
+        #: What other functions of families call.
+        self.called = function if rules is None else autocasting(function, rules)
+        self._completed: dict[str, FunctionType] = {}
+        self._in_place: FunctionType | None = None
+
+    def publish(self, namespace: str, name: str) -> None:
+        """Publish the form that belongs to a namespace and a name."""
+        publish(namespace, name, self._form(namespace, name))
+
+    def _form(self, namespace: str, name: str) -> FunctionType:
+        if name.endswith("_") and not self._function.__name__.endswith("_"):
+            if self._in_place is None:
+                self._in_place = in_place_form(self._function, IN_PLACE)
+            if namespace == METHODS:
+                return self._in_place
+            return completed(self._in_place, _COMPLETED[namespace], name)
+        if namespace == METHODS:
+            if "dim" not in Form.of(self._function).names:
+                return self.called
+            return self._public("tensor.methods.tensor", name, "Tensor.")
+        if namespace in _COMPLETED and takes_tensors(self._function):
+            return self._public(_COMPLETED[namespace], name)
+        return self.called
+
+    def _public(self, module: str, name: str, owner: str = "") -> FunctionType:
+        """The function as users call it; one for each module, by the name that it has there first."""
+        if module not in self._completed:
+            self._completed[module] = completed(self._function, module, name, owner, self._rules)
+        return self._completed[module]

@@ -1,0 +1,30 @@
+"""Every family of operations: importing this module is what publishes them.
+
+A new file of a family is added here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+_FAMILIES = {
+    "attention": "attention",
+    "convolution": "convolution unfolding",
+    "creation": "construction conversions copies dlpack_exchange factories fills like ranges result_types window_functions",
+    "indexing": "counts embedding flat_indices gather masks scatter scatter_reduce searching sorting subscripts",
+    "losses": "element_losses losses numbered_losses sequence_losses similarities",
+    "normalization": "normalization softmax",
+    "pointwise": "activation_functions arithmetic binary_exponents bitwise comparisons complex_numbers divisors glu logic powers rounding selection trigonometry",
+    "pooling": "fractional_pooling pooling power_pooling unpooling",
+    "products": "added_products contractions distances einsum linear matrix_products",
+    "random": "counts creation dropout fills sampling",
+    "recurrent": "functions layers",
+    "reductions": "differences equality extremes numeric_gradients renormalization scans statistics sums variance",
+    "resampling": "grid_sampling interpolation padding",
+    "shapes": "broadcasting combinations diagonals joining rearrangement reshaping resizing slices triangles views",
+    "special": "bessel error_and_gamma incomplete_gamma normal orthogonal_polynomials",
+}
+
+for _family, _files in _FAMILIES.items():
+    for _file in _files.split():
+        import_module(f"tensor.operations.{_family}.{_file}")
