@@ -91,7 +91,6 @@ short, long = int16, int64
 float, int = float32, int32
 adjoint, detach = Tensor.adjoint, Tensor.detach
 as_strided_, detach_ = Tensor.as_strided_, Tensor.detach_
-resize_as_ = Tensor.resize_as_
 newaxis = None
 _bind("tensor", globals())
 

@@ -37,7 +37,7 @@ def operand(other: Any) -> Any:
     return other if isinstance(other, TensorBase) or is_number(other) else NotImplemented
 
 
-def binary(operation: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]:
+def binary(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Tensor]:
     """Method for ``self <operator> other``."""
 
     def method(self: Tensor, other: Any) -> Any:
@@ -50,7 +50,9 @@ def binary(operation: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]
     return method
 
 
-def forms(operation: Pointwise) -> tuple[Callable[[Tensor, Any], Any], ...]:
+def forms(
+    operation: Pointwise,
+) -> tuple[Callable[[Any, Any], Tensor], Callable[[Any, Any], Tensor], Callable[[Any, Any], Tensor]]:
     """Methods for ``self <operator> other``, ``other <operator> self`` and ``self <operator>= other``."""
     return (
         binary(operation.binary),

@@ -1,0 +1,80 @@
+"""Stubs are what the definitions say, and type checkers read them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAM = """
+import nn
+import tensor
+
+x = tensor.randn(2, 3)
+y = x.t()
+results: list[tensor.Tensor] = [
+    x @ y + 1,
+    2 * x - y.t() / 3,
+    -x ** 2,
+    x.sum(0, keepdim=True),
+    tensor.abs(x),
+    x.add_(1, alpha=2),
+    tensor.abs_(x),
+    nn.functional.relu(x),
+    tensor.linalg.inv(x @ y),
+    tensor.fft.fft(x).real,
+    tensor.special.gammainc(x, x),
+    nn.Linear(3, 4)(x),
+]
+x.add(1, beta=2)
+tensor.absolut(x)
+"""
+
+
+def test_stubs_are_current() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.stubs", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_users_type_checker_knows_results_arguments_and_names(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(PROGRAM)
+    # As a user's checker, which reports nothing of installed packages.
+    settings = tmp_path / "mypy.ini"
+    settings.write_text(
+        "[mypy]\nstrict = True\nfollow_imports = silent\n[mypy-cuda.*]\nfollow_imports = skip\n"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(settings),
+            "--cache-dir",
+            str(ROOT / ".mypy_cache"),
+            str(script),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    reported = [
+        line for line in done.stdout.splitlines() if line.startswith(str(script)) and ": error:" in line
+    ]
+    lines = PROGRAM.splitlines()
+    assert [lines[int(line.split(":")[1]) - 1] for line in reported] == [
+        "x.add(1, beta=2)",
+        "tensor.absolut(x)",
+    ]
+    assert "beta" in reported[0]
+    assert "absolut" in reported[1]
