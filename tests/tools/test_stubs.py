@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,13 +69,9 @@ def test_a_users_type_checker_knows_results_arguments_and_names(tmp_path: Path) 
         text=True,
         check=False,
     )
-    reported = [
-        line for line in done.stdout.splitlines() if line.startswith(str(script)) and ": error:" in line
-    ]
+    # The cache may know the script of an earlier run, under its path.
+    reported = re.findall(r"script\.py:(\d+): error: (.*)", done.stdout)
     lines = PROGRAM.splitlines()
-    assert [lines[int(line.split(":")[1]) - 1] for line in reported] == [
-        "x.add(1, beta=2)",
-        "tensor.absolut(x)",
-    ]
-    assert "beta" in reported[0]
-    assert "absolut" in reported[1]
+    assert [lines[int(number) - 1] for number, _ in reported] == ["x.add(1, beta=2)", "tensor.absolut(x)"]
+    assert "beta" in reported[0][1]
+    assert "absolut" in reported[1][1]
