@@ -20,8 +20,10 @@ from nvrtc_kernels.dtypes import bool_ as bool
 
 from .methods.tensor import Tensor  # isort: skip - the class comes first, the families need it
 from . import amp, autograd, backends, cuda, fft, linalg, signal, special, utils
-from .amp.autocast_mode import autocast
-from .amp.autocast_state import (
+from . import random as random  # as the next: a namespace that a star import leaves out
+from . import serialization as serialization
+from .amp.autocast_mode import (
+    autocast,
     autocast_decrement_nesting,
     autocast_increment_nesting,
     clear_autocast_cache,

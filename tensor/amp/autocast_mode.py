@@ -1,4 +1,4 @@
-"""``autocast``: blocks in which operations choose their precision, and what functions of one's own do in them."""
+"""``autocast``: blocks in which operations choose their precision, what they set, and functions of one's own in them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,28 @@ from tensor.core.base import TensorBase
 from tensor.core.modes.autocast import DEVICE_TYPES, enabled, enter, leave, settings, update
 from tensor.operations.autocast import eligible
 
-from .autocast_state import check_device_type
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
+
+
+def _check_device_type(device_type: Any) -> None:
+    """Raise if ``device_type`` names no type of device that there is autocast for.
+
+    Raises
+    ------
+    ValueError
+        If it is no str.
+    RuntimeError
+        If it is another str.
+    """
+    if not isinstance(device_type, str):
+        raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+    if device_type not in DEVICE_TYPES:
+        raise RuntimeError(
+            f"User specified an unsupported autocast device_type '{device_type}': it is one of {list(DEVICE_TYPES)}"
+        )
 
 
 def is_autocast_available(device_type: str) -> bool:
@@ -67,9 +83,9 @@ class autocast:  # noqa: N801 - PyTorch's name
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
-        check_device_type(device_type)
+        _check_device_type(device_type)
         self.device = device_type
-        self.fast_dtype = settings.dtypes[device_type] if dtype is None else _checked(dtype)
+        self.fast_dtype = settings.dtypes[device_type] if dtype is None else _kind("autocast", dtype)
         self._cache_enabled = settings.keeps if cache_enabled is None else bool(cache_enabled)
         self._enabled = bool(enabled) and self._can_be_enabled()
         #: What held before each block that this object is entered for.
@@ -126,10 +142,7 @@ class autocast:  # noqa: N801 - PyTorch's name
         return made
 
 
-def _checked(kind: Any) -> dtype:
-    if not isinstance(kind, dtype):
-        raise TypeError(f"autocast(): argument 'dtype' must be a dtype, not {type(kind).__name__}")
-    return kind
+# In functions of one's own
 
 
 def _cast(value: Any, cuda: bool, kind: dtype) -> Any:
@@ -166,7 +179,7 @@ def custom_fwd(
     RuntimeError
         If there is no such type of device.
     """
-    check_device_type(device_type)
+    _check_device_type(device_type)
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
     cuda = device_type == "cuda"
@@ -185,7 +198,7 @@ def custom_fwd(
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
     """Decorator of a ``backward`` that runs with autocast as its ``forward`` did, see :func:`custom_fwd`."""
-    check_device_type(device_type)
+    _check_device_type(device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 
@@ -195,3 +208,104 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
             return bwd(ctx, *args, **kwargs)
 
     return backward
+
+
+# What blocks set, as functions
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether this thread's operations on a type of device choose their precision."""
+    _check_device_type(device_type)
+    return enabled(device_type)
+
+
+def set_autocast_enabled(device_type: str | bool = "cuda", enabled: bool | None = None) -> None:
+    """Let this thread's operations on a type of device choose their precision, or not.
+
+    ``set_autocast_enabled(enabled)`` is about ``"cuda"``.
+    """
+    if enabled is None:
+        device_type, enabled = "cuda", device_type  # type: ignore[assignment]
+    _check_device_type(device_type)
+    update(str(device_type), _flag("set_autocast_enabled", enabled))
+
+
+def get_autocast_dtype(device_type: str) -> dtype:
+    """What operands on a type of device are cast to where autocast is enabled."""
+    _check_device_type(device_type)
+    return settings.dtypes[device_type]
+
+
+def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
+    """Set what operands on a type of device are cast to where autocast is enabled."""
+    _check_device_type(device_type)
+    update(device_type, kind=_kind("set_autocast_dtype", dtype))
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether casts of parameters are kept until the outermost block ends."""
+    return settings.keeps
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Say whether casts of parameters are kept until the outermost block ends."""
+    update("cpu", keeps=_flag("set_autocast_cache_enabled", enabled))
+
+
+def clear_autocast_cache() -> None:
+    """Forget the casts of parameters that this thread has kept."""
+    settings.kept.clear()
+
+
+def autocast_increment_nesting() -> int:
+    """Count one more block around this thread, for blocks of one's own. Returns how many there are."""
+    enter()
+    return settings.depth
+
+
+def autocast_decrement_nesting() -> int:
+    """Count one block less; kept casts are the caller's to clear. Returns how many there are."""
+    settings.depth -= 1
+    return settings.depth
+
+
+def get_autocast_gpu_dtype() -> dtype:
+    """``get_autocast_dtype("cuda")``."""
+    return settings.dtypes["cuda"]
+
+
+def set_autocast_gpu_dtype(dtype: dtype) -> None:
+    """``set_autocast_dtype("cuda", dtype)``."""
+    update("cuda", kind=_kind("set_autocast_gpu_dtype", dtype))
+
+
+def get_autocast_cpu_dtype() -> dtype:
+    """``get_autocast_dtype("cpu")``."""
+    return settings.dtypes["cpu"]
+
+
+def set_autocast_cpu_dtype(dtype: dtype) -> None:
+    """``set_autocast_dtype("cpu", dtype)``."""
+    update("cpu", kind=_kind("set_autocast_cpu_dtype", dtype))
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """``is_autocast_enabled("cpu")``."""
+    return enabled("cpu")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """``set_autocast_enabled("cpu", enabled)``."""
+    update("cpu", _flag("set_autocast_cpu_enabled", enabled))
+
+
+def _flag(name: str, given: Any) -> bool:
+    if not isinstance(given, bool):
+        raise TypeError(f"{name}(): argument 'enabled' must be bool, not {type(given).__name__}")
+    return given
+
+
+def _kind(name: str, given: Any) -> dtype:
+    if not isinstance(given, dtype):
+        raise TypeError(f"{name}(): argument 'dtype' must be a dtype, not {type(given).__name__}")
+    return given

@@ -10,7 +10,7 @@ from tensor.core.fill_plans import filled
 
 from .engine import engine
 from .engine.root import GraphRoot
-from .gradient_edge import GradientEdge
+from .graph import GradientEdge
 from .recording.node import edge_of
 
 if TYPE_CHECKING:

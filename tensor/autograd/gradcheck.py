@@ -8,23 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import dtypes
+from tensor.core.base import TensorBase, wrap
 
-from .derivative_check import (
-    DerivativeCheck,
-    GradcheckError,
-    as_tuple,
-    differentiable,
-    random_like,
-    requires_grad,
-)
+from . import jacobians
 from .differentiation import grad
+from .function import Function, FunctionNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from tensor.methods.tensor import Tensor
 
+    from .jacobians import Jacobian, Reals
+
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(RuntimeError):
+    """A derivative is wrong."""
 
 
 def gradcheck(
@@ -215,3 +218,318 @@ def _wanted(arguments: Sequence[Any]) -> list[Tensor]:
             "requires_grad=True."
         )
     return found
+
+
+def as_tuple(given: Any) -> tuple[Any, ...]:
+    """A tuple or list as a tuple; anything else as its only element."""
+    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+
+def requires_grad(given: Any) -> bool:
+    """Whether it is a tensor that requires grad."""
+    return isinstance(given, TensorBase) and given.requires_grad  # type: ignore[attr-defined]
+
+
+def differentiable(outputs: Any) -> tuple[Tensor, ...]:
+    """Those of a function's outputs that require grad."""
+    return tuple(x for x in as_tuple(outputs) if requires_grad(x))
+
+
+def random_like(output: Tensor, random: np.random.Generator, *, gaps: bool) -> Tensor:
+    """Random leaf with shape, dtype and device of ``output``; with ``gaps`` its elements do not adjoin."""
+    numbers = random.standard_normal(output.numel() * (2 if output.dtype.is_complex else 1))
+    made = jacobians.of_reals(numbers, output)
+    if gaps:
+        wide = output.new_zeros((*output.shape, 2))
+        made = wide.select(-1, 0).copy_(made)
+    return made.detach().requires_grad_()
+
+
+class DerivativeCheck:
+    """One check of a function at some inputs."""
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        wanted: Sequence[Tensor],
+        eps: float,
+        atol: float,
+        rtol: float,
+    ) -> None:
+        self.func = func
+        self.arguments = arguments
+        self.inputs = [jacobians.Input(x) for x in wanted]
+        self.eps, self.atol, self.rtol = eps, atol, rtol
+        self.random = np.random.default_rng(0)
+        self.shapes: list[Any] = []
+
+    def run(self, *, fast: bool, nondet_tol: float, undefined: bool, kinds: bool) -> None:
+        """Raise GradcheckError if a derivative is wrong."""
+        outputs = self.outputs()
+        if not outputs:
+            self.check_constant(fast=fast)
+            return
+        if kinds:
+            self.check_kinds(outputs)
+        if fast:
+            self.compare_along(outputs)
+        else:
+            self.compare(self.by_differences(), jacobians.by_backward(outputs, self.inputs), outputs)
+        self.check_same_again(outputs, nondet_tol)
+        self.check_zeros(outputs)
+        if undefined:
+            self.check_undefined()
+
+    def outputs(self) -> tuple[Tensor, ...]:
+        """Outputs that have a derivative."""
+        return differentiable(self.func(*self.arguments))
+
+    def values(self) -> list[Reals]:
+        """What :meth:`outputs` are."""
+        return self.read(self.outputs())
+
+    def read(self, outputs: Sequence[Tensor]) -> list[Reals]:
+        """Numbers of outputs, which must be like those of every other call."""
+        shapes = [(list(x.shape), x.dtype) for x in outputs]
+        if not self.shapes:
+            self.shapes = shapes
+        if shapes != self.shapes:
+            raise GradcheckError(
+                f"Expected func to return outputs of the same shapes and dtypes in every call, also where its inputs "
+                f"are moved by {self.eps}: got {shapes} after {self.shapes}"
+            )
+        return [jacobians.reals(x) for x in outputs]
+
+    def by_differences(self) -> Jacobian:
+        try:
+            return jacobians.by_differences(self.values, self.inputs, self.eps)
+        except ArithmeticError as error:
+            raise GradcheckError(str(error)) from None
+
+    def check_constant(self, *, fast: bool) -> None:
+        """Where nothing has a derivative, nothing may change."""
+
+        def evaluate() -> list[Reals]:
+            return self.read([x for x in as_tuple(self.func(*self.arguments)) if isinstance(x, TensorBase)])  # type: ignore[misc]
+
+        if fast:
+            found = [
+                [each[None] for each in jacobians.along(evaluate, x, self.direction(len(x.former)), self.eps)]
+                for x in self.inputs
+            ]
+        else:
+            found = jacobians.by_differences(evaluate, self.inputs, self.eps)
+        for i, mine in enumerate(found):
+            for j, matrix in enumerate(mine):
+                if np.any(matrix):
+                    raise GradcheckError(
+                        f"Numerical gradient for function expected to be zero: output {j} changes with input {i}, but "
+                        f"no output requires grad,\nnumerical:{_shown(matrix)}"
+                    )
+
+    def compare(self, numerical: Jacobian, analytical: Jacobian, outputs: Sequence[Tensor]) -> None:
+        """Compare all elements."""
+        for i, given in enumerate(self.inputs):
+            for j, output in enumerate(outputs):
+                pairs = _parts(numerical[i][j], analytical[i][j], given.tensor, output)
+                for part, expected, found in pairs:
+                    self.check_equal(expected, found, f"{part}for output {j} with respect to input {i}")
+
+    def check_equal(self, expected: NDArray[Any], found: NDArray[Any], where: str) -> None:
+        wrong = ~(np.abs(found - expected) <= self.atol + self.rtol * np.abs(expected))
+        if not wrong.any():
+            return
+        off = np.where(wrong, np.abs(found - expected), 0)
+        row, column = (int(at) for at in np.unravel_index(np.argmax(off), off.shape))
+        hint = ""
+        if np.iscomplexobj(found) and np.allclose(found, expected.conj(), self.rtol, self.atol):
+            hint = "The analytical Jacobian is the conjugate of the numerical one.\n"
+        elif not found.any():
+            hint = (
+                "The analytical Jacobian is zero: perhaps the graph was cut, by detach() or in no_grad().\n"
+            )
+        raise GradcheckError(
+            f"Jacobian mismatch {where},\nnumerical:{_shown(expected)}\nanalytical:{_shown(found)}\n{hint}"
+            f"{int(wrong.sum())} of {wrong.size} elements are off by more than atol={self.atol} + rtol={self.rtol} * "
+            f"abs(numerical); the worst is [{row}, {column}] (element {row} of the input, {column} of the output): "
+            f"{found[row, column]} instead of {expected[row, column]}"
+        )
+
+    def direction(self, count: int) -> Reals:
+        """Random numbers of length 1."""
+        found = self.random.standard_normal(count)
+        length = np.linalg.norm(found)
+        return found / length if length else found
+
+    def compare_along(self, outputs: Sequence[Tensor]) -> None:
+        """Compare a random combination of the elements of each Jacobian."""
+        tensors = [given.tensor for given in self.inputs]
+        rows = [self.direction(len(given.former)) for given in self.inputs]
+        slopes = [
+            jacobians.along(self.values, given, row, self.eps)
+            for given, row in zip(self.inputs, rows, strict=True)
+        ]
+        for j, output in enumerate(outputs):
+            column = self.direction(output.numel() * (2 if output.dtype.is_complex else 1))
+            found = jacobians.backward(output, tensors, column)
+            for i, row in enumerate(rows):
+                expected = float(slopes[i][j] @ column)
+                gradient = found[i]
+                analytical = 0.0 if gradient is None else float(gradient @ row)
+                # What an error of atol in every element comes to.
+                allowed = self.atol * np.abs(row).sum() * np.abs(column).sum() + self.rtol * abs(expected)
+                if not abs(analytical - expected) <= allowed:
+                    raise self.missed(i, j, expected, analytical, outputs)
+
+    def missed(
+        self, i: int, j: int, expected: float, found: float, outputs: Sequence[Tensor]
+    ) -> GradcheckError:
+        """The error of the fast mode, with both matrices where all elements show it too."""
+        said = (
+            f"Jacobian mismatch for output {j} with respect to input {i} (fast mode, one random combination of all "
+            f"elements),\nnumerical:{expected}\nanalytical:{found}\n"
+        )
+        try:
+            self.compare(self.by_differences(), jacobians.by_backward(outputs, self.inputs), outputs)
+        except GradcheckError as error:
+            return GradcheckError(f"{said}Of all elements:\n{error}")
+        return GradcheckError(
+            f"{said}Each single element is within its tolerance: pass fast_mode=False, or a larger atol"
+        )
+
+    def check_same_again(self, outputs: Sequence[Tensor], tolerance: float) -> None:
+        """Two equal backward passes shall give the same. Dense gradients show sums in varying order too."""
+        tensors = [given.tensor for given in self.inputs]
+        for j, output in enumerate(outputs):
+            numbers = self.random.standard_normal(output.numel() * (2 if output.dtype.is_complex else 1))
+            first, second = (jacobians.backward(output, tensors, numbers) for _ in range(2))
+            for i, (a, b) in enumerate(zip(first, second, strict=True)):
+                a, b = (np.zeros(1) if x is None else x for x in (a, b))
+                if not np.array_equal(a, b, equal_nan=True) and not np.all(np.abs(a - b) <= tolerance):
+                    raise GradcheckError(
+                        "Backward is not reentrant, i.e., running backward with same input and grad_output multiple "
+                        f"times gives different values: up to {np.max(np.abs(a - b))} apart for output {j} with "
+                        f"respect to input {i}, although analytical gradient matches numerical gradient. The "
+                        f"tolerance for nondeterminism was {tolerance}: pass a larger nondet_tol if that is expected"
+                    )
+
+    def gradients(self, outputs: Sequence[Tensor], given: Sequence[Tensor]) -> list[Reals]:
+        """Gradients of the inputs, with zeros for ``None``."""
+        tensors = [each.tensor for each in self.inputs]
+        found = grad(outputs, tensors, given, retain_graph=True, allow_unused=True)
+        return [
+            np.zeros_like(each.former) if gradient is None else jacobians.reals(gradient)
+            for each, gradient in zip(self.inputs, found, strict=True)
+        ]
+
+    def check_zeros(self, outputs: Sequence[Tensor]) -> None:
+        """A gradient of zeros must give zeros."""
+        for i, gradient in enumerate(self.gradients(outputs, [_zeros(x) for x in outputs])):
+            if np.any(gradient):
+                raise GradcheckError(
+                    f"backward not multiplied by grad_output: the gradient of input {i} is {_shown(gradient)} where "
+                    "those of all outputs are zeros"
+                )
+
+    def check_undefined(self) -> None:
+        """No gradient must be as good as one of zeros, for all outputs and for each of several."""
+        outputs = self.outputs()
+        cases = [list(range(len(outputs)))]
+        if len(outputs) > 1:
+            cases += [[j] for j in range(len(outputs))]
+        for missing in cases:
+            given = [random_like(x, self.random, gaps=False).detach() for x in outputs]
+            undefined = [_Undefined.apply(x) if j in missing else x for j, x in enumerate(outputs)]
+            try:
+                found = self.gradients(undefined, given)
+            except Exception as error:
+                raise GradcheckError(
+                    f"Expected backward function to handle undefined output grads: without that of output "
+                    f"{missing if len(missing) > 1 else missing[0]} it raised {type(error).__name__}: {error}"
+                ) from error
+            zeroed = [
+                _zeros(x) if j in missing else each
+                for j, (x, each) in enumerate(zip(outputs, given, strict=True))
+            ]
+            for i, (a, b) in enumerate(zip(found, self.gradients(outputs, zeroed), strict=True)):
+                if not np.allclose(a, b, self.rtol, self.atol, equal_nan=True):
+                    raise GradcheckError(
+                        "Expected all input grads to be undefined or zero when all output grads are undefined or zero, "
+                        f"and those without a grad of output {missing if len(missing) > 1 else missing[0]} to be as "
+                        f"those with zeros: input {i} gets {_shown(a)} instead of {_shown(b)}"
+                    )
+
+    def check_kinds(self, outputs: Sequence[Tensor]) -> None:
+        """Gradients that Functions give shall have the dtypes of their inputs. The engine converts them."""
+        wrong: list[str] = []
+        handles = []
+        for node in _functions(outputs):
+
+            def look(results: Any, _: Any, node: FunctionNode = node) -> None:
+                for position, (result, edge) in enumerate(zip(results, node.next, strict=True)):
+                    if result is None or edge is None:
+                        continue
+                    wanted = edge[0].layouts[edge[1]].dtype
+                    if result.dtype is not wanted:
+                        wrong.append(
+                            f"{node.name()} returned a gradient of {result.dtype!r} at position {position + 1}, the "
+                            f"input is {wanted!r}"
+                        )
+
+            handles.append(node.register_hook(look))
+        try:
+            self.gradients(outputs, [_zeros(x) for x in outputs])
+        finally:
+            for handle in handles:
+                handle.remove()
+        if wrong:
+            raise GradcheckError(f"Gradient has dtype mismatch: {wrong[0]}")
+
+
+class _Undefined(Function):
+    """Takes a gradient and passes none on."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Any) -> Any:
+        return given.view_as(given)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        return None
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return like.new_zeros(like.shape)
+
+
+def _functions(outputs: Sequence[Tensor]) -> list[FunctionNode]:
+    """Nodes of Functions that the outputs come from."""
+    seen: set[Any] = set()
+    waiting: list[Any] = [x.grad_fn for x in outputs]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [edge[0] for edge in node.next if edge is not None]
+    return [node for node in seen if isinstance(node, FunctionNode)]
+
+
+def _parts(
+    numerical: Reals, analytical: Reals, given: Tensor, output: Tensor
+) -> list[tuple[str, NDArray[Any], NDArray[Any]]]:
+    """Both matrices, a complex row for each complex element of the input, for each part of a complex output."""
+
+    def whole(matrix: Reals) -> NDArray[Any]:
+        return matrix[0::2] + 1j * matrix[1::2] if given.dtype.is_complex else matrix
+
+    if not output.dtype.is_complex:
+        return [("", whole(numerical), whole(analytical))]
+    return [
+        (f"({name} part of complex outputs) ", whole(numerical[:, at::2]), whole(analytical[:, at::2]))
+        for at, name in enumerate(("real", "imaginary"))
+    ]
+
+
+def _shown(numbers: NDArray[Any]) -> str:
+    return repr(wrap(np.ascontiguousarray(numbers)))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tensor.core.base import TensorBase
 
 from .engine.engine import pass_number, will_execute
-from .gradient_edge import GradientEdge, get_gradient_edge
 from .offloading import save_on_cpu
 from .recording import saved
 from .recording.hooks import register_hook
@@ -34,6 +33,37 @@ __all__ = [
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
+
+
+class GradientEdge(NamedTuple):
+    """An output of a node. :func:`tensor.autograd.backward` and ``grad`` take it in place of the tensor.
+
+    Attributes
+    ----------
+    node : Node
+        The node.
+    output_nr : int
+        Which of its outputs.
+    """
+
+    node: Node
+    output_nr: int
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """The edge of a tensor; unlike the tensor it keeps no memory.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor requires no gradient.
+    """
+    edge = edge_of(tensor) if isinstance(tensor, TensorBase) else None
+    if edge is None:
+        raise RuntimeError(
+            "It is not possible to get the gradient edge of a Tensor that does not require gradients"
+        )
+    return GradientEdge(*edge)
 
 
 @contextlib.contextmanager

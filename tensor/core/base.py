@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nvrtc_kernels.dtypes import from_numpy
+from nvrtc_kernels.dtypes import from_numpy, uint8
 
 from . import layout as layouts
 from .devices.state import cpu
 from .host import memory as host_memory
 from .modes.grad_mode import first_version, inference_blocks
-from .storage import DeviceStorage, HostStorage, PinnedStorage
+from .storage import DeviceStorage, HostStorage, PinnedStorage, show_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +114,11 @@ def register(cls: type[Any]) -> None:
     _class = cls
 
 
+def tensor_class() -> type[Any]:
+    """The class that was given to :func:`register`."""
+    return _class
+
+
 def view_of(storage: Storage, layout: Layout, offset: int) -> Tensor:
     """A tensor that shows elements of ``storage`` from byte ``offset`` on. Nothing is checked."""
     self = _new(_class)
@@ -123,6 +128,13 @@ def view_of(storage: Storage, layout: Layout, offset: int) -> Tensor:
     self._autograd = self._base = None
     self._array = None
     return self
+
+
+def _as_bytes(storage: Storage) -> Tensor:
+    return view_of(storage, layouts.contiguous[(storage.nbytes(),), uint8, storage.place], 0)
+
+
+show_with(_as_bytes)
 
 
 def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:

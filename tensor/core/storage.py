@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import operator
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import drv
 
-from .devices.state import cpu, cuda_place
+from .devices.state import cpu, cuda_place, place_of
 from .modes.grad_mode import first_version, inference_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
+
+    from tensor.methods.tensor import Tensor
 
     from .devices.device import device
     from .devices.state import CudaPlace, Place
     from .devices.stream import Stream
+
+#: The first protocol of pickle whose bytes can travel beside it.
+_OUT_OF_BAND = 5
+#: A tensor of all bytes of a storage, which it shares.
+_as_tensor: Callable[[Storage], Tensor]
+
+
+def show_with(function: Callable[[Storage], Tensor]) -> None:
+    """Have ``function`` show storages as tensors of bytes. The module of tensors, which builds on this one, does so."""
+    global _as_tensor
+    _as_tensor = function
 
 
 class Storage:
@@ -128,40 +142,42 @@ class Storage:
 
     def clone(self) -> Storage:
         """A copy on the same device; of pinned memory, a pageable one."""
-        from tensor.methods import storage_contents
+        return _as_tensor(self).clone()._storage
 
-        return storage_contents.clone(self)
-
-    # The bytes
+    # The bytes, read and written as a tensor
 
     def element_size(self) -> int:
         """Size of an element, which is a byte: 1."""
         return 1
 
     def __getitem__(self, at: int) -> int:
-        from tensor.methods import storage_contents
-
-        return storage_contents.read(self, at)
+        number: int = self._byte(at).item()
+        return number
 
     def __setitem__(self, at: int, value: int) -> None:
-        from tensor.methods import storage_contents
+        # A number that a byte cannot hold loses its higher bits.
+        self._byte(at).fill_(value & 255)
 
-        storage_contents.write(self, at, value)
+    def _byte(self, at: int) -> Tensor:
+        if not hasattr(at, "__index__"):
+            raise TypeError(f"can't index a storage with {type(at).__name__}, only with an int")
+        size = self.nbytes()
+        if not -size <= at.__index__() < size:
+            raise IndexError(f"index {at} out of range for storage of size {size}")
+        return _as_tensor(self).select(0, at)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.tolist())
 
     def tolist(self) -> list[int]:
         """All bytes as numbers; waits for a device."""
-        from tensor.methods import storage_contents
-
-        return storage_contents.to_list(self)
+        numbers: list[int] = _as_tensor(self).tolist()
+        return numbers
 
     def fill_(self, value: int) -> Storage:
-        """Write ``value`` to every byte."""
-        from tensor.methods import storage_contents
-
-        return storage_contents.fill(self, value)
+        """Write ``value``, of which the lowest eight bits count, to every byte."""
+        _as_tensor(self).fill_(value & 255)
+        return self
 
     def copy_(self, source: Storage, non_blocking: bool = False) -> Storage:
         """Copy the bytes of ``source``, a storage of the same size on any device.
@@ -171,24 +187,30 @@ class Storage:
         RuntimeError
             If the sizes differ.
         """
-        from tensor.methods import storage_contents
-
-        return storage_contents.copy(self, source, non_blocking=non_blocking)
+        if not isinstance(source, Storage):
+            raise TypeError(f"copy_(): argument 'source' must be a storage, not {type(source).__name__}")
+        if source.nbytes() != self.nbytes():
+            raise RuntimeError(
+                f"size does not match, self was {self.nbytes()} bytes but source was {source.nbytes()} bytes"
+            )
+        _as_tensor(self).copy_(_as_tensor(source), non_blocking)
+        return self
 
     def cpu(self) -> Storage:
         """The bytes on the host: this storage itself where they are there, else a copy."""
-        from tensor.methods import storage_contents
-
-        return storage_contents.moved(self, "cpu")
+        return self._on(cpu)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
         """The bytes on a CUDA device, by default the current one: this storage itself, or a copy."""
-        from tensor.methods import storage_contents
+        return self._on(place_of("cuda" if device is None else device), non_blocking=non_blocking)
 
-        where = "cuda" if device is None else device
-        return storage_contents.moved(self, where, non_blocking=non_blocking)
+    def _on(self, place: Place, *, non_blocking: bool = False) -> Storage:
+        if place is self.place:
+            return self
+        return _as_tensor(self).to(place.device, non_blocking=non_blocking)._storage
 
-    __copy__ = clone
+    def __copy__(self) -> Storage:
+        return self.clone()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
         found: Storage | None = memo.get(id(self))
@@ -197,9 +219,10 @@ class Storage:
         return found
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        from tensor.methods.pickling import reduce_storage
-
-        return reduce_storage(self, protocol)
+        """What a pickle has of a storage: its bytes, and the name of its device. Waits for a device."""
+        array: Any = self.cpu().bytes()  # type: ignore[attr-defined]
+        data = pickle.PickleBuffer(array) if protocol >= _OUT_OF_BAND else array.tobytes()
+        return rebuild_storage, (data, str(self.device))
 
     def _gone(self) -> RuntimeError:
         return RuntimeError(
@@ -268,6 +291,10 @@ class HostStorage(Storage):
             return self.bytes(writes=writes)
         self._host_access(writes=writes)
         return owner
+
+    def clone(self) -> Storage:
+        """See :meth:`Storage.clone`."""
+        return HostStorage(self.bytes().copy())
 
     def pin_memory(self) -> Storage:
         """See :meth:`Storage.pin_memory`."""
@@ -468,3 +495,25 @@ class ForeignStorage(Storage):
 
     def _has_memory(self) -> bool:
         return True
+
+
+def rebuild_storage(data: Any, device: str) -> Storage:
+    """The storage that a pickle describes. ``data`` is kept where it may be written.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such device.
+    """
+    view = memoryview(data)
+    array = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+    if device == "cpu":
+        return HostStorage(array if array.flags.writeable else array.copy())
+    try:
+        place = place_of(device)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"a pickled tensor belongs on {device}, which is not here: {error}. Move tensors to the CPU before "
+            "they are pickled for another machine."
+        ) from error
+    return HostStorage(array)._on(place)

@@ -3,7 +3,10 @@
 Importing this loads no driver; the first use of a device does, see :mod:`drv`.
 """
 
-from tensor.core.devices.current_stream import (
+from tensor.core.devices.event import Event
+from tensor.core.devices.stream import (
+    ExternalStream,
+    Stream,
     StreamContext,
     current_stream,
     default_stream,
@@ -11,8 +14,6 @@ from tensor.core.devices.current_stream import (
     set_stream,
     stream,
 )
-from tensor.core.devices.event import Event
-from tensor.core.devices.stream import ExternalStream, Stream
 
 from . import amp, memory
 from .devices import (

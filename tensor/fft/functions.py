@@ -12,6 +12,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.factories import delivered
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
+from tensor.operations.resampling.padding import constant_pad
 from tensor.operations.shapes import slices as parts
 
 from .transforms import COMPLEX, recorded
@@ -118,8 +119,6 @@ def _resized(x: Tensor, dims: Sequence[int], sizes: list[int]) -> Tensor:
     """``x`` cut off, or with zeros added, at the ends of ``dims``."""
     if [x._layout.shape[dim] for dim in dims] == sizes:
         return x
-    from tensor.operations.resampling.padding import constant_pad
-
     for dim, size in zip(dims, sizes, strict=True):
         if x._layout.shape[dim] > size:
             x = parts.narrow(x, dim, 0, size)

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import drv
 from drv.bindings.cufft import CUFFT_FORWARD, CUFFT_INVERSE, cufftType
 from tensor.core.devices import device as devices
 from tensor.core.devices.event import Event
@@ -309,10 +310,9 @@ class CufftPlanCache:
             if found.type != "cuda":
                 raise RuntimeError(f"cufft_plan_cache: expected a CUDA device, got {found!r}")
             ordinal = found.index
-        from tensor.cuda import device_count
-
-        if ordinal is not None and not 0 <= ordinal < device_count():
+        count = drv.device_count()
+        if ordinal is not None and not 0 <= ordinal < count:
             raise RuntimeError(
-                f"cufft_plan_cache: expected 0 <= device index < {device_count()}, but got device with index {ordinal}"
+                f"cufft_plan_cache: expected 0 <= device index < {count}, but got device with index {ordinal}"
             )
         return CufftPlanCache(ordinal)

@@ -19,6 +19,7 @@ from . import (  # noqa: F401 - which publish what is found here
     exponential,
     ldl_factorization,
     least_squares,
+    legacy_norm,
     low_rank,
     lu_factorization,
     matrix_functions,

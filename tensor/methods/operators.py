@@ -14,6 +14,7 @@ from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
 from tensor.core.dtypes.scalars import is_number
 from tensor.operations.call_forms import in_place
+from tensor.operations.creation.array_interfaces import from_numpy
 from tensor.operations.pointwise import arithmetic, bitwise, comparisons, powers
 from tensor.operations.pointwise_operation import IN_PLACE
 from tensor.operations.products import contractions
@@ -31,8 +32,6 @@ _NUMBERS = (bool, int, float, complex)
 def operand(other: Any) -> Any:
     """``other`` as an operand of an operation, or ``NotImplemented``."""
     if isinstance(other, np.ndarray):
-        from tensor.operations.creation.construction import from_numpy
-
         return from_numpy(other)
     return other if isinstance(other, TensorBase) or is_number(other) else NotImplemented
 

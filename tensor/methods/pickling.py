@@ -1,4 +1,4 @@
-"""Copying and pickling tensors and storages.
+"""Copying and pickling tensors.
 
 A pickle holds plain data: the bytes of a storage once, however many tensors view it, and for each tensor how
 its elements lie there. With protocol 5 the bytes can travel beside the pickle, without a copy.
@@ -7,31 +7,21 @@ its elements lie there. With protocol 5 the bytes can travel beside the pickle, 
 from __future__ import annotations
 
 import copy
-import pickle
 import warnings
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import dtype_named
 from nvrtc_kernels.layouts import extent
 from tensor.core import layout as layouts
-from tensor.core.base import view_of, wrap
-from tensor.core.devices.state import cpu, place_of
-from tensor.core.storage import HostStorage, Storage
-from tensor.operations.creation.copies import copy_into_new
-
-from .storage_contents import as_bytes
+from tensor.core.base import tensor_class, view_of
 
 if TYPE_CHECKING:
+    from tensor.core.storage import Storage
+
     from .tensor import Tensor
 
-_OUT_OF_BAND = 5
 _NAMES = tuple(each.name for each in dtypes.ALL)
-
-
-# Tensors
 
 
 def reduce(input: Tensor, protocol: int) -> tuple[Any, ...]:
@@ -40,8 +30,6 @@ def reduce(input: Tensor, protocol: int) -> tuple[Any, ...]:
     A tensor on a CUDA device comes back on the device of that index; one in pinned memory comes back in pageable
     memory. ``copy.copy`` uses this too: the copy shares the memory.
     """
-    from .tensor import Tensor
-
     state = input._autograd
     if state is not None and state.hooks:
         warnings.warn(
@@ -60,7 +48,7 @@ def reduce(input: Tensor, protocol: int) -> tuple[Any, ...]:
         input.requires_grad,
     )
     found = _attributes(input)
-    how = (rebuild, described if cls is Tensor else (*described, cls))
+    how = (rebuild, described if cls is tensor_class() else (*described, cls))
     return how if found is None else (*how, found)
 
 
@@ -111,8 +99,6 @@ def deepcopy(input: Tensor, memo: dict[int, Any]) -> Tensor:
     RuntimeError
         If the tensor is no leaf.
     """
-    from .tensor import Tensor
-
     found: Tensor | None = memo.get(id(input))
     if found is not None:
         return found
@@ -122,7 +108,7 @@ def deepcopy(input: Tensor, memo: dict[int, Any]) -> Tensor:
             "Copy a computed tensor with detach().clone() instead."
         )
     made = view_of(copy.deepcopy(input._storage, memo), input._layout, input._offset)
-    if type(input) is not Tensor:
+    if type(input) is not tensor_class():
         made = made.as_subclass(type(input))
     memo[id(input)] = made
     if input.requires_grad:
@@ -143,10 +129,8 @@ def _attributes(input: Tensor) -> Any:
 
 
 def _slots(cls: type[Any]) -> list[str]:
-    from .tensor import Tensor
-
     found = []
-    for each in cls.__mro__[: cls.__mro__.index(Tensor)]:
+    for each in cls.__mro__[: cls.__mro__.index(tensor_class())]:
         given = vars(each).get("__slots__", ())
         for name in (given,) if isinstance(given, str) else given:
             if name.startswith("__") and not name.endswith("__"):
@@ -167,41 +151,3 @@ def _set_attributes(made: Tensor, state: Any) -> None:
     made.__dict__.update(attributes or {})
     for name, value in slots.items():
         setattr(made, name, value)
-
-
-# Storages
-
-
-def reduce_storage(storage: Storage, protocol: int) -> tuple[Any, ...]:
-    """What a pickle keeps of a storage: its bytes, and the name of its device. Waits for a device."""
-    array: Any
-    if isinstance(storage, HostStorage):
-        array = storage.bytes()
-    else:
-        whole = as_bytes(storage)
-        array = copy_into_new(whole, whole._layout.on(cpu))._host
-    data = pickle.PickleBuffer(array) if protocol >= _OUT_OF_BAND else array.tobytes()
-    return rebuild_storage, (data, str(storage.device))
-
-
-def rebuild_storage(data: Any, device: str) -> Storage:
-    """The storage of which :func:`reduce_storage` tells. ``data`` is kept where it may be written.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no such device.
-    """
-    view = memoryview(data)
-    array = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
-    if device == "cpu":
-        return HostStorage(array if array.flags.writeable else array.copy())
-    try:
-        place = place_of(device)
-    except RuntimeError as error:
-        raise RuntimeError(
-            f"a pickled tensor belongs on {device}, which is not here: {error}. Move tensors to the CPU before "
-            "they are pickled for another machine."
-        ) from error
-    shown = wrap(array)
-    return copy_into_new(shown, shown._layout.on(place))._storage

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
+from tensor.operations.creation.conversions import host_copy_for_display
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -216,9 +219,6 @@ def tensor_text(prefix: str, array: np.ndarray[Any, Any], suffixes: Sequence[str
 
 def text_of(tensor: Tensor) -> str:
     """What ``print(tensor)`` shows. Waits for a CUDA tensor."""
-    from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
-    from tensor.operations.creation.conversions import host_copy_for_display
-
     layout = tensor._layout
     kind = layout.dtype
     suffixes = [f"device='{layout.device}'"] if layout.place.is_cuda else []

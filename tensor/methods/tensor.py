@@ -17,6 +17,7 @@ from tensor.core.modes.grad_mode import modes
 from tensor.operations.call_forms import complete_methods
 from tensor.operations.creation import array_interfaces, conversions, copies
 from tensor.operations.creation import dlpack_exchange as interop
+from tensor.operations.creation.construction import of_old_class, tensor
 from tensor.operations.indexing import subscripts as indexing
 from tensor.operations.pointwise import selection
 from tensor.operations.shapes import views
@@ -41,8 +42,6 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     def __new__(cls, *data: Any, device: Any = None) -> Tensor:  # noqa: PYI034 - subclasses are shared memory
         """Tensor of the default dtype: of data, or of sizes with undefined contents."""
-        from tensor.operations.creation.construction import of_old_class
-
         made = of_old_class(data, device)
         if cls is Tensor:
             return made
@@ -241,8 +240,6 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     def new(self, *data: Any, device: Any = None) -> Tensor:
         """``Tensor(...)`` of this tensor's dtype, on its device, for old scripts."""
-        from tensor.operations.creation.construction import of_old_class
-
         return of_old_class(data, self.device if device is None else device, self.dtype)
 
     def new_tensor(
@@ -254,8 +251,6 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         requires_grad: builtins.bool = False,
     ) -> Tensor:
         """Tensor with a copy of ``data``, and this one's dtype and device unless others are given."""
-        from tensor.operations.creation.construction import tensor
-
         where = self.device if device is None else device
         return tensor(data, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import reduction as kernels
-from nvrtc_kernels.dtypes import Category, dtype
+from nvrtc_kernels.dtypes import Category, dtype, from_numpy
 from nvrtc_kernels.reducers import Reducer
 from tensor.autograd.recording.node import Node, attach
 from tensor.autograd.recording.saved import freed, restore_all, save, save_output
@@ -194,8 +194,6 @@ class Reduction:
 
 
 def _kind(array: NDArray[Any]) -> dtype:
-    from nvrtc_kernels.dtypes import from_numpy
-
     return from_numpy(array.dtype)
 
 

@@ -16,6 +16,7 @@ from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import from_numpy
 from nvrtc_kernels.layouts import contiguous_strides
 from tensor.core.devices.state import cpu
+from tensor.methods.tensor import Tensor
 from tensor.operations.creation.copies import copy_into_new
 
 from .blocks import Block, blocks_of
@@ -26,8 +27,6 @@ from .writing import is_special, replaced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from tensor.methods.tensor import Tensor
 
 #: The key of the metadata that holds the structure, after a checksum. There is one only, for the package writes several
 #: in any order, and the same checkpoint should be the same file.
@@ -96,8 +95,6 @@ def checksum(text: str, shapes: list[list[Any]]) -> str:
 
 def _describe(found: TensorFound) -> None:
     """Note what a tensor is beside its elements."""
-    from tensor.methods.tensor import Tensor
-
     cls = type(found.input)
     if cls is not Tensor:
         name = name_of(cls)

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from tensor.autograd.recording import anomaly
-from tensor.autograd.recording.anomaly_checks import check_gradients, report
+from tensor.autograd.recording.anomaly import check_gradients, report
 from tensor.autograd.recording.node import AccumulateGrad, Node
 
 from .accumulation import Awaited, accumulate, add, fit, hold

@@ -5,8 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import traceback
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tensor.core.modes.grad_mode import no_grad
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .node import Node
 
 _PARENT = "parent_"
 _STACK = "traceback_"
@@ -66,3 +74,24 @@ def describe(node: Any) -> str:
             lines.append("".join(stack).rstrip("\n"))
         node = metadata.get(_PARENT)
     return "\n".join(lines)
+
+
+# In backward passes
+
+
+def report(node: Node) -> None:
+    """Warn that ``node`` failed, with the place where it was made."""
+    warnings.warn(describe(node), stacklevel=2)
+
+
+def check_gradients(node: Node, results: Sequence[Any]) -> None:
+    """Raise RuntimeError if a gradient that ``node`` gave is NaN somewhere; says where ``node`` was made."""
+    for position, result in enumerate(results):
+        if result is None:
+            continue
+        with no_grad():
+            found = bool(result.detach().isnan().any())
+        if found:
+            raise RuntimeError(
+                f"Function '{node.name()}' returned nan values in its {position}th output.\n{describe(node)}"
+            )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tensor.core.base import TensorBase
 from tensor.core.modes.grad_mode import modes
 
+from . import node as nodes
 from .hooks import keep_gradient
 from .node import Node, attach, place_in_graph, track_view
 from .state import AutogradState
@@ -259,3 +260,6 @@ class CopySlices(Node):
         else:
             part.copy_(former)
         return whole, *(results if at is None else results[:at] + results[at + 1 :])
+
+
+nodes.renew_with(renew)

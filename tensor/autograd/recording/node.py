@@ -143,6 +143,16 @@ class AccumulateGrad(Node):
         return run_hooks(state.hooks, gradient)
 
 
+#: Lets a view whose base was written start from the base's present history.
+_renew: Callable[[Tensor], None]
+
+
+def renew_with(function: Callable[[Tensor], None]) -> None:
+    """Have ``function`` renew the history of views. The module of in-place operations, which builds on this one, does so."""
+    global _renew
+    _renew = function
+
+
 def edge_of(tensor: Tensor) -> Any:
     """Where the gradient of ``tensor`` goes: its edge, or ``None`` where none is wanted."""
     state = tensor._autograd
@@ -151,9 +161,7 @@ def edge_of(tensor: Tensor) -> Any:
     if state.edge is not None:
         base = tensor._base
         if base is not None and base._autograd is not None and base._autograd.history != state.history:
-            from .inplace import renew
-
-            renew(tensor)
+            _renew(tensor)
             return tensor._autograd.edge
         return state.edge
     found = state.accumulator

@@ -11,10 +11,10 @@ import drv
 from . import device as devices
 from .current import index_or_current
 from .state import cuda_place
-from .stream import Stream
 
 if TYPE_CHECKING:
     from .current import DeviceArgument
+    from .stream import Stream
 
 #: Two threads may record a new event at once; only one of them makes it.
 _making = threading.Lock()
@@ -198,7 +198,8 @@ def _given(stream: Stream | None) -> Stream:
     """The stream that an argument means."""
     if stream is None:
         return cuda_place().local.stream
-    if isinstance(stream, Stream):
+    # Streams build on events: they are told by what they stand for.
+    if isinstance(getattr(stream, "native", None), drv.Stream):
         return stream
     raise TypeError(
         f"expected a tensor.cuda.Stream, or None for the current one, got {type(stream).__name__}; for a stream "

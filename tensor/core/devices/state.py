@@ -14,10 +14,11 @@ import drv
 from drv.allocators import device_allocator, pinned_allocator
 
 from . import device as devices
-from .stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .stream import Stream
 
 #: Launch plans after which a place starts over; see :mod:`tensor.core.layout`.
 PLAN_LIMIT = 16384
@@ -90,7 +91,7 @@ class CudaPlace(Place):
         self.allocator = device_allocator(runtime, ordinal)
         self.allocate: Callable[[int, int], Any] = self.allocator.allocate
         self.free: Callable[[Any], None] = self.allocator.free
-        self.local = _Local(Stream.of(self, self.native.default_stream))
+        self.local = _Local(_stream_of(self, self.native.default_stream))
         _cuda_places.add(self)
 
     def __repr__(self) -> str:
@@ -125,6 +126,16 @@ class _Local(threading.local):
         self.blas: Any = None
         #: What lets go of it with the thread.
         self.blas_lease: Any = None
+
+
+#: Makes a stream of a place from the driver's one.
+_stream_of: Callable[[CudaPlace, drv.Stream], Stream]
+
+
+def make_streams_with(factory: Callable[[CudaPlace, drv.Stream], Stream]) -> None:
+    """Have ``factory`` make the default streams of places. The module of streams, which builds on this one, does so."""
+    global _stream_of
+    _stream_of = factory
 
 
 #: Every place of a device that is in use.

@@ -1,4 +1,4 @@
-"""``Stream``: a queue of work on a CUDA device, as the users of ``tensor.cuda`` see it."""
+"""``Stream``: a queue of work on a CUDA device, and which one is current in each thread."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import drv
 
-from .current import index_or_current
+from .current import index_or_current, restore, select
+from .event import Event
+from .state import cuda_place, make_streams_with
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from . import device as devices
     from .current import DeviceArgument
-    from .current_stream import StreamContext
-    from .event import Event
     from .state import CudaPlace
 
 #: Streams per device and priority; further ones are these again, in turn.
@@ -60,8 +60,6 @@ class Stream:
     _contexts: _Contexts
 
     def __init__(self, device: DeviceArgument = None, priority: int = 0) -> None:
-        from .state import cuda_place
-
         place = cuda_place(index_or_current(device))
         self._set(place, _pooled(place.native, operator.index(priority)))
 
@@ -129,8 +127,6 @@ class Stream:
     def record_event(self, event: Event | None = None) -> Event:
         """Record ``event``, or a new one without timing, and return it."""
         if event is None:
-            from .event import Event
-
             event = Event()
         event.record(self)
         return event
@@ -150,8 +146,6 @@ class Stream:
         self.native.synchronize()
 
     def __enter__(self) -> Self:
-        from .current_stream import StreamContext
-
         context = StreamContext(self)
         context.__enter__()
         self._contexts.entered.append(context)
@@ -210,8 +204,6 @@ class ExternalStream(Stream):
     __slots__ = ()
 
     def __init__(self, stream_ptr: int, device: DeviceArgument = None) -> None:
-        from .state import cuda_place
-
         try:
             handle = operator.index(stream_ptr)
         except TypeError:
@@ -222,6 +214,98 @@ class ExternalStream(Stream):
             raise ValueError(f"stream_ptr must be the value of a cudaStream_t, got {handle}")
         place = cuda_place(index_or_current(device))
         self._set(place, drv.Stream.from_handle(place.native, handle))
+
+
+# The current stream
+
+
+class StreamContext:
+    """Makes a stream, and its device, current in this thread. Restores both, also on errors.
+
+    Parameters
+    ----------
+    stream : Stream or None
+        Which; ``None`` changes nothing.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    """
+
+    __slots__ = ("_entered", "stream")
+
+    def __init__(self, stream: Stream | None) -> None:
+        if stream is not None:
+            _check(stream, "stream")
+        self.stream = stream
+        self._entered: list[tuple[Any, ...]] = []
+
+    def __enter__(self) -> None:
+        stream = self.stream
+        if stream is not None:
+            place = stream.place
+            before = select(place.native)
+            here = place.local
+            # The block may also set another stream of the device that it was entered from.
+            outside = here if before is place.native else cuda_place(before.ordinal if before else 0).local
+            self._entered.append((before, outside, outside.stream, here, here.stream))
+            here.stream = stream
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        stream = self.stream
+        if stream is not None:
+            before, outside, outside_stream, here, here_stream = self._entered.pop()
+            here.stream = here_stream
+            outside.stream = outside_stream
+            restore(stream.place.runtime, before)
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """Context manager that makes ``stream``, and its device, current in this thread; ``None`` changes nothing."""
+    return StreamContext(stream)
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Make ``stream``, and its device, current in this thread; ``None`` changes nothing.
+
+    ``with cuda.stream(stream):`` restores what was, and is nearly always the better choice.
+    """
+    if stream is not None:
+        _check(stream, "set_stream")
+        select(stream.place.native)
+        stream.place.local.stream = stream
+
+
+def current_stream(device: DeviceArgument = None) -> Stream:
+    """The current stream of this thread on ``device``, by default the current device."""
+    return cuda_place(index_or_current(device)).local.stream
+
+
+def default_stream(device: DeviceArgument = None) -> Stream:
+    """The default stream of ``device``, by default the current device."""
+    return cuda_place(index_or_current(device)).default_stream
+
+
+def get_stream_from_external(data_ptr: int, device: DeviceArgument = None) -> Stream:
+    """The stream whose ``cudaStream_t`` has that value. See :class:`ExternalStream`."""
+    return ExternalStream(data_ptr, device)
+
+
+def _check(given: Any, function: str) -> None:
+    if not isinstance(given, Stream):
+        raise TypeError(
+            f"{function}() expects a tensor.cuda.Stream or None, got {type(given).__name__}; for a stream of "
+            "another library use tensor.cuda.ExternalStream(pointer)"
+        )
+
+
+# The driver's streams
 
 
 class StreamPool:
@@ -265,3 +349,6 @@ class _Contexts(threading.local):
 
     def __init__(self) -> None:
         self.entered: list[StreamContext] = []
+
+
+make_streams_with(Stream.of)

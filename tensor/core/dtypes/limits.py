@@ -9,6 +9,8 @@ import numpy as np
 
 from nvrtc_kernels.dtypes import dtype
 
+from .default import get_default_dtype
+
 
 class finfo:  # noqa: N801 - PyTorch's name
     """Limits of a floating point type (of the parts, for a complex type).
@@ -47,8 +49,6 @@ class finfo:  # noqa: N801 - PyTorch's name
 
     def __init__(self, type: dtype | None = None) -> None:
         if type is None:
-            from .default import get_default_dtype
-
             type = get_default_dtype()
         if not isinstance(type, dtype) or not (type.is_floating_point or type.is_complex):
             raise TypeError(

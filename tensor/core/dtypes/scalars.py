@@ -12,17 +12,21 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category, dtype
 
-from .limits import finfo, iinfo
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _INTEGER_RANGE = {
-    kind: (iinfo(kind).min, iinfo(kind).max) for kind in dtypes.ALL if kind.category is Category.INTEGER
+    kind: (int(np.iinfo(kind.numpy).min), int(np.iinfo(kind.numpy).max))
+    for kind in dtypes.ALL
+    if kind.category is Category.INTEGER
 }
 _WORD = 1 << 63
 #: The largest number that a floating point type holds; what is infinite already is not too large.
-_LARGEST = {kind: finfo(kind).max for kind in dtypes.ALL if kind.is_floating_point or kind.is_complex}
+_LARGEST = {
+    kind: float(ml_dtypes.finfo(kind.to_real().numpy).max)
+    for kind in dtypes.ALL
+    if kind.is_floating_point or kind.is_complex
+}
 
 
 def element(value: Any, kind: dtype) -> Any:

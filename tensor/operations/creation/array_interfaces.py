@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import from_numpy as dtype_of_array
 from nvrtc_kernels.layouts import contiguous_strides
 from tensor.core import layout as layouts
-from tensor.core.base import view_of
-from tensor.core.devices.state import CudaPlace, cuda_place
+from tensor.core.base import view_of, wrap
+from tensor.core.devices.state import CudaPlace, cpu, cuda_place
 from tensor.core.devices.stream import Stream
-from tensor.core.storage import ForeignStorage
+from tensor.core.storage import ForeignStorage, HostStorage
+from tensor.operations.definition import operation
 
 from .conversions import numpy as as_numpy
 from .conversions import type_
@@ -196,8 +198,69 @@ def as_array(input: Tensor, dtype: DTypeLike | None = None, copy: bool | None = 
     return array.copy() if copy else array
 
 
+def dtypes_of_arrays() -> frozenset[np.dtype[Any]]:
+    """NumPy types that a tensor can share."""
+    return _SHARED
+
+
+_SHARED = frozenset(kind.numpy for kind in dtypes.ALL)
+
+
+@operation(method=False)
+def from_numpy(ndarray: NDArray[Any]) -> Tensor:
+    """CPU tensor over the memory of a NumPy array: changes of one show in the other.
+
+    Raises
+    ------
+    TypeError
+        If it is no array, or of a type that no tensor has.
+    ValueError
+        If a stride is negative or no multiple of the element's size, or the byte order is foreign.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    kind = dtype_of_array(ndarray.dtype)
+    if not ndarray.dtype.isnative:
+        raise ValueError(
+            f"given numpy array has byte order different from the native byte order ({ndarray.dtype.str}): "
+            "convert it with array.astype(array.dtype.newbyteorder('='))"
+        )
+    if not ndarray.flags.writeable:
+        warnings.warn(
+            "The given NumPy array is not writable: writing to the tensor is an error. Copy the array to "
+            "protect its data or make it writable.",
+            stacklevel=2,
+        )
+    return share(ndarray, kind)
+
+
+def share(array: NDArray[Any], kind: dtype) -> Tensor:
+    """CPU tensor over the memory of an array of native byte order."""
+    item = array.dtype.itemsize
+    if array.flags.c_contiguous:
+        steps = tuple(step // item for step in array.strides)
+        usable = all(step >= 0 and not step % item for step in array.strides)
+        found = layouts.contiguous[array.shape, kind, cpu]
+        return wrap(array.view(kind.numpy), found.with_strides(found.shape, steps) if usable else found)
+    if any(step < 0 for step in array.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are "
+            "not currently supported. (You can probably work around this by making a copy of your array with "
+            "array.copy().) "
+        )
+    if any(step % item for step in array.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy array to "
+            "reallocate the memory."
+        )
+    steps = tuple(step // item for step in array.strides)
+    found = layouts.strided[array.shape, steps, kind, cpu]
+    flat = np.lib.stride_tricks.as_strided(
+        array, (found.span,), (item,), writeable=bool(array.flags.writeable)
+    )
+    return view_of(HostStorage(flat), found, 0)
+
+
 def wrap_array(input: Tensor, array: NDArray[Any], context: Any = None, return_scalar: bool = False) -> Any:
     """The result of a NumPy function of this tensor, as a tensor where there is such a dtype."""
-    from .construction import dtypes_of_arrays, from_numpy
-
     return from_numpy(array) if array.dtype in dtypes_of_arrays() else array

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import dtype
 from nvrtc_kernels.dtypes import from_numpy as dtype_of_array
-from tensor.core import layout as layouts
-from tensor.core.base import TensorBase, view_of, wrap
+from tensor.core.base import TensorBase, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.creation_arguments import dtype_of_argument
-from tensor.core.devices.state import cpu, place_of
+from tensor.core.devices.state import place_of
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.size import Size
-from tensor.core.storage import HostStorage
 from tensor.operations.definition import operation
 
+from .array_interfaces import dtypes_of_arrays, from_cuda_array_interface, from_numpy, share
 from .copies import copy_into_new
+from .dlpack_exchange import from_dlpack
 from .factories import empty
 from .nested_data import array_of_nested, as_element, inferred_dtype, is_sequence
 
@@ -135,12 +134,8 @@ def _shared_with(data: Any) -> Tensor | None:
     if isinstance(data, np.ndarray):
         return from_numpy(data) if data.dtype in dtypes_of_arrays() else None
     if hasattr(data, "__cuda_array_interface__"):
-        from .array_interfaces import from_cuda_array_interface
-
         return from_cuda_array_interface(data)
     if hasattr(data, "__dlpack__") or type(data).__name__ == "PyCapsule":
-        from .dlpack_exchange import from_dlpack
-
         return from_dlpack(data)
     return None
 
@@ -173,69 +168,6 @@ def asarray(
     if copy and shared:
         made = copy_into_new(made, made._layout.as_dense())
     return made.requires_grad_(True) if requires_grad else made
-
-
-def dtypes_of_arrays() -> frozenset[np.dtype[Any]]:
-    """NumPy types that a tensor can share."""
-    return _SHARED
-
-
-_SHARED = frozenset(kind.numpy for kind in dtypes.ALL)
-
-
-@operation(method=False)
-def from_numpy(ndarray: NDArray[Any]) -> Tensor:
-    """CPU tensor over the memory of a NumPy array: changes of one show in the other.
-
-    Raises
-    ------
-    TypeError
-        If it is no array, or of a type that no tensor has.
-    ValueError
-        If a stride is negative or no multiple of the element's size, or the byte order is foreign.
-    """
-    if not isinstance(ndarray, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
-    kind = dtype_of_array(ndarray.dtype)
-    if not ndarray.dtype.isnative:
-        raise ValueError(
-            f"given numpy array has byte order different from the native byte order ({ndarray.dtype.str}): "
-            "convert it with array.astype(array.dtype.newbyteorder('='))"
-        )
-    if not ndarray.flags.writeable:
-        warnings.warn(
-            "The given NumPy array is not writable: writing to the tensor is an error. Copy the array to "
-            "protect its data or make it writable.",
-            stacklevel=2,
-        )
-    return share(ndarray, kind)
-
-
-def share(array: NDArray[Any], kind: dtype) -> Tensor:
-    """CPU tensor over the memory of an array of native byte order."""
-    item = array.dtype.itemsize
-    if array.flags.c_contiguous:
-        steps = tuple(step // item for step in array.strides)
-        usable = all(step >= 0 and not step % item for step in array.strides)
-        found = layouts.contiguous[array.shape, kind, cpu]
-        return wrap(array.view(kind.numpy), found.with_strides(found.shape, steps) if usable else found)
-    if any(step < 0 for step in array.strides):
-        raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative strides are "
-            "not currently supported. (You can probably work around this by making a copy of your array with "
-            "array.copy().) "
-        )
-    if any(step % item for step in array.strides):
-        raise ValueError(
-            "given numpy array strides not a multiple of the element byte size. Copy the numpy array to "
-            "reallocate the memory."
-        )
-    steps = tuple(step // item for step in array.strides)
-    found = layouts.strided[array.shape, steps, kind, cpu]
-    flat = np.lib.stride_tricks.as_strided(
-        array, (found.span,), (item,), writeable=bool(array.flags.writeable)
-    )
-    return view_of(HostStorage(flat), found, 0)
 
 
 @operation(method=False)

@@ -15,6 +15,7 @@ from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
 from tensor.core.dtypes.scalars import element, is_number
 from tensor.core.modes.grad_mode import no_grad
 from tensor.operations.definition import operation
+from tensor.operations.pointwise.complex_numbers import polar
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 
@@ -343,8 +344,6 @@ def _complex_steps(
     real = _steps(start.real, end.real, count, None, parts_layout, False)
     imag = _steps(start.imag, end.imag, count, None, parts_layout, False)
     if base is not None:
-        from tensor.operations.pointwise.complex_numbers import polar
-
         logarithm = math.log(base)
         turned = polar((real * logarithm).exp_(), imag * logarithm)
         real, imag = turned.real, turned.imag

@@ -17,6 +17,7 @@ from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
+from tensor.operations.shapes.joining import stack
 
 from .advanced_indexing import Choice
 from .recorded_indexing import check_indices, read
@@ -186,8 +187,6 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
         made = empty(layouts.contiguous[(count, 0), dtypes.int64, input._layout.place])
     else:
         # One row for each dimension, shown as columns: the strides that PyTorch gives.
-        from tensor.operations.shapes.joining import stack
-
         made = views.t(stack(true_indices(input)))
     return delivered(out, made, "nonzero")
 

@@ -19,6 +19,7 @@ from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.determinism import determinism
 from tensor.operations import scratch as planned
+from tensor.operations.creation.result_types import result_type
 from tensor.operations.definition import operation
 from tensor.operations.reduction import given
 from tensor.operations.reductions.extremes import amax, amin
@@ -150,8 +151,6 @@ def bucketize(
             f"boundaries tensor must be 1 dimension, but got dim({len(boundaries._layout.shape)})"
         )
     if isinstance(input, TensorBase) and input._layout.dtype is not boundaries._layout.dtype:
-        from tensor.operations.creation.result_types import result_type
-
         kind = result_type(input, boundaries)
         input, boundaries = input.to(kind), boundaries.to(kind)
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)

@@ -27,6 +27,7 @@ from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import all_given, given, kept, record
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
+from tensor.operations.shapes.joining import stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -402,8 +403,6 @@ def _quantile(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolati
         results = [x.reshape((1,) * rank if keepdim else ()) for x in results]
     elif not keepdim:
         results = [views.squeeze(x, at) for x in results]
-    from tensor.operations.shapes.joining import stack
-
     return results[0] if scalar else stack(results, 0)
 
 

@@ -11,6 +11,7 @@ from tensor.core.dtypes.limits import finfo
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
+from tensor.operations.shapes.joining import cat
 
 from .batch_normalization import normalize_channels, update_running
 from .row_normalization import normalize
@@ -289,8 +290,6 @@ def local_response_norm(
         raise ValueError(f"Expected 3D or higher dimensionality input (got {len(shape)} dimensions)")
     if not input._layout.numel:
         return input
-    from tensor.operations.shapes.joining import cat
-
     squares = input * input
     before, after = size // 2, (size - 1) // 2
     ends = [squares.new_zeros([shape[0], count, *shape[2:]]) for count in (before, after)]

@@ -11,7 +11,7 @@ from nvrtc_kernels.dtypes import Category, float32, float64
 from tensor.core.base import check_tensor
 from tensor.core.dtypes import promotion as rules
 from tensor.operations.autocast import FLOAT32, Autocast
-from tensor.operations.creation.like import zeros_like
+from tensor.operations.creation.like import ones_like, zeros_like
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
 
@@ -88,26 +88,19 @@ ANGLE = Pointwise(
 
 def _angle_gradient(grad: Tensor, a: Tensor) -> Tensor:
     """Across the direction of ``a``, divided by its length."""
-    from .arithmetic import DIV, MUL
-    from .selection import DROP
-
     if not a._layout.dtype.is_complex:
         return zeros_like(grad)
     at_zero = a == 0
-    return DROP.binary(MUL.binary(DIV.binary(grad, CONJ.unary(a + at_zero)), 1j), at_zero)
+    return (grad / CONJ.unary(a + at_zero) * 1j).masked_fill(at_zero, 0)
 
 
 def sgn_gradient(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
     """Of ``a / abs(a)``: what is across the direction of ``a``, divided by its length."""
-    from .arithmetic import ABS, DIV, MUL, SUB
-    from .selection import DROP
-
     if not a._layout.dtype.is_complex:
         return zeros_like(grad)
     at_zero = a == 0
-    along = MUL.binary(grad, CONJ.unary(out)).real
-    across = SUB.binary(grad, MUL.binary(out, along))
-    return DROP.binary(DIV.binary(across, ABS.unary(a) + at_zero), at_zero)
+    across = grad - out * (grad * CONJ.unary(out)).real
+    return (across / (a.abs() + at_zero)).masked_fill(at_zero, 0)
 
 
 @operation()
@@ -156,8 +149,6 @@ POLAR = Pointwise(
 
 
 def _polar_gradient(grad: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    from tensor.operations.creation.like import ones_like
-
     return (CONJ.unary(grad) * POLAR(ones_like(a), b)).real
 
 

@@ -20,6 +20,7 @@ from tensor.operations.reduction import record
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.diagonals import diagonal_scatter
+from tensor.operations.shapes.joining import stack
 
 from .matrix_products import _delivered, bmm, check_layouts, dot, layouts_of, mm, mv
 
@@ -249,8 +250,6 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
 
 
 def _crossed(a: Tensor, b: Tensor, dim: int) -> Tensor:
-    from tensor.operations.shapes.joining import stack
-
     a1, a2, a3 = parts.unbind(a, dim)
     b1, b2, b3 = parts.unbind(b, dim)
     return stack((a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1), dim)

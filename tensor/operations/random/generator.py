@@ -12,6 +12,7 @@ import numpy as np
 
 import drv
 from nvrtc_kernels.dtypes import uint8
+from tensor.core.base import wrap
 from tensor.core.devices import device as devices
 
 if TYPE_CHECKING:
@@ -106,8 +107,6 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """The state as a uint8 tensor on the CPU."""
-        from tensor.core.base import wrap
-
         return wrap(np.frombuffer(bytearray(self.state_bytes()), np.uint8))
 
     def set_state(self, new_state: Tensor) -> Generator:

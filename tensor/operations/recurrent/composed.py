@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensor.autograd.differentiation import grad
 from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
 from tensor.operations.products.linear import linear
@@ -26,8 +27,6 @@ def gradients(
     batch: int,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the ``inputs`` of :func:`.recurrent.recur`, which have derivatives themselves."""
-    from tensor.autograd.differentiation import grad
-
     # Of one tensor in two places, or one made of another, each place has a gradient of its own.
     own: list[Any] = [None if x is None else x.view_as(x) for x in inputs]
     outputs = composed(cell, own, spans, batch)

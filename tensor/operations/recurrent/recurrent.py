@@ -19,6 +19,7 @@ from tensor.operations.products.matrix_products import check_operands, mm
 from tensor.operations.recorder import record
 
 from .cells import Kept, Weights
+from .composed import gradients
 from .on_device import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
@@ -182,8 +183,6 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:
     weights = of_input, of_hidden, input_bias, hidden_bias, projection
     if modes.recording:
-        from .composed import gradients
-
         return gradients(wanted, grads, (data, state, cell_state, *weights), cell, spans, batch)
     kind, place = data._layout.dtype, data._layout.place
     grad_state, grad_cell = _started(grads[1:], cell, batch, data._layout)

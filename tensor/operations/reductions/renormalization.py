@@ -11,7 +11,7 @@ from tensor.operations.pointwise.selection import where
 from tensor.operations.pointwise_operation import IN_PLACE
 from tensor.operations.reduction import given
 
-from .variance import norm
+from .variance import vector_norm
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
@@ -41,7 +41,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
         # The derivative needs the former numbers.
         return input.copy_(renorm(input.clone(), p, dim, maxnorm))
     others = [axis for axis in range(rank) if axis != at]
-    size: Any = norm(input, p, others, True)
+    size: Any = vector_norm(input, p, others, True)
     scaled: Tensor = input * where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
     if out is IN_PLACE:
         return input.copy_(scaled)

@@ -24,6 +24,8 @@ from tensor.operations.reduction import all_given, given, record
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import cat
+from tensor.operations.shapes.rearrangement import flip
+from tensor.operations.special.error_and_gamma import LOGADDEXP
 
 from .recurrences import next_elements, recurrence, running_before
 from .sums import converted, sum
@@ -221,8 +223,6 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
 
 def _complex_logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """By pairs, pairs of pairs and so on: after each step a place has the sum over twice as many."""
-    from tensor.operations.special.error_and_gamma import LOGADDEXP
-
     size = input._layout.shape[dim] if input._layout.shape else 1
     found, reach = input.clone(), 1
     while reach < size:
@@ -287,6 +287,4 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     found = cumprod(cat(factors, 1), 1)
     if increasing:
         return found
-    from tensor.operations.shapes.rearrangement import flip
-
     return flip(found, 1)

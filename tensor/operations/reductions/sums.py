@@ -13,6 +13,7 @@ from nvrtc_kernels.dtypes import Category, dtype
 from tensor.core.arguments import integers
 from tensor.core.base import TensorBase
 from tensor.core.creation_arguments import sizes_of
+from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
@@ -22,6 +23,8 @@ from tensor.operations.pointwise.logic import logical_not
 from tensor.operations.pointwise.selection import where
 from tensor.operations.reduction import Reduction, axes_of, given, kept, record, stretched
 from tensor.operations.shapes import views
+
+from .recurrences import later_products, running_before
 
 REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
 FLOATING = (Category.FLOATING, Category.COMPLEX)
@@ -285,13 +288,10 @@ def _prod_gradient(grad: Tensor, a: Tensor, shape: Any, axes: Any, keepdim: bool
 
 
 def _products_of_others(a: Tensor, axes: tuple[int, ...]) -> Tensor:
-    from .recurrences import later_products, running_before
-    from .scans import cumprod
-
     order = [*(axis for axis in range(len(a._layout.shape)) if axis not in axes), *axes]
     moved = views.permute(a, order)
     rows = moved.reshape(*moved._layout.shape[: -len(axes)], -1) if a._layout.numel else a
-    others = running_before(cumprod(rows, -1), -1) * later_products(rows, -1)
+    others = running_before(rows.cumprod(-1), -1) * later_products(rows, -1)
     back = [order.index(axis) for axis in range(len(order))]
     return views.permute(others.reshape(moved._layout.shape), back)
 
@@ -324,8 +324,6 @@ def prod(
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the sum of exponentials over the dimensions ``dim``, without overflow."""
     if input._layout.dtype.category < Category.FLOATING:
-        from tensor.core.dtypes.default import get_default_dtype
-
         input = input.to(get_default_dtype())
     axes = axes_of("logsumexp", input, dim)
     if input._layout.dtype.is_complex:
@@ -348,11 +346,9 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | N
 
 def _complex_logsumexp(input: Any, axes: Any, keepdim: bool) -> Tensor:
     """Relative to the largest real part, so that no exponential overflows."""
-    from .extremes import amax
-
     if not input.numel():
         return sum(input.exp(), list(axes), keepdim).log()
-    largest: Any = amax(input.real, list(axes), True) if axes else input.real
+    largest: Any = input.real.amax(list(axes), True) if axes else input.real
     largest = largest.nan_to_num(posinf=0.0, neginf=0.0)
     found = sum((input - largest).exp(), list(axes), True).log() + largest
     if not keepdim:

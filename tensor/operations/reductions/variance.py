@@ -300,32 +300,3 @@ def vector_norm(
 def any_empty(input: Tensor, axes: Sequence[int]) -> bool:
     """Whether nothing is reduced, although there are results."""
     return 0 in [input._layout.shape[axis] for axis in axes]
-
-
-@operation(autocast=Autocast(cuda=FLOAT32_RESULT))
-def norm(
-    input: Tensor,
-    p: Any = "fro",
-    dim: Any = None,
-    keepdim: bool = False,
-    out: Tensor | None = None,
-    dtype: dtype | None = None,
-) -> Tensor:
-    """Norm of all elements, or over ``dim``: ``p`` is a number, or ``"fro"`` for 2. See :func:`vector_norm`.
-
-    ``"nuc"`` is the sum of the singular values of matrices; see :func:`tensor.linalg.matrix_norm`.
-
-    Raises
-    ------
-    RuntimeError
-        For integers, or another text.
-    """
-    if isinstance(p, str):
-        if p == "nuc":
-            from tensor.linalg.norms import matrix_norm
-
-            return matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
-        if p != "fro":
-            raise RuntimeError(f"norm(): expected a number, 'fro' or 'nuc' for p, got {p!r}")
-        p = 2
-    return vector_norm(input, 2 if p is None else p, dim, keepdim, dtype=dtype, out=out)

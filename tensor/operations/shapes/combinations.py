@@ -14,10 +14,16 @@ from tensor.core.layout import contiguous
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.creation.copies import clone
+from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
 from tensor.operations.indexing.gather import index_select
+from tensor.operations.indexing.searching import searchsorted
+from tensor.operations.reductions.extremes import amin
+from tensor.operations.reductions.scans import cumsum
 
 from . import views
+from .joining import stack
+from .slices import select
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
@@ -92,10 +98,6 @@ def _repeated(input: Tensor, repeats: int, at: int, output_size: int | None) -> 
 
 def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
     """Index ``i`` for ``repeats[i]`` times, for all ``i``."""
-    from tensor.operations.creation.ranges import arange
-    from tensor.operations.indexing.searching import searchsorted
-    from tensor.operations.reductions.scans import cumsum
-
     layout = repeats._layout
     if layout.dtype.name not in ("int32", "int64"):
         raise RuntimeError(
@@ -126,11 +128,6 @@ def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
 
 def _total(ends: Tensor, repeats: Tensor) -> tuple[int, int]:
     """The last of ``ends`` and the smallest of ``repeats``. On CUDA the host waits once for both."""
-    from tensor.operations.reductions.extremes import amin
-
-    from .joining import stack
-    from .slices import select
-
     total, smallest = stack((select(ends, 0, -1), amin(repeats).to(ends.dtype))).tolist()
     return total, smallest
 

@@ -15,6 +15,7 @@ from tensor.core.dtypes.promotion import promoted
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import WIDEST, Autocast
+from tensor.operations.creation.ranges import meshgrid
 from tensor.operations.creation.result_types import cast_for
 from tensor.operations.definition import operation
 from tensor.operations.reduction import given as given_out
@@ -340,8 +341,6 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     RuntimeError
         If one is no vector.
     """
-    from tensor.operations.creation.ranges import meshgrid
-
     for x in tensors:
         if len(x._layout.shape) != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(x._layout.shape)}")

@@ -15,8 +15,6 @@ from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
 
-from . import slices as parts
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -92,7 +90,7 @@ class OverlapAddNode(Node):
 
     def backward(self, *grads: Any) -> Any:
         """The windows of the gradient."""
-        return parts.narrow(parts.unfold(grads[0], -1, self.size, self.step), -2, 0, self.windows)
+        return grads[0].unfold(-1, self.size, self.step).narrow(-2, 0, self.windows)
 
 
 def overlap_add(frames: Tensor, step: int, extent: int) -> Tensor:

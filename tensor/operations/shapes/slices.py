@@ -15,6 +15,8 @@ from tensor.core.arguments import dimension
 from tensor.core.layout import Layout, Memo
 from tensor.operations.definition import operation
 
+from .overlap_add import overlap_add
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -370,16 +372,13 @@ def _diagonal(layout: Layout, offset: int, dim1: int, dim2: int) -> tuple[Layout
 
 def _unfolded_back(grad: Tensor, layout: Layout, dim: int, size: int, step: int) -> Tensor:
     """Sum of the gradients of all windows, which may overlap."""
-    from .overlap_add import overlap_add
-    from .views import movedim
-
     if not layout.shape:
         return grad.reshape(())
     at = dimension(dim, len(layout.shape))
     if not size:
         return grad.new_zeros(layout.shape)
-    found: Any = overlap_add(movedim(grad, at, -2), step, layout.shape[at])
-    return movedim(found, -1, at)
+    found: Any = overlap_add(grad.movedim(at, -2), step, layout.shape[at])
+    return found.movedim(-1, at)  # type: ignore[no-any-return]
 
 
 _SELECT = View("select", select)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
 from tensor.core.dtypes import promotion as rules
+from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import MUL, NEG, SUB, undefined
 from tensor.operations.pointwise.powers import EXP, LOG
@@ -85,8 +86,6 @@ def _density(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _sum_of_digammas(a: Tensor, p: int) -> Tensor:
-    from tensor.operations.creation.ranges import arange
-
     steps = arange(int(p), dtype=a.dtype, device=a.device)
     return sum(digamma(SUB.binary(a.unsqueeze(-1), MUL.binary(steps, 0.5))), -1)
 

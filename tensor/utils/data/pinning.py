@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor import cuda
 from tensor.core.base import TensorBase
+from tensor.core.devices.device import device as as_device
 
 from .nesting import mapping_like, sequence_like
 
@@ -61,7 +62,5 @@ def pinning_device(wanted: bool, device: Any = "") -> int | None:
             stacklevel=4,
         )
         return None
-    from tensor.core.devices.device import device as as_device
-
     index = as_device(device).index if device else None
     return cuda.current_device() if index is None else index

@@ -6,6 +6,7 @@ import math
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from nvrtc_kernels.dtypes import float64
 from tensor.operations.creation.construction import as_tensor
 from tensor.operations.random.creation import randint, randperm
 from tensor.operations.random.generator import Generator
@@ -131,8 +132,6 @@ class WeightedRandomSampler(Sampler[int]):
         _check_positive("num_samples", num_samples)
         if not isinstance(replacement, bool):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
-        from nvrtc_kernels.dtypes import float64
-
         self.weights = as_tensor(weights, dtype=float64)
         if self.weights.dim() != 1:
             raise ValueError(

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 import drv
-from drv.allocators import CachingAllocator, device_allocator, pinned_allocator
+from drv.allocators import AllocatorOptions, CachingAllocator, device_allocator, pinned_allocator
 from tools.bench.measure import OURS, Row, host_times
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ def _fresh(options: str = "") -> CachingAllocator:
     allocator = device_allocator(_runtime(), 0)
     assert isinstance(allocator, CachingAllocator)
     if options:
-        from drv.allocators import AllocatorOptions
-
         allocator.set_options(AllocatorOptions.from_text(options))
     return allocator
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nn import functional
 from tools.bench.measure import Row, host_rows, libraries, on_gpu, work_times
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _product_of_cupy(cupy: Any, case: Case) -> Callable[[], object]:
 def _small(lib: Any, device: str) -> dict[str, Callable[[], object]]:
     a, b = lib.ones(4, 4, device=device), lib.ones(4, 4, device=device)
     many, vector = lib.ones(2, 4, 4, device=device), lib.ones(4, device=device)
-    linear = lib.nn.functional.linear if hasattr(lib, "nn") else _linear()
+    linear = lib.nn.functional.linear if hasattr(lib, "nn") else functional.linear
     return {
         "mm": lambda: lib.mm(a, b),
         "mm, transposed": lambda: lib.mm(a.t(), b),
@@ -122,9 +123,3 @@ def _small(lib: Any, device: str) -> dict[str, Callable[[], object]]:
         "linear": lambda: linear(a, b, vector),
         "einsum": lambda: lib.einsum("ij,jk->ik", a, b),
     }
-
-
-def _linear() -> Callable[..., object]:
-    from nn.functional import linear
-
-    return linear

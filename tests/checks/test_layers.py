@@ -1,0 +1,114 @@
+"""Imports that import-linter does not see as users of the packages do: those inside functions, and those of types."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: From the top: a package imports those behind it.
+PACKAGES = ("tools", "parallel", "nn", "tensor", "nvrtc_kernels", "drv")
+
+_DEFAULT = "what is current is asked of the runtime, which consists of the objects that ask"
+_EACH_OTHER = "two classes that make each other's objects"
+_CHOSEN = "only the chosen driver is loaded, and of the simulator only what its options turn on"
+_OPTIONAL = "an optional package, or a library that is loaded when it is first used"
+#: Imports of our own packages inside functions, by the package they stand in and the name they import, and why.
+#: There are none in ``tensor``.
+INSIDE_FUNCTIONS = {
+    "drv": {
+        "current_device": _DEFAULT,
+        "runtime": _DEFAULT,
+        "Stream": _EACH_OTHER,
+        "Event": _EACH_OTHER,
+        "Wait": _EACH_OTHER,
+        "launch": "a kernel launches itself, and a launch is of a kernel",
+        "libraries": _OPTIONAL,
+        "cublas": _OPTIONAL,
+        "cufft": _OPTIONAL,
+        "nccl": _OPTIONAL,
+        "SimulatedCublas": _CHOSEN,
+        "SimulatedCufft": _CHOSEN,
+        "from_environment": _CHOSEN,
+        "SimulatedDriver": _CHOSEN,
+        "OptionError": _CHOSEN,
+        "parse_options": _CHOSEN,
+        "RaceChecker": _CHOSEN,
+        "PTXSyntaxError": _CHOSEN,
+        "parse": _CHOSEN,
+        "Launch": _CHOSEN,
+        "run": _CHOSEN,
+    },
+    "nvrtc_kernels": {},
+    "tensor": {},
+    "nn": {"cat": "tensor's names beside those of functional, in the one method that needs one"},
+    "parallel": {
+        "MpiTransport": _OPTIONAL,
+        "subgroup": _OPTIONAL,
+        "world": _OPTIONAL,
+        "drv": "the launcher starts without a driver unless it is to count devices",
+        "PrefixStore": _EACH_OTHER,
+        "future_of_work": _EACH_OTHER,
+    },
+    "tools": {},
+}
+
+
+@functools.cache
+def _imports(package: str) -> tuple[tuple[Path, ast.stmt, bool, bool, str, str], ...]:
+    """Imports of our packages: file, statement, whether inside a function, whether for types, module, and name."""
+    return tuple(_found(package))
+
+
+def _found(package: str) -> Iterator[tuple[Path, ast.stmt, bool, bool, str, str]]:
+    for path in sorted((ROOT / package).rglob("*.py")):
+        folder = path.relative_to(ROOT).parent.parts
+        waiting: list[tuple[ast.AST, bool, bool]] = [
+            (ast.parse(path.read_text(encoding="utf-8")), False, False)
+        ]
+        while waiting:
+            node, inside, typing = waiting.pop()
+            if isinstance(node, ast.Import):
+                for each in node.names:
+                    if each.name.split(".")[0] in PACKAGES:
+                        yield path, node, inside, typing, each.name, each.name.split(".")[-1]
+            elif isinstance(node, ast.ImportFrom):
+                base = ".".join(folder[: len(folder) + 1 - node.level]) if node.level else ""
+                module = ".".join(part for part in (base, node.module) if part)
+                if module.split(".")[0] in PACKAGES:
+                    for each in node.names:
+                        yield path, node, inside, typing, module, each.name
+            inside = inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            only_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            behind = node.orelse if isinstance(node, ast.If) and only_types else []
+            waiting += [
+                (child, inside, typing or (only_types and child not in behind))
+                for child in ast.iter_child_nodes(node)
+            ]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_inside_functions_are_the_known_ones(package: str) -> None:
+    unknown = [
+        f"{path.relative_to(ROOT)}:{statement.lineno}: {module} {name}"
+        for path, statement, inside, _, module, name in _imports(package)
+        if inside and name not in INSIDE_FUNCTIONS[package]
+    ]
+    assert not unknown, "move to the top of the file, or to the layer where it belongs:\n" + "\n".join(
+        unknown
+    )
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_types_come_from_the_same_package_or_a_lower_one(package: str) -> None:
+    higher = PACKAGES[: PACKAGES.index(package)]
+    upward = [
+        f"{path.relative_to(ROOT)}:{statement.lineno}: {module} {name}"
+        for path, statement, _, typing, module, name in _imports(package)
+        if typing and module.split(".")[0] in higher
+    ]
+    assert not upward

@@ -1,0 +1,39 @@
+"""What users see in ``dir(tensor)``: the public interface, and the folders below it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import ModuleType
+
+import tensor
+
+#: Public namespaces. A star import does not bring those of the second line, as with PyTorch.
+NAMESPACES = {"amp", "autograd", "backends", "cuda", "fft", "linalg", "signal", "special", "utils"}
+NAMESPACES_BY_NAME_ONLY = {"random", "serialization"}
+#: What the public interface is made of, documented as internal.
+INTERNAL = {"compilation", "core", "methods", "operations"}
+
+
+def visible_names() -> set[str]:
+    """Names without underscore, right after the import: a later one may bring further modules."""
+    code = "import tensor; print(*(name for name in dir(tensor) if not name.startswith('_')))"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
+
+
+def test_every_visible_name_is_public_or_a_known_folder() -> None:
+    assert not visible_names() - set(tensor.__all__) - NAMESPACES - NAMESPACES_BY_NAME_ONLY - INTERNAL
+
+
+def test_every_public_name_is_there() -> None:
+    assert set(tensor.__all__) | NAMESPACES | NAMESPACES_BY_NAME_ONLY <= visible_names()
+    assert len(set(tensor.__all__)) == len(tensor.__all__)
+
+
+def test_modules_in_the_star_import_are_namespaces() -> None:
+    modules = {name for name in tensor.__all__ if isinstance(getattr(tensor, name), ModuleType)}
+    assert modules <= NAMESPACES
