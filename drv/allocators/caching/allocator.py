@@ -22,7 +22,7 @@ from drv.errors import InvalidValueError, OutOfMemoryError
 
 from .blocks import CachedBlock
 from .expandable import ExpandablePool, ExpandableSegment
-from .gate import Gate, closed_above
+from .gate import Gated, inside, section
 from .pending import PendingBlocks
 from .pool import BlockPool, Clock, EmptyPool
 from .rounding import NO_LIMIT, SMALL_LIMIT, segment_size
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .virtual_memory import AddressSpaceSource
 
 
-class CachingAllocator:
+class CachingAllocator(Gated):
     """Hands out blocks of one device's memory, and keeps what is freed for the same stream.
 
     Parameters
@@ -60,6 +60,8 @@ class CachingAllocator:
     its own thread is, is put off until the next call; so freeing never waits.
     """
 
+    _refusal = "a finalizer that ran while the allocator was at work may allocate and free, and nothing else"
+
     def __init__(
         self,
         ordinal: int,
@@ -68,12 +70,11 @@ class CachingAllocator:
         options: AllocatorOptions | None = None,
         addresses: AddressSpaceSource | None = None,
     ) -> None:
+        super().__init__()
         self.ordinal = ordinal
         self._source = source
         self._events = events
         self._addresses = addresses
-        self._gate = Gate()
-        self._enter, self._leave = self._gate.enter, self._gate.leave
         self._deferred: deque[CachedBlock] = deque()
         self._adopted: deque[Segment] = deque()
         self._statistics = Statistics()
@@ -91,12 +92,13 @@ class CachingAllocator:
 
     # What every allocation passes through
 
+    @section
     def allocate(self, size: int, stream: int = 0) -> CachedBlock:
         """See :meth:`~drv.allocators.protocol.Allocator.allocate`."""
         try:
             self._enter()
         except IndexError:
-            if closed_above(_SECTIONS, self):
+            if self._is_inside():
                 return self._allocate_aside(size, stream)
             self._gate.wait()
         try:
@@ -135,6 +137,7 @@ class CachingAllocator:
         finally:
             self._leave(None)
 
+    @section
     def free(self, block: CachedBlock) -> None:
         """See :meth:`~drv.allocators.protocol.Allocator.free`."""
         if not block.live:
@@ -172,92 +175,68 @@ class CachingAllocator:
 
     # What is asked now and then
 
+    @inside
     def empty_cache(self) -> None:
         """Give unused segments back to the driver, after waiting for the streams that still use some."""
-        self._go_inside()
-        try:
-            self._catch_up()
-            self._release_cached()
-        finally:
-            self._leave(None)
+        self._catch_up()
+        self._release_cached()
 
     def set_memory_fraction(self, fraction: float) -> None:
         """See :meth:`~drv.allocators.protocol.DeviceAllocator.set_memory_fraction`."""
         self._segments.limit = memory_limit(fraction, self._source.memory_info()[1])
         self._aging = self._options.garbage_collection_threshold > 0
 
+    @inside
     def set_options(self, options: AllocatorOptions) -> None:
         """Behave as ``options`` say from now on. Blocks and segments stay as they are."""
-        self._go_inside()
-        try:
-            self._catch_up()
-            self._use(options)
-        finally:
-            self._leave(None)
+        self._catch_up()
+        self._use(options)
 
+    @inside
     def observe(self, observer: Observer | None) -> None:
         """See :meth:`~drv.allocators.protocol.DeviceAllocator.observe`."""
-        self._go_inside()
-        try:
-            self._catch_up()
-            self._observer = self._segments.observer = observer
-            self._attentive = observer is not None or self._options.max_split_size is not None
-            if observer is None:
-                for segment in self._every_segment():
-                    forget_frames(segment)
-        finally:
-            self._leave(None)
+        self._catch_up()
+        self._observer = self._segments.observer = observer
+        self._attentive = observer is not None or self._options.max_split_size is not None
+        if observer is None:
+            for segment in self._every_segment():
+                forget_frames(segment)
 
+    @inside
     def grant_access(self, device: int) -> None:
         """See :meth:`~drv.allocators.protocol.DeviceAllocator.grant_access`."""
-        self._go_inside()
-        try:
-            for pool in self._expandable_pools():
-                for segment in pool.segments:
-                    segment.grant(device)
-        finally:
-            self._leave(None)
+        for pool in self._expandable_pools():
+            for segment in pool.segments:
+                segment.grant(device)
 
+    @inside
     def statistics(self) -> dict[str, int]:
         """See :meth:`~drv.allocators.protocol.Allocator.statistics`."""
-        self._go_inside()
-        try:
-            self._catch_up()
-            return self._statistics.report(self._options.max_split_size)
-        finally:
-            self._leave(None)
+        self._catch_up()
+        return self._statistics.report(self._options.max_split_size)
 
+    @inside
     def reset_peaks(self) -> None:
         """See :meth:`~drv.allocators.protocol.DeviceAllocator.reset_peaks`."""
-        self._go_inside()
-        try:
-            self._catch_up()
-            self._statistics.reset_peaks()
-        finally:
-            self._leave(None)
+        self._catch_up()
+        self._statistics.reset_peaks()
 
+    @inside
     def reset_accumulated(self) -> None:
         """See :meth:`~drv.allocators.protocol.DeviceAllocator.reset_accumulated`."""
-        self._go_inside()
-        try:
-            self._catch_up()
-            self._statistics.reset_accumulated()
-        finally:
-            self._leave(None)
+        self._catch_up()
+        self._statistics.reset_accumulated()
 
+    @inside
     def snapshot(self) -> list[dict[str, Any]]:
         """See :meth:`~drv.allocators.protocol.Allocator.snapshot`."""
-        self._go_inside()
-        try:
-            self._catch_up()
-            heads = [(segment.head, segment.frames) for segment in self._every_segment()]
-            found = snapshot(self.ordinal, heads, self._pending.blocks())
-            if self._observer is not None:
-                active = sum(segment["active_size"] for segment in found)
-                self._observer.record("snapshot", 0, active, 0, None)
-            return found
-        finally:
-            self._leave(None)
+        self._catch_up()
+        heads = [(segment.head, segment.frames) for segment in self._every_segment()]
+        found = snapshot(self.ordinal, heads, self._pending.blocks())
+        if self._observer is not None:
+            active = sum(segment["active_size"] for segment in found)
+            self._observer.record("snapshot", 0, active, 0, None)
+        return found
 
     # Inside the gate
 
@@ -439,34 +418,6 @@ class CachingAllocator:
         )
         return _error(message, wanted)
 
-    def _go_inside(self) -> None:
-        try:
-            self._enter()
-        except IndexError:
-            if closed_above(_SECTIONS, self, waiting=2):
-                raise RuntimeError(
-                    "a finalizer that ran while the allocator was at work may allocate and free, and nothing else"
-                ) from None
-            self._gate.wait()
-
 
 def _error(message: str, size: int) -> OutOfMemoryError:
     return OutOfMemoryError(message, status="CUDA_ERROR_OUT_OF_MEMORY", call=f"allocate({size} bytes)")
-
-
-#: The methods that close the gate.
-_SECTIONS = frozenset(
-    getattr(CachingAllocator, name).__code__
-    for name in (
-        "allocate",
-        "free",
-        "empty_cache",
-        "set_options",
-        "observe",
-        "grant_access",
-        "statistics",
-        "reset_peaks",
-        "reset_accumulated",
-        "snapshot",
-    )
-)

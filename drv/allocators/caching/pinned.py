@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from drv.allocators.statistics import Stat
 from drv.errors import InvalidValueError, OutOfMemoryError
 
-from .gate import Gate, closed_above
+from .gate import Gated, inside, section
 from .pending import PendingBlocks
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class PinnedBlock:
         return f"<pinned block of {self.size} bytes at {self.address:#x}{'' if self.live else ', freed'}>"
 
 
-class PinnedAllocator:
+class PinnedAllocator(Gated):
     """Caches pinned host memory in size classes that are powers of two.
 
     A freed block is handed out again once the work is done that the streams which used it had queued when
@@ -76,13 +76,15 @@ class PinnedAllocator:
         Whether to keep freed blocks; without, they are unpinned as soon as nothing uses them.
     """
 
+    _refusal = "a finalizer that ran while the pinned allocator was at work may free, and nothing else"
+
     def __init__(
         self, pin: Callable[[int], HostMemory], events: StreamEvents, *, caching: bool = True
     ) -> None:
+        super().__init__()
         self._pin = pin
         self._events = events
         self._caching = caching
-        self._gate = Gate()
         self._deferred: deque[PinnedBlock] = deque()
         self._pending: PendingBlocks[PinnedBlock] = PendingBlocks(events, self._finished)
         self._free: dict[int, list[PinnedBlock]] = {}
@@ -90,6 +92,7 @@ class PinnedAllocator:
             name: Stat() for name in ("allocation", "allocated_bytes", "segment", "reserved_bytes")
         }
 
+    @section
     def allocate(self, size: int, stream: int = 0) -> PinnedBlock:
         """``size`` bytes of pinned memory, contents undefined. ``stream`` does not matter.
 
@@ -114,22 +117,23 @@ class PinnedAllocator:
             self._stats["allocated_bytes"].change(block.size)
             return block
         finally:
-            self._gate.leave(None)
+            self._leave(None)
 
+    @section
     def free(self, block: PinnedBlock) -> None:
         """See :meth:`~drv.allocators.protocol.Allocator.free`."""
         if not block.live:
             raise InvalidValueError(f"{block!r} was freed before")
         block.live = False
         try:
-            self._gate.enter()
+            self._enter()
         except IndexError:
             self._deferred.append(block)
             return
         try:
             self._take_back(block)
         finally:
-            self._gate.leave(None)
+            self._leave(None)
 
     def record_stream(self, block: PinnedBlock, stream: int, device: int | None = None) -> None:
         """Note that ``stream`` of ``device`` (0 by default) copies from or to ``block``."""
@@ -137,42 +141,26 @@ class PinnedAllocator:
             raise InvalidValueError(f"{block!r} was freed before")
         block.uses[device or 0, stream] = None
 
+    @inside
     def empty_cache(self) -> None:
         """Unpin the cached blocks that nothing uses any more."""
-        self._go_inside()
-        try:
-            self._catch_up()
-            self._unpin_cached()
-        finally:
-            self._gate.leave(None)
+        self._catch_up()
+        self._unpin_cached()
 
+    @inside
     def statistics(self) -> dict[str, int]:
         """``allocation``, ``allocated_bytes``, ``segment``, ``reserved_bytes``, as for device memory."""
-        self._go_inside()
-        try:
-            self._catch_up()
-            into: dict[str, int] = {}
-            for name, stat in self._stats.items():
-                stat.report(into, name)
-            into["num_host_alloc"] = into["segment.allocated"]
-            into["num_host_free"] = into["segment.freed"]
-            return dict(sorted(into.items()))
-        finally:
-            self._gate.leave(None)
+        self._catch_up()
+        into: dict[str, int] = {}
+        for name, stat in self._stats.items():
+            stat.report(into, name)
+        into["num_host_alloc"] = into["segment.allocated"]
+        into["num_host_free"] = into["segment.freed"]
+        return dict(sorted(into.items()))
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Nothing: no tool reads snapshots of host memory."""
         return []
-
-    def _go_inside(self) -> None:
-        try:
-            self._gate.enter()
-        except IndexError:
-            if closed_above(_SECTIONS, self, waiting=2):
-                raise RuntimeError(
-                    "a finalizer that ran while the pinned allocator was at work may free, and nothing else"
-                ) from None
-            self._gate.wait()
 
     def _catch_up(self) -> None:
         for _ in range(len(self._deferred)):
@@ -218,9 +206,3 @@ class PinnedAllocator:
         self._stats["segment"].change(-1)
         self._stats["reserved_bytes"].change(-block.size)
         block.memory.free()
-
-
-#: The methods that close the gate.
-_SECTIONS = frozenset(
-    getattr(PinnedAllocator, name).__code__ for name in ("allocate", "free", "empty_cache", "statistics")
-)

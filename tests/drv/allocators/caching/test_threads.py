@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drv.allocators import CachedBlock, CachingAllocator, PinnedAllocator
-from drv.allocators.caching.gate import Gate
+from drv.allocators.caching.gate import Gate, Gated, inside, section
 from tests.drv.allocators.fakes import MIB, Bottom, FakeBlock, FakeSource
 
 from .test_pinned import Host
@@ -264,3 +264,47 @@ def test_the_gate_lets_one_in_at_a_time() -> None:
     gate.enter()
     with pytest.raises(IndexError):
         gate.enter()
+
+
+@pytest.mark.parametrize("entrance", ["_enter", "_go_inside", "_gate.enter"])
+def test_a_method_that_closes_the_gate_and_is_not_marked_is_refused_with_its_class(entrance: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def count(self):\n    self.{entrance}()\n    self._leave(None)", scope)
+    with pytest.raises(TypeError, match=r"count closes the gate and is not marked: decorate it with @inside"):
+        type("Forgotten", (Gated,), {"count": scope["count"]})
+    marked = type("Marked", (Gated,), {"count": section(scope["count"])})()
+    marked.count()
+    marked.count()
+
+
+class Book(Gated):
+    """Runs a function in the middle of a section, as a finalizer would run."""
+
+    @inside
+    def read(self, during: Callable[[], Any]) -> Any:
+        return during()
+
+    @section
+    def write(self, during: Callable[[], Any]) -> Any:
+        self._enter()
+        try:
+            return during()
+        finally:
+            self._leave(None)
+
+
+class LongBook(Book):
+    @inside
+    def sum(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("outer", ["read", "write"])
+def test_sections_know_each_other_further_up_the_stack_and_those_of_other_objects(outer: str) -> None:
+    book, other = LongBook(), LongBook()
+    run_inside = getattr(book, outer)
+    assert run_inside(other.sum) == 1
+    for inner in (book.sum, lambda: book.read(int), lambda: other.read(book.sum)):
+        with pytest.raises(RuntimeError, match="at work"):
+            run_inside(inner)
+    assert book.sum() == 1
