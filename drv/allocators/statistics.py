@@ -4,6 +4,12 @@ Allocations and frees only append a record to a journal; the counters read it in
 or when it has grown long. Sums become cumulative sums over the journal and peaks their maxima, so that
 NumPy does for thousands of calls at once what would otherwise cost each of them as much as finding the
 block.
+
+History is an :class:`~drv.allocators.protocol.Observer`, which costs nothing while nobody observes. These counters
+always count, and so are written where they arise. Measured (CPython 3.11, CPU time of one allocation and one
+free of the same size, best of 5 runs of each in turn): 690 ns as it is; 814 ns, 18 % more, when the pools call
+an observer's method instead of appending; 874 ns, 27 % more, with an adaptor around the allocator, which does
+not see how blocks are split either.
 """
 
 from __future__ import annotations
