@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import NotFoundError, PeerAccessError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from uuid import UUID
 
     from .runtime import Runtime
@@ -347,3 +349,14 @@ class Device:
 
     def _extent(self, name: str) -> tuple[int, int, int]:
         return self.attribute(f"{name}_X"), self.attribute(f"{name}_Y"), self.attribute(f"{name}_Z")
+
+
+@contextmanager
+def pushed(device: Device) -> Iterator[None]:
+    """The device's context is current for a block, without the runtime noticing."""
+    driver, check = device.runtime.driver, device.runtime.check
+    check(driver.cuCtxPushCurrent(device.context), "cuCtxPushCurrent")
+    try:
+        yield
+    finally:
+        driver.cuCtxPopCurrent()

@@ -9,14 +9,13 @@ from .caching.blocks import CachedBlock
 from .caching.pinned import PinnedAllocator, PinnedBlock
 from .driver_memory import DriverBlock, DriverMemory
 from .guarding.device import GuardingAllocator
-from .guarding.guard import Guard
-from .guarding.overwrites import Overwrite, OverwriteKind
+from .guarding.guard import Guard, Overwrite, OverwriteKind
 from .guarding.pinned import GuardedPinned
+from .guarding.stream_ordered import StreamOrderedMemory
 from .history import History
 from .options import AllocatorOptions
 from .protocol import Allocator, Block, DeviceAllocator, MemorySource, Observer
 from .stack import device_allocator, guard_runtime, pinned_allocator
-from .stream_ordered import StreamOrderedMemory
 from .summary import memory_summary
 
 __all__ = [

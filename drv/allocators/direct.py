@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from drv.errors import InvalidValueError, OutOfMemoryError
 
 from .history import describe
-from .limits import memory_limit, process_use
-from .out_of_memory import explain
+from .limits import explain, memory_limit, process_use
 from .protocol import LARGEST_REQUEST
 from .statistics import LARGE, RECORD, UNCHANGED, Statistics
 

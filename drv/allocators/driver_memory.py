@@ -6,11 +6,11 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
+from drv.device import pushed
 from drv.errors import CudaError
 
 from .direct import DirectAllocator, DirectBlock
 from .events import StreamEvents
-from .guarding.patterns import pushed
 
 if TYPE_CHECKING:
     from drv.device import Device

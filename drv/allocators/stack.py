@@ -15,8 +15,8 @@ from .events import StreamEvents
 from .guarding.device import GuardingAllocator
 from .guarding.guard import Guard
 from .guarding.pinned import GuardedPinned
+from .guarding.stream_ordered import StreamOrderedMemory
 from .options import AllocatorOptions
-from .stream_ordered import StreamOrderedMemory
 
 if TYPE_CHECKING:
     from drv.device import Device

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from drv.allocators.guarding.overwrites import OverwriteKind
+from drv.allocators.guarding.guard import OverwriteKind
 from drv.simulator.checks.findings import ACTIONS, Kind
 from drv.simulator.faults import FaultKind
 
@@ -15,7 +15,7 @@ from .findings import Access, Finding, Memory
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from drv.allocators.guarding.overwrites import Overwrite
+    from drv.allocators.guarding.guard import Overwrite
     from drv.simulator.checks.findings import AccessReport
     from drv.simulator.checks.findings import Finding as DriverFinding
     from drv.simulator.faults import FaultRecord

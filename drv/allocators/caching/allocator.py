@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from drv.allocators.limits import memory_limit
+from drv.allocators.limits import explain, memory_limit
 from drv.allocators.options import AllocatorOptions
-from drv.allocators.out_of_memory import explain
 from drv.allocators.protocol import LARGEST_REQUEST
 from drv.allocators.statistics import JOURNAL_LIMIT, LARGE, UNCHANGED, Statistics
 from drv.errors import InvalidValueError, OutOfMemoryError

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from drv.allocators.events import StreamEvents
     from drv.python_stack import Frame
 
-    from .guard import Guard
-    from .overwrites import Overwrite
+    from .guard import Guard, Overwrite
 
 _ALIGNMENT = 256
 

@@ -6,16 +6,16 @@ One kernel launch compares any number of ranges, so that looking after every lau
 from __future__ import annotations
 
 import ctypes
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from drv.compiler import architecture_of, compile_program
+from drv.device import pushed
 from drv.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -161,14 +161,3 @@ class Patterns:
             self._compare, grid, 1, 1, _THREADS, 1, 1, 0, self._stream, ctypes.addressof(parameters), 0
         )
         self.runtime.check(status, "cuLaunchKernel", "compare_with_patterns")
-
-
-@contextmanager
-def pushed(device: Device) -> Iterator[None]:
-    """The device's context is current for a block, without the runtime noticing."""
-    driver, check = device.runtime.driver, device.runtime.check
-    check(driver.cuCtxPushCurrent(device.context), "cuCtxPushCurrent")
-    try:
-        yield
-    finally:
-        driver.cuCtxPopCurrent()

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from drv.device import Device
     from drv.python_stack import Frame
 
-    from .guard import Guard
-    from .overwrites import Overwrite
+    from .guard import Guard, Overwrite
 
 
 class GuardedPinnedMemory:

@@ -1,11 +1,36 @@
-"""From opcode text to its `VectorOperation`."""
+"""From opcode text to its `VectorOperation`: which tables hold the rows of an instruction, and which row is meant."""
 
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-from .families import FAMILIES
+from . import bits, bytewise, carries, comparisons, conversions, integers, packing
+from .floats import approximate, halves
+from .floats import single_and_double as floats
 from .operation import Row, UnknownInstruction, VectorOperation, function_of
+
+if TYPE_CHECKING:
+    from .operation import Family
+
+_TABLES: dict[Family, str] = {
+    integers.rows: "add sub mul mad min max div rem abs neg sad mul24 mad24",
+    bits.rows: "and or xor not cnot shl shr shf popc clz brev bfind fns bfe bfi bmsk szext",
+    bytewise.rows: "lop3 prmt dp4a dp2a vabsdiff4",
+    carries.rows: "add addc sub subc mad madc",
+    comparisons.rows: "setp set selp slct testp",
+    floats.rows: "add sub mul mad fma min max div sqrt rcp abs neg copysign",
+    approximate.rows: "rcp sqrt rsqrt sin cos lg2 ex2 tanh div",
+    halves.rows: "add sub mul fma min max abs neg tanh ex2 setp set",
+    conversions.rows: "cvt",
+    packing.rows: "cvt",
+}
+
+#: The tables to look into, by the opcode's first part.
+FAMILIES: dict[str, tuple[Family, ...]] = {
+    base: tuple(family for family, bases in _TABLES.items() if base in bases.split())
+    for base in sorted({base for bases in _TABLES.values() for base in bases.split()})
+}
 
 
 @cache

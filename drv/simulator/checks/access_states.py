@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .clocks import Vector
-    from .copied_definition import CopiedDefinition
     from .kernel_races import KernelRaces
     from .observation import Site
-    from .shadow import Shadow
+    from .shadow import CopiedDefinition, Shadow
 
 #: State numbers are 32-bit. Beyond this one, which leaves an operation enough, the past is forgotten.
 LAST_STATE = (1 << 31) - (1 << 26)

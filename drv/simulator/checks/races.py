@@ -21,12 +21,11 @@ from drv.simulator.memory.address_space import MemoryKind
 
 from .access_states import AccessStates, Running, State, Touch
 from .clocks import Clocks
-from .copied_definition import CopiedDefinition
 from .finding_text import HOST, byte_ranges, describe_thread, race_message, undefined_message
 from .findings import RANGES_KEPT, AccessReport, Finding, Kind
 from .kernel_races import KernelRaces
 from .observation import Access
-from .shadow import Shadow
+from .shadow import CopiedDefinition, Shadow
 from .watched_sources import WatchedSources
 
 if TYPE_CHECKING:

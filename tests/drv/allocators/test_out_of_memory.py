@@ -6,7 +6,7 @@ import pytest
 
 import drv
 from drv.allocators import DriverMemory, device_allocator
-from drv.allocators.out_of_memory import explain, format_size
+from drv.allocators.limits import explain, format_size
 from drv.errors import InvalidValueError, OutOfMemoryError
 
 from .fakes import MIB, Bottom

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from drv.simulator.arithmetic import DTYPES, UnknownInstruction, resolve
-from drv.simulator.arithmetic.families import FAMILIES
 from drv.simulator.arithmetic.operation import Row
-from drv.simulator.arithmetic.resolution import table
+from drv.simulator.arithmetic.resolution import FAMILIES, table
 from tests.drv.simulator.arithmetic.lanes import random_lanes, same
 
 LANES = 7

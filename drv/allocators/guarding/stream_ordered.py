@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from drv.allocators.direct import DirectAllocator, DirectBlock
+from drv.device import pushed
 from drv.errors import CudaError
 
-from .direct import DirectAllocator, DirectBlock
-from .guarding.patterns import POISON, pushed
+from .patterns import POISON
 
 if TYPE_CHECKING:
+    from drv.allocators.events import StreamEvents, StreamKey
     from drv.device import Device
-
-    from .events import StreamEvents, StreamKey
 
 _NON_BLOCKING = 1
 _DISABLE_TIMING = 2
