@@ -48,9 +48,9 @@ def size_of(code: Code) -> int:
         ) from None
 
 
-def has_fixed_size(kind: type) -> bool:
+def has_fixed_size(scalar_type: type) -> bool:
     """Whether every value of that class has the same type code."""
-    return not issubclass(kind, bytes | bytearray | ctypes.Array) and kind.__name__ != "void"
+    return not issubclass(scalar_type, bytes | bytearray | ctypes.Array) and scalar_type.__name__ != "void"
 
 
 def encode(value: Any, position: int, kernel: str) -> tuple[Code, Callable[[Any], Any] | None]:
@@ -61,18 +61,18 @@ def encode(value: Any, position: int, kernel: str) -> tuple[Code, Callable[[Any]
     InvalidValueError
         If no kernel parameter can be made of it; the message names ``position`` (from 0) and ``kernel``.
     """
-    kind = type(value)
-    if kind is bool:
+    python_type = type(value)
+    if python_type is bool:
         return "?", None
-    if kind is int:
+    if python_type is int:
         return "q", None
-    if kind is float:
+    if python_type is float:
         return "d", None
     if isinstance(value, DeviceMemory | PinnedMemory | RegisteredMemory):
         return "P", operator.attrgetter("address")
     if isinstance(value, bytes | bytearray):
         return len(value), bytes
-    if kind is complex:
+    if python_type is complex:
         return 16, _pack_complex
     if isinstance(value, ctypes._SimpleCData | ctypes.Structure | ctypes.Array):
         return ctypes.sizeof(value), bytes
@@ -82,7 +82,7 @@ def encode(value: Any, position: int, kernel: str) -> tuple[Code, Callable[[Any]
     if dtype is not None and getattr(value, "shape", None) == () and hasattr(value, "tobytes"):
         code = _NUMPY.get(dtype.str[1:]) if dtype.isnative else None
         return (code, None) if code is not None else (int(dtype.itemsize), operator.methodcaller("tobytes"))
-    what = f"a {kind.__name__}"
+    what = f"a {python_type.__name__}"
     if dtype is not None:
         what += f" of shape {value.shape} on the host: copy it to the device first"
     raise InvalidValueError(
@@ -107,14 +107,14 @@ def check_parameters(function: Function, codes: Sequence[Code], values: Sequence
             f"kernel '{function.name}' takes {len(parameters)} arguments, {len(codes)} were given"
         )
     for position, (code, parameter) in enumerate(zip(codes, parameters, strict=True)):
-        given = size_of(code)
-        if given != parameter.size:
-            what = f"{_WORDS[code]} ({_bytes(given)})" if isinstance(code, str) else f"{_bytes(given)}"
+        size = size_of(code)
+        if size != parameter.size:
+            what = f"{_WORDS[code]} ({_bytes(size)})" if isinstance(code, str) else f"{_bytes(size)}"
             advice = ""
             if values is not None:
-                kind = type(values[position])
-                if kind in _EIGHT_BYTES_WIDE and parameter.size == 4:
-                    advice = f": a Python {kind.__name__} is 64 bits wide, pass {_EIGHT_BYTES_WIDE[kind]}"
+                python_type = type(values[position])
+                if python_type in _EIGHT_BYTES_WIDE and parameter.size == 4:
+                    advice = f": a Python {python_type.__name__} is 64 bits wide, pass {_EIGHT_BYTES_WIDE[python_type]}"
             raise InvalidValueError(
                 f"argument {position} of kernel '{function.name}' is {what}, the kernel takes "
                 f"{_bytes(parameter.size)}{advice}"

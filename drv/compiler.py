@@ -138,9 +138,9 @@ def architecture_of(device: Device) -> str:
         If the device is older than anything the compiler knows.
     """
     major, minor = device.compute_capability
-    wanted = major * 10 + minor
+    device_number = major * 10 + minor
     known = [int(number) for number in _check(_nvrtc().nvrtcGetSupportedArchs())]
-    usable = [number for number in known if number <= wanted]
+    usable = [number for number in known if number <= device_number]
     if not usable:
         raise InvalidValueError(
             f"device {device.ordinal} has compute capability {major}.{minor}; NVRTC {_version_text()} compiles "
@@ -162,8 +162,8 @@ def cuda_include_dirs() -> tuple[str, ...]:
     """Directories of CUDA's own headers; empty where they are not installed."""
     from cuda.pathfinder import find_nvidia_header_directory
 
-    found = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
-    return tuple(dict.fromkeys(str(directory) for directory in found if directory is not None))
+    directories = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
+    return tuple(dict.fromkeys(str(directory) for directory in directories if directory is not None))
 
 
 def _nvrtc() -> Any:

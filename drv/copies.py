@@ -1,6 +1,6 @@
 """Copies and memsets, and what the host does to pinned memory.
 
-A place is an address (``int``, with a size), a :class:`DeviceMemory`, :class:`PinnedMemory` or
+An endpoint is an address (``int``, with a size), a :class:`DeviceMemory`, :class:`PinnedMemory` or
 :class:`RegisteredMemory`, an object with ``__cuda_array_interface__``, or on the host a C-contiguous
 NumPy array or buffer. Sizes are checked wherever an object tells its own. With ``stream`` the work is
 queued there; without, it is put on the legacy default stream and is done when the call returns.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .stream import Stream
 
 
-class _Place(NamedTuple):
+class _Endpoint(NamedTuple):
     """Where a copy reads or writes. ``nbytes`` and ``device`` are ``None`` for a bare address."""
 
     address: int
@@ -46,7 +46,7 @@ def copy_to_device(
     InvalidValueError
         If the sizes do not fit, or a host array is not C-contiguous.
     """
-    to, origin = _device_place(destination), _host_place(source, writes=False)
+    to, origin = _device_endpoint(destination), _host_endpoint(source, writes=False)
     size = _size(nbytes, to, origin)
     device = _enter(stream, to)
     driver = device.runtime.driver
@@ -63,7 +63,7 @@ def copy_to_host(
     destination: Any, source: Any, nbytes: int | None = None, *, stream: Stream | None = None
 ) -> None:
     """Copy device memory ``source`` to host memory ``destination``; see :func:`copy_to_device`."""
-    to, origin = _host_place(destination, writes=True), _device_place(source)
+    to, origin = _host_endpoint(destination, writes=True), _device_endpoint(source)
     size = _size(nbytes, to, origin)
     device = _enter(stream, origin)
     driver = device.runtime.driver
@@ -80,7 +80,7 @@ def copy_on_device(
     destination: Any, source: Any, nbytes: int | None = None, *, stream: Stream | None = None
 ) -> None:
     """Copy device memory ``source`` to device memory ``destination``; see :func:`copy_to_device`."""
-    to, origin = _device_place(destination), _device_place(source)
+    to, origin = _device_endpoint(destination), _device_endpoint(source)
     size = _size(nbytes, to, origin)
     device = _enter(stream, to)
     driver = device.runtime.driver
@@ -106,18 +106,18 @@ def copy_peer(
 
     See :func:`copy_to_device`. ``stream`` may be a stream of either device.
     """
-    to, origin = _device_place(destination), _device_place(source)
+    to, origin = _device_endpoint(destination), _device_endpoint(source)
     size = _size(nbytes, to, origin)
     # Both contexts must exist before the driver is handed them.
     source_device.use()
     destination_device.use()
-    device = _enter(stream, _Place(to.address, size, destination_device))
+    device = _enter(stream, _Endpoint(to.address, size, destination_device))
     driver = device.runtime.driver
-    places = (to.address, destination_device.context, origin.address, source_device.context, size)
+    arguments = (to.address, destination_device.context, origin.address, source_device.context, size)
     if stream is None:
-        _finish(device, driver.cuMemcpyPeer(*places), "cuMemcpyPeer", to, origin, size)
+        _finish(device, driver.cuMemcpyPeer(*arguments), "cuMemcpyPeer", to, origin, size)
     else:
-        result = driver.cuMemcpyPeerAsync(*places, stream.handle)
+        result = driver.cuMemcpyPeerAsync(*arguments, stream.handle)
         _queued(device, result, "cuMemcpyPeerAsync", to, origin, size)
 
 
@@ -143,7 +143,7 @@ def copy_2d(
     """
     from cuda.bindings.driver import CUDA_MEMCPY2D, CUmemorytype
 
-    to, origin = _any_place(destination, writes=True), _any_place(source, writes=False)
+    to, origin = _any_endpoint(destination, writes=True), _any_endpoint(source, writes=False)
     _check_rows(to, destination_pitch, width, height, "destination")
     _check_rows(origin, source_pitch, width, height, "source")
     if width == 0 or height == 0:
@@ -177,15 +177,15 @@ def memset(destination: Any, value: int, count: int, *, bits: int = 8, stream: S
         If ``value`` does not fit into ``bits``, the items do not fit into ``destination``, or its address
         is no multiple of the item's size.
     """
-    to = _device_place(destination)
+    to = _device_endpoint(destination)
     value = _check_item(to, value, bits)
     _size(count * (bits // 8), to)
     device = _enter(stream, to)
     call = f"cuMemsetD{bits}" if stream is None else f"cuMemsetD{bits}Async"
     function = getattr(device.runtime.driver, call)
-    places = (to.address, value, count)
-    result = function(*places) if stream is None else function(*places, stream.handle)
-    device.runtime.check(result, call, hex(to.address), *places[1:])
+    arguments = (to.address, value, count)
+    result = function(*arguments) if stream is None else function(*arguments, stream.handle)
+    device.runtime.check(result, call, hex(to.address), *arguments[1:])
     if stream is None:
         device.default_stream.synchronize()
 
@@ -204,15 +204,15 @@ def memset_2d(
 
     Raises as :func:`memset` does.
     """
-    to = _device_place(destination)
+    to = _device_endpoint(destination)
     value = _check_item(to, value, bits)
     _check_rows(to, pitch, width * (bits // 8), height, "destination")
     device = _enter(stream, to)
     call = f"cuMemsetD2D{bits}" if stream is None else f"cuMemsetD2D{bits}Async"
     function = getattr(device.runtime.driver, call)
-    places = (to.address, pitch, value, width, height)
-    result = function(*places) if stream is None else function(*places, stream.handle)
-    device.runtime.check(result, call, hex(to.address), *places[1:])
+    arguments = (to.address, pitch, value, width, height)
+    result = function(*arguments) if stream is None else function(*arguments, stream.handle)
+    device.runtime.check(result, call, hex(to.address), *arguments[1:])
     if stream is None:
         device.default_stream.synchronize()
 
@@ -225,18 +225,18 @@ def host_access(memory: Any, nbytes: int | None = None, *, writes: bool) -> None
     """
     from .selection import runtime
 
-    found = runtime()
-    if found.simulated:
-        place = _host_place(memory, writes=writes)
-        found.driver.host_access(place.address, _size(nbytes, place), writes=writes)
+    active = runtime()
+    if active.simulated:
+        endpoint = _host_endpoint(memory, writes=writes)
+        active.driver.host_access(endpoint.address, _size(nbytes, endpoint), writes=writes)
 
 
-def _enter(stream: Stream | None, place: _Place) -> Device:
+def _enter(stream: Stream | None, endpoint: _Endpoint) -> Device:
     """Make the device current that does the copy."""
     if stream is not None:
         device = stream.device
-    elif place.device is not None:
-        device = place.device
+    elif endpoint.device is not None:
+        device = endpoint.device
     else:
         from .selection import current_device
 
@@ -245,31 +245,31 @@ def _enter(stream: Stream | None, place: _Place) -> Device:
     return device
 
 
-def _queued(device: Device, result: Any, call: str, to: _Place, origin: _Place, size: int) -> None:
+def _queued(device: Device, result: Any, call: str, to: _Endpoint, origin: _Endpoint, size: int) -> None:
     if result[0]:
         device.runtime.fail(result[0], call, hex(to.address), hex(origin.address), f"{size} bytes")
 
 
-def _finish(device: Device, result: Any, call: str, to: _Place, origin: _Place, size: int) -> None:
+def _finish(device: Device, result: Any, call: str, to: _Endpoint, origin: _Endpoint, size: int) -> None:
     _queued(device, result, call, to, origin, size)
     # CUDA's synchronous calls may return before the device has the data.
     device.default_stream.synchronize()
 
 
-def _device_place(memory: Any) -> _Place:
+def _device_endpoint(memory: Any) -> _Endpoint:
     if isinstance(memory, int):
-        return _Place(memory, None, None)
+        return _Endpoint(memory, None, None)
     if isinstance(memory, DeviceMemory):
-        return _Place(memory.address, memory.nbytes, memory.device)
+        return _Endpoint(memory.address, memory.nbytes, memory.device)
     if isinstance(memory, PinnedMemory | RegisteredMemory):
-        return _Place(memory.address, memory.nbytes, None)
+        return _Endpoint(memory.address, memory.nbytes, None)
     interface = getattr(memory, "__cuda_array_interface__", None)
     if interface is None:
         raise InvalidValueError(
             f"expected device memory (an address, DeviceMemory, or an object with __cuda_array_interface__), "
             f"{type(memory).__name__} was given"
         )
-    return _Place(interface["data"][0], _interface_bytes(interface), None)
+    return _Endpoint(interface["data"][0], _interface_bytes(interface), None)
 
 
 def _interface_bytes(interface: Any) -> int:
@@ -287,11 +287,11 @@ def _interface_bytes(interface: Any) -> int:
     return size
 
 
-def _host_place(memory: Any, *, writes: bool) -> _Place:
+def _host_endpoint(memory: Any, *, writes: bool) -> _Endpoint:
     if isinstance(memory, int):
-        return _Place(memory, None, None)
+        return _Endpoint(memory, None, None)
     if isinstance(memory, PinnedMemory | RegisteredMemory):
-        return _Place(memory.address, memory.nbytes, None)
+        return _Endpoint(memory.address, memory.nbytes, None)
     import numpy as np
 
     if isinstance(memory, np.ndarray):
@@ -314,17 +314,17 @@ def _host_place(memory: Any, *, writes: bool) -> _Place:
         )
     if writes and not array.flags.writeable:
         raise InvalidValueError("the host buffer to copy to is read-only")
-    return _Place(array.ctypes.data, array.nbytes, None, pageable=True)
+    return _Endpoint(array.ctypes.data, array.nbytes, None, pageable=True)
 
 
-def _any_place(memory: Any, *, writes: bool) -> _Place:
+def _any_endpoint(memory: Any, *, writes: bool) -> _Endpoint:
     on_device = isinstance(memory, int | DeviceMemory) or hasattr(memory, "__cuda_array_interface__")
-    return _device_place(memory) if on_device else _host_place(memory, writes=writes)
+    return _device_endpoint(memory) if on_device else _host_endpoint(memory, writes=writes)
 
 
-def _size(nbytes: int | None, *places: _Place) -> int:
+def _size(nbytes: int | None, *endpoints: _Endpoint) -> int:
     """Bytes to copy, which every place that tells its size must hold."""
-    known = [place.nbytes for place in places if place.nbytes is not None]
+    known = [endpoint.nbytes for endpoint in endpoints if endpoint.nbytes is not None]
     if nbytes is None:
         if not known:
             raise InvalidValueError("bare addresses have no size: pass nbytes")
@@ -340,7 +340,7 @@ def _size(nbytes: int | None, *places: _Place) -> int:
     return nbytes
 
 
-def _check_rows(place: _Place, pitch: int, width: int, height: int, which: str) -> None:
+def _check_rows(endpoint: _Endpoint, pitch: int, width: int, height: int, which: str) -> None:
     if width < 0 or height < 0:
         raise InvalidValueError(f"width {width} and height {height} must not be negative")
     if pitch < width and height > 1:
@@ -348,16 +348,16 @@ def _check_rows(place: _Place, pitch: int, width: int, height: int, which: str) 
             f"the {which}'s pitch of {pitch} bytes is shorter than a row of {width} bytes"
         )
     needed = pitch * (height - 1) + width if width and height else 0
-    if place.nbytes is not None and needed > place.nbytes:
-        raise InvalidValueError(f"the rows take {needed} bytes, the {which} has {place.nbytes}")
+    if endpoint.nbytes is not None and needed > endpoint.nbytes:
+        raise InvalidValueError(f"the rows take {needed} bytes, the {which} has {endpoint.nbytes}")
 
 
-def _check_item(place: _Place, value: int, bits: int) -> int:
+def _check_item(endpoint: _Endpoint, value: int, bits: int) -> int:
     """The bit pattern of ``value``, which may be given signed or unsigned."""
     if bits not in (8, 16, 32):
         raise InvalidValueError(f"bits must be 8, 16 or 32, {bits} was given")
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise InvalidValueError(f"{value} does not fit into {bits} bits")
-    if place.address % (bits // 8):
-        raise InvalidValueError(f"address {place.address:#x} is no multiple of {bits // 8} bytes")
+    if endpoint.address % (bits // 8):
+        raise InvalidValueError(f"address {endpoint.address:#x} is no multiple of {bits // 8} bytes")
     return value & ((1 << bits) - 1)

@@ -168,8 +168,8 @@ class Device:
         """Identifier that no other device has."""
         from uuid import UUID
 
-        found = self.runtime.check(self.runtime.driver.cuDeviceGetUuid(self._handle), "cuDeviceGetUuid")
-        return UUID(bytes=bytes(found.bytes))
+        uuid = self.runtime.check(self.runtime.driver.cuDeviceGetUuid(self._handle), "cuDeviceGetUuid")
+        return UUID(bytes=bytes(uuid.bytes))
 
     @property
     def properties(self) -> DeviceProperties:
@@ -223,10 +223,10 @@ class Device:
         if attribute is None:
             raise NotFoundError(f"CUDA has no device attribute {name!r}")
         driver = self.runtime.driver
-        found = self.runtime.check(
+        value = self.runtime.check(
             driver.cuDeviceGetAttribute(attribute, self._handle), "cuDeviceGetAttribute", key
         )
-        return int(found)
+        return int(value)
 
     def make_current(self) -> None:
         """Make this device's primary context current in this thread, whatever is current now."""
@@ -281,13 +281,13 @@ class Device:
         """Whether kernels on this device could use memory of ``peer``."""
         if peer is self:
             return False
-        found = self.runtime.check(
+        accessible = self.runtime.check(
             self.runtime.driver.cuDeviceCanAccessPeer(self._handle, peer._handle),
             "cuDeviceCanAccessPeer",
             self.ordinal,
             peer.ordinal,
         )
-        return bool(found)
+        return bool(accessible)
 
     def enable_peer_access(self, peer: Device) -> None:
         """Let kernels on this device use memory of ``peer``. Doing so twice changes nothing.

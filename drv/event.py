@@ -137,10 +137,10 @@ class Event:
         if not self.interprocess:
             raise InvalidValueError("this event was not made with interprocess=True")
         self.device.use()
-        found = self.runtime.check(
+        handle = self.runtime.check(
             self.runtime.driver.cuIpcGetEventHandle(self.handle), "cuIpcGetEventHandle"
         )
-        return ctypes.string_at(found.getPtr(), _IPC_HANDLE_BYTES)
+        return ctypes.string_at(handle.getPtr(), _IPC_HANDLE_BYTES)
 
     def record(self, stream: Stream) -> None:
         """Mark the end of what ``stream`` holds now, forgetting an earlier mark.
@@ -204,14 +204,14 @@ class Event:
                 raise InvalidValueError(f"the {which} event was never recorded")
         self.device.use()
         driver = self.runtime.driver
-        found = driver.cuEventElapsedTime(self.handle, end.handle)
-        if found[0] and int(found[0]) == _NOT_READY:
+        result = driver.cuEventElapsedTime(self.handle, end.handle)
+        if result[0] and int(result[0]) == _NOT_READY:
             raise CudaError(
                 "elapsed_time: the work between the events is not done; synchronise with the end event first",
-                status=found[0].name,
+                status=result[0].name,
                 call="cuEventElapsedTime",
             )
-        return float(self.runtime.check(found, "cuEventElapsedTime"))
+        return float(self.runtime.check(result, "cuEventElapsedTime"))
 
     def close(self) -> None:
         """Give the event back to the driver. A second call does nothing."""

@@ -37,8 +37,8 @@ def failure(runtime: Runtime, status: Any, call: str, kernel: str | None = None)
         lines += _origin(runtime, lines[0], asynchronous=not runtime.launch_blocking)
     if code in _ADVICE:
         lines.append(_ADVICE[code])
-    kind = error_class(code)
-    return kind("\n".join(lines), status=name, call=call, kernel=kernel, sticky=sticky)
+    exception = error_class(code)
+    return exception("\n".join(lines), status=name, call=call, kernel=kernel, sticky=sticky)
 
 
 def status_text(driver: Any, status: Any) -> tuple[str, str]:

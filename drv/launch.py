@@ -287,7 +287,7 @@ def _blocking_launcher(function: Function, codes: tuple[Code, ...]) -> Launcher:
     return launcher
 
 
-def _places(codes: tuple[Code, ...]) -> tuple[list[str], list[int]]:
+def _packing(codes: tuple[Code, ...]) -> tuple[list[str], list[int]]:
     """For each parameter its format, with the padding before it, and its offset."""
     formats, offsets, offset = [], [], 0
     for code in codes:
@@ -303,7 +303,7 @@ def _places(codes: tuple[Code, ...]) -> tuple[list[str], list[int]]:
 
 def _after(codes: tuple[Code, ...], first: int) -> tuple[int, struct.Struct]:
     """Where the parameters after the ``first`` ones start, and what packs them."""
-    formats, offsets = _places(codes)
+    formats, offsets = _packing(codes)
     start = offsets[first - 1] + size_of(codes[first - 1]) if first else 0
     return start, struct.Struct("=" + "".join(formats[first:]))
 
@@ -314,7 +314,7 @@ def _layout(codes: tuple[Code, ...]) -> tuple[struct.Struct, Callable[[], tuple[
     A buffer is its bytes, the address of the table of pointers into them that the driver takes, and that
     table. The driver has copied the parameters when the launch returns, so a buffer serves again.
     """
-    formats, offsets = _places(codes)
+    formats, offsets = _packing(codes)
     packer = struct.Struct("=" + "".join(formats))
 
     def new_buffer() -> tuple[Any, int, Any]:

@@ -171,9 +171,9 @@ class PinnedMemory:
         """
         import numpy as np
 
-        kind = np.dtype(dtype)
+        element = np.dtype(dtype)
         whole: NDArray[np.uint8] = np.asarray(self._live())
-        return whole[: self.nbytes // kind.itemsize * kind.itemsize].view(kind)
+        return whole[: self.nbytes // element.itemsize * element.itemsize].view(element)
 
     def free(self) -> None:
         """Give the memory back, now or when the last array over it is gone. A second call does nothing.
@@ -273,10 +273,10 @@ class _HostAllocation:
         self.nbytes = nbytes
         device.make_current()
         runtime.collect()
-        found = runtime.check(
+        address = runtime.check(
             runtime.driver.cuMemHostAlloc(nbytes, flags), "cuMemHostAlloc", f"{nbytes} bytes"
         )
-        self.address = int(found)
+        self.address = int(address)
         # The simulated driver owns the bytes: arrays must not outlive it, not even after drv.reset().
         self._driver = runtime.driver
         runtime.host_allocations.add(self)

@@ -69,8 +69,8 @@ class Module:
         NotFoundError
             If there is none.
         """
-        found = self._functions.get(name)
-        if found is None:
+        function = self._functions.get(name)
+        if function is None:
             self.device.use()
             runtime = self.runtime
             result = runtime.driver.cuModuleGetFunction(self.handle, name.encode())
@@ -82,8 +82,8 @@ class Module:
                 )
             handle = runtime.check(result, "cuModuleGetFunction", name)
             with self._lock:
-                found = self._functions.setdefault(name, Function(self, name, handle))
-        return found
+                function = self._functions.setdefault(name, Function(self, name, handle))
+        return function
 
     def global_variable(self, name: str) -> tuple[int, int]:
         """Address and size in bytes of a ``__device__`` or ``__constant__`` variable.
@@ -150,8 +150,8 @@ class Function:
         """
         self.device.use()
         driver = self.runtime.driver
-        found = driver.cuFuncGetAttribute(_attribute(name), self.handle)
-        return int(self.runtime.check(found, "cuFuncGetAttribute", name, self.name))
+        result = driver.cuFuncGetAttribute(_attribute(name), self.handle)
+        return int(self.runtime.check(result, "cuFuncGetAttribute", name, self.name))
 
     def set_attribute(self, name: str, value: int) -> None:
         """Change a function attribute, such as ``"PREFERRED_SHARED_MEMORY_CARVEOUT"`` (percent)."""
@@ -193,9 +193,9 @@ class Function:
         """Blocks of ``block_size`` threads that fit on one multiprocessor at a time."""
         self.device.use()
         driver = self.runtime.driver
-        found = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.handle, block_size, dynamic_shared)
+        result = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.handle, block_size, dynamic_shared)
         return int(
-            self.runtime.check(found, "cuOccupancyMaxActiveBlocksPerMultiprocessor", self.name, block_size)
+            self.runtime.check(result, "cuOccupancyMaxActiveBlocksPerMultiprocessor", self.name, block_size)
         )
 
     def suggested_block_size(self, dynamic_shared: int = 0, limit: int = 0) -> tuple[int, int]:
@@ -212,10 +212,10 @@ class Function:
 
         self.device.use()
         driver = self.runtime.driver
-        found = driver.cuOccupancyMaxPotentialBlockSize(
+        result = driver.cuOccupancyMaxPotentialBlockSize(
             self.handle, CUoccupancyB2DSize(0), dynamic_shared, limit
         )
-        grid, block = self.runtime.check(found, "cuOccupancyMaxPotentialBlockSize", self.name)
+        grid, block = self.runtime.check(result, "cuOccupancyMaxPotentialBlockSize", self.name)
         return int(block), int(grid)
 
     def launch(
@@ -264,15 +264,15 @@ def _parameters(function: Function) -> tuple[Parameter, ...] | None:
     ask = getattr(function.runtime.driver, "cuFuncGetParamInfo", None)
     if ask is None:
         return None
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     try:
         while True:
-            status, offset, size = ask(function.handle, len(found))
+            status, offset, size = ask(function.handle, len(parameters))
             if status == CUresult.CUDA_ERROR_INVALID_VALUE:
-                return tuple(found)
+                return tuple(parameters)
             if status:
                 return None
-            found.append(Parameter(int(offset), int(size)))
+            parameters.append(Parameter(int(offset), int(size)))
     except RuntimeError:
         # Drivers before CUDA 12.4 lack the function, and the bindings raise.
         return None
@@ -284,7 +284,7 @@ def _attribute(name: str) -> Any:
     key = name.upper()
     if not key.startswith(_ATTRIBUTE_PREFIX):
         key = _ATTRIBUTE_PREFIX + key
-    found = getattr(CUfunction_attribute, key, None)
-    if found is None:
+    member = getattr(CUfunction_attribute, key, None)
+    if member is None:
         raise NotFoundError(f"CUDA has no function attribute {name!r}")
-    return found
+    return member

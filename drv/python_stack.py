@@ -49,32 +49,32 @@ class StackRecorder:
         while frame is not None:
             key = (frame.f_code, frame.f_lasti)
             try:
-                found = known[key]
+                entry = known[key]
             except KeyError:
                 if len(known) >= self.REMEMBERED:
                     known.clear()
                 code = frame.f_code
-                if code.co_filename.startswith(_PACKAGES) or _is_made(frame):
-                    found = None
+                if code.co_filename.startswith(_PACKAGES) or _is_generated(frame):
+                    entry = None
                 elif code.co_filename.startswith(_RUNS_SCRIPTS):
-                    found = _OUTSIDE
+                    entry = _OUTSIDE
                 else:
-                    found = (code.co_filename, frame.f_lineno or 0, code.co_name)
-                known[key] = found
-            if found is _OUTSIDE:
+                    entry = (code.co_filename, frame.f_lineno or 0, code.co_name)
+                known[key] = entry
+            if entry is _OUTSIDE:
                 break
-            if found is not None:
-                stack.append(found)
+            if entry is not None:
+                stack.append(entry)
                 if len(stack) == self.DEPTH:
                     break
             frame = frame.f_back  # type: ignore[assignment]
         return tuple(stack)
 
 
-def _is_made(frame: FrameType) -> bool:
+def _is_generated(frame: FrameType) -> bool:
     """Whether a frame runs code that this project has made from text."""
-    made = frame.f_code.co_filename.startswith("<")
-    return made and frame.f_globals.get("__name__", "").split(".")[0] in _NAMES
+    generated = frame.f_code.co_filename.startswith("<")
+    return generated and frame.f_globals.get("__name__", "").split(".")[0] in _NAMES
 
 
 def format_stack(stack: tuple[Frame, ...], indent: str = "    ") -> str:

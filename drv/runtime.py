@@ -41,12 +41,12 @@ class CurrentDevice(threading.local):
 class Refusal:
     """Stands in for the driver of a runtime that must not be used any more."""
 
-    def __init__(self, kind: type[CudaError], message: str) -> None:
-        self._kind = kind
+    def __init__(self, error_class: type[CudaError], message: str) -> None:
+        self._error_class = error_class
         self._message = message
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise self._kind(f"{name}: {self._message}")
+        raise self._error_class(f"{name}: {self._message}")
 
 
 class Runtime:
@@ -141,14 +141,14 @@ class Runtime:
         Whatever holds a handle or an address is kept here and nowhere else, so that it goes with the
         runtime. ``factory`` runs once, also when several threads ask together.
         """
-        found = self._cache.get(key, self)
-        if found is self:
+        value = self._cache.get(key, self)
+        if value is self:
             with self._cache_lock:
-                found = self._cache.get(key, self)
-                if found is self:
+                value = self._cache.get(key, self)
+                if value is self:
                     self._require_alive()
-                    found = self._cache[key] = factory()
-        return cast("_T", found)
+                    value = self._cache[key] = factory()
+        return cast("_T", value)
 
     def forget_cached(self) -> None:
         """Let go of everything kept under :meth:`cache`: what it holds of the driver's is given back.
@@ -229,10 +229,10 @@ class Runtime:
                 device, call, handle = self._garbage.popleft()
                 self._release(device, call, handle)
 
-    def retire(self, kind: type[CudaError], message: str) -> None:
-        """Refuse every further use with an error of class ``kind``; calls no driver."""
+    def retire(self, error_class: type[CudaError], message: str) -> None:
+        """Refuse every further use with an error of class ``error_class``; calls no driver."""
         self.alive = False
-        self.driver = Refusal(kind, message)
+        self.driver = Refusal(error_class, message)
         self.current = CurrentDevice()
         self._cache = {}
         self._garbage.clear()
@@ -291,9 +291,9 @@ class Runtime:
             error.__cause__ = raised
             return error
         if self.simulated and self.alive:
-            found = self.driver.findings.take_unraised()
-            if found:
-                return findings_error(found)
+            findings = self.driver.findings.take_unraised()
+            if findings:
+                return findings_error(findings)
         return None if self.guard is None else self.guard.pending_error()
 
     def _require_alive(self) -> None:

@@ -67,8 +67,8 @@ def runtime() -> Runtime:
     ForkError
         If the parent of this forked process had used CUDA.
     """
-    found = _selection.runtime
-    return found if found is not None else _choose()
+    current = _selection.runtime
+    return current if current is not None else _choose()
 
 
 def is_available() -> bool:
@@ -99,8 +99,8 @@ def device_count() -> int:
 
 def current_device() -> Device:
     """The device that this thread selected with :meth:`Device.set_current`, device 0 at first."""
-    found = runtime()
-    return found.current.selected or found.devices[0]
+    active = runtime()
+    return active.current.selected or active.devices[0]
 
 
 def reset() -> None:
@@ -137,9 +137,9 @@ def install(simulator: Callable[[], Any]) -> Runtime:
                 f"the {_selection.runtime.name} driver is already in use: install the simulator before the "
                 "first CUDA call, or call drv.reset() first"
             )
-        made = _start(simulator(), simulated=True)
+        started = _start(simulator(), simulated=True)
         _selection.simulator = simulator
-        return made
+        return started
 
 
 def _choose() -> Runtime:
@@ -163,10 +163,10 @@ def _start(driver: Any, *, simulated: bool) -> Runtime:
         _selection.hooked = True
         os.register_at_fork(after_in_child=_after_fork)
         atexit.register(_at_exit)
-    made = _selection.runtime = Runtime(driver, simulated=simulated)
+    started = _selection.runtime = Runtime(driver, simulated=simulated)
     if _selection.supervisor is not None:
-        _selection.supervisor.started(made)
-    return made
+        _selection.supervisor.started(started)
+    return started
 
 
 def _nvidia(choice: str) -> Any:

@@ -83,29 +83,31 @@ def plan(
         raise ValueError(
             f"{operation}(): reducer {COUNT!r} has no values, and every other has; got {reducer!r}"
         )
-    if selection.kind.is_complex and reducer in ("amax", "amin"):
+    if selection.element_dtype.is_complex and reducer in ("amax", "amin"):
         raise TypeError(
-            f"{operation}(): {reducer} compares values, but complex numbers ({selection.kind!r}) have no order"
+            f"{operation}(): {reducer} compares values, but complex numbers ({selection.element_dtype!r}) have no order"
         )
     if 0 in selection.shape:
         return NOTHING
-    if _has_atomics(reducer, selection.kind) and not (deterministic and _depends(reducer, selection.kind)):
+    if _has_atomics(reducer, selection.element_dtype) and not (
+        deterministic and _depends(reducer, selection.element_dtype)
+    ):
         return _atomic(device, operation, reducer, selection, values)
     return segments.plan(device, operation, reducer, selection, values)
 
 
-def _has_atomics(reducer: str, kind: dtype) -> bool:
+def _has_atomics(reducer: str, element_dtype: dtype) -> bool:
     """Whether an element can be updated alone, in one step or as independent parts."""
     if reducer == LAST:
         return False
-    if kind.itemsize == 1:
-        return kind.name == "bool"
-    return kind.itemsize <= _CELL or reducer in ("sum", COUNT)
+    if element_dtype.itemsize == 1:
+        return element_dtype.name == "bool"
+    return element_dtype.itemsize <= _CELL or reducer in ("sum", COUNT)
 
 
-def _depends(reducer: str, kind: dtype) -> bool:
+def _depends(reducer: str, element_dtype: dtype) -> bool:
     """Whether a result depends on the order of values."""
-    return reducer in ("sum", "prod") and (kind.is_floating_point or kind.is_complex)
+    return reducer in ("sum", "prod") and (element_dtype.is_floating_point or element_dtype.is_complex)
 
 
 def _atomic(
@@ -115,17 +117,17 @@ def _atomic(
     selection: Selection,
     values: tuple[Sequence[int], dtype] | None,
 ) -> Plan:
-    kind = selection.kind
+    element_dtype = selection.element_dtype
     geometry = walk(selection, selection.strides if values is None else values[0], widen=False)
     unroll, grid = unroll_and_grid(geometry.count)
     parameters, index = index_parameters(selection)
-    given, source_code = source_of(values)
-    name = f"{operation}_{reducer}_of_{kind.name}"
+    source_type, source_code = source_of(values)
+    name = f"{operation}_{reducer}_of_{element_dtype.name}"
     source = (
-        f"{includes('accumulate.cuh', kind, *([] if values is None else [values[1]]))}"
+        f"{includes('accumulate.cuh', element_dtype, *([] if values is None else [values[1]]))}"
         f"{bounds(operation, selection)}{geometry.declarations}\n"
-        f'extern "C" __global__ void {name}(Walk walk, Lookup lookup, Walk::Number count, {kind.cuda}* target, '
-        f"const {given}* values{parameters}) {{\n{index}"
+        f'extern "C" __global__ void {name}(Walk walk, Lookup lookup, Walk::Number count, {element_dtype.cuda}* target, '
+        f"const {source_type}* values{parameters}) {{\n{index}"
         f"    accumulate<{_WAYS[reducer]}, Bounds, {unroll}>"
         f"(walk, lookup, count, target, {source_code}, index);\n}}\n"
     )

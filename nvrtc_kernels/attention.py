@@ -32,14 +32,14 @@ _TEAMS = {
 }  # fmt: skip
 
 
-def wide_type(kind: dtype) -> dtype:
+def wide_type(dtype: dtype) -> dtype:
     """Type of the scores of half precision queries, and of what is kept of a row: single precision at least."""
-    return float64 if kind is float64 else float32
+    return float64 if dtype is float64 else float32
 
 
-def most_keys(kind: dtype) -> int:
+def most_keys(dtype: dtype) -> int:
     """Most keys of a block."""
-    return _TEAMS[wide_type(kind).itemsize][-1][0]
+    return _TEAMS[wide_type(dtype).itemsize][-1][0]
 
 
 def stride(keys: int) -> int:
@@ -90,7 +90,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class MaskRows:
-    """How the rows of a mask are found.
+    """Where the rows of a mask lie.
 
     Attributes
     ----------
@@ -98,20 +98,20 @@ class MaskRows:
         Shape that the rows' numbers go over, and the mask's strides over it.
     key_stride : int
         From one key to the next.
-    kind : dtype
+    element_dtype : dtype
         bool, where ``True`` lets a key be seen, or a floating point type, which is added.
     """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     key_stride: int
-    kind: dtype
+    element_dtype: dtype
 
     @classmethod
-    def of(cls, shape: Sequence[int], strides: Sequence[int], kind: dtype) -> MaskRows:
+    def of(cls, shape: Sequence[int], strides: Sequence[int], element_dtype: dtype) -> MaskRows:
         """Those of a mask of ``shape`` ``(..., queries, keys)``; a stretched dimension has stride 0."""
         sizes, (steps,) = collapse(shape[:-1], strides[:-1])
-        return cls(tuple(sizes), tuple(steps), strides[-1], kind)
+        return cls(tuple(sizes), tuple(steps), strides[-1], element_dtype)
 
     def packed(self, address: int) -> bytes:
         """As the kernels take it."""
@@ -148,16 +148,16 @@ class Dropout:
 
 
 def plan_weights(
-    device: Device, kind: dtype, mask: MaskRows | None, *, dropping: bool
+    device: Device, dtype: dtype, mask: MaskRows | None, *, dropping: bool
 ) -> Callable[..., None]:
     """What makes the weights of a block from its scores.
 
     Parameters
     ----------
-    kind
+    dtype
         Type of the weights; scores have :func:`wide_type` of it.
     mask
-        How a mask is found; ``None`` for none.
+        Where the rows of a mask lie; ``None`` for none.
     dropping
         Whether weights are dropped.
 
@@ -171,23 +171,23 @@ def plan_weights(
         each row by its number, is that of the scores.
     """
     variants: dict[int, tuple[Callable[..., None], int]] = {}
-    teams = _TEAMS[wide_type(kind).itemsize]
+    teams = _TEAMS[wide_type(dtype).itemsize]
 
     def variant(keys: int) -> tuple[Callable[..., None], int]:
         limit, along, packs = next(team for team in teams if keys <= team[0])
-        found = variants.get(limit)
-        if found is None:
+        entry = variants.get(limit)
+        if entry is None:
             threads = max(along, _THREADS)
-            wide = wide_type(kind).cuda
-            pointers = f"const {wide}* scores, {kind.cuda}* weights, {wide}* logarithms, {wide}* result"
+            wide = wide_type(dtype).cuda
+            pointers = f"const {wide}* scores, {dtype.cuda}* weights, {wide}* logarithms, {wide}* result"
             launch = _launcher(
-                device, kind, mask, dropping, f"attention_weights_{limit}", threads,
+                device, dtype, mask, dropping, f"attention_weights_{limit}", threads,
                 f"{pointers}, long long result_step, long long width",
                 f"attention_weights<{wide}, {threads}, {along}, {packs}>",
                 "scores, weights, logarithms, result, result_step, width", "PPPPqq",
             )  # fmt: skip
-            found = variants[limit] = launch, along
-        return found
+            entry = variants[limit] = launch, along
+        return entry
 
     def run(
         stream: Any, block: Block, scale: float, seen: bytes, dropped: bytes, scores: int, weights: int,
@@ -206,7 +206,7 @@ def plan_weights(
 
 
 def plan_gradients(
-    device: Device, kind: dtype, mask: MaskRows | None, *, dropping: bool
+    device: Device, dtype: dtype, mask: MaskRows | None, *, dropping: bool
 ) -> Callable[..., None]:
     """What makes weights and gradients of the scores of a block, from scores and gradients of the weights.
 
@@ -215,7 +215,7 @@ def plan_gradients(
     callable
         ``run(stream_handle, block, scale, mask, dropout, scores, grads, logarithms, along, weights, score_grads)``.
         ``along`` is what :func:`plan_row_products` makes of result and gradient, ``logarithms`` what the weights'
-        kernel made; the last two addresses may be those of scores and gradients.
+        kernel wrote; the last two addresses may be those of scores and gradients.
     """
     variants: dict[int, Callable[..., None]] = {}
 
@@ -223,11 +223,11 @@ def plan_gradients(
         along = 8 if block.keys <= 32 else 32 if block.keys <= 1024 else _THREADS
         launch = variants.get(along)
         if launch is None:
-            wide = wide_type(kind).cuda
+            wide = wide_type(dtype).cuda
             launch = variants[along] = _launcher(
-                device, kind, mask, dropping, f"attention_gradients_{along}", _THREADS,
+                device, dtype, mask, dropping, f"attention_gradients_{along}", _THREADS,
                 f"const {wide}* scores, const {wide}* grads, const {wide}* logarithms, const {wide}* along, "
-                f"{kind.cuda}* weights, {kind.cuda}* score_grads",
+                f"{dtype.cuda}* weights, {dtype.cuda}* score_grads",
                 f"attention_gradients<{wide}, {_THREADS}, {along}>",
                 "scores, grads, logarithms, along, weights, score_grads", "PPPPPP",
             )  # fmt: skip
@@ -238,7 +238,7 @@ def plan_gradients(
     return run
 
 
-def plan_row_products(device: Device, kind: dtype, rows: int, width: int) -> Callable[..., None]:
+def plan_row_products(device: Device, dtype: dtype, rows: int, width: int) -> Callable[..., None]:
     """What sums the products of two contiguous ``(rows, width)`` arrays along their rows.
 
     Returns
@@ -249,11 +249,11 @@ def plan_row_products(device: Device, kind: dtype, rows: int, width: int) -> Cal
     if not rows:
         return NOTHING.run
     along = 8 if width <= 32 else 32
-    wide = wide_type(kind).cuda
+    wide = wide_type(dtype).cuda
     source = (
-        f"{includes('attention.cuh', kind)}"
-        f'extern "C" __global__ void attention_row_products(long long rows, long long width, const {kind.cuda}* a, '
-        f"const {kind.cuda}* b, {wide}* sums) {{\n"
+        f"{includes('attention.cuh', dtype)}"
+        f'extern "C" __global__ void attention_row_products(long long rows, long long width, const {dtype.cuda}* a, '
+        f"const {dtype.cuda}* b, {wide}* sums) {{\n"
         f"    attention_row_products<{wide}, {_THREADS}, {along}>(rows, width, a, b, sums);\n}}\n"
     )
     launch = launcher(device, "attention.cu", source, "attention_row_products", "qqPPP")
@@ -266,32 +266,32 @@ def plan_row_products(device: Device, kind: dtype, rows: int, width: int) -> Cal
 
 
 def _launcher(
-    device: Device, kind: dtype, mask: MaskRows | None, dropping: bool, name: str, threads: int, parameters: str,
+    device: Device, dtype: dtype, mask: MaskRows | None, dropping: bool, name: str, threads: int, parameters: str,
     function: str, passed: str, codes: str,
 ) -> Callable[..., None]:  # fmt: skip
     """A kernel that takes block, scale, and, where there are, mask and dropout, before its own parameters."""
-    kinds = [kind] if mask is None or mask.kind is bool_ else [kind, mask.kind]
-    head, given, first = (
+    dtypes = [dtype] if mask is None or mask.element_dtype is bool_ else [dtype, mask.element_dtype]
+    head, call_arguments, first = (
         ["AttentionBlock block", "double scale"],
-        ["block", f"({wide_type(kind).cuda})scale"],
+        ["block", f"({wide_type(dtype).cuda})scale"],
         [],
     )
     if mask is None:
-        given.append("NoMask()")
+        call_arguments.append("NoMask()")
     else:
-        head.append(f"Mask<{len(mask.sizes)}, {mask.kind.cuda}> mask")
-        given.append("mask")
+        head.append(f"Mask<{len(mask.sizes)}, {mask.element_dtype.cuda}> mask")
+        call_arguments.append("mask")
         first.append(len(mask.packed(0)))
     if dropping:
         head.append("AttentionDropout dropout")
-        given.append("dropout")
+        call_arguments.append("dropout")
         first.append(len(Dropout(0, 0, 0, 0, 0).packed))
     else:
-        given.append("NoDropout()")
+        call_arguments.append("NoDropout()")
     source = (
-        f"{includes('attention.cuh', *kinds)}"
+        f"{includes('attention.cuh', *dtypes)}"
         f'extern "C" __global__ void __launch_bounds__({threads}) {name}({", ".join(head)}, {parameters}) {{\n'
-        f"    {function}({', '.join(given)}, {passed});\n}}\n"
+        f"    {function}({', '.join(call_arguments)}, {passed});\n}}\n"
     )
     size = struct.calcsize("=6q4i")
     return launcher(device, "attention.cu", source, name, (size, "d", *first, *codes))

@@ -34,15 +34,15 @@ class Channels:
         """Number of elements."""
         return self.outer * self.channels * self.inner
 
-    def kind(self, width: int) -> str:
-        """How the channels of ``width`` neighbours are found."""
+    def layout_class(self, width: int) -> str:
+        """CUDA C++ class that tells the channels of ``width`` neighbours."""
         if self.inner % width == 0:
             return "Same"
         return "Consecutive" if self.inner == 1 and self.channels % width == 0 else "Any"
 
 
 def plan(
-    device: Device, sizes: Channels, given: dtype, moments: dtype, weight: dtype | None
+    device: Device, sizes: Channels, input_dtype: dtype, moments: dtype, weight: dtype | None
 ) -> Callable[..., None]:
     """What normalises elements, to their own type.
 
@@ -52,16 +52,16 @@ def plan(
         ``run(stream_handle, eps, in, mean, variance, weight, bias, out)``, all addresses but for ``eps``; weight and
         bias, of one type, may be 0.
     """
-    kind = (weight or given).cuda
+    weight_type = (weight or input_dtype).cuda
     parameters = (
-        f"double eps, const {given.cuda}* in, const {moments.cuda}* mean, const {moments.cuda}* variance, "
-        f"const {kind}* weight, const {kind}* bias, {given.cuda}* out"
+        f"double eps, const {input_dtype.cuda}* in, const {moments.cuda}* mean, const {moments.cuda}* variance, "
+        f"const {weight_type}* weight, const {weight_type}* bias, {input_dtype.cuda}* out"
     )
-    kinds = given, moments, weight or given
-    head = statistics_type(given).cuda
+    dtypes = input_dtype, moments, weight or input_dtype
+    head = statistics_type(input_dtype).cuda
     passed = "eps, in, mean, variance, weight, bias, out"
     return _planned(
-        device, sizes, "apply_channels", "batch_normalization", head, parameters, passed, kinds, "dPPPPPP", given.itemsize,
+        device, sizes, "apply_channels", "batch_normalization", head, parameters, passed, dtypes, "dPPPPPP", input_dtype.itemsize,
         numbers=1, packed=(0, 5),
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ def plan_backward(
     device: Device,
     sizes: Channels,
     grad: dtype,
-    given: dtype,
+    input_dtype: dtype,
     moments: dtype,
     weight: dtype | None,
     *,
@@ -85,19 +85,19 @@ def plan_backward(
         for the first two. Sums are of :func:`.normalization.statistics_type`; without ``training`` they, the input
         and the mean are not read.
     """
-    wide = statistics_type(given).cuda
+    wide = statistics_type(input_dtype).cuda
     parameters = (
-        f"double eps, double share, const {grad.cuda}* grad, const {given.cuda}* in, const {moments.cuda}* mean, "
-        f"const {moments.cuda}* variance, const {(weight or given).cuda}* weight, const {wide}* total, "
-        f"const {wide}* along, {given.cuda}* out"
+        f"double eps, double share, const {grad.cuda}* grad, const {input_dtype.cuda}* in, const {moments.cuda}* mean, "
+        f"const {moments.cuda}* variance, const {(weight or input_dtype).cuda}* weight, const {wide}* total, "
+        f"const {wide}* along, {input_dtype.cuda}* out"
     )
-    kinds = grad, given, moments, weight or given
+    dtypes = grad, input_dtype, moments, weight or input_dtype
     head = f"{'true' if training else 'false'}, {wide}"
     name = "batch_normalization_backward" if training else "batch_normalization_of_running_backward"
     passed = "eps, share, grad, in, mean, variance, weight, total, along, out"
     return _planned(
-        device, sizes, "apply_channels_backward", name, head, parameters, passed, kinds, "ddPPPPPPPP",
-        max(grad.itemsize, given.itemsize), numbers=2, packed=(0, 1, 7),
+        device, sizes, "apply_channels_backward", name, head, parameters, passed, dtypes, "ddPPPPPPPP",
+        max(grad.itemsize, input_dtype.itemsize), numbers=2, packed=(0, 1, 7),
     )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def _planned(
     head: str,
     parameters: str,
     passed: str,
-    kinds: Sequence[dtype],
+    dtypes: Sequence[dtype],
     codes: str,
     itemsize: int,
     *,
@@ -121,13 +121,13 @@ def _planned(
     index, code = ("long long", "q") if far else ("unsigned int", "I")
 
     def kernel(width: int) -> tuple[Callable[..., None], int]:
-        title = f"{name}_{sizes.kind(width).lower()}_{width}"
+        kernel_name = f"{name}_{sizes.layout_class(width).lower()}_{width}"
         source = (
-            f"{includes('channel_normalization.cuh', *kinds)}"
-            f'extern "C" __global__ void {title}({index} packs, {index} channels, {index} inner, {parameters}) {{\n'
-            f"    {function}<{head}, {sizes.kind(width)}, {width}>(packs, channels, inner, {passed});\n}}\n"
+            f"{includes('channel_normalization.cuh', *dtypes)}"
+            f'extern "C" __global__ void {kernel_name}({index} packs, {index} channels, {index} inner, {parameters}) {{\n'
+            f"    {function}<{head}, {sizes.layout_class(width)}, {width}>(packs, channels, inner, {passed});\n}}\n"
         )
-        launch = launcher(device, "channel_normalization.cu", source, title, (code, code, code, *codes))
+        launch = launcher(device, "channel_normalization.cu", source, kernel_name, (code, code, code, *codes))
         return launch, sizes.count // width
 
     width = max(_WIDE // itemsize, 1)
@@ -135,12 +135,12 @@ def _planned(
         width //= 2
     wide_launch, wide_packs = kernel(width)
     low = width * itemsize - 1
-    places = [numbers + place for place in packed]
+    positions = [numbers + position for position in packed]
 
     def run(stream: Any, *arguments: Any) -> None:
         low_bits = 0
-        for place in places:
-            low_bits |= arguments[place]
+        for position in positions:
+            low_bits |= arguments[position]
         launch, packs = kernel(1) if low_bits & low else (wide_launch, wide_packs)
         grid = min(-(-packs // _THREADS), _BLOCKS)
         launch(

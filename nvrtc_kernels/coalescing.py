@@ -23,7 +23,7 @@ _BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigne
 MAX_SOURCES = 16
 
 
-def plan(device: Device, kind: dtype, sources: int = 1) -> Callable[..., None]:
+def plan(device: Device, dtype: dtype, sources: int = 1) -> Callable[..., None]:
     """What copies tensors of one type that is not complex, or sums up ``sources`` of them, element by element.
 
     Returns
@@ -35,12 +35,12 @@ def plan(device: Device, kind: dtype, sources: int = 1) -> Callable[..., None]:
     """
     if not 1 <= sources <= MAX_SOURCES:
         raise ValueError(f"one launch adds 1 to {MAX_SOURCES} sources, not {sources}")
-    element = _BITS[kind.itemsize] if sources == 1 else kind.cuda
-    width = 16 // kind.itemsize
+    element = _BITS[dtype.itemsize] if sources == 1 else dtype.cuda
+    width = 16 // dtype.itemsize
     chunk = _THREADS * _PACKS * width
     tables = Tables(sources + 1, chunk)
     name = "copy_tensors" if sources == 1 else "sum_tensors"
-    header = includes("coalescing.cuh") if sources == 1 else includes("coalescing.cuh", kind)
+    header = includes("coalescing.cuh") if sources == 1 else includes("coalescing.cuh", dtype)
     launch = launcher(
         device,
         "coalescing.cu",

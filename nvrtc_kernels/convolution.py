@@ -80,11 +80,11 @@ class Windows:
 _SIZE = 18 * 4 + 2 * 8
 
 
-def sum_type(kind: dtype) -> str:
-    """Type in CUDA C++ to add elements of type ``kind`` up in."""
-    if kind.itemsize == 2 and kind.is_floating_point:
+def sum_type(dtype: dtype) -> str:
+    """Type in CUDA C++ to add elements of type ``dtype`` up in."""
+    if dtype.itemsize == 2 and dtype.is_floating_point:
         return "float"
-    return kind.cuda if kind.category >= Category.FLOATING else "long long"
+    return dtype.cuda if dtype.category >= Category.FLOATING else "long long"
 
 
 def grid_of(count: int) -> int:
@@ -133,7 +133,7 @@ def plan_unfold(device: Device, windows: Windows, item_channels: int, itemsize: 
     return run
 
 
-def plan_fold(device: Device, windows: Windows, item_channels: int, kind: dtype) -> Callable[..., None]:
+def plan_fold(device: Device, windows: Windows, item_channels: int, dtype: dtype) -> Callable[..., None]:
     """What adds columns up to images: the transpose of :func:`plan_unfold`.
 
     Returns
@@ -141,11 +141,11 @@ def plan_fold(device: Device, windows: Windows, item_channels: int, kind: dtype)
     callable
         ``run(stream_handle, image_address, columns_address, channels, items, row_step, item_step)``.
     """
-    name = f"fold_{kind.name}"
+    name = f"fold_{dtype.name}"
     source = (
-        f'{includes("unfold.cuh", kind)}extern "C" __global__ void {name}(Windows w, long long channels, '
-        f"long long items, long long row_step, long long item_step, const {kind.cuda}* columns, {kind.cuda}* image) {{\n"
-        f"    fold<{sum_type(kind)}>(w, channels, items, row_step, item_step, columns, image);\n}}\n"
+        f'{includes("unfold.cuh", dtype)}extern "C" __global__ void {name}(Windows w, long long channels, '
+        f"long long items, long long row_step, long long item_step, const {dtype.cuda}* columns, {dtype.cuda}* image) {{\n"
+        f"    fold<{sum_type(dtype)}>(w, channels, items, row_step, item_step, columns, image);\n}}\n"
     )
     launch = launcher(device, "unfold.cu", source, name, (_SIZE, *"qqqqPP"))
     packed, area = windows.packed(item_channels), prod(windows.size)
@@ -163,7 +163,7 @@ def plan_fold(device: Device, windows: Windows, item_channels: int, kind: dtype)
 
 
 def plan_depthwise(
-    device: Device, part: str, windows: Windows, items: int, channels: int, multiplier: int, kind: dtype
+    device: Device, part: str, windows: Windows, items: int, channels: int, multiplier: int, dtype: dtype
 ) -> Callable[..., None]:
     """A convolution of ``channels`` channels with ``multiplier`` filters each, or one of its derivatives.
 
@@ -178,14 +178,14 @@ def plan_depthwise(
     callable
         ``run(stream_handle, out_address, first_address, second_address)``, all of them contiguous.
     """
-    name = f"depthwise_{part}_{kind.name}"
+    name = f"depthwise_{part}_{dtype.name}"
     filters = channels * multiplier
     counted = channels if part == "input" else filters
     threads = f", {THREADS}" if part == "weight" else ""
     source = (
-        f'{includes("unfold.cuh", kind)}extern "C" __global__ void {name}(Windows w, long long counted, '
-        f"int multiplier, long long items, const {kind.cuda}* first, const {kind.cuda}* second, {kind.cuda}* out) {{\n"
-        f"    depthwise_{part}<{sum_type(kind)}{threads}>(w, counted, multiplier, items, first, second, out);\n}}\n"
+        f'{includes("unfold.cuh", dtype)}extern "C" __global__ void {name}(Windows w, long long counted, '
+        f"int multiplier, long long items, const {dtype.cuda}* first, const {dtype.cuda}* second, {dtype.cuda}* out) {{\n"
+        f"    depthwise_{part}<{sum_type(dtype)}{threads}>(w, counted, multiplier, items, first, second, out);\n}}\n"
     )
     launch = launcher(device, "unfold.cu", source, name, (_SIZE, *"qiqPPP"))
     packed = windows.packed(channels)

@@ -28,7 +28,7 @@ _BLOCKS = 8
 def bincount(
     device: Device,
     shape: Sequence[int],
-    given: tuple[Sequence[int], dtype],
+    operand: tuple[Sequence[int], dtype],
     bins: int,
     weights: tuple[Sequence[int], dtype] | None = None,
 ) -> Plan:
@@ -36,7 +36,7 @@ def bincount(
 
     Parameters
     ----------
-    given
+    operand
         Strides and integer type of the elements.
     weights
         Strides and type, float32 or float64, of what is added in place of ones. The order of additions is
@@ -53,18 +53,18 @@ def bincount(
     ValueError
         For elements that are no integers and weights of another type.
     """
-    if given[1].category is not Category.INTEGER:
-        raise ValueError(f"bincount counts integers, {given[1]!r} was given; convert to int64 first")
+    if operand[1].category is not Category.INTEGER:
+        raise ValueError(f"bincount counts integers, {operand[1]!r} was given; convert to int64 first")
     if weights is not None and weights[1] not in (float32, float64):
         raise ValueError(f"weights are float32 or float64, {weights[1]!r} was given; convert to float64")
     if bins == 0:
         return NOTHING
     if weights is None:
-        return _count(device, shape, given, bins, "ValueBin", "", "")
-    geometry, code, count, typed = _geometry(shape, given[0], weights[0])
+        return _count(device, shape, operand, bins, "ValueBin", "", "")
+    geometry, code, count, typed = _geometry(shape, operand[0], weights[0])
     out = weights[1].cuda
-    source = _source(given[1], out) + (
-        f'extern "C" __global__ void weigh_bins({typed}, long long bins, const {given[1].cuda}* in, '
+    source = _source(operand[1], out) + (
+        f'extern "C" __global__ void weigh_bins({typed}, long long bins, const {operand[1].cuda}* in, '
         f"const {out}* weights, {out}* out) {{\n    weigh(geometry, count, ValueBin{{bins}}, in, weights, out);\n}}\n"
     )
     clear = _clear(device, source, bins)
@@ -82,7 +82,7 @@ def bincount(
     return Plan(run)
 
 
-def histc(device: Device, shape: Sequence[int], given: tuple[Sequence[int], dtype], bins: int) -> Plan:
+def histc(device: Device, shape: Sequence[int], operand: tuple[Sequence[int], dtype], bins: int) -> Plan:
     """What counts elements in ``bins`` bins of equal width from ``low`` to ``high``, both included.
 
     Elements outside and NaNs are not counted. ``high`` must be above ``low``.
@@ -97,32 +97,32 @@ def histc(device: Device, shape: Sequence[int], given: tuple[Sequence[int], dtyp
     ValueError
         For a complex type and for no bins.
     """
-    if given[1].is_complex:
-        raise ValueError(f"complex numbers have no order; {given[1]!r} was given")
+    if operand[1].is_complex:
+        raise ValueError(f"complex numbers have no order; {operand[1]!r} was given")
     if bins < 1:
         raise ValueError(f"bins must be at least 1, {bins} was given")
-    # Bins are found in float for the types that PyTorch finds them in float for, in double for the rest.
-    compute = "float" if given[1].is_floating_point and given[1].itemsize < 8 else "double"
-    return _count(device, shape, given, bins, f"RangeBin<{compute}>", ", double low, double high", "dd")
+    # Bins are computed in float for the dtypes that PyTorch computes them in float for, in double for the rest.
+    compute = "float" if operand[1].is_floating_point and operand[1].itemsize < 8 else "double"
+    return _count(device, shape, operand, bins, f"RangeBin<{compute}>", ", double low, double high", "dd")
 
 
 def _count(
     device: Device,
     shape: Sequence[int],
-    given: tuple[Sequence[int], dtype],
+    operand: tuple[Sequence[int], dtype],
     bins: int,
     functor: str,
     parameters: str,
     codes: str,
 ) -> Plan:
-    geometry, code, count, typed = _geometry(shape, given[0])
+    geometry, code, count, typed = _geometry(shape, operand[0])
     few = bins <= _FEW_BINS
     memory = "shared" if few else "global"
     name = f"count_bins_in_{memory}"
     compute = functor[len("RangeBin<") : -1]
     arguments = f"bins, static_cast<{compute}>(low), static_cast<{compute}>(high)" if codes else "bins"
-    source = _source(given[1], "unsigned long long") + (
-        f'extern "C" __global__ void {name}({typed}, long long bins{parameters}, const {given[1].cuda}* in, '
+    source = _source(operand[1], "unsigned long long") + (
+        f'extern "C" __global__ void {name}({typed}, long long bins{parameters}, const {operand[1].cuda}* in, '
         f"unsigned long long* out) {{\n"
         f"    const {functor} bin_of{{{arguments}}};\n    count_in_{memory}(geometry, count, bin_of, in, out);\n}}\n"
     )
@@ -153,9 +153,9 @@ def _geometry(shape: Sequence[int], *strides: Sequence[int]) -> tuple[bytes, str
     return struct.pack(f"={len(numbers)}{code}", *numbers), code, count, typed
 
 
-def _source(kind: dtype, output: str) -> str:
+def _source(dtype: dtype, output: str) -> str:
     return (
-        f"{includes('counting.cuh', kind)}"
+        f"{includes('counting.cuh', dtype)}"
         f'extern "C" __global__ void clear_all_bins(long long bins, {output}* out) {{\n'
         "    clear_bins(bins, out);\n}\n"
     )

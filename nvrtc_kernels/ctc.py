@@ -48,21 +48,21 @@ class Sizes:
     @property
     def threads(self) -> int:
         """Threads of a sample."""
-        found = _WARP
-        while found < _MOST and found < max(self.states, self.classes):
-            found *= 2
-        return found
+        threads = _WARP
+        while threads < _MOST and threads < max(self.states, self.classes):
+            threads *= 2
+        return threads
 
 
 _HEAD = (
     "long long time_step, long long sample_step, long long class_step, long long samples, long long classes, "
     "long long times, long long states, long long blank"
 )
-_MADE = "Ctc{time_step, sample_step, class_step, samples, classes, times, states, blank}"
-_GIVEN = "const {0}* log_probs, const long long* targets, const long long* start, const long long* lengths, "
+_PROBLEM = "Ctc{time_step, sample_step, class_step, samples, classes, times, states, blank}"
+_INPUTS = "const {0}* log_probs, const long long* targets, const long long* start, const long long* lengths, "
 
 
-def plan(device: Device, sizes: Sizes, kind: dtype) -> Callable[..., None]:
+def plan(device: Device, sizes: Sizes, dtype: dtype) -> Callable[..., None]:
     """What finds the loss of each sample, for float32 or float64.
 
     Returns
@@ -72,13 +72,14 @@ def plan(device: Device, sizes: Sizes, kind: dtype) -> Callable[..., None]:
         int64 but for the first and the last two. ``alpha`` has samples * times * states elements.
     """
     parameters = (
-        _GIVEN.format(kind.cuda) + f"const long long* target_lengths, {kind.cuda}* alpha, {kind.cuda}* loss"
+        _INPUTS.format(dtype.cuda)
+        + f"const long long* target_lengths, {dtype.cuda}* alpha, {dtype.cuda}* loss"
     )
     passed = "log_probs, targets, start, lengths, target_lengths, alpha, loss"
     source = (
-        f"{includes('ctc.cuh', kind)}"
+        f"{includes('ctc.cuh', dtype)}"
         f'extern "C" __global__ void ctc_loss({_HEAD}, {parameters}) {{\n'
-        f"    ctc_forward<{kind.cuda}>({_MADE}, {passed});\n}}\n"
+        f"    ctc_forward<{dtype.cuda}>({_PROBLEM}, {passed});\n}}\n"
     )
     launch = launcher(device, "ctc.cu", source, "ctc_loss", "qqqqqqqqPPPPPPP")
     arguments, threads = sizes.arguments, sizes.threads
@@ -89,7 +90,7 @@ def plan(device: Device, sizes: Sizes, kind: dtype) -> Callable[..., None]:
     return run
 
 
-def plan_backward(device: Device, sizes: Sizes, kind: dtype, *, zero_infinity: bool) -> Callable[..., None]:
+def plan_backward(device: Device, sizes: Sizes, dtype: dtype, *, zero_infinity: bool) -> Callable[..., None]:
     """What makes the gradient of contiguous log-probabilities.
 
     Returns
@@ -99,16 +100,16 @@ def plan_backward(device: Device, sizes: Sizes, kind: dtype, *, zero_infinity: b
         out)``, all addresses. ``chain`` (int32) and ``beta`` have 2 * samples * states elements, whose contents do
         not matter.
     """
-    parameters = _GIVEN.format(kind.cuda) + (
-        f"const long long* target_lengths, const {kind.cuda}* alpha, const {kind.cuda}* loss, const {kind.cuda}* grad, "
-        f"int* chain, {kind.cuda}* beta, {kind.cuda}* out"
+    parameters = _INPUTS.format(dtype.cuda) + (
+        f"const long long* target_lengths, const {dtype.cuda}* alpha, const {dtype.cuda}* loss, const {dtype.cuda}* grad, "
+        f"int* chain, {dtype.cuda}* beta, {dtype.cuda}* out"
     )
     passed = "log_probs, targets, start, lengths, target_lengths, alpha, loss, grad, chain, beta, out"
     name = "ctc_loss_backward_without_infinities" if zero_infinity else "ctc_loss_backward"
     source = (
-        f"{includes('ctc.cuh', kind)}"
+        f"{includes('ctc.cuh', dtype)}"
         f'extern "C" __global__ void {name}({_HEAD}, {parameters}) {{\n'
-        f"    ctc_backward<{kind.cuda}>({_MADE}, {'true' if zero_infinity else 'false'}, {passed});\n}}\n"
+        f"    ctc_backward<{dtype.cuda}>({_PROBLEM}, {'true' if zero_infinity else 'false'}, {passed});\n}}\n"
     )
     launch = launcher(device, "ctc.cu", source, name, "qqqqqqqqPPPPPPPPPPP")
     arguments, threads = sizes.arguments, sizes.threads

@@ -86,8 +86,8 @@ class DiskCache:
         """Remove the least recently used entries of a full cache, and what crashed writers left."""
         entries: list[tuple[float, int, str]] = []
         now = time.time()
-        with os.scandir(self.directory) as found:
-            for entry in found:
+        with os.scandir(self.directory) as listing:
+            for entry in listing:
                 with contextlib.suppress(FileNotFoundError):
                     status = entry.stat()
                     if entry.name.endswith(_SUFFIX):

@@ -21,7 +21,7 @@ _WORDS = 4
 _BLOCKS = 16
 
 
-def plan(device: Device, count: int, inner: int, kind: dtype) -> Callable[..., None]:
+def plan(device: Device, count: int, inner: int, dtype: dtype) -> Callable[..., None]:
     """What drops of ``count`` contiguous elements, ``inner`` neighbours of which stand or fall together.
 
     Returns
@@ -33,32 +33,32 @@ def plan(device: Device, count: int, inner: int, kind: dtype) -> Callable[..., N
     """
     if not count:
         return NOTHING.run
-    wide = "double" if kind is float64 else "float"
+    wide = "double" if dtype is float64 else "float"
     head = "Count count, Count seed, Count call, Count below, double scale, double shift, double otherwise"
-    made = f"Dropout<{wide}>{{seed, call, below, ({wide})scale, ({wide})shift, ({wide})otherwise}}"
-    operands = f"const {kind.cuda}* in, {kind.cuda}* out"
+    functor = f"Dropout<{wide}>{{seed, call, below, ({wide})scale, ({wide})shift, ({wide})otherwise}}"
+    operands = f"const {dtype.cuda}* in, {dtype.cuda}* out"
     each = inner == 1
     name = "dropout" if each else "dropout_of_features"
     more, function = ("bool wide_access", "elements") if each else ("Count inner", "features")
     source = (
-        f"{includes('dropout.cuh', kind)}"
+        f"{includes('dropout.cuh', dtype)}"
         f'extern "C" __global__ void {name}({head}, {more}, {operands}) {{\n'
-        f"    dropout_{function}<{wide}>({made}, count, {more.split()[1]}, in, out);\n}}\n"
+        f"    dropout_{function}<{wide}>({functor}, count, {more.split()[1]}, in, out);\n}}\n"
     )
     codes = ("Q", "Q", "Q", "Q", "d", "d", "d", "?" if each else "Q", "P", "P")
     launch = launcher(device, "dropout.cu", source, name, codes)
     threads = -(-count // _WORDS) if each else count
     grid = min(-(-threads // _THREADS), device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS)
-    low = _WORDS * kind.itemsize - 1
+    low = _WORDS * dtype.itemsize - 1
 
     def run(
         stream: Any, seed: int, call: int, below: int, scale: float, shift: float, otherwise: float,
-        given: int, out: int,
+        input_address: int, out: int,
     ) -> None:  # fmt: skip
-        extra = not (given | out) & low if each else inner
+        extra = not (input_address | out) & low if each else inner
         launch(
             grid, 1, 1, _THREADS, 1, 1, 0, stream,
-            count, seed, call, below, scale, shift, otherwise, extra, given, out,
+            count, seed, call, below, scale, shift, otherwise, extra, input_address, out,
         )  # fmt: skip
 
     return run

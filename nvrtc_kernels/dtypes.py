@@ -1,4 +1,4 @@
-"""Element types: what an element is in NumPy, in CUDA C++ and in PTX-sized bytes.
+"""Dtypes: what an element is in NumPy, in CUDA C++ and in PTX-sized bytes.
 
 The objects are the public ``tensor.float32`` and so on; they live here because kernels are specialised
 by them.
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Category(IntEnum):
-    """The kinds that type promotion distinguishes, weakest first."""
+    """What type promotion distinguishes, weakest first."""
 
     BOOL = 0
     INTEGER = 1
@@ -23,7 +23,7 @@ class Category(IntEnum):
 
 
 class dtype:  # noqa: N801 - PyTorch's name
-    """An element type. There is one object per type, so identity compares.
+    """A dtype: the type of an element. There is one object per type, so identity compares.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class dtype:  # noqa: N801 - PyTorch's name
     cuda : str
         The same type in the CUDA C++ of this project's kernels.
     category : Category
-        Its kind for type promotion.
+        What it counts as in type promotion.
     """
 
     __slots__ = (
@@ -78,12 +78,12 @@ class dtype:  # noqa: N801 - PyTorch's name
         TypeError
             For an integer, bool or half precision type: there is no such complex type.
         """
-        found = {float32: complex64, float64: complex128}.get(self, self if self.is_complex else None)
-        if found is None:
+        result = {float32: complex64, float64: complex128}.get(self, self if self.is_complex else None)
+        if result is None:
             raise TypeError(
                 f"there is no complex type with parts of {self!r}; convert to float32 or float64 first"
             )
-        return found
+        return result
 
 
 bool_ = dtype("bool", np.bool_, "bool", Category.BOOL)
@@ -132,18 +132,18 @@ def from_numpy(numpy_dtype: Any) -> dtype:
     TypeError
         When no tensor can hold the NumPy type (strings, objects, unsigned types wider than 8 bits).
     """
-    given = np.dtype(numpy_dtype)
-    found = _BY_NUMPY.get(given.newbyteorder("="))
-    if found is None:
+    numpy_type = np.dtype(numpy_dtype)
+    result = _BY_NUMPY.get(numpy_type.newbyteorder("="))
+    if result is None:
         known = ", ".join(each.name for each in ALL)
         raise TypeError(
-            f"can't convert np.ndarray of type numpy.{given}. The only supported types are: {known}."
+            f"can't convert np.ndarray of type numpy.{numpy_type}. The only supported types are: {known}."
         )
-    return found
+    return result
 
 
 def promote_types(first: dtype, second: dtype) -> dtype:
-    """Smallest type that both convert to without leaving their kind, as PyTorch's ``promote_types``.
+    """Smallest type that both convert to without a change of category, as PyTorch's ``promote_types``.
 
     The stronger category wins; within integers ``uint8`` with ``int8`` gives ``int16``; ``float16`` with
     ``bfloat16`` gives ``float32``; a complex type is wide enough for the parts of the other type.

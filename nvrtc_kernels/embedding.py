@@ -20,7 +20,7 @@ MODES = ("sum", "mean", "max")
 
 
 def plan(
-    device: Device, mode: str, kind: dtype, bags: int, columns: int, rows: int, count: int, skipped: int
+    device: Device, mode: str, dtype: dtype, bags: int, columns: int, rows: int, count: int, skipped: int
 ) -> Callable[..., None]:
     """What combines the rows of a contiguous ``(rows, columns)`` table in ``bags`` bags.
 
@@ -42,9 +42,9 @@ def plan(
     """
     if not bags or not columns:
         return NOTHING.run
-    wide = "double" if kind is float64 else "float"
+    wide = "double" if dtype is float64 else "float"
     name = f"embedding_bag_{mode}"
-    pointers = f"const {kind.cuda}* table, const long long* index, const long long* starts, const {kind.cuda}* factors"
+    pointers = f"const {dtype.cuda}* table, const long long* index, const long long* starts, const {dtype.cuda}* factors"
     call = (
         f"largest_of_bags<{wide}>(sizes, table, index, starts, out, chosen)"
         if mode == "max"
@@ -52,9 +52,9 @@ def plan(
         "(sizes, table, index, starts, factors, out, chosen)"
     )
     source = (
-        f"{includes('embedding_bag.cuh', kind)}"
+        f"{includes('embedding_bag.cuh', dtype)}"
         f'extern "C" __global__ void {name}(long long bags, long long columns, long long rows, long long skipped, '
-        f"long long count, {pointers}, {kind.cuda}* out, long long* chosen) {{\n"
+        f"long long count, {pointers}, {dtype.cuda}* out, long long* chosen) {{\n"
         f"    const Bags sizes{{bags, columns, rows, skipped, count}};\n    {call};\n}}\n"
     )
     launch = launcher(device, "embedding_bag.cu", source, name, "qqqqqPPPPPP")

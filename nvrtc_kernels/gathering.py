@@ -42,7 +42,7 @@ def plan(device: Device, operation: str, selection: Selection, output: Sequence[
     if 0 in selection.shape:
         return nothing
     word, run = _plan(device, operation, selection, output, widen=True)
-    if word == selection.kind.itemsize:
+    if word == selection.element_dtype.itemsize:
         return run
     low = word - 1
 

@@ -21,18 +21,18 @@ _PACKS = 8
 _LAST_THREADS = 1024
 
 
-def _chunk(kind: dtype) -> int:
-    width: int = 16 // kind.itemsize
+def _chunk(dtype: dtype) -> int:
+    width: int = 16 // dtype.itemsize
     return _THREADS * _PACKS * width
 
 
-def partial_count(kind: dtype, counts: Sequence[int]) -> int:
+def partial_count(dtype: dtype, counts: Sequence[int]) -> int:
     """Partial sums that tensors of ``counts`` elements need memory for."""
-    chunk = _chunk(kind)
+    chunk = _chunk(dtype)
     return sum([-(-count // chunk) for count in counts])
 
 
-def plan(device: Device, kind: dtype) -> Callable[..., None]:
+def plan(device: Device, dtype: dtype) -> Callable[..., None]:
     """What computes the 2-norm of tensors of one real floating point type.
 
     Returns
@@ -42,17 +42,17 @@ def plan(device: Device, kind: dtype) -> Callable[..., None]:
         without gaps and are not all none; ``partial`` is the address of :func:`partial_count` numbers and ``norm``
         that of the result, of float, or of double for double.
     """
-    wide = "double" if kind.cuda == "double" else "float"
+    wide = "double" if dtype.cuda == "double" else "float"
     itemsize = 8 if wide == "double" else 4
-    chunk, width = _chunk(kind), 16 // kind.itemsize
+    chunk, width = _chunk(dtype), 16 // dtype.itemsize
     tables = Tables(1, chunk)
-    header = includes("gradient_norms.cuh", kind)
+    header = includes("gradient_norms.cuh", dtype)
     squares = launcher(
         device,
         "gradient_norms.cu",
         f'{header}extern "C" __global__ void squares_of_gradients({tables.parameters}, '
         f"{wide}* partial) {{\n"
-        f"    squares_of_tensors<{kind.cuda}, {chunk}, {width}>(table, tensors, partial);\n}}\n",
+        f"    squares_of_tensors<{dtype.cuda}, {chunk}, {width}>(table, tensors, partial);\n}}\n",
         "squares_of_gradients",
         (*tables.codes, "P"),
     )

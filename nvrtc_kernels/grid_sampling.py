@@ -1,4 +1,4 @@
-"""Images read at the places that a grid names: see ``cuda/grid_sampling.cuh``."""
+"""Images sampled at the positions of a grid: see ``cuda/grid_sampling.cuh``."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ class Sampling:
         return f"{offset}, {len(self.size)}, {depth}, {taps}, {taps}, {self.padding.upper()}, {align}"
 
     @property
-    def title(self) -> str:
+    def label(self) -> str:
         """For names of kernels."""
         return f"{len(self.size)}d_{self.mode}_{self.padding}{'_aligned' if self.align_corners else ''}"
 
 
-def sum_type(kind: dtype) -> str:
-    """Type in CUDA C++ that elements of type ``kind`` are added up in."""
-    return "double" if kind.name == "float64" else "float"
+def sum_type(dtype: dtype) -> str:
+    """Type in CUDA C++ that elements of type ``dtype`` are added up in."""
+    return "double" if dtype.name == "float64" else "float"
 
 
-def plan(device: Device, sampling: Sampling, kind: dtype) -> Callable[..., None]:
+def plan(device: Device, sampling: Sampling, dtype: dtype) -> Callable[..., None]:
     """What reads contiguous images at a contiguous grid.
 
     Returns
@@ -90,20 +90,20 @@ def plan(device: Device, sampling: Sampling, kind: dtype) -> Callable[..., None]
         device,
         "grid_sample",
         sampling,
-        kind,
+        dtype,
         "",
-        [f"const {kind.cuda}* in", f"const {kind.cuda}* grid", f"{kind.cuda}* out"],
+        [f"const {dtype.cuda}* in", f"const {dtype.cuda}* grid", f"{dtype.cuda}* out"],
     )
     packed, grid = sampling.packed(), grid_of(sampling.items * groups * prod(sampling.out))
 
-    def run(stream: Any, out: int, image: int, places: int) -> None:
-        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, sampling.items, groups, image, places, out)
+    def run(stream: Any, out: int, image: int, grid_address: int) -> None:
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, sampling.items, groups, image, grid_address, out)
 
     return run
 
 
 def plan_backward(
-    device: Device, sampling: Sampling, kind: dtype, *, to_image: bool, to_grid: bool
+    device: Device, sampling: Sampling, dtype: dtype, *, to_image: bool, to_grid: bool
 ) -> Callable[..., None]:
     """What gives gradients of the image, of the grid, or of both.
 
@@ -111,38 +111,38 @@ def plan_backward(
     -------
     callable
         ``run(stream_handle, image_grad_address, grid_grad_address, grad_address, image_address, grid_address)``.
-        What is not wanted may be 0. The gradient of the image is added to what is there: float64 for float64,
+        The address of a gradient that is not computed may be 0. The gradient of the image is added to what is there: float64 for float64,
         otherwise float32, in no fixed order.
     """
     # A thread sums up all channels for the grid.
     groups = 1 if to_grid else sampling.channels
-    parameters = [f"const {kind.cuda}* {name}" for name in ("grad", "in", "grid")]
+    parameters = [f"const {dtype.cuda}* {name}" for name in ("grad", "in", "grid")]
     launch = _kernel(
         device,
         "grid_sample_backward",
         sampling,
-        kind,
+        dtype,
         f", {str(to_image).lower()}, {str(to_grid).lower()}",
-        [*parameters, "Sum* grad_in", f"{kind.cuda}* grad_grid"],
+        [*parameters, "Sum* grad_in", f"{dtype.cuda}* grad_grid"],
     )
     packed, grid = sampling.packed(), grid_of(sampling.items * groups * prod(sampling.out))
 
-    def run(stream: Any, image_grad: int, grid_grad: int, grad: int, image: int, places: int) -> None:
+    def run(stream: Any, image_grad: int, grid_grad: int, grad: int, image: int, grid_address: int) -> None:
         launch(
             grid, 1, 1, THREADS, 1, 1, 0, stream,
-            packed, sampling.items, groups, grad, image, places, image_grad, grid_grad,
+            packed, sampling.items, groups, grad, image, grid_address, image_grad, grid_grad,
         )  # fmt: skip
 
     return run
 
 
 def _kernel(
-    device: Device, function: str, sampling: Sampling, kind: dtype, template: str, parameters: list[str]
+    device: Device, function: str, sampling: Sampling, dtype: dtype, template: str, parameters: list[str]
 ) -> Callable[..., None]:
-    name = f"{function}_{sampling.title}_{kind.name}"
+    name = f"{function}_{sampling.label}_{dtype.name}"
     passed = ", ".join(each.split()[-1] for each in parameters)
     source = (
-        f"{includes('grid_sampling.cuh', kind)}typedef {sum_type(kind)} Sum;\n\n"
+        f"{includes('grid_sampling.cuh', dtype)}typedef {sum_type(dtype)} Sum;\n\n"
         f'extern "C" __global__ void {name}(Sampling s, long long items, int groups, {", ".join(parameters)}) {{\n'
         f"    {function}<{sampling.template}{template}, Sum>(s, items, groups, {passed});\n}}\n"
     )

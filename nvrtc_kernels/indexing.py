@@ -6,7 +6,7 @@ A :class:`Selection` is made from layouts alone, by the way in which indices are
 :func:`advanced`     ``t[i, :, j]``: index tensors that are broadcast together, among whole dimensions
 :func:`along`        ``index_select``, ``index_add``, ...: slices along one dimension
 :func:`elementwise`  ``gather``, ``scatter``, ...: an index for every element, along one dimension
-:func:`flat`         ``take``, ``put``: row-major places, whatever the strides
+:func:`flat`         ``take``, ``put``: row-major indices, whatever the strides
 ===================  ===============================================================================
 
 What is done there is chosen apart from it: :mod:`.gathering` reads, :mod:`.scattering` writes and
@@ -93,13 +93,13 @@ class Selection:
         return tuple(0 if axis is None else self.array[1][axis] for axis in self.axes)
 
     @property
-    def kind(self) -> dtype:
+    def element_dtype(self) -> dtype:
         """Type of the elements."""
         return self.array[2]
 
-    def over(self, strides: Sequence[int], kind: dtype) -> Selection:
+    def over(self, strides: Sequence[int], dtype: dtype) -> Selection:
         """The same choice from a tensor of other strides and another type."""
-        return replace(self, array=(self.array[0], strides, kind))
+        return replace(self, array=(self.array[0], strides, dtype))
 
 
 def advanced(array: Array, indices: Sequence[Array | None]) -> Selection:
@@ -121,18 +121,18 @@ def advanced(array: Array, indices: Sequence[Array | None]) -> Selection:
     rank = len(array[0])
     if len(indices) > rank:
         raise IndexError(f"too many indices for tensor of dimension {rank}")
-    given = [(axis, each) for axis, each in enumerate(indices) if each is not None]
-    if not given:
+    present = [(axis, each) for axis, each in enumerate(indices) if each is not None]
+    if not present:
         raise IndexError("advanced indexing needs an index tensor; all dimensions were left whole")
-    index = _index_type(*(each[2] for _, each in given))
+    index = _index_type(*(each[2] for _, each in present))
     try:
-        common = broadcast_shapes(*(each[0] for _, each in given))
+        common = broadcast_shapes(*(each[0] for _, each in present))
     except RuntimeError as error:
-        shapes = ", ".join(str(list(each[0])) for _, each in given)
+        shapes = ", ".join(str(list(each[0])) for _, each in present)
         raise IndexError(
             f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
         ) from error
-    indexed = [axis for axis, _ in given]
+    indexed = [axis for axis, _ in present]
     # What is indexed stands where the index tensors stand if those are neighbours, and else first.
     lead = indexed[0] if indexed == list(range(indexed[0], indexed[0] + len(indexed))) else 0
     whole = [axis for axis in range(rank) if axis not in indexed]
@@ -140,7 +140,7 @@ def advanced(array: Array, indices: Sequence[Array | None]) -> Selection:
     shape = (*(array[0][a] for a in before), *common, *(array[0][a] for a in after))
     strides = tuple(
         (0,) * len(before) + broadcast_strides(each[0], each[1], common) + (0,) * len(after)
-        for _, each in given
+        for _, each in present
     )
     axes = (*before, *(None for _ in common), *after)
     positions = tuple(range(lead, lead + len(common)))
@@ -170,7 +170,7 @@ def along(array: Array, dim: int, index: Array, *, wrap: bool = False) -> Select
 
 
 def elementwise(array: Array, dim: int, index: Array) -> Selection:
-    """Elements of ``array`` with an index each that takes the place of their own along ``dim``.
+    """Elements of ``array`` with an index each that replaces their own along ``dim``.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def elementwise(array: Array, dim: int, index: Array) -> Selection:
 
 
 def flat(array: Array, index: Array) -> Selection:
-    """Elements of ``array`` by their row-major places; negative ones count from the end.
+    """Elements of ``array`` by their row-major indices; negative ones count from the end.
 
     Raises
     ------
@@ -210,17 +210,17 @@ def flat(array: Array, index: Array) -> Selection:
     shape = tuple(index[0])
     everywhere = tuple(range(len(array[0])))
     none = (None,) * len(shape)
-    places = tuple(range(len(shape)))
+    axes = tuple(range(len(shape)))
     return Selection(
-        array, shape, none, everywhere, (tuple(index[1]),), _index_type(index[2]), places, flat=True
+        array, shape, none, everywhere, (tuple(index[1]),), _index_type(index[2]), axes, flat=True
     )
 
 
 def _index_type(*types: dtype) -> dtype:
     if any(each not in (int32, int64) for each in types) or len(set(types)) > 1:
-        given = ", ".join(map(repr, types))
+        names = ", ".join(map(repr, types))
         raise TypeError(
-            f"index tensors must be all int32 or all int64, got {given}; convert them, and masks with nonzero()"
+            f"index tensors must be all int32 or all int64, got {names}; convert them, and masks with nonzero()"
         )
     return types[0]
 
@@ -263,13 +263,13 @@ def walk(selection: Selection, plain: Sequence[int], *, widest: int = 16, widen:
     order = stride_order(selection.shape, plain, base, *selection.indices)[::-1]
     columns = [[steps[axis] for axis in order] for steps in (plain, base, *selection.indices)]
     sizes, strides = collapse([selection.shape[axis] for axis in order], *columns)
-    shape, array_strides, kind = selection.array
+    shape, array_strides, dtype = selection.array
     targets, steps = _lookup(selection)
-    word = kind.itemsize
+    word = dtype.itemsize
     if widen and not selection.flat:
         word = _widest(word, sizes, strides, steps, widest)
-    if word > kind.itemsize:
-        per = word // kind.itemsize
+    if word > dtype.itemsize:
+        per = word // dtype.itemsize
         sizes = (*sizes[:-1], sizes[-1] // per)
         # Neighbours are one word now; everything else is so many words away.
         moved = tuple(tuple(step // per for step in each[:-1]) + (each[-1],) for each in strides[:2])
@@ -316,14 +316,14 @@ def _widest(itemsize: int, sizes: Ints, strides: tuple[Ints, ...], steps: Ints, 
 
 def bounds(operation: str, selection: Selection) -> str:
     """The type ``Bounds`` in CUDA C++, which says what is wrong with an index and fails an assertion."""
-    place = "tensor with %lld elements" if selection.flat else "dimension %lld with size %lld"
+    extent = "tensor with %lld elements" if selection.flat else "dimension %lld with size %lld"
     axes = ", ".join(map(str, selection.indexed)) or "0"
     numbers = "size" if selection.flat else "dimension[tensor], size"
     return (
         "struct Bounds {\n    static __device__ void check(bool inside, int tensor, long long index, long long size) {\n"
         "        if (inside) return;\n"
         + ("" if selection.flat else f"        const long long dimension[] = {{{axes}}};\n")
-        + f'        printf("{operation}(): index %lld is out of bounds for {place}\\n", index, {numbers});\n'
+        + f'        printf("{operation}(): index %lld is out of bounds for {extent}\\n", index, {numbers});\n'
         f'        assert(inside && "{operation}(): index out of bounds");\n    }}\n}};\n'
     )
 
@@ -331,9 +331,9 @@ def bounds(operation: str, selection: Selection) -> str:
 def index_parameters(selection: Selection) -> tuple[str, str]:
     """Parameters of a kernel for the index tensors, and the statement that puts them into ``index``."""
     names = [f"index{k}" for k in range(len(selection.indices))]
-    kind = selection.index.cuda
-    parameters = "".join(f", const {kind}* {name}" for name in names)
-    return parameters, f"    const {kind}* const index[] = {{{', '.join(names)}}};\n"
+    index_type = selection.index.cuda
+    parameters = "".join(f", const {index_type}* {name}" for name in names)
+    return parameters, f"    const {index_type}* const index[] = {{{', '.join(names)}}};\n"
 
 
 def unroll_and_grid(count: int) -> tuple[int, int]:

@@ -33,14 +33,14 @@ class Axis:
 
     Attributes
     ----------
-    given, made : int
+    input_size, output_size : int
         Sizes before and after.
     taps : int
         Most elements that one of the result depends on; 0 where the dimension stays as it is.
     """
 
-    given: int
-    made: int
+    input_size: int
+    output_size: int
     taps: int
 
     @property
@@ -51,12 +51,12 @@ class Axis:
         return f"Few<{self.taps}, Sum>" if self.taps <= _FEW else "Many<Sum>"
 
 
-def weight_type(kind: dtype) -> str:
-    """Type in CUDA C++ of weights for elements of type ``kind``."""
-    return "double" if kind.name == "float64" else "float"
+def weight_type(dtype: dtype) -> str:
+    """Type in CUDA C++ of weights for elements of type ``dtype``."""
+    return "double" if dtype.name == "float64" else "float"
 
 
-def plan(device: Device, axes: Sequence[Axis], planes: int, kind: dtype) -> Callable[..., None]:
+def plan(device: Device, axes: Sequence[Axis], planes: int, dtype: dtype) -> Callable[..., None]:
     """What multiplies each of three dimensions with a band matrix.
 
     Parameters
@@ -69,13 +69,13 @@ def plan(device: Device, axes: Sequence[Axis], planes: int, kind: dtype) -> Call
     callable
         ``run(stream_handle, out_address, in_address, rows_address, weights_address)``. For each dimension that
         changes, ``rows`` (int32) has where each row of its matrix begins: first the column of its first weight, then,
-        for one row more, the place of that weight among the weights of all dimensions.
+        for one row more, the position of that weight among the weights of all dimensions.
     """
     starts, at = [], 0
     for axis in axes:
         starts.append(at)
-        at += 2 * axis.made + 1 if axis.taps else 0
-    positions, area = prod(axis.made for axis in axes), prod(axis.given for axis in axes)
+        at += 2 * axis.output_size + 1 if axis.taps else 0
+    positions, area = prod(axis.output_size for axis in axes), prod(axis.input_size for axis in axes)
     wide = max(planes * positions, planes * area) >= _MANY
     index, total = ("long long", "q") if wide else ("int", "i")
     each = max(1, min(_PLANES, planes * positions // (_BUSY * device.attribute("MULTIPROCESSOR_COUNT"))))
@@ -83,23 +83,25 @@ def plan(device: Device, axes: Sequence[Axis], planes: int, kind: dtype) -> Call
     packed = struct.pack("=9i", *(n for pair in zip(axes, starts, strict=True) for n in _numbers(*pair)))
 
     name = "_".join(
-        ["interpolate", kind.name, *("same" if not a.taps else f"{min(a.taps, 5)}" for a in axes)]
+        ["interpolate", dtype.name, *("same" if not a.taps else f"{min(a.taps, 5)}" for a in axes)]
     )
     name += "_wide" if wide else ""
     source = (
-        f"{includes('interpolation.cuh', kind)}typedef {weight_type(kind)} Sum;\n\n"
+        f"{includes('interpolation.cuh', dtype)}typedef {weight_type(dtype)} Sum;\n\n"
         f'extern "C" __global__ void {name}(Axes axes, {index} planes, {index} groups, const int* rows, '
-        f"const Sum* weights, const {kind.cuda}* in, {kind.cuda}* out) {{\n"
+        f"const Sum* weights, const {dtype.cuda}* in, {dtype.cuda}* out) {{\n"
         f"    interpolate<{', '.join(axis.row for axis in axes)}>(axes, planes, groups, rows, weights, in, out);\n}}\n"
     )
     launch = launcher(device, "interpolation.cu", source, name, (len(packed), total, total, *"PPPP"))
     grid = grid_of(groups * positions)
 
-    def run(stream: Any, out: int, given: int, rows: int, weights: int) -> None:
-        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, groups, rows, weights, given, out)
+    def run(stream: Any, out: int, input_address: int, rows: int, weights: int) -> None:
+        launch(
+            grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, groups, rows, weights, input_address, out
+        )
 
     return run
 
 
 def _numbers(axis: Axis, start: int) -> tuple[int, int, int]:
-    return axis.given, axis.made, start
+    return axis.input_size, axis.output_size, start

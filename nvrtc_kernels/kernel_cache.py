@@ -61,23 +61,23 @@ class KernelCache:
             If the program has no such kernel.
         """
         key = program.key, name, device.ordinal
-        found = self._functions.get(key)
-        if found is None:
+        function = self._functions.get(key)
+        if function is None:
             module = self.module(program, device)
             mangled = self.compile(program, device).names.get(name, name)
-            found = self._functions[key] = module.function(mangled)
-        return found
+            function = self._functions[key] = module.function(mangled)
+        return function
 
     def module(self, program: Program, device: Device) -> Module:
         """``program`` in the context of ``device``; raises as :meth:`function` does."""
         key = program.key, device.ordinal
-        found = self._modules.get(key)
-        if found is None:
+        module = self._modules.get(key)
+        if module is None:
             compiled = self.compile(program, device)
             if self.sources.setdefault(program.name, program.source) != program.source:
                 self.sources[program.name] = None
-            found = self._modules.setdefault(key, Module(compiled.image, device))
-        return found
+            module = self._modules.setdefault(key, Module(compiled.image, device))
+        return module
 
     def compile(self, program: Program, device: Device) -> CompiledProgram:
         """``program`` compiled for ``device``: from memory, from disk, or by the compiler."""
@@ -88,10 +88,10 @@ class KernelCache:
             turn = self._busy.setdefault(key, threading.Lock())
         # Threads that want the same program wait for the first; others go on.
         with turn:
-            found = self._compiled.get(key)
-            if found is None:
-                found = self._compiled[key] = self._compile(program, architecture, line_info)
-        return found
+            compiled = self._compiled.get(key)
+            if compiled is None:
+                compiled = self._compiled[key] = self._compile(program, architecture, line_info)
+        return compiled
 
     def _compile(self, program: Program, architecture: str, line_info: bool) -> CompiledProgram:
         key = _disk_key(program, architecture, line_info)

@@ -45,16 +45,16 @@ class Classes(NamedTuple):
 
 
 _SIZES = "long long lines, long long classes, long long inner, long long ignored"
-_MADE = "Classes{lines, classes, inner, ignored}"
+_PROBLEM = "Classes{lines, classes, inner, ignored}"
 
 
-def statistics_type(kind: dtype) -> dtype:
+def statistics_type(dtype: dtype) -> dtype:
     """Type of what is kept of a line, and of what it weighs."""
-    return float64 if kind is float64 else float32
+    return float64 if dtype is float64 else float32
 
 
 def plan_cross_entropy(
-    device: Device, sizes: Classes, given: dtype, weight: dtype | None, *, smooth: bool
+    device: Device, sizes: Classes, input_dtype: dtype, weight: dtype | None, *, smooth: bool
 ) -> Callable[..., None]:
     """What makes the loss of each line.
 
@@ -65,10 +65,10 @@ def plan_cross_entropy(
         ``smoothing``. Losses, what each weighs, and ``kept`` (two of each line) are of
         :func:`statistics_type`; the weight's address may be 0.
     """
-    wide = statistics_type(given).cuda
-    kind = weight or given
+    wide = statistics_type(input_dtype).cuda
+    weight_dtype = weight or input_dtype
     parameters = (
-        f"double smoothing, const {given.cuda}* in, const long long* target, const {kind.cuda}* weight, "
+        f"double smoothing, const {input_dtype.cuda}* in, const long long* target, const {weight_dtype.cuda}* weight, "
         f"{wide}* loss, {wide}* weighs, {wide}* kept"
     )
     head = f"{'true' if smooth else 'false'}, {wide}"
@@ -81,15 +81,18 @@ def plan_cross_entropy(
             f"{head}{template}",
             parameters,
             passed,
-            (given, kind),
+            (input_dtype, weight_dtype),
             "dPPPPPP",
         )
 
-    return _over_lines(kernel, sizes, given, (1,))
+    return _over_lines(kernel, sizes, input_dtype, (1,))
 
 
 def _over_lines(
-    kernel: Callable[[str, str], Callable[..., None]], sizes: Classes, given: dtype, packed: Sequence[int]
+    kernel: Callable[[str, str], Callable[..., None]],
+    sizes: Classes,
+    input_dtype: dtype,
+    packed: Sequence[int],
 ) -> Callable[..., None]:
     """What launches a kernel of lines, in rows or in columns.
 
@@ -104,7 +107,7 @@ def _over_lines(
             launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, *arguments, *operands)
 
         return run_columns
-    width = max(_WIDE // given.itemsize, 1)
+    width = max(_WIDE // input_dtype.itemsize, 1)
     while sizes.classes % width:
         width //= 2
     along = _WARP
@@ -113,12 +116,12 @@ def _over_lines(
     threads = max(along, _THREADS)
     rows = -(-sizes.lines * along // threads)
     wide_rows = kernel("rows", f", {threads}, {along}, {width}")
-    low = width * given.itemsize - 1
+    low = width * input_dtype.itemsize - 1
 
     def run_rows(stream: Any, *operands: Any) -> None:
         low_bits = 0
-        for place in packed:
-            low_bits |= operands[place]
+        for position in packed:
+            low_bits |= operands[position]
         launch = kernel("rows", f", {threads}, {along}, 1") if low_bits & low else wide_rows
         launch(rows, 1, 1, threads, 1, 1, 0, stream, *arguments, *operands)
 
@@ -129,7 +132,7 @@ def plan_cross_entropy_backward(
     device: Device,
     sizes: Classes,
     grad: dtype,
-    given: dtype,
+    input_dtype: dtype,
     weight: dtype | None,
     *,
     smooth: bool,
@@ -148,36 +151,36 @@ def plan_cross_entropy_backward(
         ``run(stream_handle, smoothing, grad, total, in, target, weight, all, kept, out)``. What is divided by
         (``total``), the weight and the sum of its elements (``all``) may have address 0.
     """
-    wide = statistics_type(given).cuda
-    kind = weight or given
+    wide = statistics_type(input_dtype).cuda
+    weight_dtype = weight or input_dtype
     parameters = (
-        f"double smoothing, const {grad.cuda}* grad, const {wide}* total, const {given.cuda}* in, "
-        f"const long long* target, const {kind.cuda}* weight, const {wide}* all, const {wide}* kept, {given.cuda}* out"
+        f"double smoothing, const {grad.cuda}* grad, const {wide}* total, const {input_dtype.cuda}* in, "
+        f"const long long* target, const {weight_dtype.cuda}* weight, const {wide}* all, const {wide}* kept, {input_dtype.cuda}* out"
     )
     passed = f"smoothing, {_gradient(wide, grad, each=each)}, in, target, weight, all, kept, out"
     head = f"{'true' if smooth else 'false'}, {wide}"
 
     def kernel(variant: str, template: str) -> Callable[..., None]:
         return _kernel(
-            device, f"cross_entropy_{variant}_backward", f"{head}{template}", parameters, passed, (grad, given, kind),
+            device, f"cross_entropy_{variant}_backward", f"{head}{template}", parameters, passed, (grad, input_dtype, weight_dtype),
             "dPPPPPPPP", each=each,
         )  # fmt: skip
 
-    return _over_lines(kernel, sizes, given, (3, 8))
+    return _over_lines(kernel, sizes, input_dtype, (3, 8))
 
 
-def plan_nll(device: Device, sizes: Classes, given: dtype, weight: dtype | None) -> Callable[..., None]:
+def plan_nll(device: Device, sizes: Classes, input_dtype: dtype, weight: dtype | None) -> Callable[..., None]:
     """What makes the loss of each line: ``run(stream_handle, in, target, weight, loss, weighs)``."""
-    wide = statistics_type(given).cuda
-    kind = weight or given
-    parameters = f"const {given.cuda}* in, const long long* target, const {kind.cuda}* weight, {wide}* loss, {wide}* weighs"
+    wide = statistics_type(input_dtype).cuda
+    weight_dtype = weight or input_dtype
+    parameters = f"const {input_dtype.cuda}* in, const long long* target, const {weight_dtype.cuda}* weight, {wide}* loss, {wide}* weighs"
     passed = "in, target, weight, loss, weighs"
-    launch = _kernel(device, "nll_lines", wide, parameters, passed, (given, kind), "PPPPP")
+    launch = _kernel(device, "nll_lines", wide, parameters, passed, (input_dtype, weight_dtype), "PPPPP")
     return _each_line(launch, sizes)
 
 
 def plan_nll_backward(
-    device: Device, sizes: Classes, grad: dtype, given: dtype, weight: dtype | None, *, each: bool
+    device: Device, sizes: Classes, grad: dtype, input_dtype: dtype, weight: dtype | None, *, each: bool
 ) -> Callable[..., None]:
     """What makes the gradient of the input in memory that is all zeros.
 
@@ -186,15 +189,22 @@ def plan_nll_backward(
     callable
         ``run(stream_handle, grad, total, target, weight, out)``; the second and the fourth may be 0.
     """
-    wide = statistics_type(given).cuda
-    kind = weight or given
+    wide = statistics_type(input_dtype).cuda
+    weight_dtype = weight or input_dtype
     parameters = (
-        f"const {grad.cuda}* grad, const {wide}* total, const long long* target, const {kind.cuda}* weight, "
-        f"{given.cuda}* out"
+        f"const {grad.cuda}* grad, const {wide}* total, const long long* target, const {weight_dtype.cuda}* weight, "
+        f"{input_dtype.cuda}* out"
     )
     passed = f"{_gradient(wide, grad, each=each)}, target, weight, out"
     launch = _kernel(
-        device, "nll_backward", wide, parameters, passed, (grad, given, kind), "PPPPP", each=each
+        device,
+        "nll_backward",
+        wide,
+        parameters,
+        passed,
+        (grad, input_dtype, weight_dtype),
+        "PPPPP",
+        each=each,
     )
     return _each_line(launch, sizes)
 
@@ -209,18 +219,18 @@ def _kernel(
     template: str,
     parameters: str,
     passed: str,
-    kinds: Sequence[dtype],
+    dtypes: Sequence[dtype],
     codes: str,
     *,
     each: bool = False,
 ) -> Callable[..., None]:
-    title = f"{function}_of_each" if each else function
+    kernel_name = f"{function}_of_each" if each else function
     source = (
-        f"{includes('losses.cuh', *kinds)}"
-        f'extern "C" __global__ void __launch_bounds__({_MOST_THREADS}) {title}({_SIZES}, {parameters}) {{\n'
-        f"    {function}<{template}>({_MADE}, {passed});\n}}\n"
+        f"{includes('losses.cuh', *dtypes)}"
+        f'extern "C" __global__ void __launch_bounds__({_MOST_THREADS}) {kernel_name}({_SIZES}, {parameters}) {{\n'
+        f"    {function}<{template}>({_PROBLEM}, {passed});\n}}\n"
     )
-    return launcher(device, "losses.cu", source, title, ("q", "q", "q", "q", *codes))
+    return launcher(device, "losses.cu", source, kernel_name, ("q", "q", "q", "q", *codes))
 
 
 def _each_line(launch: Callable[..., None], sizes: Classes) -> Callable[..., None]:

@@ -54,17 +54,17 @@ class Rows(NamedTuple):
         return self.inner == 1 and self.groups == 1
 
 
-def statistics_type(kind: dtype) -> dtype:
-    """Type of means and scales of rows of ``kind``."""
-    return float64 if kind is float64 else float32
+def statistics_type(dtype: dtype) -> dtype:
+    """Type of means and scales of rows of ``dtype``."""
+    return float64 if dtype is float64 else float32
 
 
-def plan(device: Device, rows: Rows, given: dtype, weight: dtype | None) -> Callable[..., None]:
+def plan(device: Device, rows: Rows, input_dtype: dtype, weight: dtype | None) -> Callable[..., None]:
     """What normalises contiguous rows.
 
     Parameters
     ----------
-    given
+    input_dtype
         Type of the input and of the result.
     weight
         Type of weight and bias, where there are any.
@@ -76,17 +76,19 @@ def plan(device: Device, rows: Rows, given: dtype, weight: dtype | None) -> Call
         weight and bias may be 0. Means and scales, one a row, are of :func:`statistics_type`; without
         ``center`` there are no means.
     """
-    wide = statistics_type(given).cuda
-    kind = (weight or given).cuda
+    wide = statistics_type(input_dtype).cuda
+    weight_type = (weight or input_dtype).cuda
     parameters = [
-        f"const {given.cuda}* in", f"const {kind}* weight", f"const {kind}* bias", f"{given.cuda}* out",
+        f"const {input_dtype.cuda}* in", f"const {weight_type}* weight", f"const {weight_type}* bias", f"{input_dtype.cuda}* out",
         f"{wide}* mean", f"{wide}* scale",
     ]  # fmt: skip
-    return _planned(device, rows, (given, weight or given), "", ["double eps", *parameters], wide, aligned=4)
+    return _planned(
+        device, rows, (input_dtype, weight or input_dtype), "", ["double eps", *parameters], wide, aligned=4
+    )
 
 
 def plan_backward(
-    device: Device, rows: Rows, grad: dtype, given: dtype, weight: dtype | None
+    device: Device, rows: Rows, grad: dtype, input_dtype: dtype, weight: dtype | None
 ) -> Callable[..., None]:
     """What makes the gradient of the rows, of their own type.
 
@@ -95,18 +97,20 @@ def plan_backward(
     callable
         ``run(stream_handle, grad, in, weight, mean, scale, out)``, all of them addresses; ``weight`` may be 0.
     """
-    wide = statistics_type(given).cuda
+    wide = statistics_type(input_dtype).cuda
     parameters = [
-        f"const {grad.cuda}* grad", f"const {given.cuda}* in", f"const {(weight or given).cuda}* weight",
-        f"const {wide}* mean", f"const {wide}* scale", f"{given.cuda}* out",
+        f"const {grad.cuda}* grad", f"const {input_dtype.cuda}* in", f"const {(weight or input_dtype).cuda}* weight",
+        f"const {wide}* mean", f"const {wide}* scale", f"{input_dtype.cuda}* out",
     ]  # fmt: skip
-    return _planned(device, rows, (grad, given, weight or given), "_backward", parameters, wide, aligned=6)
+    return _planned(
+        device, rows, (grad, input_dtype, weight or input_dtype), "_backward", parameters, wide, aligned=6
+    )
 
 
 def _planned(
     device: Device,
     rows: Rows,
-    kinds: Sequence[dtype],
+    dtypes: Sequence[dtype],
     direction: str,
     parameters: Sequence[str],
     wide: str,
@@ -129,7 +133,7 @@ def _planned(
     def kernel(variant: str, template: str, number: str, grid: int, threads: int) -> Callable[..., None]:
         title = f"{name}{direction}_{variant}"
         source = (
-            f"{includes('normalization.cuh', *kinds)}"
+            f"{includes('normalization.cuh', *dtypes)}"
             f'extern "C" __global__ void __launch_bounds__({threads}) '
             f"{title}(long long rows, {number} n{extra}, {', '.join(parameters)}) {{\n"
             f"    normalize_{variant}{direction}<{center}, {wide}, {template}>(rows, n, {channel}, {passed});\n}}\n"
@@ -140,12 +144,12 @@ def _planned(
             rows.rows, rows.n, *extra_values,
         )  # fmt: skip
 
-    largest = max(kind.itemsize for kind in kinds)
-    found = team(rows.n, largest)
-    if found is None:
+    largest = max(dtype.itemsize for dtype in dtypes)
+    shape = team(rows.n, largest)
+    if shape is None:
         return kernel("long", f"{_LONG}", "long long", rows.rows, _LONG)
-    packed = kernel("rows", found.template, "int", found.blocks(rows.rows), found.threads)
-    low = found.width * largest - 1
+    packed = kernel("rows", shape.template, "int", shape.blocks(rows.rows), shape.threads)
+    low = shape.width * largest - 1
     end = numbers + aligned
 
     def run_rows(stream: Any, *arguments: Any) -> None:

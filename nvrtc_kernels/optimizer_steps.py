@@ -47,7 +47,7 @@ class Step:
     addresses: int = 0
 
 
-def plan(device: Device, step: Step, kind: dtype) -> Callable[..., None]:
+def plan(device: Device, step: Step, dtype: dtype) -> Callable[..., None]:
     """What does ``step`` to tensors of one type.
 
     Returns
@@ -56,10 +56,10 @@ def plan(device: Device, step: Step, kind: dtype) -> Callable[..., None]:
         ``run(stream_handle, addresses, counts, *numbers)``: ``addresses`` are those of the tensors' operands, one
         tensor after the other; ``counts`` are the tensors' elements, which lie without gaps.
     """
-    width = 16 // kind.itemsize
+    width = 16 // dtype.itemsize
     chunk = _THREADS * _PACKS * width
     tables = Tables(step.operands, chunk)
-    launch = _kernel(device, step, kind, tables, f"{chunk}, {width}")
+    launch = _kernel(device, step, dtype, tables, f"{chunk}, {width}")
 
     def run(stream: Any, addresses: Sequence[int], counts: Sequence[int], *numbers: Any) -> None:
         for grid, table, tensors in tables.launches(addresses, counts):
@@ -68,8 +68,8 @@ def plan(device: Device, step: Step, kind: dtype) -> Callable[..., None]:
     return run
 
 
-def _kernel(device: Device, step: Step, kind: dtype, tables: Tables, shape: str) -> Callable[..., None]:
-    wide = _WIDE.get(kind.cuda, kind.cuda)
+def _kernel(device: Device, step: Step, dtype: dtype, tables: Tables, shape: str) -> Callable[..., None]:
+    wide = _WIDE.get(dtype.cuda, dtype.cuda)
     functor = step.functor.format(W=wide)
     numbers = [f"n{i}" for i in range(step.numbers)]
     addresses = [f"a{i}" for i in range(step.addresses)]
@@ -80,9 +80,9 @@ def _kernel(device: Device, step: Step, kind: dtype, tables: Tables, shape: str)
     ]
     members = ", ".join([f"static_cast<{wide}>({name})" for name in numbers] + addresses)
     source = (
-        f"{includes('optimizer_steps.cuh', kind)}"
+        f"{includes('optimizer_steps.cuh', dtype)}"
         f'extern "C" __global__ void {step.name}({", ".join(parameters)}) {{\n'
-        f"    step_tensors<{kind.cuda}, {shape}>({functor}{{{members}}}, table, tensors);\n}}\n"
+        f"    step_tensors<{dtype.cuda}, {shape}>({functor}{{{members}}}, table, tensors);\n}}\n"
     )
     codes = (*tables.codes, *"d" * step.numbers, *"P" * step.addresses)
     return launcher(device, "optimizer_steps.cu", source, step.name, codes)

@@ -27,7 +27,7 @@ def plan(
     step: int,
     extent: int,
     steps: tuple[int, int],
-    kind: dtype,
+    dtype: dtype,
 ) -> Callable[..., None]:
     """What adds up ``windows`` windows of ``size`` elements, ``step`` apart, for each of some signals.
 
@@ -48,11 +48,11 @@ def plan(
     # Half the range: a thread's last step may go past the end before it stops.
     small = max(count, signals * steps[0] + windows * steps[1] + size, windows * step) < 1 << 30
     index, code = ("int", "i") if small else ("long long", "q")
-    name = f"overlap_add_{kind.name}"
+    name = f"overlap_add_{dtype.name}"
     source = (
-        f'{includes("overlap_add.cuh", kind)}extern "C" __global__ void {name}({index} signals, {index} windows, '
-        f"{index} size, {index} step, {index} extent, {index} signal_step, {index} window_step, const {kind.cuda}* frames, {kind.cuda}* out) {{\n"
-        f"    overlap_add<{sum_type(kind)}>(signals, windows, size, step, extent, signal_step, window_step, frames, out);\n}}\n"
+        f'{includes("overlap_add.cuh", dtype)}extern "C" __global__ void {name}({index} signals, {index} windows, '
+        f"{index} size, {index} step, {index} extent, {index} signal_step, {index} window_step, const {dtype.cuda}* frames, {dtype.cuda}* out) {{\n"
+        f"    overlap_add<{sum_type(dtype)}>(signals, windows, size, step, extent, signal_step, window_step, frames, out);\n}}\n"
     )
     launch = launcher(device, "overlap_add.cu", source, name, (code,) * 7 + ("P", "P"))
     grid = min(-(-count // _THREADS), device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS)

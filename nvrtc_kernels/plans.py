@@ -83,5 +83,5 @@ def _function(device: Device, file: str, source: str, name: str) -> Function:
 
 def includes(header: str, *types: dtype) -> str:
     """Lines that include the conversions of element ``types``, and ``header``."""
-    half = any(kind.is_floating_point and kind.itemsize == 2 for kind in types)
+    half = any(dtype.is_floating_point and dtype.itemsize == 2 for dtype in types)
     return f'#include "{"half_elements" if half else "elements"}.cuh"\n#include "{header}"\n\n'

@@ -111,7 +111,7 @@ def plan(
     count = prod(shape)
     if count == 0:
         return _nothing
-    types = (output[1], *(kind for _, kind in inputs))
+    types = (output[1], *(dtype for _, dtype in inputs))
     sizes, strides = collapse(shape, output[0], *(steps for steps, _ in inputs))
     if len(sizes) == 1 and all(step == (1,) or sizes == (1,) for step in strides):
         return _flat(device, expression, types, count)
@@ -187,7 +187,7 @@ def _strided(
 
 def _width(types: Iterable[dtype]) -> int:
     """Elements that a thread moves at once: 16 bytes of the widest type."""
-    widest: int = max(kind.itemsize for kind in types)
+    widest: int = max(dtype.itemsize for dtype in types)
     return max(16 // widest, 1)
 
 
@@ -218,8 +218,8 @@ def _kernel(
 
 def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geometry: str) -> str:
     """Text of a kernel that computes ``expression`` for operands of ``types``, the output first."""
-    output, *inputs = (kind.cuda for kind in types)
-    half = any(kind.cuda in ("__half", "__nv_bfloat16") for kind in types)
+    output, *inputs = (ctype.cuda for ctype in types)
+    half = any(ctype.cuda in ("__half", "__nv_bfloat16") for ctype in types)
     headers = ["half_elements.cuh" if half else "elements.cuh", "pointwise.cuh"]
     headers += [expression.include] if expression.include else []
     scalars = [(name, _CTYPES[code]) for name, code in expression.scalars]
@@ -227,9 +227,9 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geom
     names = [name for name in _NAMES if name not in taken][: len(inputs)]
     operands = list(zip(inputs, names, strict=True))
     # An operand goes by its name with an underscore until it has been converted.
-    scalars = [(f"{name}_" if name in taken else name, kind) for name, kind in scalars]
+    scalars = [(f"{name}_" if name in taken else name, ctype) for name, ctype in scalars]
 
-    values = ", ".join(f"{kind} {name}_" for kind, name in operands)
+    values = ", ".join(f"{ctype} {name}_" for ctype, name in operands)
     if variant == "generate":
         values = "long long i"
     compute = expression.compute
@@ -237,8 +237,8 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geom
     widened = "".join(f"        const auto {name} = {convert}(wide({name}_));\n" for name in (*names, *taken))
     widened = widened.replace("wide(wide(", "(wide(")
     operation = "Operation{" + ", ".join(name for name, _ in scalars) + "}"
-    parameters = f"{output}* out" + "".join(f", const {kind}* {name}" for kind, name in operands)
-    parameters += "".join(f", {kind} {name}" for name, kind in scalars)
+    parameters = f"{output}* out" + "".join(f", const {ctype}* {name}" for ctype, name in operands)
+    parameters += "".join(f", {ctype} {name}" for name, ctype in scalars)
     passed = ", ".join(["out", *names])
     if geometry:
         head = f"{geometry} geometry, {geometry}::Number count"
@@ -252,7 +252,7 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geom
         "".join(f'#include "{header}"\n' for header in headers)
         + (f"\ntypedef {_WIDE.get(compute.cuda, compute.cuda)} Compute;\n" if compute is not None else "")
         + "\nstruct Operation {\n"
-        + "".join(f"    {kind} {name};\n" for name, kind in scalars)
+        + "".join(f"    {ctype} {name};\n" for name, ctype in scalars)
         + f"    __device__ {output} operator()({values}) const {{\n{widened}"
         + f"        return narrow<{output}>({expression.code});\n    }}\n}};\n\n"
         + f'extern "C" __global__ void {expression.name}_{variant}({head}, {parameters}) {{\n    {call};\n}}\n'

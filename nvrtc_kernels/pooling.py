@@ -27,31 +27,31 @@ def sizes(pool: Pool) -> tuple[int, int]:
     return prod(pool[0]), prod(pool[1])
 
 
-def plan_max(device: Device, pool: Pool, planes: int, kind: dtype) -> Callable[..., None]:
-    """What finds the largest elements, and their places in their plane.
+def plan_max(device: Device, pool: Pool, planes: int, dtype: dtype) -> Callable[..., None]:
+    """What finds the largest elements, and their indices in their plane.
 
     Returns
     -------
     callable
-        ``run(stream_handle, out_address, places_address, in_address)``, the places int64.
+        ``run(stream_handle, out_address, indices_address, in_address)``, the indices int64.
     """
     launch = _kernel(
         device,
         "max_pool",
         pool,
-        kind,
+        dtype,
         "",
-        [f"const {kind.cuda}* in", f"{kind.cuda}* out", "long long* places"],
+        [f"const {dtype.cuda}* in", f"{dtype.cuda}* out", "long long* places"],
     )
     packed, grid = _packed(pool), grid_of(planes * sizes(pool)[1])
 
-    def run(stream: Any, out: int, places: int, given: int) -> None:
-        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, given, out, places)
+    def run(stream: Any, out: int, indices: int, input_address: int) -> None:
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, input_address, out, indices)
 
     return run
 
 
-def plan_max_backward(device: Device, pool: Pool, planes: int, kind: dtype) -> Callable[..., None]:
+def plan_max_backward(device: Device, pool: Pool, planes: int, dtype: dtype) -> Callable[..., None]:
     """What gives each gradient to the element it came from.
 
     Returns
@@ -59,18 +59,18 @@ def plan_max_backward(device: Device, pool: Pool, planes: int, kind: dtype) -> C
     callable
         ``run(stream_handle, out_address, grad_address, places_address)``.
     """
-    parameters = [f"const {kind.cuda}* grad", "const long long* places", f"{kind.cuda}* out"]
-    launch = _kernel(device, "max_pool_backward", pool, kind, sum_type(kind), parameters)
+    parameters = [f"const {dtype.cuda}* grad", "const long long* places", f"{dtype.cuda}* out"]
+    launch = _kernel(device, "max_pool_backward", pool, dtype, sum_type(dtype), parameters)
     packed, grid = _packed(pool), grid_of(planes * sizes(pool)[0])
 
-    def run(stream: Any, out: int, grad: int, places: int) -> None:
-        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, grad, places, out)
+    def run(stream: Any, out: int, grad: int, indices: int) -> None:
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, grad, indices, out)
 
     return run
 
 
 def plan_avg(
-    device: Device, pool: Pool, planes: int, kind: dtype, *, with_padding: bool, fixed: int, backward: bool
+    device: Device, pool: Pool, planes: int, dtype: dtype, *, with_padding: bool, fixed: int, backward: bool
 ) -> Callable[..., None]:
     """What takes means over windows, or gives the gradient of each to all elements of its window.
 
@@ -84,15 +84,17 @@ def plan_avg(
     Returns
     -------
     callable
-        ``run(stream_handle, out_address, given_address)``.
+        ``run(stream_handle, out_address, in_address)``.
     """
     name = "avg_pool_backward" if backward else "avg_pool"
-    parameters = ["int with_padding", "int fixed", f"const {kind.cuda}* given", f"{kind.cuda}* out"]
-    launch = _kernel(device, name, pool, kind, sum_type(kind), parameters)
+    parameters = ["int with_padding", "int fixed", f"const {dtype.cuda}* in", f"{dtype.cuda}* out"]
+    launch = _kernel(device, name, pool, dtype, sum_type(dtype), parameters)
     packed, grid = _packed(pool), grid_of(planes * sizes(pool)[0 if backward else 1])
 
-    def run(stream: Any, out: int, given: int) -> None:
-        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, int(with_padding), fixed, given, out)
+    def run(stream: Any, out: int, input_address: int) -> None:
+        launch(
+            grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, int(with_padding), fixed, input_address, out
+        )
 
     return run
 
@@ -102,13 +104,13 @@ def _packed(pool: Pool) -> bytes:
 
 
 def _kernel(
-    device: Device, function: str, pool: Pool, kind: dtype, template: str, parameters: list[str]
+    device: Device, function: str, pool: Pool, dtype: dtype, template: str, parameters: list[str]
 ) -> Callable[..., None]:
     shape = "Regular" if isinstance(pool, Windows) else "Adaptive"
-    name = f"{'' if shape == 'Regular' else 'adaptive_'}{function}_{kind.name}"
+    name = f"{'' if shape == 'Regular' else 'adaptive_'}{function}_{dtype.name}"
     passed = ", ".join(["pool", "planes", *(each.split()[-1] for each in parameters)])
     source = (
-        f'{includes("pooling.cuh", kind)}extern "C" __global__ void {name}({shape} pool, long long planes, '
+        f'{includes("pooling.cuh", dtype)}extern "C" __global__ void {name}({shape} pool, long long planes, '
         f"{', '.join(parameters)}) {{\n    {function}{f'<{template}>' if template else ''}({passed});\n}}\n"
     )
     codes = ["i" if each.startswith("int ") else "P" for each in parameters]

@@ -24,7 +24,7 @@ _MAX_ROWS, _MAX_BATCH = 65535, 65535
 
 def plan(
     device: Device,
-    kind: dtype,
+    dtype: dtype,
     sizes: tuple[int, int, int, int],
     a: Sequence[int],
     b: Sequence[int],
@@ -45,32 +45,32 @@ def plan(
         ``run(stream_handle, a, b, c)`` with addresses.
     """
     count, m, n, k = sizes
-    launch = _launcher(device, kind)
+    launch = _launcher(device, dtype)
     layouts = [struct.pack("=3q", *strides) for strides in (a, b, c)]
     columns, rows = -(-n // _TILE), min(-(-m // _TILE), _MAX_ROWS)
     steps = [(first, min(count - first, _MAX_BATCH)) for first in range(0, count, _MAX_BATCH)]
 
     def run(stream: Any, at_a: int, at_b: int, at_c: int) -> None:
         for first, many in steps:
-            places = [
-                start + first * strides[0] * kind.itemsize
+            addresses = [
+                start + first * strides[0] * dtype.itemsize
                 for start, strides in ((at_a, a), (at_b, b), (at_c, c))
             ]
-            launch(columns, rows, many, _TILE, _TILE, 1, 0, stream, m, n, k, *layouts, *places)
+            launch(columns, rows, many, _TILE, _TILE, 1, 0, stream, m, n, k, *layouts, *addresses)
 
     return run
 
 
-def _launcher(device: Device, kind: dtype) -> Callable[..., None]:
+def _launcher(device: Device, dtype: dtype) -> Callable[..., None]:
     def make() -> Callable[..., None]:
         source = (
             '#include "integer_product.cuh"\n'
-            f'extern "C" __global__ void matmul_{kind.name}(long long m, long long n, long long k, MatrixStrides ca, '
-            f"MatrixStrides cb, MatrixStrides cc, const {kind.cuda}* a, const {kind.cuda}* b, {kind.cuda}* c) {{\n"
+            f'extern "C" __global__ void matmul_{dtype.name}(long long m, long long n, long long k, MatrixStrides ca, '
+            f"MatrixStrides cb, MatrixStrides cc, const {dtype.cuda}* a, const {dtype.cuda}* b, {dtype.cuda}* c) {{\n"
             "    integer_product(m, n, k, ca, cb, cc, a, b, c);\n}\n"
         )
         program = Program(source, name="matmul.cu", options=("-default-device",), include_dirs=(INCLUDE,))
-        function = KernelCache.of(device.runtime).function(program, f"matmul_{kind.name}", device)
+        function = KernelCache.of(device.runtime).function(program, f"matmul_{dtype.name}", device)
         return prepare(function, ("q", "q", "q", 24, 24, 24, "P", "P", "P"))
 
-    return device.runtime.cache(("integer product", device.ordinal, kind), make)
+    return device.runtime.cache(("integer product", device.ordinal, dtype), make)

@@ -30,9 +30,9 @@ class Program:
     include_dirs : tuple of str
         Directories of headers.
     headers : tuple of (name, text)
-        Headers given as text.
+        Headers, as their text.
     name_expressions : tuple of str
-        C++ names whose mangled names are wanted.
+        C++ names to look up the mangled names of.
     line_info : bool or None
         Whether code tells its source line; by default only for the simulated driver, whose reports
         quote it.

@@ -80,8 +80,8 @@ def plan(
             launch, limit = _launcher(device, f"fill_flat{variant}>", "PQQQQQ")
         else:
             launch, limit = _launcher(device, f"fill_strided{variant}, {rank}>", ("P", *"QQQQQ", 16 * rank))
-        found = launches[distribution] = launch, _grid(-(-count * words // 4), limit)
-        return found
+        entry = launches[distribution] = launch, _grid(-(-count * words // 4), limit)
+        return entry
 
     def run(
         stream: Any, address: int, distribution: str, seed: int, call: int, first: float, second: float = 0
@@ -118,7 +118,7 @@ def fill_bernoulli(
     seed: int,
     call: int,
 ) -> None:
-    """Fill device memory with ones and zeros, each one with the probability at its place.
+    """Fill device memory with ones and zeros, each one with the probability at its index.
 
     ``probability`` is the address of floating point numbers whose shape broadcasts to ``shape``. A number
     outside ``[0, 1]`` fails an assertion of the kernel. The rest is as in :func:`plan`.
@@ -127,11 +127,11 @@ def fill_bernoulli(
     if count == 0:
         return
     stretched = broadcast_strides(probability_shape, probability_strides, shape)
-    sizes, (out, given) = collapse(shape, strides, stretched)
+    sizes, (out, input_strides) = collapse(shape, strides, stretched)
     rank = len(sizes)
     name = f"fill_bernoulli<{dtype.cuda}, {probability_dtype.cuda}, {rank}>"
     launcher, limit = _launcher(device, name, ("P", "P", *"QQQ", 24 * rank))
-    geometry = struct.pack(f"={3 * rank}q", *sizes, *out, *given)
+    geometry = struct.pack(f"={3 * rank}q", *sizes, *out, *input_strides)
     launcher(
         _grid(-(-count // 4), limit), 1, 1, _THREADS, 1, 1, 0, stream,
         address, probability, count, seed, call, geometry,

@@ -39,7 +39,7 @@ class _Dimension:
     to, source : int
         Strides of the output and of what is read; the latter is negative in a flipped dimension.
     turn, jump : int
-        From place ``turn`` on the source is ``jump`` elements away from where its stride leads.
+        From index ``turn`` on the source is ``jump`` elements away from where its stride leads.
     """
 
     size: int
@@ -65,9 +65,9 @@ def plan_move(
     device: Device,
     operation: str,
     shape: Sequence[int],
-    kind: dtype,
+    dtype: dtype,
     output: Sequence[int],
-    given: Sequence[int],
+    input_strides: Sequence[int],
     *,
     flipped: Sequence[int] = (),
     shifts: Sequence[int] = (),
@@ -78,12 +78,12 @@ def plan_move(
     ----------
     operation
         What kernels are called: a C++ name, such as ``"flip"``.
-    output, given
+    output, input_strides
         Strides of the two tensors.
     flipped
         Dimensions that run backward.
     shifts
-        For each dimension by how many places elements move, those at the end to the start; none at all for
+        For each dimension by how many elements to roll, those at the end to the start; none at all for
         no moves.
 
     Returns
@@ -93,7 +93,7 @@ def plan_move(
     """
     if 0 in shape:
         return nothing
-    dimensions, start = _dimensions(shape, output, given, flipped, shifts or (0,) * len(shape))
+    dimensions, start = _dimensions(shape, output, input_strides, flipped, shifts or (0,) * len(shape))
     last = dimensions[-1]
     width = 1
     if last.to == 1 and last.source in (1, -1):
@@ -101,50 +101,50 @@ def plan_move(
         origin = start + 1 if last.source < 0 else start
         numbers = [origin, last.size, last.turn]
         numbers += [n for d in dimensions[:-1] for n in (d.to, d.source)] + [d.jump for d in dimensions]
-        width = _width(kind.itemsize, numbers)
-    small = _small(shape, output, given)
+        width = _width(dtype.itemsize, numbers)
+    small = _small(shape, output, input_strides)
 
-    def made(width: int) -> Callable[[Any, int, int], None]:
-        return _moving(device, operation, kind, dimensions, start, width, small=small)
+    def specialized(width: int) -> Callable[[Any, int, int], None]:
+        return _moving(device, operation, dtype, dimensions, start, width, small=small)
 
-    return _aligned(kind.itemsize, width, made)
+    return _aligned(dtype.itemsize, width, specialized)
 
 
 def _dimensions(
     shape: Sequence[int],
     output: Sequence[int],
-    given: Sequence[int],
+    input_strides: Sequence[int],
     flipped: Sequence[int],
     shifts: Sequence[int],
 ) -> tuple[list[_Dimension], int]:
     """Dimensions, outermost in the output first, and the element that the first one comes from."""
-    found: list[_Dimension] = []
+    dimensions: list[_Dimension] = []
     start = 0
-    for axis in reversed(stride_order(shape, output, given)):
-        size, step = shape[axis], given[axis]
+    for axis in reversed(stride_order(shape, output, input_strides)):
+        size, step = shape[axis], input_strides[axis]
         if size == 1:
             continue
         shift = shifts[axis] % size
         if axis in flipped:
             start += (size - 1) * step
-            made = _Dimension(size, output[axis], -step, size, 0)
+            dimension = _Dimension(size, output[axis], -step, size, 0)
         elif shift:
             start += (size - shift) * step
-            made = _Dimension(size, output[axis], step, shift, -size * step)
+            dimension = _Dimension(size, output[axis], step, shift, -size * step)
         else:
-            made = _Dimension(size, output[axis], step, size, 0)
-        merged = found[-1].around(made) if found else None
+            dimension = _Dimension(size, output[axis], step, size, 0)
+        merged = dimensions[-1].around(dimension) if dimensions else None
         if merged is None:
-            found.append(made)
+            dimensions.append(dimension)
         else:
-            found[-1] = merged
-    return found or [_Dimension(1, 1, 1, 1, 0)], start
+            dimensions[-1] = merged
+    return dimensions or [_Dimension(1, 1, 1, 1, 0)], start
 
 
 def _moving(
     device: Device,
     operation: str,
-    kind: dtype,
+    dtype: dtype,
     dimensions: Sequence[_Dimension],
     start: int,
     width: int,
@@ -165,9 +165,9 @@ def _moving(
     index, code, moves = _packed(small, [start, *(number for row in rows for number in row)])
     count = prod(d.size for d in walked)
     unroll, grid = unroll_and_grid(count)
-    name = f"{operation}_{width * kind.itemsize}_bytes"
+    name = f"{operation}_{width * dtype.itemsize}_bytes"
     direction = "Backward" if backward else "Forward"
-    word = f"Pack<{WORDS[kind.itemsize]}, {width}>" if backward else WORDS[width * kind.itemsize]
+    word = f"Pack<{WORDS[dtype.itemsize]}, {width}>" if backward else WORDS[width * dtype.itemsize]
     source = (
         f'#include "rearrange.cuh"\n\ntypedef Moves<{len(walked)}, {index}> Walk;\n'
         f'extern "C" __global__ void {name}(Walk moves, Walk::Number count, {word}* out, const {word}* in) {{\n'
@@ -175,8 +175,8 @@ def _moving(
     )
     launch = launcher(device, name, source, (len(moves), code, "P", "P"))
 
-    def run(stream: Any, out: int, given: int) -> None:
-        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, moves, count, out, given)
+    def run(stream: Any, out: int, input_address: int) -> None:
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, moves, count, out, input_address)
 
     return run
 
@@ -185,9 +185,9 @@ def plan_band(
     device: Device,
     operation: str,
     shape: Sequence[int],
-    kind: dtype,
+    dtype: dtype,
     output: Sequence[int],
-    given: Sequence[int],
+    input_strides: Sequence[int],
     diagonal: int,
     *,
     upper: bool,
@@ -198,7 +198,7 @@ def plan_band(
     ----------
     operation
         What kernels are called: a C++ name, such as ``"tril"``.
-    output, given
+    output, input_strides
         Strides of the two tensors, which may be one.
     diagonal
         The last that is kept; 0 is the main one, positive ones are above it.
@@ -216,27 +216,27 @@ def plan_band(
     sign = -1 if upper else 1
     # Heights lie within the matrix, and so may the bound, one beyond either end at most.
     bound = -sign * min(max(diagonal, -rows), columns)
-    order = stride_order(shape, output, given)[::-1]
+    order = stride_order(shape, output, input_strides)[::-1]
     height = (*(0,) * (len(shape) - 2), sign, -sign)
     sizes, strides = collapse(
         [shape[axis] for axis in order],
-        *([steps[axis] for axis in order] for steps in (output, given, height)),
+        *([steps[axis] for axis in order] for steps in (output, input_strides, height)),
     )
-    small = _small(shape, output, given)
+    small = _small(shape, output, input_strides)
 
-    def made(width: int) -> Callable[[Any, int, int], None]:
-        return _band(device, operation, kind, sizes, strides, bound, width, small=small)
+    def specialized(width: int) -> Callable[[Any, int, int], None]:
+        return _band(device, operation, dtype, sizes, strides, bound, width, small=small)
 
     width = 1
     if strides[0][-1] == 1 and strides[1][-1] == 1:
-        width = _width(kind.itemsize, [sizes[-1], *strides[0][:-1], *strides[1][:-1]])
-    return _aligned(kind.itemsize, width, made)
+        width = _width(dtype.itemsize, [sizes[-1], *strides[0][:-1], *strides[1][:-1]])
+    return _aligned(dtype.itemsize, width, specialized)
 
 
 def _band(
     device: Device,
     operation: str,
-    kind: dtype,
+    dtype: dtype,
     sizes: Ints,
     strides: Sequence[Ints],
     bound: int,
@@ -253,8 +253,8 @@ def _band(
     index, code, walk = _packed(small, [*sizes, *(step for each in strides for step in each)])
     count = prod(sizes)
     unroll, grid = unroll_and_grid(count)
-    name = f"{operation}_{width * kind.itemsize}_bytes"
-    word = f"Pack<{WORDS[kind.itemsize]}, {width}>"
+    name = f"{operation}_{width * dtype.itemsize}_bytes"
+    word = f"Pack<{WORDS[dtype.itemsize]}, {width}>"
     source = (
         f'#include "rearrange.cuh"\n\ntypedef Geometry<{len(sizes)}, 3, {index}> Walk;\n'
         f'extern "C" __global__ void {name}(Walk walk, Signed<Walk::Number>::Number bound, Walk::Number count, '
@@ -264,8 +264,8 @@ def _band(
     signed = "i" if small else "q"
     launch = launcher(device, name, source, (len(walk), signed, code, "P", "P"))
 
-    def run(stream: Any, out: int, given: int) -> None:
-        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, walk, bound, count, out, given)
+    def run(stream: Any, out: int, input_address: int) -> None:
+        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, walk, bound, count, out, input_address)
 
     return run
 
@@ -277,21 +277,21 @@ def _width(itemsize: int, numbers: Sequence[int]) -> int:
 
 
 def _aligned(
-    itemsize: int, width: int, made: Callable[[int], Callable[[Any, int, int], None]]
+    itemsize: int, width: int, specialized: Callable[[int], Callable[[Any, int, int], None]]
 ) -> Callable[[Any, int, int], None]:
-    """``made(width)`` where both addresses are multiples of such words, and else ``made(1)``."""
+    """``specialized(width)`` where both addresses are multiples of such words, and else ``specialized(1)``."""
     if width == 1:
-        return made(1)
-    low, wide = width * itemsize - 1, made(width)
+        return specialized(1)
+    low, wide = width * itemsize - 1, specialized(width)
     narrow: list[Callable[[Any, int, int], None]] = []
 
-    def run(stream: Any, out: int, given: int) -> None:
-        if not (out | given) & low:
-            wide(stream, out, given)
+    def run(stream: Any, out: int, input_address: int) -> None:
+        if not (out | input_address) & low:
+            wide(stream, out, input_address)
             return
         if not narrow:
-            narrow.append(made(1))
-        narrow[0](stream, out, given)
+            narrow.append(specialized(1))
+        narrow[0](stream, out, input_address)
 
     return run
 

@@ -39,7 +39,7 @@ _BACKWARD = {
 
 
 def plan(
-    device: Device, cell: str, kind: dtype, hidden: int, batch: int, *, keep: bool, projected: bool = False
+    device: Device, cell: str, dtype: dtype, hidden: int, batch: int, *, keep: bool, projected: bool = False
 ) -> Callable[..., None]:
     """What makes the new state from the gates, for contiguous arrays at multiples of 16 bytes.
 
@@ -68,11 +68,11 @@ def plan(
         flags.append(projected)
     elif family == "rnn":
         flags.append(cell == "rnn_relu")
-    return _step(device, f"{family}_forward", flags, _FORWARD[family], kind, hidden, batch, GATES[cell])
+    return _step(device, f"{family}_forward", flags, _FORWARD[family], dtype, hidden, batch, GATES[cell])
 
 
 def plan_backward(
-    device: Device, cell: str, kind: dtype, hidden: int, batch: int, *, projected: bool = False
+    device: Device, cell: str, dtype: dtype, hidden: int, batch: int, *, projected: bool = False
 ) -> Callable[..., None]:
     """What makes the gradient of the gates from those of a step's result and of the states after it.
 
@@ -87,7 +87,7 @@ def plan_backward(
     """
     family = cell.partition("_")[0]
     flags = [projected] if family == "lstm" else [cell == "rnn_relu"] if family == "rnn" else []
-    return _step(device, f"{family}_backward", flags, _BACKWARD[family], kind, hidden, batch, GATES[cell])
+    return _step(device, f"{family}_backward", flags, _BACKWARD[family], dtype, hidden, batch, GATES[cell])
 
 
 def _step(
@@ -95,19 +95,19 @@ def _step(
     name: str,
     flags: list[bool],
     operands: str,
-    kind: dtype,
+    dtype: dtype,
     hidden: int,
     batch: int,
     gates: int,
 ) -> Callable[..., None]:
     width = 1
     if hidden * batch >= _FEW:
-        width = max(_WIDE // kind.itemsize, 1)
+        width = max(_WIDE // dtype.itemsize, 1)
         while hidden % width:
             width //= 2
     names = operands.split()
     parameters = ", ".join(
-        f"const {kind.cuda}* {each[1:]}" if each[0] == "=" else f"{kind.cuda}* {each}" for each in names
+        f"const {dtype.cuda}* {each[1:]}" if each[0] == "=" else f"{dtype.cuda}* {each}" for each in names
     )
     passed = ", ".join(each.removeprefix("=") for each in names)
     # Twice the span: a thread's last step may go past the end before it stops.
@@ -115,7 +115,7 @@ def _step(
     index, code = ("unsigned int", "I") if small else ("long long", "q")
     template = ", ".join([str(width), *["true" if flag else "false" for flag in flags]])
     source = (
-        f"{includes('recurrent.cuh', kind)}"
+        f"{includes('recurrent.cuh', dtype)}"
         f'extern "C" __global__ void {name}_step({index} rows, {index} hidden, {parameters}) {{\n'
         f"    {name}<{template}>(rows, hidden, {passed});\n}}\n"
     )

@@ -1,4 +1,4 @@
-"""The reductions there are: what is made of an element, how it is gathered, and what is written.
+"""The reductions there are: how an element is mapped, how the results are combined, and what is written.
 
 Each is a row of names and expressions of CUDA C++; :mod:`.reduction` makes kernels of them. A new one over
 the same elements is a :func:`dataclasses.replace` of a row: ``replace(SUM, name="dot", code="a * b")`` reads
@@ -38,7 +38,7 @@ class Reducer:
         Whether a reduction of nothing has a value.
     ordered : bool
         Whether values are compared, which complex numbers cannot be.
-    places : bool
+    with_indices : bool
         Whether it matters which of the values is the first: they are counted in row-major order over the reduced
         dimensions.
     include : str
@@ -53,7 +53,7 @@ class Reducer:
     compute: dtype | None = None
     identity: bool = True
     ordered: bool = False
-    places: bool = False
+    with_indices: bool = False
     include: str = ""
 
 
@@ -73,13 +73,17 @@ AMAX = Reducer("amax", "Largest", identity=False, ordered=True)
 AMIN = Reducer("amin", "Smallest", identity=False, ordered=True)
 AMINMAX = Reducer("aminmax", "Extremes", results=("x.low", "x.high"), identity=False, ordered=True)
 MAX = Reducer(
-    "max", "LargestPlace", results=("x.value", "x.index"), identity=False, ordered=True, places=True
+    "max", "LargestPlace", results=("x.value", "x.index"), identity=False, ordered=True, with_indices=True
 )
 MIN = Reducer(
-    "min", "SmallestPlace", results=("x.value", "x.index"), identity=False, ordered=True, places=True
+    "min", "SmallestPlace", results=("x.value", "x.index"), identity=False, ordered=True, with_indices=True
 )
-ARGMAX = Reducer("argmax", "LargestPlace", results=("x.index",), identity=False, ordered=True, places=True)
-ARGMIN = Reducer("argmin", "SmallestPlace", results=("x.index",), identity=False, ordered=True, places=True)
+ARGMAX = Reducer(
+    "argmax", "LargestPlace", results=("x.index",), identity=False, ordered=True, with_indices=True
+)
+ARGMIN = Reducer(
+    "argmin", "SmallestPlace", results=("x.index",), identity=False, ordered=True, with_indices=True
+)
 
 #: Floating point and complex numbers. The scalar ``correction`` is what the number of elements is lowered by.
 VAR = Reducer("var", "Moments", results=(_VARIANCE,), scalars=_CORRECTION)
@@ -111,5 +115,5 @@ def norm(p: float) -> tuple[Reducer, tuple[float, ...]]:
 
     Orders 0 (how many are not zero), 1, 2 and the infinite ones need no powers.
     """
-    found = _NORMS.get(float(p))
-    return (_NORM_P, (float(p),)) if found is None else (found, ())
+    reducer = _NORMS.get(float(p))
+    return (_NORM_P, (float(p),)) if reducer is None else (reducer, ())

@@ -85,12 +85,12 @@ def plan(
         dims,
         [strides for strides, _ in outputs],
         [strides for strides, _ in inputs],
-        keep_order=reducer.places,
+        keep_order=reducer.with_indices,
     )
     if rows.count == 0:
         return Plan(_nothing)
-    types = tuple(kind for _, kind in outputs), tuple(kind for _, kind in inputs)
-    work, narrow = work_for(rows, max(kind.itemsize for kind in types[1]))
+    types = tuple(dtype for _, dtype in outputs), tuple(dtype for _, dtype in inputs)
+    work, narrow = work_for(rows, max(dtype.itemsize for dtype in types[1]))
     if narrow is None:
         return _planned(device, reducer, rows, types, work)
     return _aligned(device, reducer, rows, types, work, narrow)
@@ -124,10 +124,10 @@ def _check(
             f"the shape is {list(shape)}"
         )
     if reducer.ordered:
-        for _, kind in inputs:
-            if (reducer.compute or kind).is_complex:
+        for _, dtype in inputs:
+            if (reducer.compute or dtype).is_complex:
                 raise TypeError(
-                    f"{name}() compares values, but complex numbers ({kind!r}) have no order: reduce their "
+                    f"{name}() compares values, but complex numbers ({dtype!r}) have no order: reduce their "
                     "magnitudes or their parts"
                 )
 
@@ -137,7 +137,7 @@ def _aligned(device: Device, reducer: Reducer, rows: Rows, types: Types, work: W
     wide = _planned(device, reducer, rows, types, work)
     run_wide = wide.run
     first, end = len(types[0]), len(types[0]) + len(types[1])
-    mask = work.width * max(kind.itemsize for kind in types[1]) - 1
+    mask = work.width * max(dtype.itemsize for dtype in types[1]) - 1
 
     def run(stream: Any, *arguments: Any, scratch: int = 0) -> None:
         low = 0

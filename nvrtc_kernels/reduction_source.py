@@ -40,17 +40,17 @@ def kernel_source(
     """
     names = _NAMES[: len(inputs)]
     scalars = [(_CTYPES[code], name) for name, code in reducer.scalars]
-    kinds = {kind.cuda for kind in (*outputs, *inputs)} | (
+    ctypes = {dtype.cuda for dtype in (*outputs, *inputs)} | (
         {reducer.compute.cuda} if reducer.compute else set()
     )
-    headers = ["half_elements.cuh"] if kinds & {*_HALF} else []
+    headers = ["half_elements.cuh"] if ctypes & {*_HALF} else []
     headers += ["reduction.cuh"] + ([reducer.include] if reducer.include else [])
-    given = [name for _, name in scalars]
+    scalar_names = [name for _, name in scalars]
     results = [f"out{k}" for k in range(len(outputs))]
-    parameters = [f"{kind.cuda}* {name}" for kind, name in zip(outputs, results, strict=True)]
-    parameters += [f"const {kind.cuda}* {name}" for kind, name in zip(inputs, names, strict=True)]
-    parameters += [f"{kind} {name}" for kind, name in scalars] + ["void* scratch"]
-    final = f"Final<Results>{{{{{', '.join([*results, *given])}}}}}"
+    parameters = [f"{dtype.cuda}* {name}" for dtype, name in zip(outputs, results, strict=True)]
+    parameters += [f"const {dtype.cuda}* {name}" for dtype, name in zip(inputs, names, strict=True)]
+    parameters += [f"{ctype} {name}" for ctype, name in scalars] + ["void* scratch"]
+    final = f"Final<Results>{{{{{', '.join([*results, *scalar_names])}}}}}"
     partial = "static_cast<Reducer::State*>(scratch)"
 
     def kernel(name: str, body: str) -> str:
@@ -62,7 +62,7 @@ def kernel_source(
     text += _elements(reducer, inputs, names, scalars) + _results(reducer, outputs, results, scalars)
     text += f"\ntypedef {layout} Layout;\n"
     text += f"typedef {reducer.state}<ValueOf<Elements>, Layout::Number> Reducer;\n"
-    text += kernel(variant, f"{call}(layout, Elements{{{', '.join([*names, *given])}}}, {sink})")
+    text += kernel(variant, f"{call}(layout, Elements{{{', '.join([*names, *scalar_names])}}}, {sink})")
     if fold:
         text += kernel("fold", f"fold_chunks<Reducer, {fold}>(layout, {partial}, {final})")
     return text
@@ -77,7 +77,7 @@ def _elements(
     if reducer.compute is not None:
         compute = "float" if reducer.compute.cuda in _HALF else reducer.compute.cuda
         convert = f"narrow<{compute}>(wide({{}}))"
-    items = "".join(f" Pack<{kind.cuda}, Width> {name};" for kind, name in operands)
+    items = "".join(f" Pack<{dtype.cuda}, Width> {name};" for dtype, name in operands)
     loads = ", ".join(f"pack_at<Width>({name}_ + at[{k}])" for k, name in enumerate(names))
     same = " && ".join(f"head == to_boundary<Width>({name}_ + at[{k}])" for k, name in enumerate(names) if k)
     values = "".join(
@@ -85,8 +85,8 @@ def _elements(
     )
     return (
         "\nstruct Elements {\n"
-        + "".join(f"    const {kind.cuda}* {name}_;\n" for kind, name in operands)
-        + "".join(f"    {kind} {name};\n" for kind, name in scalars)
+        + "".join(f"    const {dtype.cuda}* {name}_;\n" for dtype, name in operands)
+        + "".join(f"    {ctype} {name};\n" for ctype, name in scalars)
         + f"    template <int Width> struct Items {{{items} }};\n"
         + "    template <int Width, class Index>\n"
         + f"    __device__ Items<Width> load(const Index (&at)[{len(inputs)}]) const {{\n"
@@ -107,13 +107,13 @@ def _results(
     """What stores the outputs of a row."""
     rows = list(zip(outputs, names, reducer.results, strict=True))
     stores = "".join(
-        f"        {name}[at[{k}]] = narrow<{kind.cuda}>({code});\n"
-        for k, (kind, name, code) in enumerate(rows)
+        f"        {name}[at[{k}]] = narrow<{dtype.cuda}>({code});\n"
+        for k, (dtype, name, code) in enumerate(rows)
     )
     return (
         "\nstruct Results {\n"
-        + "".join(f"    {kind.cuda}* {name};\n" for kind, name, _ in rows)
-        + "".join(f"    {kind} {name};\n" for kind, name in scalars)
+        + "".join(f"    {dtype.cuda}* {name};\n" for dtype, name, _ in rows)
+        + "".join(f"    {ctype} {name};\n" for ctype, name in scalars)
         + "    template <class State, class Index, int Operands>\n"
         + "    __device__ void store(const State& x, long long count, const Index (&at)[Operands]) const {\n"
         + f"{stores}    }}\n}};\n"

@@ -157,7 +157,7 @@ def work_for(rows: Rows, itemsize: int) -> tuple[Work, Work | None]:
 
 
 def _step(sizes: Ints, operands: Sequence[Ints]) -> float:
-    """Smallest step in memory from one place of these dimensions to another."""
+    """Smallest step in memory from one element of these dimensions to another."""
     steps = (
         step for strides in operands for size, step in zip(sizes, strides, strict=True) if size > 1 and step
     )

@@ -46,10 +46,10 @@ def plan(
     dim: int,
     shape: Sequence[int],
     output: Operand,
-    given: Operand,
+    operand: Operand,
     indices: Sequence[int] | None = None,
 ) -> Plan:
-    """What scans ``given`` along ``dim``: ``out[i] = in[0] op ... op in[i]``.
+    """What scans ``operand`` along ``dim``: ``out[i] = in[0] op ... op in[i]``.
 
     Parameters
     ----------
@@ -59,10 +59,10 @@ def plan(
         Of equal largest (smallest) elements the last is told, and a NaN wins over every number.
     shape
         Of all operands; a stretched dimension has stride 0.
-    output, given
+    output, operand
         Strides and type. Both may be the same memory.
     indices
-        Strides of the int64 places that ``cummax`` and ``cummin`` write.
+        Strides of the int64 indices that ``cummax`` and ``cummin`` write.
 
     Returns
     -------
@@ -75,62 +75,62 @@ def plan(
         For an operation that is not known or not defined for the types, and when ``indices`` are given to
         a scan that has none or missing for one that has.
     """
-    _check(operation, output[1], given[1], indices)
+    _check(operation, output[1], operand[1], indices)
     if not shape:
-        shape, output, given = (1,), ((1,), output[1]), ((1,), given[1])
+        shape, output, operand = (1,), ((1,), output[1]), ((1,), operand[1])
         indices = None if indices is None else (1,)
         dim = 0
     if prod(shape) == 0:
         return NOTHING
-    strides = [given[0], output[0], *([] if indices is None else [indices])]
-    lines = _Lines(device, dim, shape, strides, _ITEMS[given[1].itemsize])
+    strides = [operand[0], output[0], *([] if indices is None else [indices])]
+    lines = _Lines(device, dim, shape, strides, _ITEMS[operand[1].itemsize])
     operator, state, state_bytes = _operator(operation, output[1])
-    kind = f"Lines<{lines.rank}, {len(strides)}, {lines.index}> lines"
-    ins, out = f"const {given[1].cuda}* in", f"{output[1].cuda}* out, long long* indices"
+    lines_type = f"Lines<{lines.rank}, {len(strides)}, {lines.index}> lines"
+    ins, out = f"const {operand[1].cuda}* in", f"{output[1].cuda}* out, long long* indices"
     source = (
-        f"{includes('scan.cuh', given[1], output[1])}typedef {operator} Op;\ntypedef {lines.shape} Shape;\n\n"
-        f'extern "C" __global__ void {operation}_totals({kind}, {ins}, {state}* totals) {{\n'
+        f"{includes('scan.cuh', operand[1], output[1])}typedef {operator} Op;\ntypedef {lines.shape} Shape;\n\n"
+        f'extern "C" __global__ void {operation}_totals({lines_type}, {ins}, {state}* totals) {{\n'
         "    scan_totals<Op, Shape>(lines, in, totals);\n}\n"
-        f'extern "C" __global__ void {operation}_{lines.layout}({kind}, const {state}* totals, {ins}, {out}) {{\n'
+        f'extern "C" __global__ void {operation}_{lines.layout}({lines_type}, const {state}* totals, {ins}, {out}) {{\n'
         "    scan_lines<Op, Shape>(lines, totals, in, out, indices);\n}\n"
     )
     packed = lines.packed
     scan = launcher(device, "scan.cu", source, f"{operation}_{lines.layout}", (len(packed), *"PPPP"))
     grid = min(lines.jobs, _MAX_GRID)
 
-    def run(stream: Any, scratch: int, out: int, given_address: int, places: int = 0) -> None:
-        scan(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, scratch, given_address, out, places)
+    def run(stream: Any, scratch: int, out: int, input_address: int, indices_address: int = 0) -> None:
+        scan(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, scratch, input_address, out, indices_address)
 
     if lines.chunks == 1:
         return Plan(run)
     totals = launcher(device, "scan.cu", source, f"{operation}_totals", (len(packed), *"PP"))
 
-    def run_chunks(stream: Any, scratch: int, out: int, given_address: int, places: int = 0) -> None:
-        totals(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, given_address, scratch)
-        scan(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, scratch, given_address, out, places)
+    def run_chunks(stream: Any, scratch: int, out: int, input_address: int, indices_address: int = 0) -> None:
+        totals(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, input_address, scratch)
+        scan(grid, 1, 1, _THREADS, 1, 1, 0, stream, packed, scratch, input_address, out, indices_address)
 
     return Plan(run_chunks, lines.rows * lines.chunks * state_bytes)
 
 
-def plan_compact(device: Device, shape: Sequence[int], strides: Sequence[int], kind: dtype) -> Plan:
-    """What lists the places of the elements that are not zero (or true), in row-major order.
+def plan_compact(device: Device, shape: Sequence[int], strides: Sequence[int], dtype: dtype) -> Plan:
+    """What lists the indices of the elements that are not zero (or true), in row-major order.
 
     Parameters
     ----------
-    shape, strides, kind
+    shape, strides, dtype
         Of the input, whose elements may have any type; NaN is not zero.
 
     Returns
     -------
     Plan
         ``run(stream_handle, scratch_address, count_address, indices_address, given_address)``. The number
-        of places goes to one int64 at ``count_address``, the flat row-major places to int64 at
+        of them goes to one int64 at ``count_address``, the flat row-major indices to int64 at
         ``indices_address``, which needs room for as many as there are elements: only those counted are
         written.
     """
     count = prod(shape)
     sizes, (steps,) = collapse(shape, strides) if count else ((1,), ((1,),))
-    items = _ITEMS[kind.itemsize]
+    items = _ITEMS[dtype.itemsize]
     tile = _THREADS * items
     chunks = max(min(-(-count // (2 * tile)), device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS), 1)
     piece = max(-(-count // (chunks * tile)), 1) * tile
@@ -140,10 +140,10 @@ def plan_compact(device: Device, shape: Sequence[int], strides: Sequence[int], k
     geometry = struct.pack(f"={2 * rank}{code}", *sizes, *steps)
     head = f"Geometry<{rank}, 1, {index}> geometry, {index} count, {index} piece"
     source = (
-        f"{includes('scan.cuh', kind)}typedef {_team(_THREADS, items, columns=False)} Shape;\n\n"
-        f'extern "C" __global__ void count_chunks_of_nonzero({head}, const {kind.cuda}* in, long long* totals) {{\n'
+        f"{includes('scan.cuh', dtype)}typedef {_team(_THREADS, items, columns=False)} Shape;\n\n"
+        f'extern "C" __global__ void count_chunks_of_nonzero({head}, const {dtype.cuda}* in, long long* totals) {{\n'
         "    count_chunks<Shape>(geometry, count, piece, in, totals);\n}\n"
-        f'extern "C" __global__ void compact_nonzero({head}, const long long* totals, const {kind.cuda}* in, '
+        f'extern "C" __global__ void compact_nonzero({head}, const long long* totals, const {dtype.cuda}* in, '
         "long long* number, long long* indices) {\n"
         "    compact_chunks<Shape>(geometry, count, piece, totals, in, number, indices);\n}\n"
     )
@@ -151,12 +151,12 @@ def plan_compact(device: Device, shape: Sequence[int], strides: Sequence[int], k
     totals = launcher(device, "scan.cu", source, "count_chunks_of_nonzero", (*codes, *"PP"))
     compact = launcher(device, "scan.cu", source, "compact_nonzero", (*codes, *"PPPP"))
 
-    def run(stream: Any, scratch: int, number: int, indices: int, given: int) -> None:
+    def run(stream: Any, scratch: int, number: int, indices: int, input_address: int) -> None:
         if chunks > 1:
-            totals(chunks, 1, 1, _THREADS, 1, 1, 0, stream, geometry, count, piece, given, scratch)
+            totals(chunks, 1, 1, _THREADS, 1, 1, 0, stream, geometry, count, piece, input_address, scratch)
         compact(
             chunks, 1, 1, _THREADS, 1, 1, 0, stream,
-            geometry, count, piece, scratch, given, number, indices,
+            geometry, count, piece, scratch, input_address, number, indices,
         )  # fmt: skip
 
     return Plan(run, 8 * chunks if chunks > 1 else 0)
@@ -204,7 +204,7 @@ class _Lines:
         self.packed = struct.pack(f"={len(numbers)}{code}", *numbers)
 
 
-def _check(operation: str, output: dtype, given: dtype, indices: Sequence[int] | None) -> None:
+def _check(operation: str, output: dtype, input_dtype: dtype, indices: Sequence[int] | None) -> None:
     if operation in _OPERATORS:
         if indices is not None:
             raise ValueError(f"{operation} has no indices; leave them out")
@@ -213,28 +213,28 @@ def _check(operation: str, output: dtype, given: dtype, indices: Sequence[int] |
     elif operation in _BEST:
         if indices is None:
             raise ValueError(f"{operation} writes indices; give the strides of an int64 tensor for them")
-        if given.is_complex or output is not given:
+        if input_dtype.is_complex or output is not input_dtype:
             raise ValueError(
                 f"{operation} needs a real type, the same for input and output; "
-                f"{given!r} and {output!r} were given"
+                f"{input_dtype!r} and {output!r} were given"
             )
     else:
         known = ", ".join((*_OPERATORS, *_BEST))
         raise ValueError(f"there is no scan {operation!r}; there are {known}")
 
 
-def _operator(operation: str, kind: dtype) -> tuple[str, str, int]:
-    """Operation on elements of ``kind``, its state, and the state's bytes, in CUDA C++."""
-    half = kind.is_floating_point and kind.itemsize == 2
+def _operator(operation: str, dtype: dtype) -> tuple[str, str, int]:
+    """Operation on elements of ``dtype``, its state, and the state's bytes, in CUDA C++."""
+    half = dtype.is_floating_point and dtype.itemsize == 2
     if operation in _BEST:
-        value = "float" if half else "int" if kind.itemsize < 4 else kind.cuda
+        value = "float" if half else "int" if dtype.itemsize < 4 else dtype.cuda
         return f"Best<{value}, {_BEST[operation]}>", f"Found<{value}>", 16
-    if kind.category in (Category.BOOL, Category.INTEGER):
+    if dtype.category in (Category.BOOL, Category.INTEGER):
         # Signed overflow is undefined in C++; unsigned sums and products have the same bits.
-        value, size = ("unsigned long long", 8) if kind.itemsize == 8 else ("unsigned", 4)
+        value, size = ("unsigned long long", 8) if dtype.itemsize == 8 else ("unsigned", 4)
     else:
-        value, size = ("float", 4) if half else (kind.cuda, kind.itemsize)
-    return f"{_OPERATORS[operation]}<{value}, {kind.cuda}>", value, size
+        value, size = ("float", 4) if half else (dtype.cuda, dtype.itemsize)
+    return f"{_OPERATORS[operation]}<{value}, {dtype.cuda}>", value, size
 
 
 def _team(along: int, items: int, *, columns: bool) -> str:

@@ -42,7 +42,7 @@ def plan(
         Its array is what is written to. Elements of that must not overlap.
     values
         Strides of the values, whose shape and type are those of the selection, 0 where they are stretched;
-        ``None`` for one number in all places.
+        ``None`` for one number everywhere.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def plan(
     if values is None:
         return _filling(device, operation, selection)
     word, run = _writes(device, operation, selection, values, widen=True)
-    if word == selection.kind.itemsize:
+    if word == selection.element_dtype.itemsize:
         return run
     low = word - 1
 
@@ -76,7 +76,7 @@ def _writes(
 
 
 def _filling(device: Device, operation: str, selection: Selection) -> Callable[..., None]:
-    kind = selection.kind
+    element_dtype = selection.element_dtype
 
     def planned(*, widen: bool) -> tuple[int, Callable[..., None]]:
         # The number has no memory to walk through: it goes along with the target.
@@ -84,10 +84,10 @@ def _filling(device: Device, operation: str, selection: Selection) -> Callable[.
         return _planned(device, operation, selection, steps, "fill_words", "{} in", "", widen=widen)
 
     word, run = planned(widen=True)
-    low, copies = word - 1, word // kind.itemsize
+    low, copies = word - 1, word // element_dtype.itemsize
 
     def run_filling(stream: Any, target: int, number: complex | bytes, *indices: int) -> None:
-        element = number if isinstance(number, bytes) else np.array(number, kind.numpy).tobytes()
+        element = number if isinstance(number, bytes) else np.array(number, element_dtype.numpy).tobytes()
         if target & low:
             planned(widen=False)[1](stream, target, element, *indices)
         else:
@@ -102,12 +102,12 @@ def _planned(
     selection: Selection,
     plain: Sequence[int],
     function: str,
-    given: str,
+    source_type: str,
     code: str,
     *,
     widen: bool,
 ) -> tuple[int, Callable[..., None]]:
-    """Bytes of a word, and what launches ``function`` of ``cuda/scatter.cuh`` with ``given`` values."""
+    """Bytes of a word, and what launches ``function`` of ``cuda/scatter.cuh`` with ``source_type`` values."""
     geometry = walk(selection, plain, widen=widen)
     unroll, grid = unroll_and_grid(geometry.count)
     word = WORDS[geometry.word]
@@ -116,7 +116,7 @@ def _planned(
     source = (
         f'#include "scatter.cuh"\n\n{bounds(operation, selection)}{geometry.declarations}\n'
         f'extern "C" __global__ void {name}(Walk walk, Lookup lookup, Walk::Number count, {word}* out, '
-        f"{given.format(word)}{parameters}) {{\n{index}"
+        f"{source_type.format(word)}{parameters}) {{\n{index}"
         f"    {function}<Bounds, {unroll}>(walk, lookup, count, out, in, index);\n}}\n"
     )
     codes = (*geometry.codes, "P", code or geometry.word, *"P" * len(selection.indices))

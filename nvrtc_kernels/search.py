@@ -21,13 +21,13 @@ def plan(
     rows: int,
     n: int,
     m: int,
-    kind: dtype,
+    dtype: dtype,
     *,
     output: dtype = int64,
     right: bool = False,
     shared: bool = False,
 ) -> Plan:
-    """What finds for every value the place in a sorted sequence before which it belongs.
+    """What finds for every value the index in a sorted sequence before which it belongs.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def plan(
         Shape of the contiguous values and of the output.
     m
         Elements of each sequence: contiguous ``(rows, m)``, or ``(m,)`` when ``shared`` by all rows.
-    kind
+    dtype
         Type of values and sequences, not complex.
     output
         int32 or int64.
@@ -46,16 +46,16 @@ def plan(
     -------
     Plan
         ``run(stream_handle, scratch_address, output_address, values_address, sequence_address,
-        sorter_address=0)``. The sorter has the int64 places of each sequence's elements in sorted order.
+        sorter_address=0)``. The sorter has the int64 indices of each sequence's elements in sorted order.
 
     Raises
     ------
     ValueError
         For a complex type, for an output that is not an integer of 32 or 64 bits, and for sequences whose
-        length is not an int32 when places are.
+        length is not an int32 when the indices are.
     """
-    if kind.is_complex:
-        raise ValueError(f"complex numbers have no order; {kind!r} was given")
+    if dtype.is_complex:
+        raise ValueError(f"complex numbers have no order; {dtype!r} was given")
     if output not in (int32, int64):
         raise ValueError(f"places are int32 or int64, {output!r} was given")
     if output is int32 and m >= 1 << 31:
@@ -65,9 +65,9 @@ def plan(
         return NOTHING
     name = f"search_sorted_{'right' if right else 'left'}"
     source = (
-        f"{includes('search.cuh', kind)}"
+        f"{includes('search.cuh', dtype)}"
         f'extern "C" __global__ void {name}(long long count, long long per_row, long long m, long long row_step, '
-        f"const {kind.cuda}* sequence, const long long* sorter, const {kind.cuda}* values, {output.cuda}* out) {{\n"
+        f"const {dtype.cuda}* sequence, const long long* sorter, const {dtype.cuda}* values, {output.cuda}* out) {{\n"
         f"    search_rows<{'true' if right else 'false'}>"
         "(count, per_row, m, row_step, sequence, sorter, values, out);\n}\n"
     )

@@ -55,18 +55,18 @@ def plan(device: Device, operation: str, reducer: str, selection: Selection, val
     keys = _keys(device, operation, selection, work)
     order = sort.plan(device, 1, work.positions, work.key)
     reduce, open_bytes = (_last if reducer == LAST else _reduction)(
-        device, operation, reducer, selection.kind, values, work
+        device, operation, reducer, selection.element_dtype, values, work
     )
     # What the sort begins with and needs meanwhile is not needed any more when segments are combined.
     keys_bytes = sort.aligned(work.positions * work.key.itemsize)
-    places_at, rest_at = keys_bytes, keys_bytes + sort.aligned(8 * work.positions)
+    positions_at, rest_at = keys_bytes, keys_bytes + sort.aligned(8 * work.positions)
     sort_at = rest_at + keys_bytes
 
     def run(stream: Any, scratch: int, target: int, values: int, *indices: int) -> None:
-        sorted_keys, places, rest = scratch, scratch + places_at, scratch + rest_at
+        sorted_keys, positions, rest = scratch, scratch + positions_at, scratch + rest_at
         keys(stream, rest, *indices)
-        order.run(stream, scratch + sort_at, sorted_keys, places, rest)
-        reduce(stream, rest, sorted_keys, places, values, target)
+        order.run(stream, scratch + sort_at, sorted_keys, positions, rest)
+        reduce(stream, rest, sorted_keys, positions, values, target)
 
     return Plan(run, max(sort_at + order.scratch_bytes, rest_at + open_bytes))
 
@@ -95,7 +95,7 @@ def _work(selection: Selection, values: Sequence[int]) -> _Work:
     key_shape = tuple(sizes[axis] for axis in keyed)
     choice = replace(
         selection,
-        array=(key_shape, contiguous_strides(key_shape), selection.kind),
+        array=(key_shape, contiguous_strides(key_shape), selection.element_dtype),
         shape=tuple(shape[dim] for dim in positions),
         axes=tuple(None if axis is None else keyed.index(axis) for axis in walked),
         indexed=tuple(keyed.index(axis) for axis in selection.indexed),
@@ -103,7 +103,7 @@ def _work(selection: Selection, values: Sequence[int]) -> _Work:
         positions=tuple(range(len(positions))),
     )
     total = prod(key_shape)
-    key = next(kind for limit, kind in _KEYS if total <= limit)
+    key = next(key_dtype for limit, key_dtype in _KEYS if total <= limit)
     parts = [
         collapse(choice.shape, [values[dim] for dim in positions]),
         collapse(key_shape, [strides[axis] for axis in keyed]),
@@ -156,15 +156,15 @@ def _keys(device: Device, operation: str, selection: Selection, work: _Work) -> 
 
 
 def _last(
-    device: Device, operation: str, _: str, kind: dtype, values: Values, work: _Work
+    device: Device, operation: str, _: str, dtype: dtype, values: Values, work: _Work
 ) -> tuple[Callable[..., None], int]:
-    """``launch(stream, scratch, keys, places, values, target)``, and bytes of scratch."""
+    """``launch(stream, scratch, keys, positions, values, target)``, and bytes of scratch."""
     assert values is not None
-    name = f"{operation}_last_of_{kind.name}"
+    name = f"{operation}_last_of_{dtype.name}"
     source = (
-        f"{includes('segments.cuh', kind, values[1])}{work.declaration}\n"
+        f"{includes('segments.cuh', dtype, values[1])}{work.declaration}\n"
         f'extern "C" __global__ void {name}(Geometries geometry, const {work.key.cuda}* keys, '
-        f"const long long* places, const {values[1].cuda}* values, {kind.cuda}* target) {{\n"
+        f"const long long* places, const {values[1].cuda}* values, {dtype.cuda}* target) {{\n"
         "    write_last(geometry, keys, places, values, target);\n}\n"
     )
     kernel = launcher(device, f"{operation}.cu", source, name, (len(work.geometry), *"PPPP"))
@@ -177,23 +177,23 @@ def _last(
 
 
 def _reduction(
-    device: Device, operation: str, reducer: str, kind: dtype, values: Values, work: _Work
+    device: Device, operation: str, reducer: str, dtype: dtype, values: Values, work: _Work
 ) -> tuple[Callable[..., None], int]:
-    """``launch(stream, scratch, keys, places, values, target)``, and bytes of scratch."""
-    given, source_code = source_of(values)
-    name = f"{operation}_{reducer}_of_{kind.name}"
-    head = f"Geometries geometry, Geometries::Number n, const {{}}* keys, {kind.cuda}* target, "
+    """``launch(stream, scratch, keys, positions, values, target)``, and bytes of scratch."""
+    source_type, source_code = source_of(values)
+    name = f"{operation}_{reducer}_of_{dtype.name}"
+    head = f"Geometries geometry, Geometries::Number n, const {{}}* keys, {dtype.cuda}* target, "
     tail = "long long* open_keys, Operation::State* open"
     reduce = (
         f"reduce_segments<Operation, {_LENGTH}>(geometry, n, keys, entries, target, open_keys, open);\n}}\n"
     )
     source = (
-        f"{includes('segments.cuh', kind, *([] if values is None else [values[1]]))}{work.declaration}"
-        f"typedef {REDUCERS[reducer]}<Wide<{kind.cuda}>::type, int> Operation;\n\n"
+        f"{includes('segments.cuh', dtype, *([] if values is None else [values[1]]))}{work.declaration}"
+        f"typedef {REDUCERS[reducer]}<Wide<{dtype.cuda}>::type, int> Operation;\n\n"
         f'extern "C" __global__ void {name}_values({head.format(work.key.cuda)}'
-        f"const long long* places, const {given}* values, {tail}) {{\n"
+        f"const long long* places, const {source_type}* values, {tail}) {{\n"
         f"    typedef decltype({source_code}) Source;\n"
-        f"    const SortedValues<Operation, {kind.cuda}, Geometries, Source> entries{{geometry, places, {source_code}}};\n"
+        f"    const SortedValues<Operation, {dtype.cuda}, Geometries, Source> entries{{geometry, places, {source_code}}};\n"
         f"    {reduce}"
         f'extern "C" __global__ void {name}_parts({head.format("long long")}'
         f"const Operation::State* states, {tail}) {{\n"
@@ -207,24 +207,24 @@ def _reduction(
     grids = [min(-(-(-(-n // _LENGTH) * work.slices) // THREADS), MAX_GRID) for n in lengths]
     # Lists are read and written in turns: the third may lie over the first.
     sizes = [
-        (sort.aligned(8 * n), sort.aligned(_state_bytes(reducer, kind) * n * work.slices))
+        (sort.aligned(8 * n), sort.aligned(_state_bytes(reducer, dtype) * n * work.slices))
         for n in lengths[1:3]
     ]
     starts = [0, sum(sizes[0]) if sizes else 0]
 
-    def launch(stream: Any, scratch: int, keys: int, places: int, values: int, target: int) -> None:
+    def launch(stream: Any, scratch: int, keys: int, positions: int, values: int, target: int) -> None:
         lists = [(scratch + at, scratch + at + size[0]) for at, size in zip(starts, sizes, strict=False)]
         out = lists[0] if lists else (0, 0)
         first(
             grids[0], 1, 1, THREADS, 1, 1, 0, stream,
-            work.geometry, lengths[0], keys, target, places, values, *out,
+            work.geometry, lengths[0], keys, target, positions, values, *out,
         )  # fmt: skip
         for level in range(1, len(lengths)):
             assert more is not None
-            given, out = out, lists[level % len(lists)]
+            previous, out = out, lists[level % len(lists)]
             more(
                 grids[level], 1, 1, THREADS, 1, 1, 0, stream,
-                work.geometry, lengths[level], given[0], target, given[1], *out,
+                work.geometry, lengths[level], previous[0], target, previous[1], *out,
             )  # fmt: skip
 
     return launch, sum(sum(size) for size in sizes)
@@ -238,9 +238,9 @@ def _lengths(n: int) -> Ints:
     return tuple(lengths)
 
 
-def _state_bytes(reducer: str, kind: dtype) -> int:
+def _state_bytes(reducer: str, dtype: dtype) -> int:
     """Bytes of a state of ``cuda/reducers.cuh``."""
-    bytes_of_kind: int = kind.itemsize
-    if kind.is_floating_point or kind.is_complex:
-        return max(bytes_of_kind, 4)
-    return 8 if reducer in ("sum", "prod", COUNT) else bytes_of_kind
+    itemsize: int = dtype.itemsize
+    if dtype.is_floating_point or dtype.is_complex:
+        return max(itemsize, 4)
+    return 8 if reducer in ("sum", "prod", COUNT) else itemsize

@@ -1,7 +1,7 @@
 """Selection from the rows of a contiguous ``(rows, n)`` array: the largest ones, an element of some rank, medians.
 
-Rows of up to 2048 elements are sorted in shared memory, of which only what is wanted is written. In longer
-ones the wanted rank is found by radix, 8 bits for each pass over them, by as many blocks as fill the device.
+Rows of up to 2048 elements are sorted in shared memory, of which only the result is written. In longer
+ones the element of a rank is found by radix select, 8 bits for each pass over them, by as many blocks as fill the device.
 The order is that of :mod:`.sort`: -0.0 equals 0.0, NaN is larger than every number.
 """
 
@@ -24,7 +24,7 @@ _ITEMS = 4
 _MAX_GRID = (1 << 31) - 1
 
 
-def topk(device: Device, rows: int, n: int, k: int, kind: dtype, *, largest: bool = True) -> Plan:
+def topk(device: Device, rows: int, n: int, k: int, dtype: dtype, *, largest: bool = True) -> Plan:
     """What takes the ``k`` largest (smallest) elements of every row, in sorted order.
 
     Of equal elements the first ones are taken, and written in the order they have in the row.
@@ -40,14 +40,14 @@ def topk(device: Device, rows: int, n: int, k: int, kind: dtype, *, largest: boo
     ValueError
         For a complex type, a ``k`` below 0 or above ``n``, and rows too long to count in 32 bits.
     """
-    sort.check(n, kind)
+    sort.check(n, dtype)
     if not 0 <= k <= n:
         raise ValueError(f"k must be from 0 to the {n} elements of a row, {k} was given")
     if rows * k == 0:
         return NOTHING
     if n <= sort.SHORT:
-        return _short(sort.short(device, rows, n, kind, descending=largest), 0, k)
-    search = _Search(device, rows, n, kind, k - 1, descending=largest)
+        return _short(sort.short(device, rows, n, dtype, descending=largest), 0, k)
+    search = _Search(device, rows, n, dtype, k - 1, descending=largest)
     bits, state = search.bits, f"Selected<{search.bits}>"
     source = search.source + (
         f'extern "C" __global__ void select_chunks(Chunks c, const {bits}* in, const {state}* selected, '
@@ -61,30 +61,46 @@ def topk(device: Device, rows: int, n: int, k: int, kind: dtype, *, largest: boo
     take = launcher(device, "selection.cu", source, "select_all", (len(chunked), *"IPPPPP"))
     find = search.finder(source)
     if k <= sort.SHORT:
-        tile = sort.short(device, rows, k, kind, descending=largest)
+        tile = sort.short(device, rows, k, dtype, descending=largest)
         order_bytes = 0
 
         def put_in_order(stream: Any, _: int, *addresses: int) -> None:
             tile(stream, 0, k, *addresses)
     else:
-        put_in_order, order_bytes = sort.long(device, rows, k, kind, descending=largest)
-    # Totals of chunks, the selected elements and their places, and what sorting them needs.
+        put_in_order, order_bytes = sort.long(device, rows, k, dtype, descending=largest)
+    # Totals of chunks, the selected elements and their positions, and what sorting them needs.
     totals_at = search.scratch_bytes
     values_at = totals_at + sort.aligned(8 * rows * search.chunks)
-    places_at = values_at + sort.aligned(rows * k * kind.itemsize)
-    order_at = places_at + sort.aligned(8 * rows * k)
+    positions_at = values_at + sort.aligned(rows * k * dtype.itemsize)
+    order_at = positions_at + sort.aligned(8 * rows * k)
 
-    def run(stream: Any, scratch: int, values: int, indices: int, given: int) -> None:
-        totals, found, places = scratch + totals_at, scratch + values_at, scratch + places_at
-        find(stream, scratch, given, 0)
-        count(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, given, scratch, totals)
-        take(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, k, given, scratch, totals, found, places)
-        put_in_order(stream, scratch + order_at, found, places, values, indices)
+    def run(stream: Any, scratch: int, values: int, indices: int, input_address: int) -> None:
+        totals, selected, positions = scratch + totals_at, scratch + values_at, scratch + positions_at
+        find(stream, scratch, input_address, 0)
+        count(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, input_address, scratch, totals)
+        take(
+            grid,
+            1,
+            1,
+            _THREADS,
+            1,
+            1,
+            0,
+            stream,
+            chunked,
+            k,
+            input_address,
+            scratch,
+            totals,
+            selected,
+            positions,
+        )
+        put_in_order(stream, scratch + order_at, selected, positions, values, indices)
 
     return Plan(run, order_at + order_bytes)
 
 
-def kth(device: Device, rows: int, n: int, k: int, kind: dtype) -> Plan:
+def kth(device: Device, rows: int, n: int, k: int, dtype: dtype) -> Plan:
     """What takes the ``k``-th smallest element of every row, counted from 1.
 
     Returns
@@ -98,43 +114,43 @@ def kth(device: Device, rows: int, n: int, k: int, kind: dtype) -> Plan:
     ValueError
         For a complex type, a ``k`` below 1 or above ``n``, and rows too long to count in 32 bits.
     """
-    sort.check(n, kind)
+    sort.check(n, dtype)
     if not 1 <= k <= n:
         raise ValueError(f"k must be from 1 to the {n} elements of a row, {k} was given")
     if rows == 0:
         return NOTHING
     if n <= sort.SHORT:
-        return _short(sort.short(device, rows, n, kind, descending=False), k - 1, 1)
-    return _one(device, rows, n, kind, k - 1, "range")
+        return _short(sort.short(device, rows, n, dtype, descending=False), k - 1, 1)
+    return _one(device, rows, n, dtype, k - 1, "range")
 
 
-def median(device: Device, rows: int, n: int, kind: dtype, *, skip_nan: bool = False) -> Plan:
+def median(device: Device, rows: int, n: int, dtype: dtype, *, skip_nan: bool = False) -> Plan:
     """What takes the median of every row: the lower one of two.
 
     A row with a NaN has a NaN as its median; with ``skip_nan`` NaNs are left out, unless there is nothing
     else. Returns and raises as :func:`kth` does; rows must not be empty.
     """
-    sort.check(n, kind)
+    sort.check(n, dtype)
     if n == 0:
         raise ValueError("rows without elements have no median; n must be at least 1")
     if rows == 0:
         return NOTHING
-    pick = "range" if not kind.is_floating_point else "nan_median" if skip_nan else "median"
+    pick = "range" if not dtype.is_floating_point else "nan_median" if skip_nan else "median"
     rank = (n - 1) // 2
     if n <= sort.SHORT:
-        return _short(sort.short(device, rows, n, kind, descending=False, pick=pick), rank, 1)
-    return _one(device, rows, n, kind, rank, pick)
+        return _short(sort.short(device, rows, n, dtype, descending=False, pick=pick), rank, 1)
+    return _one(device, rows, n, dtype, rank, pick)
 
 
 def _short(launch: Callable[..., None], first: int, count: int) -> Plan:
-    def run(stream: Any, _: int, values: int, indices: int, given: int) -> None:
-        launch(stream, first, count, given, 0, values, indices)
+    def run(stream: Any, _: int, values: int, indices: int, input_address: int) -> None:
+        launch(stream, first, count, input_address, 0, values, indices)
 
     return Plan(run)
 
 
-def _one(device: Device, rows: int, n: int, kind: dtype, rank: int, pick: str) -> Plan:
-    search = _Search(device, rows, n, kind, rank, descending=False, pick=pick)
+def _one(device: Device, rows: int, n: int, dtype: dtype, rank: int, pick: str) -> Plan:
+    search = _Search(device, rows, n, dtype, rank, descending=False, pick=pick)
     bits = search.bits
     source = search.source + (
         f'extern "C" __global__ void select_place(Chunks c, const {bits}* in, const Selected<{bits}>* selected, '
@@ -143,15 +159,15 @@ def _one(device: Device, rows: int, n: int, kind: dtype, rank: int, pick: str) -
         f"const long long* places, {bits}* values) {{\n    take_selected(rows, n, in, places, values);\n}}\n"
     )
     chunked, grid = search.chunked, search.grid
-    place = launcher(device, "selection.cu", source, "select_place", (len(chunked), *"PPP"))
+    select = launcher(device, "selection.cu", source, "select_place", (len(chunked), *"PPP"))
     value = launcher(device, "selection.cu", source, "select_value", "qIPPP")
     value_grid = min(-(-rows // _THREADS), _MAX_GRID)
     find = search.finder(source)
 
-    def run(stream: Any, scratch: int, values: int, indices: int, given: int) -> None:
-        find(stream, scratch, given, indices)
-        place(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, given, scratch, indices)
-        value(value_grid, 1, 1, _THREADS, 1, 1, 0, stream, rows, n, given, indices, values)
+    def run(stream: Any, scratch: int, values: int, indices: int, input_address: int) -> None:
+        find(stream, scratch, input_address, indices)
+        select(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, input_address, scratch, indices)
+        value(value_grid, 1, 1, _THREADS, 1, 1, 0, stream, rows, n, input_address, indices, values)
 
     return Plan(run, search.scratch_bytes)
 
@@ -164,15 +180,15 @@ class _Search:
         device: Device,
         rows: int,
         n: int,
-        kind: dtype,
+        dtype: dtype,
         rank: int,
         *,
         descending: bool = False,
         pick: str = "range",
     ) -> None:
-        self.device, self.rows, self.n, self.kind, self.rank = device, rows, n, kind, rank
+        self.device, self.rows, self.n, self.dtype, self.rank = device, rows, n, dtype, rank
         self.descending, self.pick = descending, pick
-        self.bits = sort.BITS[kind.itemsize]
+        self.bits = sort.BITS[dtype.itemsize]
         self.chunked, self.grid, self.chunks = sort.cut(device, rows, n)
         self.counts_at = sort.aligned(16 * rows)
         self.nans_at = self.counts_at + sort.aligned(1024 * rows)
@@ -183,7 +199,7 @@ class _Search:
         bits, state = self.bits, f"Selected<{self.bits}>"
         skip_nan = "true" if self.pick == "nan_median" else "false"
         return (
-            sort.order(self.kind, descending=self.descending, header="selection.cuh")
+            sort.order(self.dtype, descending=self.descending, header="selection.cuh")
             + 'extern "C" __global__ void select_begin(long long rows, unsigned n, unsigned rank, '
             f"{state}* selected, unsigned* counts, unsigned* nans, long long* places) {{\n"
             "    select_start(rows, n, rank, selected, counts, nans, places);\n}\n"
@@ -198,7 +214,7 @@ class _Search:
         )
 
     def finder(self, source: str) -> Callable[..., None]:
-        """``find(stream, scratch, given, places)``; ``places``, if not 0, are set to ``n``."""
+        """``find(stream, scratch, input_address, positions)``; ``positions``, if not 0, are set to ``n``."""
         chunked, grid, rows, n, rank = self.chunked, self.grid, self.rows, self.n, self.rank
         counts_at, nans_at = self.counts_at, self.nans_at
         begin = launcher(self.device, "selection.cu", source, "select_begin", "qIIPPPP")
@@ -207,18 +223,18 @@ class _Search:
         digit = launcher(self.device, "selection.cu", source, "select_next_digit", (len(chunked), *"iPPP"))
         depends_on_nans = self.pick != "range"
         row_grid = min(rows, _MAX_GRID)
-        shifts = range(8 * self.kind.itemsize - 8, -1, -8)
+        shifts = range(8 * self.dtype.itemsize - 8, -1, -8)
 
-        def find(stream: Any, scratch: int, given: int, places: int) -> None:
+        def find(stream: Any, scratch: int, input_address: int, positions: int) -> None:
             counts, nan_counts = scratch + counts_at, scratch + nans_at if depends_on_nans else 0
             begin(
                 row_grid, 1, 1, _THREADS, 1, 1, 0, stream,
-                rows, n, rank, scratch, counts, nan_counts, places,
+                rows, n, rank, scratch, counts, nan_counts, positions,
             )  # fmt: skip
             if depends_on_nans:
-                nans(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, given, nan_counts)
+                nans(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, input_address, nan_counts)
             for shift in shifts:
-                count(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, shift, given, scratch, counts)
+                count(grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, shift, input_address, scratch, counts)
                 digit(row_grid, 1, 1, _THREADS, 1, 1, 0, stream, chunked, shift, nan_counts, counts, scratch)
                 nan_counts = 0
 

@@ -21,7 +21,7 @@ _COLUMNS = 128
 
 
 def plan(
-    device: Device, sizes: tuple[int, int, int], output: dtype, given: dtype, *, log: bool
+    device: Device, sizes: tuple[int, int, int], output: dtype, input_dtype: dtype, *, log: bool
 ) -> Callable[..., None]:
     """What takes the softmax along the middle dimension of contiguous ``(outer, n, inner)`` arrays.
 
@@ -29,17 +29,17 @@ def plan(
     ----------
     sizes
         ``outer``, ``n``, ``inner``, none of them 0.
-    output, given
+    output, input_dtype
         Floating point types.
     log
-        Whether its logarithm is wanted.
+        Whether to take its logarithm.
 
     Returns
     -------
     callable
         ``run(stream_handle, output_address, given_address)``.
     """
-    return _planned(device, sizes, "softmax", (given,), output, log=log)
+    return _planned(device, sizes, "softmax", (input_dtype,), output, log=log)
 
 
 def plan_backward(
@@ -59,44 +59,46 @@ def _planned(
     device: Device,
     sizes: tuple[int, int, int],
     name: str,
-    given: Sequence[dtype],
+    inputs: Sequence[dtype],
     output: dtype,
     *,
     log: bool,
 ) -> Callable[..., None]:
     outer, n, inner = sizes
-    kinds = (*given, output)
-    wide = "double" if float64 in kinds else "float"
-    backward = "_backward" if len(given) > 1 else ""
+    dtypes = (*inputs, output)
+    wide = "double" if float64 in dtypes else "float"
+    backward = "_backward" if len(inputs) > 1 else ""
     head = f"{'true' if log else 'false'}, {wide}"
     pointers = ["grad", "result"] if backward else ["in"]
-    parameters = [f"const {kind.cuda}* {pointer}" for kind, pointer in zip(given, pointers, strict=True)]
+    parameters = [f"const {dtype.cuda}* {pointer}" for dtype, pointer in zip(inputs, pointers, strict=True)]
     parameters.append(f"{output.cuda}* out")
     addresses = "P" * len(parameters)
 
     def kernel(
         variant: str, template: str, numbers: Sequence[str], grid: int, threads: int, *sizes: int
     ) -> Callable[..., None]:
-        title = f"{'log_' if log else ''}{name}{backward}_{variant}"
-        declared = ", ".join([*(f"{kind} {x}" for x, kind in zip("lni", numbers, strict=False)), *parameters])
+        kernel_name = f"{'log_' if log else ''}{name}{backward}_{variant}"
+        declared = ", ".join(
+            [*(f"{ctype} {x}" for x, ctype in zip("lni", numbers, strict=False)), *parameters]
+        )
         passed = ", ".join([*"lni"[: len(numbers)], *pointers, "out"])
         source = (
-            f"{includes('softmax.cuh', *kinds)}"
-            f'extern "C" __global__ void __launch_bounds__({threads}) {title}({declared}) {{\n'
+            f"{includes('softmax.cuh', *dtypes)}"
+            f'extern "C" __global__ void __launch_bounds__({threads}) {kernel_name}({declared}) {{\n'
             f"    {name}_{variant}{backward}<{head}{template}>({passed});\n}}\n"
         )
-        codes = ["i" if kind == "int" else "q" for kind in numbers]
+        codes = ["i" if ctype == "int" else "q" for ctype in numbers]
         return bound(
-            device, "softmax.cu", source, title, (*codes, *addresses), grid, threads, *sizes
+            device, "softmax.cu", source, kernel_name, (*codes, *addresses), grid, threads, *sizes
         )  # fmt: skip
 
     if inner > 1:
         lines = outer * inner
         columns = kernel("columns", "", ("long long",) * 3, -(-lines // _COLUMNS), _COLUMNS, lines, n, inner)
         return lambda stream, out, *others: columns(stream, *others, out)
-    largest = max(kind.itemsize for kind in kinds)
-    found = team(n, largest)
-    if found is None:
+    largest = max(dtype.itemsize for dtype in dtypes)
+    chosen_team = team(n, largest)
+    if chosen_team is None:
         long = kernel("long", f", {_LONG}", ("long long",) * 2, outer, _LONG, outer, n)
         return lambda stream, out, *others: long(stream, *others, out)
 
@@ -104,8 +106,8 @@ def _planned(
         numbers = ("long long", "int")
         return kernel("rows", f", {shape.template}", numbers, shape.blocks(outer), shape.threads, outer, n)
 
-    low = found.width * largest - 1
-    packed = rows(found)
+    low = chosen_team.width * largest - 1
+    packed = rows(chosen_team)
 
     def run_rows(stream: Any, out: int, *others: int) -> None:
         low_bits = out

@@ -1,4 +1,4 @@
-"""Stable sorts of the rows of a contiguous ``(rows, n)`` array, with the places that elements come from.
+"""Stable sorts of the rows of a contiguous ``(rows, n)`` array, with the indices that elements come from.
 
 Rows of up to 2048 elements are sorted in shared memory, several in a block, by one launch. Longer rows are
 sorted by radix, 8 bits at a time, each by as many blocks as fill the device.
@@ -34,7 +34,7 @@ BITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned lon
 _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
-def plan(device: Device, rows: int, n: int, kind: dtype, *, descending: bool = False) -> Plan:
+def plan(device: Device, rows: int, n: int, dtype: dtype, *, descending: bool = False) -> Plan:
     """What sorts every row of ``n`` elements.
 
     The sort is stable in both directions: equal elements keep their order. -0.0 equals 0.0; NaN is larger
@@ -44,7 +44,7 @@ def plan(device: Device, rows: int, n: int, kind: dtype, *, descending: bool = F
     ----------
     rows, n
         Shape of the contiguous input, values and indices.
-    kind
+    dtype
         Type of the elements, not complex.
 
     Returns
@@ -58,37 +58,37 @@ def plan(device: Device, rows: int, n: int, kind: dtype, *, descending: bool = F
     ValueError
         For a complex type, and for rows too long to count in 32 bits.
     """
-    check(n, kind)
+    check(n, dtype)
     if rows * n == 0:
         return NOTHING
     if n <= SHORT:
-        launch = short(device, rows, n, kind, descending=descending)
+        launch = short(device, rows, n, dtype, descending=descending)
 
-        def run(stream: Any, _: int, values: int, indices: int, given: int) -> None:
-            launch(stream, 0, n, given, 0, values, indices)
+        def run(stream: Any, _: int, values: int, indices: int, input_address: int) -> None:
+            launch(stream, 0, n, input_address, 0, values, indices)
 
         return Plan(run)
-    sort, scratch_bytes = long(device, rows, n, kind, descending=descending)
+    sort, scratch_bytes = long(device, rows, n, dtype, descending=descending)
 
-    def run_long(stream: Any, scratch: int, values: int, indices: int, given: int) -> None:
-        sort(stream, scratch, given, 0, values, indices)
+    def run_long(stream: Any, scratch: int, values: int, indices: int, input_address: int) -> None:
+        sort(stream, scratch, input_address, 0, values, indices)
 
     return Plan(run_long, scratch_bytes)
 
 
 def short(
-    device: Device, rows: int, n: int, kind: dtype, *, descending: bool, pick: str = "range"
+    device: Device, rows: int, n: int, dtype: dtype, *, descending: bool, pick: str = "range"
 ) -> Callable[..., None]:
-    """``launch(stream, first, count, given, source, values, indices)`` for rows of up to 2048 elements.
+    """``launch(stream, first, count, input_address, source, values, indices)`` for rows of up to 2048 elements.
 
     Writes ``count`` elements of each sorted row from rank ``first`` on, or with ``pick`` of ``"median"`` or
-    ``"nan_median"`` that one. ``source``, if not 0, has int64 places to write in place of those in the row.
+    ``"nan_median"`` that one. ``source``, if not 0, has int64 indices to write instead of those in the row.
     """
     size = 1 << max(n - 1, 1).bit_length()
     name = f"sort_{pick}_of_{size}"
-    bits = BITS[kind.itemsize]
+    bits = BITS[dtype.itemsize]
     source = (
-        f"{order(kind, descending=descending)}"
+        f"{order(dtype, descending=descending)}"
         f'extern "C" __global__ void {name}(long long rows, unsigned n, unsigned first, unsigned count, '
         f"const {bits}* in, const long long* source, {bits}* values, long long* indices) {{\n"
         f"    sort_tile<KeyOrder, {size}, Pick::{pick}>(rows, n, first, count, in, source, values, indices);\n}}\n"
@@ -103,12 +103,12 @@ def short(
 
 
 def long(
-    device: Device, rows: int, n: int, kind: dtype, *, descending: bool
+    device: Device, rows: int, n: int, dtype: dtype, *, descending: bool
 ) -> tuple[Callable[..., None], int]:
-    """``launch(stream, scratch, given, source, values, indices)`` by radix, and its bytes of scratch."""
-    bits, passes = BITS[kind.itemsize], kind.itemsize
+    """``launch(stream, scratch, input_address, source, values, indices)`` by radix, and its bytes of scratch."""
+    bits, passes = BITS[dtype.itemsize], dtype.itemsize
     chunked, grid, chunks = cut(device, rows, n)
-    source = order(kind, descending=descending)
+    source = order(dtype, descending=descending)
     source += (
         f'extern "C" __global__ void radix_count_digits(Chunks c, int shift, const {bits}* in, unsigned* counts) '
         "{\n    radix_count<KeyOrder>(c, shift, in, counts);\n}\n"
@@ -136,13 +136,15 @@ def long(
     ]
     row_grid = min(rows, _MAX_GRID)
     # Elements go to and fro between scratch memory and the outputs, where the last pass must leave them.
-    buffer_bytes = aligned(rows * n * kind.itemsize) if passes > 1 else 0
-    places_bytes = aligned(4 * rows * n) if passes > 1 else 0
+    buffer_bytes = aligned(rows * n * dtype.itemsize) if passes > 1 else 0
+    positions_bytes = aligned(4 * rows * n) if passes > 1 else 0
     counts_bytes = 4 * rows * _RADIX * chunks
 
-    def launch(stream: Any, scratch: int, given: int, sources: int, values: int, indices: int) -> None:
-        buffer, counts = (scratch, scratch + buffer_bytes), scratch + buffer_bytes + places_bytes
-        here = given, 0
+    def launch(
+        stream: Any, scratch: int, input_address: int, sources: int, values: int, indices: int
+    ) -> None:
+        buffer, counts = (scratch, scratch + buffer_bytes), scratch + buffer_bytes + positions_bytes
+        here = input_address, 0
         for stage, scatter in enumerate(scatters):
             there = (values, indices) if (passes - stage) % 2 else buffer
             shift = 8 * stage
@@ -154,33 +156,33 @@ def long(
             )  # fmt: skip
             here = there
 
-    return launch, buffer_bytes + places_bytes + counts_bytes
+    return launch, buffer_bytes + positions_bytes + counts_bytes
 
 
 def cut(device: Device, rows: int, n: int) -> tuple[bytes, int, int]:
     """How long rows are cut into chunks: the kernels' ``Chunks``, blocks, and chunks of each row."""
-    wanted = -(-device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS // rows)
-    chunks = max(min(wanted, -(-n // (2 * _TILE))), 1)
+    target = -(-device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS // rows)
+    chunks = max(min(target, -(-n // (2 * _TILE))), 1)
     piece = -(-n // (chunks * _TILE)) * _TILE
     chunks = -(-n // piece)
     return struct.pack("=qIIIxxxx", rows, n, chunks, piece), min(rows * chunks, _MAX_GRID), chunks
 
 
-def order(kind: dtype, *, descending: bool, header: str = "sort.cuh") -> str:
-    """Beginning of a program that sorts elements of ``kind``: the types ``KeyOrder`` and what it needs."""
-    signed = kind.is_signed and not kind.is_floating_point
-    infinity = f"{_INFINITY.get(kind.name, 0):#x}{'ull' if kind.itemsize == 8 else ''}"
+def order(dtype: dtype, *, descending: bool, header: str = "sort.cuh") -> str:
+    """Beginning of a program that sorts elements of ``dtype``: the types ``KeyOrder`` and what it needs."""
+    signed = dtype.is_signed and not dtype.is_floating_point
+    infinity = f"{_INFINITY.get(dtype.name, 0):#x}{'ull' if dtype.itemsize == 8 else ''}"
     flags = ", ".join("true" if flag else "false" for flag in (signed, descending))
     return (
         f'#include "elements.cuh"\n#include "{header}"\n\n'
-        f"typedef Order<{BITS[kind.itemsize]}, {infinity}, {flags}> KeyOrder;\n\n"
+        f"typedef Order<{BITS[dtype.itemsize]}, {infinity}, {flags}> KeyOrder;\n\n"
     )
 
 
-def check(n: int, kind: dtype) -> None:
+def check(n: int, dtype: dtype) -> None:
     """Raise for what cannot be sorted."""
-    if kind.is_complex:
-        raise ValueError(f"complex numbers have no order; {kind!r} was given, sort their absolute values")
+    if dtype.is_complex:
+        raise ValueError(f"complex numbers have no order; {dtype!r} was given, sort their absolute values")
     if n > _LONGEST:
         raise ValueError(f"rows of up to {_LONGEST} elements can be sorted, {n} were given; sort parts of it")
 

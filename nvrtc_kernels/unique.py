@@ -17,15 +17,15 @@ _MAX_GRID = (1 << 31) - 1
 _BLOCKS = 4
 
 
-def plan(device: Device, n: int, kind: dtype, *, counts: bool = False) -> Plan:
+def plan(device: Device, n: int, dtype: dtype, *, counts: bool = False) -> Plan:
     """What lists the runs of equal elements in ``n`` contiguous ones. A NaN is a run of its own.
 
     Parameters
     ----------
-    kind
+    dtype
         Type of the elements, not complex.
     counts
-        Whether the lengths of the runs are wanted.
+        Whether to count the elements of each run.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def plan(device: Device, n: int, kind: dtype, *, counts: bool = False) -> Plan:
         inverse_address=0, places_address=0, counts_address=0)``. The number of runs goes to one int64; an
         element of each to ``values``, and its length to int64 ``counts``, both with room for ``n``, of
         which only as many as there are runs are written. ``inverse``, if not 0, gets the run of each of the
-        ``n`` elements as int64: at the element's own place, or, if ``places`` is not 0, at the int64 place
+        ``n`` elements as int64: at the element's own index, or, if ``positions`` is not 0, at the int64 index
         that stands there, as a sort gives it. Outputs must not overlap inputs.
 
     Raises
@@ -42,18 +42,18 @@ def plan(device: Device, n: int, kind: dtype, *, counts: bool = False) -> Plan:
     ValueError
         For a complex type.
     """
-    if kind.is_complex:
-        raise ValueError(f"complex numbers have no order; {kind!r} was given")
+    if dtype.is_complex:
+        raise ValueError(f"complex numbers have no order; {dtype!r} was given")
     chunks = max(min(-(-n // (4 * _THREADS)), device.attribute("MULTIPROCESSOR_COUNT") * _BLOCKS), 1)
     piece = max(-(-n // (chunks * _THREADS)), 1) * _THREADS
     chunks = max(-(-n // piece), 1)
     source = (
-        f"{includes('unique.cuh', kind)}"
+        f"{includes('unique.cuh', dtype)}"
         f"typedef TeamShape<{_THREADS}, 1, 1, false> Shape;\n\n"
-        f'extern "C" __global__ void unique_count(long long n, long long piece, const {kind.cuda}* in, '
+        f'extern "C" __global__ void unique_count(long long n, long long piece, const {dtype.cuda}* in, '
         "long long* totals) {\n    count_runs<Shape>(n, piece, in, totals);\n}\n"
         'extern "C" __global__ void unique_write(long long n, long long piece, const long long* totals, '
-        f"const {kind.cuda}* in, const long long* places, long long* number, {kind.cuda}* values, "
+        f"const {dtype.cuda}* in, const long long* places, long long* number, {dtype.cuda}* values, "
         "long long* inverse, long long* starts) {\n"
         "    write_runs<Shape>(n, piece, totals, in, places, number, values, inverse, starts);\n}\n"
         'extern "C" __global__ void unique_measure(long long n, const long long* number, '
@@ -70,16 +70,16 @@ def plan(device: Device, n: int, kind: dtype, *, counts: bool = False) -> Plan:
         scratch: int,
         number: int,
         values: int,
-        given: int,
+        input_address: int,
         inverse: int = 0,
-        places: int = 0,
+        positions: int = 0,
         lengths: int = 0,
     ) -> None:
         starts = scratch + starts_at if counts else 0
-        count(chunks, 1, 1, _THREADS, 1, 1, 0, stream, n, piece, given, scratch)
+        count(chunks, 1, 1, _THREADS, 1, 1, 0, stream, n, piece, input_address, scratch)
         write(
             chunks, 1, 1, _THREADS, 1, 1, 0, stream,
-            n, piece, scratch, given, places, number, values, inverse, starts,
+            n, piece, scratch, input_address, positions, number, values, inverse, starts,
         )  # fmt: skip
         if counts and n:
             measure(grid, 1, 1, _THREADS, 1, 1, 0, stream, n, number, starts, lengths)

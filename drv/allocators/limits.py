@@ -43,9 +43,11 @@ def process_use(device: Device) -> int | None:
         from cuda.bindings import nvml
 
         properties = device.properties
-        place = f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+        bus_id = (
+            f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+        )
         nvml.init_v2()
-        handle = nvml.device_get_handle_by_pci_bus_id_v2(place)
+        handle = nvml.device_get_handle_by_pci_bus_id_v2(bus_id)
         processes = nvml.device_get_compute_running_processes_v3(handle)
         own = [int(p.used_gpu_memory) for p in processes if int(p.pid) == os.getpid()]
     except Exception:

@@ -132,8 +132,8 @@ class Config(ctypes.Structure):
 
     def __init__(self, *, blocking: bool = True, name: str = "") -> None:
         super().__init__()
-        for field, kind in self._fields_:
-            if kind is ctypes.c_int:
+        for field, ctype in self._fields_:
+            if ctype is ctypes.c_int:
                 setattr(self, field, NCCL_CONFIG_UNDEF_INT)
         self.size = ctypes.sizeof(self)
         self.magic = NCCL_API_MAGIC

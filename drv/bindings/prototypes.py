@@ -140,9 +140,9 @@ def bind(declarations: type, library: ctypes.CDLL, failure: Failure, passes: Col
 def _bind(prototype: Prototype, library: ctypes.CDLL, failure: Failure, passes: Collection[int]) -> Any:
     restype = prototype.restype or ctypes.c_int
     make: Any = ctypes.CFUNCTYPE(restype, *prototype.argtypes)
-    place = (prototype.symbol, library)
+    entry = (prototype.symbol, library)
     if prototype.restype is not None:
-        return make(place)
+        return make(entry)
 
     def refuse(status: int, arguments: Sequence[Any]) -> NoReturn:
         inputs = list(arguments)
@@ -156,7 +156,7 @@ def _bind(prototype: Prototype, library: ctypes.CDLL, failure: Failure, passes: 
             if status and status not in passes:
                 refuse(status, arguments)
 
-        function = make(place)
+        function = make(entry)
         function.errcheck = check
         return function
 
@@ -166,7 +166,7 @@ def _bind(prototype: Prototype, library: ctypes.CDLL, failure: Failure, passes: 
         return arguments
 
     output = prototype.output.index
-    function = make(place, tuple((2 if i == output else 1,) for i in range(len(prototype.argtypes))))
+    function = make(entry, tuple((2 if i == output else 1,) for i in range(len(prototype.argtypes))))
     function.errcheck = check_output
     return function
 

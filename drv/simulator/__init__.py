@@ -42,11 +42,11 @@ def install(**options: Any) -> Runtime:
 @contextmanager
 def installed(**options: Any) -> Iterator[Runtime]:
     """Use the simulated driver for a block, as :func:`install` does, and drop it after."""
-    made = install(**options)
+    runtime = install(**options)
     try:
-        yield made
+        yield runtime
     finally:
-        if selection.is_current(made):
+        if selection.is_current(runtime):
             selection.reset()
 
 
@@ -78,10 +78,10 @@ def inject() -> Injection:
 
 
 def _simulated(refusal: str) -> Runtime:
-    found = selection.runtime()
-    if not found.simulated:
+    runtime = selection.runtime()
+    if not runtime.simulated:
         raise NotSupportedError(f"on NVIDIA's driver {refusal}: use GRAPHROOT_DRIVER=simulator")
-    return found
+    return runtime
 
 
 def from_environment() -> Any:
@@ -94,7 +94,7 @@ def _driver(options: dict[str, Any]) -> Any:
     from .options import OptionError, parse_options
 
     try:
-        wanted = selection.supervised(options)
-        return SimulatedDriver(parse_options(environment.simulator_options(), **wanted))
+        supervised = selection.supervised(options)
+        return SimulatedDriver(parse_options(environment.simulator_options(), **supervised))
     except OptionError as error:
         raise InvalidValueError(str(error)) from error

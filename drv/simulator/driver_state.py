@@ -166,20 +166,20 @@ class DriverState:
 
     def context(self, ctx: Any) -> Context:
         """The context that a handle names."""
-        found = self.contexts.get(integer(ctx))
-        if found is None:
+        context = self.contexts.get(integer(ctx))
+        if context is None:
             raise CallError(CUresult.CUDA_ERROR_INVALID_CONTEXT)
-        return found
+        return context
 
     def stream(self, hStream: Any) -> Stream:
         """The stream that a handle names; 0, 1 and 2 are the current context's default streams."""
         handle = hStream if type(hStream) is int else integer(hStream)
         if handle > PER_THREAD_STREAM:
-            found = self.streams.get(handle)
-            if found is None:
+            stream = self.streams.get(handle)
+            if stream is None:
                 raise invalid_handle()
-            self.usable(found.context)
-            return found
+            self.usable(stream.context)
+            return stream
         context = self.current()
         if handle == PER_THREAD_STREAM:
             return self._per_thread_stream(context)
@@ -195,22 +195,22 @@ class DriverState:
 
     def _per_thread_stream(self, context: Context) -> Stream:
         thread = get_ident()
-        found = context.per_thread.get(thread)
-        if found is None:
+        stream = context.per_thread.get(thread)
+        if stream is None:
             name = self._stream_name(context, f"per-thread default stream of thread {thread}")
-            found = Stream(PER_THREAD_STREAM, context, name, self.new_identifier())
-            context.per_thread[thread] = found
-        return found
+            stream = Stream(PER_THREAD_STREAM, context, name, self.new_identifier())
+            context.per_thread[thread] = stream
+        return stream
 
     def _stream_name(self, context: Context, name: str) -> str:
         return name if len(self.devices) == 1 else f"{name} of device {context.device.ordinal}"
 
     def event(self, hEvent: Any) -> Event:
         """The event that a handle names."""
-        found = self.events.get(integer(hEvent))
-        if found is None:
+        event = self.events.get(integer(hEvent))
+        if event is None:
             raise invalid_handle()
-        return found
+        return event
 
     # Queueing
 

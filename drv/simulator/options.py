@@ -61,31 +61,31 @@ def parse_options(text: str = "", **keywords: Any) -> Options:
     an int, a float or pair for a capability, a bool for ``execute``, a sequence with one item per device,
     a sequence of pairs for ``peers``. Raises :class:`OptionError` that quotes the offending part.
     """
-    given: dict[str, Any] = dict(DEFAULTS)
+    values: dict[str, Any] = dict(DEFAULTS)
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise OptionError(f"simulator option {part!r}: expected name=value")
-        given[_known(name, part)] = value
+        values[_known(name, part)] = value
     for name, value in keywords.items():
-        given[_known(name, f"{name}={value!r}")] = value
+        values[_known(name, f"{name}={value!r}")] = value
 
-    devices = _integer("devices", given["devices"], 0, _MAX_DEVICES)
+    devices = _integer("devices", values["devices"], 0, _MAX_DEVICES)
     return Options(
         devices=devices,
-        memory=_per_device("memory", given["memory"], devices, _bytes),
-        capability=_per_device("capability", given["capability"], devices, _capability),
+        memory=_per_device("memory", values["memory"], devices, _bytes),
+        capability=_per_device("capability", values["capability"], devices, _capability),
         multiprocessors=_per_device(
             "multiprocessors",
-            given["multiprocessors"],
+            values["multiprocessors"],
             devices,
             lambda name, value: _integer(name, value, 1, 1024),
         ),
-        peers=_peers(given["peers"], devices),
-        schedule=_word("schedule", given["schedule"], SCHEDULES),
-        seed=_integer("seed", given["seed"], 0, 2**63),
-        check=_word("check", given["check"], CHECKS),
-        execute=_switch("execute", given["execute"]),
+        peers=_peers(values["peers"], devices),
+        schedule=_word("schedule", values["schedule"], SCHEDULES),
+        seed=_integer("seed", values["seed"], 0, 2**63),
+        check=_word("check", values["check"], CHECKS),
+        execute=_switch("execute", values["execute"]),
     )
 
 

@@ -11,7 +11,7 @@
 #include "elements.cuh"
 
 struct Axis {
-    int given, made, rows;
+    int input_size, output_size, rows;
 };
 struct Axes {
     Axis axis[3];
@@ -32,8 +32,8 @@ struct Few {
     int first, count;
     Sum values[MOST];
     __device__ Few(const Axis& axis, int i, const int* rows, const Sum* weights) {
-        const int* const begin = rows + axis.rows + axis.made + i;
-        first = begin[-axis.made];
+        const int* const begin = rows + axis.rows + axis.output_size + i;
+        first = begin[-axis.output_size];
         count = begin[1] - begin[0];
         weights += begin[0];
 #pragma unroll
@@ -49,8 +49,8 @@ struct Many {
     int first, count;
     const Sum* values;
     __device__ Many(const Axis& axis, int i, const int* rows, const Sum* weights) {
-        const int* const begin = rows + axis.rows + axis.made + i;
-        first = begin[-axis.made];
+        const int* const begin = rows + axis.rows + axis.output_size + i;
+        first = begin[-axis.output_size];
         count = begin[1] - begin[0];
         values = weights + begin[0];
     }
@@ -83,17 +83,17 @@ template <class Z, class Y, class X, class Index, class Sum, class T>
 __device__ void interpolate(
     const Axes& axes, Index planes, Index groups, const int* rows, const Sum* weights, const T* in, T* out) {
     const Axis &depth = axes.axis[0], &height = axes.axis[1], &width = axes.axis[2];
-    const Index positions = static_cast<Index>(depth.made) * height.made * width.made;
-    const Index area = static_cast<Index>(depth.given) * height.given * width.given;
+    const Index positions = static_cast<Index>(depth.output_size) * height.output_size * width.output_size;
+    const Index area = static_cast<Index>(depth.input_size) * height.input_size * width.input_size;
     const long long count = static_cast<long long>(groups) * positions;
     for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
          i += static_cast<long long>(gridDim.x) * blockDim.x) {
         const Index position = static_cast<Index>(i) % positions, group = static_cast<Index>(i) / positions;
-        const Index line = position / width.made;
-        const Z z(depth, static_cast<int>(line / height.made), rows, weights);
-        const Y y(height, static_cast<int>(line % height.made), rows, weights);
-        const X x(width, static_cast<int>(position % width.made), rows, weights);
-        const Index first = (static_cast<Index>(z.first) * height.given + y.first) * width.given + x.first;
+        const Index line = position / width.output_size;
+        const Z z(depth, static_cast<int>(line / height.output_size), rows, weights);
+        const Y y(height, static_cast<int>(line % height.output_size), rows, weights);
+        const X x(width, static_cast<int>(position % width.output_size), rows, weights);
+        const Index first = (static_cast<Index>(z.first) * height.input_size + y.first) * width.input_size + x.first;
 #pragma unroll 4
         for (Index plane = group; plane < planes; plane += groups) {
             const T* const corner = in + plane * area + first;
@@ -101,7 +101,7 @@ __device__ void interpolate(
             for_weights(z, [&](int k) {
                 Sum flat(0);
                 for_weights(y, [&](int j) {
-                    const T* const start = corner + (static_cast<Index>(k) * height.given + j) * width.given;
+                    const T* const start = corner + (static_cast<Index>(k) * height.input_size + j) * width.input_size;
                     Sum straight(0);
                     for_weights(x, [&](int i) { straight += x.weight(i) * static_cast<Sum>(wide(start[i])); });
                     flat += y.weight(j) * straight;

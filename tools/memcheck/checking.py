@@ -36,14 +36,14 @@ def main(arguments: Sequence[str]) -> int:
         watch.settle()
         if options.leak_check:
             watch.look_for_leaks()
-    found = watch.findings()
-    status = options.error_exitcode if found else script.status
-    report.write(sys.stderr, found, watch.sources, options.max_reports)
-    print(f"memcheck: {_summary(options, watch, script, found)}", file=sys.stderr)
+    findings = watch.findings()
+    status = options.error_exitcode if findings else script.status
+    report.write(sys.stderr, findings, watch.sources, options.max_reports)
+    print(f"memcheck: {_summary(options, watch, script, findings)}", file=sys.stderr)
     if options.json is not None:
         report.write_json(
             options.json,
-            found,
+            findings,
             watch.sources,
             command=options.target,
             drivers=[runtime.name for runtime in watch.runtimes],
@@ -63,7 +63,7 @@ def _frozen() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _summary(options: Options, watch: Watch, script: Script, found: Sequence[Finding]) -> str:
+def _summary(options: Options, watch: Watch, script: Script, findings: Sequence[Finding]) -> str:
     parts = [f"{script.name} ended with status {script.status}"]
     if not watch.runtimes:
         parts.append(
@@ -71,4 +71,4 @@ def _summary(options: Options, watch: Watch, script: Script, found: Sequence[Fin
         )
     elif watch.lost and options.leak_check:
         parts.append("leaks were not looked for, as an error has lost the device's context")
-    return f"{'; '.join(parts)}; {len(found)} errors"
+    return f"{'; '.join(parts)}; {len(findings)} errors"

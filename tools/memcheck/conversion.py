@@ -75,13 +75,13 @@ def joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(result)
 
 
-def from_driver(found: DriverFinding) -> Finding:
+def from_driver(finding: DriverFinding) -> Finding:
     """A race or a read of memory never written."""
-    kind = _KINDS[found.kind]
-    accesses = tuple(_access(each) for each in (found.first, found.second) if each is not None)
+    kind = _KINDS[finding.kind]
+    accesses = tuple(_access(each) for each in (finding.first, finding.second) if each is not None)
     # Where it was freed later has nothing to do with it.
-    memory = None if found.allocation is None else replace(memory_of(found.allocation), freed=None)
-    advice = plain(found.message.splitlines()[-1])
+    memory = None if finding.allocation is None else replace(memory_of(finding.allocation), freed=None)
+    advice = plain(finding.message.splitlines()[-1])
     last = accesses[-1]
     if kind == "uninitialized read":
         message = f"{_who(last)} {last.action} memory that nothing has written"
@@ -106,7 +106,7 @@ def from_driver(found: DriverFinding) -> Finding:
         )
     else:
         message = f"nothing orders {_who(last)} after {_who(accesses[0])}, and both touch the same memory"
-    return Finding(kind, message, accesses, memory, joined(found.ranges), advice, found.count)
+    return Finding(kind, message, accesses, memory, joined(finding.ranges), advice, finding.count)
 
 
 def from_fault(fault: FaultRecord) -> Finding:
@@ -164,17 +164,24 @@ def _place(bad: Any, memory: Memory | None) -> str:
     return f"{f'{count_of(past)} past' if past else 'right past'} the end of an allocation of {count_of(memory.size)}"
 
 
-def from_overwrite(found: Overwrite, count: int, writer: str) -> Finding:
+def from_overwrite(overwrite: Overwrite, count: int, writer: str) -> Finding:
     """Changed bytes that a guarding allocator saw; ``writer`` is what may have written them."""
-    operation = SOMETHING if writer == KERNEL and not found.launches else writer
+    operation = SOMETHING if writer == KERNEL and not overwrite.launches else writer
     if operation == KERNEL:
-        operation = f"{KERNEL} '{plain(found.launches[-1])}', or what followed it,"
-    access = Access(operation, "writes", stack=found.seen)
-    memory = Memory(found.memory, found.device, found.address, found.size, found.allocated, found.freed)
-    where = found.where
-    kind = "use after free" if found.kind is OverwriteKind.FREED else "out of bounds"
+        operation = f"{KERNEL} '{plain(overwrite.launches[-1])}', or what followed it,"
+    access = Access(operation, "writes", stack=overwrite.seen)
+    memory = Memory(
+        overwrite.memory,
+        overwrite.device,
+        overwrite.address,
+        overwrite.size,
+        overwrite.allocated,
+        overwrite.freed,
+    )
+    where = overwrite.where
+    kind = "use after free" if overwrite.kind is OverwriteKind.FREED else "out of bounds"
     message = f"{operation} wrote {where}"
-    ranges = ((found.first, found.last + 1),)
+    ranges = ((overwrite.first, overwrite.last + 1),)
     return Finding(kind, message, (access,), memory, ranges, count=count)
 
 
@@ -190,7 +197,7 @@ def leaks(left: Iterable[Memory]) -> list[Finding]:
     groups: dict[Any, list[Memory]] = {}
     for memory in left:
         groups.setdefault((memory.what, memory.device, memory.allocated), []).append(memory)
-    found = []
+    leaked = []
     for group in groups.values():
         first = group[0]
         total = sum(memory.size for memory in group)
@@ -199,10 +206,10 @@ def leaks(left: Iterable[Memory]) -> list[Finding]:
         message = f"{count_of(total)} of {first.what}{where} {pieces} still allocated when the script is gone"
         if len(group) == 1 and total != 1:
             message = message.replace(" is still", " are still")
-        found.append(
+        leaked.append(
             Finding("leak", message, (), first, count=1, details={"bytes": total, "allocations": len(group)})
         )
-    return found
+    return leaked
 
 
 def _who(access: Access) -> str:

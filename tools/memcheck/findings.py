@@ -94,8 +94,8 @@ class Finding:
         """Equal for mistakes that the same lines make."""
         sides = tuple((a.operation, a.action, a.source or a.instruction, a.stack) for a in self.accesses)
         memory = self.memory
-        place = None if memory is None else (memory.what, memory.device, memory.allocated, memory.freed)
-        return self.kind, sides, place
+        where = None if memory is None else (memory.what, memory.device, memory.allocated, memory.freed)
+        return self.kind, sides, where
 
 
 def merged(findings: list[Finding]) -> list[Finding]:

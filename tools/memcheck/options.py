@@ -94,28 +94,28 @@ def parse(arguments: Sequence[str]) -> Options:
     )
     add("-m", dest="module", nargs=argparse.REMAINDER, help="run a module as `python -m` does")
     add("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    found = parser.parse_args(_with_values(arguments))
-    target = found.script if found.module is None else found.module
-    if not target or (found.module is None and target[0].startswith("-")):
+    parsed = parser.parse_args(_with_values(arguments))
+    target = parsed.script if parsed.module is None else parsed.module
+    if not target or (parsed.module is None and target[0].startswith("-")):
         parser.error(f"expected a script to run: {_USAGE}")
     try:
-        parse_options(found.simulate or "")
+        parse_options(parsed.simulate or "")
     except OptionError as error:
         parser.error(f"--simulate: {error}")
-    if found.sanitizer and (found.simulate is not None or found.schedule is not None):
+    if parsed.sanitizer and (parsed.simulate is not None or parsed.schedule is not None):
         parser.error("--sanitizer runs on a GPU: leave out --simulate and --schedule")
     return Options(
         target=tuple(target),
-        module=found.module is not None,
-        simulate=found.simulate,
-        schedule=found.schedule,
-        leak_check=found.leak_check,
-        red_zone=found.red_zone,
-        quarantine=found.quarantine,
-        max_reports=found.max_reports,
-        error_exitcode=found.error_exitcode,
-        json=found.json,
-        sanitizer=found.sanitizer,
+        module=parsed.module is not None,
+        simulate=parsed.simulate,
+        schedule=parsed.schedule,
+        leak_check=parsed.leak_check,
+        red_zone=parsed.red_zone,
+        quarantine=parsed.quarantine,
+        max_reports=parsed.max_reports,
+        error_exitcode=parsed.error_exitcode,
+        json=parsed.json,
+        sanitizer=parsed.sanitizer,
     )
 
 

@@ -19,39 +19,39 @@ VERSION = 1
 
 def write(out: TextIO, findings: Sequence[Finding], sources: Sources, limit: int) -> None:
     """Tell the first ``limit`` findings in full."""
-    for number, found in enumerate(findings[:limit], 1):
-        print(f"memcheck: [{number}] {found.kind}: {found.message}", file=out)
-        for line in _body(found, sources):
+    for number, finding in enumerate(findings[:limit], 1):
+        print(f"memcheck: [{number}] {finding.kind}: {finding.message}", file=out)
+        for line in _body(finding, sources):
             print(f"  {line}", file=out)
         print(file=out)
     if len(findings) > limit:
         print(f"memcheck: {len(findings) - limit} more are not shown (--max-reports)\n", file=out)
 
 
-def _body(found: Finding, sources: Sources) -> Iterator[str]:
-    two_sided = len(found.accesses) > 1
-    for number, access in enumerate(found.accesses):
+def _body(finding: Finding, sources: Sources) -> Iterator[str]:
+    two_sided = len(finding.accesses) > 1
+    for number, access in enumerate(finding.accesses):
         if two_sided:
             yield f"{('first', 'then')[number]}: {access.operation} {access.action}".rstrip()
         margin = "  " if two_sided else ""
         for line in _access(access, sources, two_sided=two_sided):
             yield margin + line
-    if found.kind == "leak":
+    if finding.kind == "leak":
         yield "allocated by"
-        assert found.memory is not None
-        yield from _stack(found.memory.allocated, sources)
-    elif found.memory is not None:
-        memory = found.memory
-        part = f"{_ranges(found)} of " if found.ranges else ""
+        assert finding.memory is not None
+        yield from _stack(finding.memory.allocated, sources)
+    elif finding.memory is not None:
+        memory = finding.memory
+        part = f"{_ranges(finding)} of " if finding.ranges else ""
         yield f"{part}{memory.describe()}, allocated by"
         yield from _stack(memory.allocated, sources)
         if memory.freed is not None:
             yield "and freed by"
             yield from _stack(memory.freed, sources)
-    if found.advice:
-        yield found.advice
-    if found.count > 1:
-        yield f"({found.count} times)"
+    if finding.advice:
+        yield finding.advice
+    if finding.count > 1:
+        yield f"({finding.count} times)"
 
 
 def _access(access: Access, sources: Sources, *, two_sided: bool) -> Iterator[str]:
@@ -82,9 +82,9 @@ def _stack(stack: Stack, sources: Sources) -> Iterator[str]:
             yield f"    {text}"
 
 
-def _ranges(found: Finding) -> str:
-    shown = ", ".join(f"[{start}, {stop})" for start, stop in found.ranges[:4])
-    return f"bytes {shown}{', ...' if len(found.ranges) > 4 else ''}"
+def _ranges(finding: Finding) -> str:
+    shown = ", ".join(f"[{start}, {stop})" for start, stop in finding.ranges[:4])
+    return f"bytes {shown}{', ...' if len(finding.ranges) > 4 else ''}"
 
 
 def write_json(
@@ -112,12 +112,12 @@ def write_json(
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
-def _finding(found: Finding, sources: Sources) -> dict[str, Any]:
-    memory = found.memory
+def _finding(finding: Finding, sources: Sources) -> dict[str, Any]:
+    memory = finding.memory
     return {
-        "kind": found.kind,
-        "message": found.message,
-        "count": found.count,
+        "kind": finding.kind,
+        "message": finding.message,
+        "count": finding.count,
         "accesses": [
             {
                 "operation": each.operation,
@@ -128,7 +128,7 @@ def _finding(found: Finding, sources: Sources) -> dict[str, Any]:
                 "instruction": each.instruction,
                 "stack": _frames(each.stack, sources),
             }
-            for each in found.accesses
+            for each in finding.accesses
         ],
         "memory": None
         if memory is None
@@ -140,9 +140,9 @@ def _finding(found: Finding, sources: Sources) -> dict[str, Any]:
             "allocated": _frames(memory.allocated, sources),
             "freed": None if memory.freed is None else _frames(memory.freed, sources),
         },
-        "ranges": [list(each) for each in found.ranges],
-        "advice": found.advice or None,
-        **({"leak": found.details} if found.details else {}),
+        "ranges": [list(each) for each in finding.ranges],
+        "advice": finding.advice or None,
+        **({"leak": finding.details} if finding.details else {}),
     }
 
 

@@ -21,14 +21,14 @@ are made."""
 
 def find() -> str | None:
     """Where compute-sanitizer is installed."""
-    found = shutil.which(_PROGRAM)
+    path = shutil.which(_PROGRAM)
     folders = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
     for folder in filter(None, folders):
-        for place in ("bin", "compute-sanitizer", "extras/compute-sanitizer"):
-            candidate = Path(folder) / place / _PROGRAM
-            if found is None and os.access(candidate, os.X_OK):
-                found = str(candidate)
-    return found
+        for subfolder in ("bin", "compute-sanitizer", "extras/compute-sanitizer"):
+            candidate = Path(folder) / subfolder / _PROGRAM
+            if path is None and os.access(candidate, os.X_OK):
+                path = str(candidate)
+    return path
 
 
 def command(program: str, options: Options) -> list[str]:

@@ -102,16 +102,16 @@ class Script:
                 break
 
     def _load_file(self) -> tuple[types.ModuleType, Callable[[], types.CodeType]]:
-        given = self.target[0]
-        path = Path(given).absolute()
+        argument = self.target[0]
+        path = Path(argument).absolute()
         if path.is_dir():
             path = path / "__main__.py"
         try:
             source = path.read_bytes()
         except OSError as error:
-            raise CannotRun(f"can't open file {given!r}: [Errno {error.errno}] {error.strerror}") from None
+            raise CannotRun(f"can't open file {argument!r}: [Errno {error.errno}] {error.strerror}") from None
         # As Python has it: the folder of the file that a link points to.
-        sys.path[0] = str(Path(given).resolve() if Path(given).is_dir() else path.resolve().parent)
+        sys.path[0] = str(Path(argument).resolve() if Path(argument).is_dir() else path.resolve().parent)
         sys.argv[:] = self.target
         return _main_module(str(path)), lambda: compile(source, str(path), "exec")
 
@@ -168,9 +168,9 @@ class Script:
 
 
 def _main_module(file: str | None) -> types.ModuleType:
-    made = types.ModuleType("__main__")
-    made.__dict__.update(__file__=file, __builtins__=__builtins__, __annotations__={}, __cached__=None)
-    return made
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=file, __builtins__=__builtins__, __annotations__={}, __cached__=None)
+    return module
 
 
 def _belongs_to_user(module: types.ModuleType) -> bool:

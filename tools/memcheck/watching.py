@@ -72,8 +72,8 @@ class Watch:
         variables["CUDA_LAUNCH_BLOCKING"] = "1"
         if options.simulate is not None:
             variables["GRAPHROOT_DRIVER"] = "simulator"
-            given = variables.get("GRAPHROOT_SIMULATOR", "")
-            variables["GRAPHROOT_SIMULATOR"] = ",".join(filter(None, (given, options.simulate)))
+            inherited = variables.get("GRAPHROOT_SIMULATOR", "")
+            variables["GRAPHROOT_SIMULATOR"] = ",".join(filter(None, (inherited, options.simulate)))
 
     def _set_allocators(self) -> None:
         zone, quarantine = self.options.red_zone, self.options.quarantine
@@ -87,18 +87,18 @@ class Watch:
     def simulator_options(self, options: dict[str, Any]) -> dict[str, Any]:
         """See :class:`drv.selection.Supervisor`."""
         asked = dict(part.split("=", 1) for part in (self.options.simulate or "").split(",") if "=" in part)
-        wanted = options | {name.strip(): value.strip() for name, value in asked.items()}
+        chosen = options | {name.strip(): value.strip() for name, value in asked.items()}
         if self.options.schedule is not None:
-            wanted["schedule"] = self.options.schedule
+            chosen["schedule"] = self.options.schedule
         if asked.get("check") == "off":
             os.environ["CUDA_LAUNCH_BLOCKING"] = "1"
-            return wanted
+            return chosen
         # Streams stay asynchronous, unless the user has asked for something else.
         if self._blocking is None:
             os.environ.pop("CUDA_LAUNCH_BLOCKING", None)
         else:
             os.environ["CUDA_LAUNCH_BLOCKING"] = self._blocking
-        return wanted | {"check": "full"}
+        return chosen | {"check": "full"}
 
     def started(self, runtime: Runtime) -> None:
         """See :class:`drv.selection.Supervisor`."""
@@ -121,7 +121,7 @@ class Watch:
         writer = HOST if checks else KERNEL if runtime.launch_blocking else SOMETHING
         gather.append(
             lambda: [
-                conversion.from_overwrite(each, guard.counts[each.key()], writer) for each in guard.found
+                conversion.from_overwrite(each, guard.counts[each.key()], writer) for each in guard.overwrites
             ]
         )
         if not checks:
@@ -162,8 +162,8 @@ class Watch:
 
     def findings(self) -> list[Finding]:
         """Everything found; the same lines once, with a count."""
-        found = [each for gathered in self._gather for each in gathered()]
-        return merged(found) + conversion.leaks(self._left)
+        collected = [each for gathered in self._gather for each in gathered()]
+        return merged(collected) + conversion.leaks(self._left)
 
 
 def settle(runtime: Runtime) -> None:

@@ -231,11 +231,11 @@ class CachingAllocator(Gated):
         """See :meth:`~drv.allocators.protocol.Allocator.snapshot`."""
         self._catch_up()
         heads = [(segment.head, segment.frames) for segment in self._every_segment()]
-        found = snapshot(self.ordinal, heads, self._pending.blocks())
+        segments = snapshot(self.ordinal, heads, self._pending.blocks())
         if self._observer is not None:
-            active = sum(segment["active_size"] for segment in found)
+            active = sum(segment["active_size"] for segment in segments)
             self._observer.record("snapshot", 0, active, 0, None)
-        return found
+        return segments
 
     # Inside the gate
 
@@ -349,9 +349,9 @@ class CachingAllocator(Gated):
         small = rounded <= SMALL_LIMIT
         pools = self._pools[False][0 if small else 1]
         pool = pools.setdefault(stream, BlockPool(stream, small, self._journal, self._clock))
-        wanted = segment_size(rounded)
-        memory = self._source.allocate(wanted, stream)
-        block = CachedBlock(memory.address, wanted, pool)
+        segment_bytes = segment_size(rounded)
+        memory = self._source.allocate(segment_bytes, stream)
+        block = CachedBlock(memory.address, segment_bytes, pool)
         block.live = True
         block.requested = size
         self._adopted.append(Segment(block, memory, None))
@@ -367,22 +367,22 @@ class CachingAllocator(Gated):
         if self._aging:
             threshold = self._options.garbage_collection_threshold
             self._segments.collect_garbage(self._pools[False][1].values(), threshold, self._clock.now)
-        wanted = segment_size(size)
-        block = self._segments.reserve(pool, size, wanted)
+        segment_bytes = segment_size(size)
+        block = self._segments.reserve(pool, size, segment_bytes)
         if block is None and self._segments.release_oversize(pool, size, self._max_split_size):
-            block = self._segments.reserve(pool, size, wanted)
+            block = self._segments.reserve(pool, size, segment_bytes)
         if block is None:
             self._release_cached()
             self._statistics.num_alloc_retries += 1
-            block = self._segments.reserve(pool, size, wanted)
+            block = self._segments.reserve(pool, size, segment_bytes)
         if block is not None:
             return pool.carve(block, size, requested)
         # A block may have come back while memory was given back.
         self._catch_up()
-        found = pool.take(size, requested)
-        if found is None:
-            raise self._out_of_memory(pool, size, wanted)
-        return found
+        returned = pool.take(size, requested)
+        if returned is None:
+            raise self._out_of_memory(pool, size, segment_bytes)
+        return returned
 
     def _release_cached(self) -> None:
         """Give everything back that no block occupies."""
@@ -396,7 +396,7 @@ class CachingAllocator(Gated):
             else:
                 self._segments.release_whole(pool)
 
-    def _out_of_memory(self, pool: BlockPool, size: int, wanted: int) -> OutOfMemoryError:
+    def _out_of_memory(self, pool: BlockPool, size: int, segment_bytes: int) -> OutOfMemoryError:
         free, total = self._source.memory_info()
         counts = self._statistics
         counts.num_ooms += 1
@@ -405,7 +405,7 @@ class CachingAllocator(Gated):
             frames = self._observer.frames_for_allocation()
             self._observer.record("oom", free, size, pool.stream, frames)
         message = explain(
-            wanted,
+            segment_bytes,
             self.ordinal,
             free=free,
             total=total,
@@ -415,7 +415,7 @@ class CachingAllocator(Gated):
             reserved=counts.all.reserved_bytes.current,
             expandable=pool.expandable,
         )
-        return _error(message, wanted)
+        return _error(message, segment_bytes)
 
 
 def _error(message: str, size: int) -> OutOfMemoryError:

@@ -100,16 +100,16 @@ class BlockPool:
 
     def take(self, size: int, requested: int) -> CachedBlock | None:
         """Hand out the best fit for ``size`` bytes (already rounded); the rest of it stays."""
-        wanted = size << SIZE_SHIFT
+        least_key = size << SIZE_SHIFT
         chunks = self._keys
         if len(chunks) == 1:
             chunk = 0
         else:
-            chunk = bisect_left(chunks, wanted, key=_last)
+            chunk = bisect_left(chunks, least_key, key=_last)
             if chunk == len(chunks):
                 return None
         keys = chunks[chunk]
-        index = bisect_left(keys, wanted)
+        index = bisect_left(keys, least_key)
         if index == len(keys):
             return None
         block = self._blocks[chunk][index]
@@ -298,10 +298,10 @@ class BlockPool:
 
     def from_size(self, size: int) -> Iterator[CachedBlock]:
         """Free blocks of at least ``size`` bytes, in order. The pool must not change meanwhile."""
-        wanted = size << SIZE_SHIFT
+        least_key = size << SIZE_SHIFT
         for keys, blocks in zip(self._keys, self._blocks, strict=True):
-            if keys and keys[-1] >= wanted:
-                yield from islice(blocks, bisect_left(keys, wanted), None)
+            if keys and keys[-1] >= least_key:
+                yield from islice(blocks, bisect_left(keys, least_key), None)
 
     @staticmethod
     def _absorb(left: CachedBlock, block: CachedBlock) -> CachedBlock:

@@ -92,21 +92,21 @@ class SegmentStore:
         """Bytes held from the driver, those in expandable segments included."""
         return self._statistics.all.reserved_bytes.current
 
-    def reserve(self, pool: BlockPool, size: int, wanted: int) -> CachedBlock | None:
+    def reserve(self, pool: BlockPool, size: int, segment_bytes: int) -> CachedBlock | None:
         """A block of new memory, for ``size`` bytes, that is in no pool.
 
-        ``wanted`` is the size of the segment; an expandable one only grows as far as it must. ``None``
+        ``segment_bytes`` is the size of the segment; an expandable one only grows as far as it must. ``None``
         when memory, or the limit, is exhausted.
         """
-        if self.limit is not None and self.held + wanted > self.limit:
+        if self.limit is not None and self.held + segment_bytes > self.limit:
             return None
         if isinstance(pool, ExpandablePool):
             return pool.grow(size)
         try:
-            memory = self._source.allocate(wanted, pool.stream)
+            memory = self._source.allocate(segment_bytes, pool.stream)
         except OutOfMemoryError:
             return None
-        block = CachedBlock(memory.address, wanted, pool)
+        block = CachedBlock(memory.address, segment_bytes, pool)
         frames = None if self.observer is None else self.observer.frames_for_allocation()
         self.add(Segment(block, memory, frames))
         return block

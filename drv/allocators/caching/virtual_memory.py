@@ -51,10 +51,10 @@ class VirtualMemory:
         """See :meth:`AddressSpaceSource.reserve`."""
         runtime = self.device.runtime
         self.device.use()
-        found = runtime.check(
+        address = runtime.check(
             runtime.driver.cuMemAddressReserve(size, 0, 0, 0), "cuMemAddressReserve", f"{size} bytes"
         )
-        return int(found)
+        return int(address)
 
     def release(self, address: int, size: int) -> None:
         """See :meth:`AddressSpaceSource.release`."""
@@ -68,11 +68,11 @@ class VirtualMemory:
 
         device, runtime = self.device, self.device.runtime
         device.use()
-        wanted = cuda.CUmemAllocationProp()
-        wanted.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-        wanted.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-        wanted.location.id = device.ordinal
-        status, handle = runtime.driver.cuMemCreate(size, wanted, 0)
+        properties = cuda.CUmemAllocationProp()
+        properties.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        properties.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        properties.location.id = device.ordinal
+        status, handle = runtime.driver.cuMemCreate(size, properties, 0)
         if status:
             if int(status) == _OUT_OF_MEMORY:
                 return None

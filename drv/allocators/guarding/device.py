@@ -107,15 +107,15 @@ class GuardingAllocator(DirectAllocator[GuardedBlock]):
         ranges = {each: block for block in list(self._guarded.values()) for each in self._ranges(block)}
         if not ranges or not self._patterns.changed(tuple(ranges)):
             return []
-        found = []
+        overwrites = []
         wrong = []
         for each, block in ranges.items():
             offsets = np.flatnonzero(self._patterns.read(each.start, each.length) != each.expected)
             if offsets.size:
                 wrong.append(each)
-                found.append(self.guard.overwrite(self, block, each, offsets))
+                overwrites.append(self.guard.overwrite(self, block, each, offsets))
         self._patterns.fill(wrong)
-        return found
+        return overwrites
 
     def _obtain(self, size: int, stream: int) -> GuardedBlock:
         with self.guard.alone():

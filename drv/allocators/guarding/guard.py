@@ -121,7 +121,7 @@ class Guard:
 
     Attributes
     ----------
-    found : list of Overwrite
+    overwrites : list of Overwrite
         Everything so far, the earliest first; for the same lines of Python once, with how often in ``counts``.
     faults : list of (str, tuple)
         Errors that have lost a device's context, and the Python stacks of the calls that told of them.
@@ -132,7 +132,7 @@ class Guard:
     def __init__(self, runtime: Runtime, red_zone: int, quarantine: int) -> None:
         self.red_zone = red_zone
         self.quarantine = quarantine
-        self.found: list[Overwrite] = []
+        self.overwrites: list[Overwrite] = []
         self.counts: dict[Hashable, int] = {}
         self.faults: list[tuple[str, tuple[Frame, ...]]] = []
         self.collect = False
@@ -211,6 +211,6 @@ class Guard:
     def _keep(self, each: Overwrite) -> None:
         key = each.key()
         if key not in self.counts:
-            self.found.append(each)
+            self.overwrites.append(each)
         self.counts[key] = self.counts.get(key, 0) + 1
         self._unraised.append(each)

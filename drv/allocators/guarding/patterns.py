@@ -120,13 +120,13 @@ class Patterns:
 
     def read(self, start: int, length: int) -> NDArray[np.uint8]:
         """The bytes of a range."""
-        found = np.empty(length, np.uint8)
+        data = np.empty(length, np.uint8)
         with self._current():
             driver = self.runtime.driver
-            result = driver.cuMemcpyDtoHAsync(found.ctypes.data, start, length, self._stream)
+            result = driver.cuMemcpyDtoHAsync(data.ctypes.data, start, length, self._stream)
             self.runtime.check(result, "cuMemcpyDtoHAsync")
             self._wait()
-        return found
+        return data
 
     def wait_for_devices(self) -> None:
         """Wait until all work of all devices is done: peers may use this one's memory."""

@@ -101,9 +101,9 @@ class GuardedPinned:
             memory = PinnedMemory(size + 2 * zone, device)
             whole = memory.array()
             zones = whole[:zone], whole[zone : zone + size], whole[zone + size :]
-        made = GuardedPinnedMemory(memory, zones, self)
-        self._guarded[made.address] = made
-        return made
+        block = GuardedPinnedMemory(memory, zones, self)
+        self._guarded[block.address] = block
+        return block
 
     def live_blocks(self) -> list[GuardedPinnedMemory]:
         """What was handed out and not freed, by address."""
@@ -126,12 +126,12 @@ class GuardedPinned:
 
     def check(self) -> list[Overwrite]:
         """Overwritten memory since the last check; its bytes are put right."""
-        found = []
+        overwrites = []
         for memory in list(self._guarded.values()):
             for start, part, expected in memory.parts():
                 offsets = np.flatnonzero(part != expected)
                 if offsets.size:
                     part[:] = expected
                     each = Range(start, part.size, expected)
-                    found.append(self.guard.overwrite(self, memory, each, offsets))
-        return found
+                    overwrites.append(self.guard.overwrite(self, memory, each, offsets))
+        return overwrites

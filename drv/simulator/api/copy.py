@@ -223,15 +223,15 @@ class CopyCalls(MemoryBook):
     ) -> Endpoint:
         """One side of a copy as its descriptor gives it."""
         try:
-            kind = getattr(copy, f"{side}MemoryType")
+            memory_type = getattr(copy, f"{side}MemoryType")
         except ValueError:
             raise invalid_value() from None
-        kinds = cuda.CUmemorytype
-        if kind == kinds.CU_MEMORYTYPE_HOST:
+        memory_types = cuda.CUmemorytype
+        if memory_type == memory_types.CU_MEMORYTYPE_HOST:
             address, where = integer(getattr(copy, f"{side}Host")), "host"
-        elif kind == kinds.CU_MEMORYTYPE_DEVICE:
+        elif memory_type == memory_types.CU_MEMORYTYPE_DEVICE:
             address, where = integer(getattr(copy, f"{side}Device")), "device"
-        elif kind == kinds.CU_MEMORYTYPE_UNIFIED:
+        elif memory_type == memory_types.CU_MEMORYTYPE_UNIFIED:
             address, where = integer(getattr(copy, f"{side}Device")), "any"
         else:
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)

@@ -92,9 +92,9 @@ class DeviceCalls(DriverState):
 
     @call(1)
     def cuDeviceGetByPCIBusId(self, pciBusId: bytes) -> tuple[Any, ...]:
-        wanted = pciBusId.split(b"\0")[0].decode(errors="replace").upper()
+        bus_id = pciBusId.split(b"\0")[0].decode(errors="replace").upper()
         for device in self.devices:
-            if wanted in (device.pci_bus_id, device.pci_bus_id.removesuffix(".0")):
+            if bus_id in (device.pci_bus_id, device.pci_bus_id.removesuffix(".0")):
                 return SUCCESS, cuda.CUdevice(device.ordinal)
         raise CallError(CUresult.CUDA_ERROR_INVALID_DEVICE)
 
@@ -118,10 +118,10 @@ class DeviceCalls(DriverState):
         except ValueError:
             raise invalid_value() from None
         reachable = (source.index, destination.index) in self.options.peers
-        kinds = cuda.CUdevice_P2PAttribute
+        attributes = cuda.CUdevice_P2PAttribute
         answers = {
-            kinds.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED: reachable,
-            kinds.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: reachable,
+            attributes.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED: reachable,
+            attributes.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: reachable,
         }
         return SUCCESS, int(answers.get(attribute, 0))
 

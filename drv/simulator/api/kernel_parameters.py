@@ -75,18 +75,18 @@ def _from_values(function: LoadedFunction, values_and_types: tuple[Any, ...]) ->
     if len(values) < len(function.parameters):
         raise invalid_value()
     buffer = bytearray(function.parameter_bytes)
-    for (offset, size), value, kind in zip(function.parameters, values, types, strict=False):
-        data = _value_bytes(value, kind, size)
+    for (offset, size), value, ctype in zip(function.parameters, values, types, strict=False):
+        data = _value_bytes(value, ctype, size)
         buffer[offset : offset + min(size, len(data))] = data[:size]
     return bytes(buffer)
 
 
-def _value_bytes(value: Any, kind: Any, size: int) -> bytes:
-    if kind is not None:
-        pointer = kind in (ctypes.c_void_p, ctypes.c_char_p)
+def _value_bytes(value: Any, ctype: Any, size: int) -> bytes:
+    if ctype is not None:
+        pointer = ctype in (ctypes.c_void_p, ctypes.c_char_p)
         if pointer and not isinstance(value, int) and value is not None:
             value = int(value)
-        return bytes(kind(value))
+        return bytes(ctype(value))
     if hasattr(value, "getPtr"):
         return ctypes.string_at(value.getPtr(), size)
     if isinstance(value, ctypes.Structure):

@@ -87,13 +87,13 @@ class LaunchCalls(ModuleCalls):
         function, stream = self.launchable(f), self.stream(config.hStream)
         grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
         block = (config.blockDimX, config.blockDimY, config.blockDimZ)
-        kinds = cuda.CUlaunchAttributeID
+        attribute_ids = cuda.CUlaunchAttributeID
         cooperative = False
         for attribute in config.attrs[: config.numAttrs]:
-            if attribute.id == kinds.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and attribute.value.cooperative:
+            if attribute.id == attribute_ids.CU_LAUNCH_ATTRIBUTE_COOPERATIVE and attribute.value.cooperative:
                 _check_cooperative(function, grid, block, config.sharedMemBytes)
                 cooperative = True
-            elif attribute.id == kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+            elif attribute.id == attribute_ids.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
                 cluster = attribute.value.clusterDim
                 if (cluster.x, cluster.y, cluster.z) != (1, 1, 1):
                     raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)

@@ -103,44 +103,44 @@ class LibraryCalls(LaunchCalls):
 
     @call()
     def cuLibraryUnload(self, library: Any) -> tuple[Any, ...]:
-        found = self._library(library)
-        for module in found.modules.values():
+        loaded = self._library(library)
+        for module in loaded.modules.values():
             if self.modules.get(module.handle) is module:
                 self._unload(module)
-        for kernel in found.kernels.values():
+        for kernel in loaded.kernels.values():
             del self.kernels[kernel.handle]
-        del self.libraries[found.handle]
-        self.images.release(found.image)
+        del self.libraries[loaded.handle]
+        self.images.release(loaded.image)
         return OK
 
     def _library(self, library: Any) -> LoadedLibrary:
-        found = self.libraries.get(integer(library))
-        if found is None:
+        loaded = self.libraries.get(integer(library))
+        if loaded is None:
             raise invalid_handle()
-        return found
+        return loaded
 
     def _module_in(self, library: LoadedLibrary, context: Context) -> LoadedModule:
-        found = library.modules.get(context.handle)
-        if found is None or self.modules.get(found.handle) is not found:
+        module = library.modules.get(context.handle)
+        if module is None or self.modules.get(module.handle) is not module:
             try:
-                found = self.load_module(context, library.image)
+                module = self.load_module(context, library.image)
             except ImageError as error:
                 raise CallError(error.status) from None
-            library.modules[context.handle] = found
-        return found
+            library.modules[context.handle] = module
+        return module
 
     @call(1)
     def cuLibraryGetKernel(self, library: Any, name: Any) -> tuple[Any, ...]:
         return SUCCESS, cuda.CUkernel(self._kernel_of(self._library(library), symbol_name(name)).handle)
 
     def _kernel_of(self, library: LoadedLibrary, name: str) -> LibraryKernel:
-        found = library.kernels.get(name)
-        if found is None:
+        kernel = library.kernels.get(name)
+        if kernel is None:
             if name not in library.parsed.entries:
                 raise CallError(CUresult.CUDA_ERROR_NOT_FOUND)
-            found = library.kernels[name] = LibraryKernel(self.new_handle(), library, name)
-            self.kernels[found.handle] = found
-        return found
+            kernel = library.kernels[name] = LibraryKernel(self.new_handle(), library, name)
+            self.kernels[kernel.handle] = kernel
+        return kernel
 
     @call(1)
     def cuLibraryGetKernelCount(self, lib: Any) -> tuple[Any, ...]:
@@ -164,10 +164,10 @@ class LibraryCalls(LaunchCalls):
     # Kernels
 
     def _kernel(self, kernel: Any) -> LibraryKernel:
-        found = self.kernels.get(integer(kernel))
-        if found is None:
+        known = self.kernels.get(integer(kernel))
+        if known is None:
             raise invalid_handle()
-        return found
+        return known
 
     def _function_in(self, kernel: LibraryKernel, context: Context) -> LoadedFunction:
         return self.module_function(self._module_in(kernel.library, context), kernel.name)
@@ -181,10 +181,10 @@ class LibraryCalls(LaunchCalls):
     def launchable(self, f: Any) -> LoadedFunction:
         """A function, or a library's kernel in the current context."""
         handle = f if type(f) is int else integer(f)
-        found = self.functions.get(handle)
-        if found is None:
+        function = self.functions.get(handle)
+        if function is None:
             return self._function_in(self._kernel(handle), self.current())
-        return found
+        return function
 
     @call(1)
     def cuKernelGetFunction(self, kernel: Any) -> tuple[Any, ...]:

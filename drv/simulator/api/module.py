@@ -114,13 +114,13 @@ class ModuleCalls(MemoryBook):
             module.symbols[variable.name] = record.allocation.base
         if not self.execute:
             return
-        places = module.parsed.code_addresses | module.symbols
+        addresses = module.parsed.code_addresses | module.symbols
         for variable, record in zip(module.parsed.variables.values(), module.variables, strict=True):
             data = record.allocation.data
             initial = np.frombuffer(variable.initial, np.uint8)
             data[: initial.size] = initial
             for offset, symbol, addend in variable.relocations:
-                target = places.get(symbol)
+                target = addresses.get(symbol)
                 if target is None:
                     raise ImageError(
                         CUresult.CUDA_ERROR_INVALID_PTX,
@@ -205,21 +205,21 @@ class ModuleCalls(MemoryBook):
 
     def module(self, hmod: Any) -> LoadedModule:
         """The module that a handle names."""
-        found = self.modules.get(integer(hmod))
-        if found is None:
+        loaded = self.modules.get(integer(hmod))
+        if loaded is None:
             raise invalid_handle()
-        return found
+        return loaded
 
     def module_function(self, module: LoadedModule, name: str) -> LoadedFunction:
         """The kernel ``name`` of ``module``."""
-        found = module.functions.get(name)
-        if found is None:
+        function = module.functions.get(name)
+        if function is None:
             kernel = module.parsed.entries.get(name)
             if kernel is None:
                 raise CallError(CUresult.CUDA_ERROR_NOT_FOUND)
-            found = module.functions[name] = _function(self.new_handle(), module, kernel)
-            self.functions[found.handle] = found
-        return found
+            function = module.functions[name] = _function(self.new_handle(), module, kernel)
+            self.functions[function.handle] = function
+        return function
 
     @call(1)
     def cuModuleGetFunction(self, hmod: Any, name: Any) -> tuple[Any, ...]:
@@ -245,10 +245,10 @@ class ModuleCalls(MemoryBook):
 
     def function(self, hfunc: Any) -> LoadedFunction:
         """The function that a handle names."""
-        found = self.functions.get(hfunc if type(hfunc) is int else integer(hfunc))
-        if found is None:
+        loaded = self.functions.get(hfunc if type(hfunc) is int else integer(hfunc))
+        if loaded is None:
             raise invalid_handle()
-        return found
+        return loaded
 
     @call(1)
     def cuFuncGetModule(self, hfunc: Any) -> tuple[Any, ...]:
@@ -307,36 +307,36 @@ def parameter_place(function: LoadedFunction, index: Any) -> tuple[int, int]:
 def function_attribute(function: LoadedFunction, attrib: Any) -> int:
     """Value of a ``CUfunction_attribute``."""
     kernel, capability = function.kernel, function.context.device.capability
-    kinds = cuda.CUfunction_attribute
+    attributes = cuda.CUfunction_attribute
     try:
-        attribute = kinds(integer(attrib))
+        attribute = attributes(integer(attrib))
     except ValueError:
         raise invalid_value() from None
-    if attribute == kinds.CU_FUNC_ATTRIBUTE_MAX:
+    if attribute == attributes.CU_FUNC_ATTRIBUTE_MAX:
         raise invalid_value()
     values = {
-        kinds.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: function.max_threads,
-        kinds.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: function.static_shared,
-        kinds.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: kernel.local_bytes,
-        kinds.CU_FUNC_ATTRIBUTE_NUM_REGS: function.registers,
-        kinds.CU_FUNC_ATTRIBUTE_PTX_VERSION: capability[0] * 10 + capability[1],
-        kinds.CU_FUNC_ATTRIBUTE_BINARY_VERSION: capability[0] * 10 + capability[1],
-        kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: function.max_dynamic_shared,
-        kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: function.carveout,
+        attributes.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: function.max_threads,
+        attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: function.static_shared,
+        attributes.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: kernel.local_bytes,
+        attributes.CU_FUNC_ATTRIBUTE_NUM_REGS: function.registers,
+        attributes.CU_FUNC_ATTRIBUTE_PTX_VERSION: capability[0] * 10 + capability[1],
+        attributes.CU_FUNC_ATTRIBUTE_BINARY_VERSION: capability[0] * 10 + capability[1],
+        attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: function.max_dynamic_shared,
+        attributes.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: function.carveout,
     }
     return values.get(attribute, 0)
 
 
 def set_function_attribute(function: LoadedFunction, attrib: Any, value: int) -> None:
     """Change one of the attributes that can be changed."""
-    kinds = cuda.CUfunction_attribute
+    attributes = cuda.CUfunction_attribute
     attribute = integer(attrib)
-    if attribute == kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+    if attribute == attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         limit = function.context.device.architecture.shared_per_block_optin - function.static_shared
         if not 0 <= value <= limit:
             raise invalid_value()
         function.max_dynamic_shared = value
-    elif attribute == kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    elif attribute == attributes.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         if not -1 <= value <= 100:
             raise invalid_value()
         function.carveout = value

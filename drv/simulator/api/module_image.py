@@ -57,17 +57,17 @@ class ImageCache:
 
     def acquire(self, image: bytes) -> Module:
         """Parse ``image``, or find it parsed. Raises :class:`ImageError`."""
-        found = self._parsed.get(image)
-        if found is None:
-            found = self._parsed[image] = _Parsed(_parse(image))
-        found.users += 1
-        return found.module
+        parsed = self._parsed.get(image)
+        if parsed is None:
+            parsed = self._parsed[image] = _Parsed(_parse(image))
+        parsed.users += 1
+        return parsed.module
 
     def release(self, image: bytes) -> None:
         """One user of ``image`` less."""
-        found = self._parsed[image]
-        found.users -= 1
-        if found.users == 0:
+        parsed = self._parsed[image]
+        parsed.users -= 1
+        if parsed.users == 0:
             del self._parsed[image]
 
 
@@ -96,12 +96,12 @@ def check_target(target: str, capability: tuple[int, int]) -> None:
             CUresult.CUDA_ERROR_INVALID_PTX,
             f"ptxas application ptx input; fatal: unknown .target {target!r}",
         )
-    wanted = int(match[1]), int(match[2])
-    fits = wanted <= capability
+    required = int(match[1]), int(match[2])
+    fits = required <= capability
     if match[3] == "a":
-        fits = wanted == capability
+        fits = required == capability
     elif match[3] == "f":
-        fits = fits and wanted[0] == capability[0]
+        fits = fits and required[0] == capability[0]
     if not fits:
         raise ImageError(
             CUresult.CUDA_ERROR_INVALID_PTX,
@@ -112,10 +112,10 @@ def check_target(target: str, capability: tuple[int, int]) -> None:
 
 def jit_log(options: Any, values: Any, text: str) -> None:
     """Write ``text`` into the error log buffer among the JIT options, if there is one."""
-    given = {integer(o): v for o, v in zip(options or (), values or (), strict=True)}
-    kinds = cuda.CUjit_option
-    buffer = given.get(int(kinds.CU_JIT_ERROR_LOG_BUFFER))
-    size = integer(given.get(int(kinds.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)))
+    settings = {integer(o): v for o, v in zip(options or (), values or (), strict=True)}
+    names = cuda.CUjit_option
+    buffer = settings.get(int(names.CU_JIT_ERROR_LOG_BUFFER))
+    size = integer(settings.get(int(names.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)))
     if buffer is None or size <= 0:
         return
     room = size if isinstance(buffer, int) else min(size, memoryview(buffer).nbytes)

@@ -47,24 +47,24 @@ class PointerCalls(MemoryBook):
 
     @call(1)
     def cuPointerGetAttribute(self, attribute: Any, ptr: Any) -> tuple[Any, ...]:
-        wanted, address = _attribute(attribute), integer(ptr)
+        requested, address = _attribute(attribute), integer(ptr)
         record = self.record_at(address)
         if record is None:
             raise invalid_value()
-        value = self._attribute(record, address, wanted)
+        value = self._attribute(record, address, requested)
         if value is None:
             raise invalid_value()
         return SUCCESS, value
 
     @call(1)
     def cuPointerGetAttributes(self, numAttributes: Any, attributes: Any, ptr: Any) -> tuple[Any, ...]:
-        wanted = [_attribute(attribute) for attribute in attributes or ()]
-        if unsigned(numAttributes, 32) != len(wanted) or not wanted:
+        requested = [_attribute(attribute) for attribute in attributes or ()]
+        if unsigned(numAttributes, 32) != len(requested) or not requested:
             raise invalid_value()
         address = integer(ptr)
         record = self.record_at(address)
         values = []
-        for attribute in wanted:
+        for attribute in requested:
             value = None if record is None else self._attribute(record, address, attribute)
             values.append(_UNKNOWN.get(attribute, 0) if value is None else value)
         return SUCCESS, values

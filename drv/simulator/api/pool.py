@@ -49,17 +49,17 @@ class PoolCalls(MemoryBook):
         self._current_pools: dict[int, Pool] = {}
 
     def _default_pool(self, device: SimulatedDevice) -> Pool:
-        found = self._default_pools.get(device.ordinal)
-        if found is None:
-            found = Pool(self.new_handle(), device, True)
-            self._default_pools[device.ordinal] = self.pools[found.handle] = found
-        return found
+        pool = self._default_pools.get(device.ordinal)
+        if pool is None:
+            pool = Pool(self.new_handle(), device, True)
+            self._default_pools[device.ordinal] = self.pools[pool.handle] = pool
+        return pool
 
     def _pool(self, pool: Any) -> Pool:
-        found = self.pools.get(integer(pool))
-        if found is None:
+        mem_pool = self.pools.get(integer(pool))
+        if mem_pool is None:
             raise invalid_value()
-        return found
+        return mem_pool
 
     # Allocation
 
@@ -127,10 +127,10 @@ class PoolCalls(MemoryBook):
 
     @call()
     def cuDeviceSetMemPool(self, dev: Any, pool: Any) -> tuple[Any, ...]:
-        device, wanted = self.device(dev), self._pool(pool)
-        if wanted.device is not device:
+        device, mem_pool = self.device(dev), self._pool(pool)
+        if mem_pool.device is not device:
             raise invalid_value()
-        self._current_pools[device.ordinal] = wanted
+        self._current_pools[device.ordinal] = mem_pool
         return OK
 
     @call(1)
@@ -149,12 +149,12 @@ class PoolCalls(MemoryBook):
 
     @call()
     def cuMemPoolDestroy(self, pool: Any) -> tuple[Any, ...]:
-        found = self._pool(pool)
-        if found.default:
+        mem_pool = self._pool(pool)
+        if mem_pool.default:
             raise invalid_value()
-        del self.pools[found.handle]
-        if self._current_pools.get(found.device.ordinal) is found:
-            del self._current_pools[found.device.ordinal]
+        del self.pools[mem_pool.handle]
+        if self._current_pools.get(mem_pool.device.ordinal) is mem_pool:
+            del self._current_pools[mem_pool.device.ordinal]
         return OK
 
     @call()
@@ -165,30 +165,30 @@ class PoolCalls(MemoryBook):
 
     @call(1)
     def cuMemPoolGetAttribute(self, pool: Any, attr: Any) -> tuple[Any, ...]:
-        found, attribute = self._pool(pool), _attribute(attr)
+        mem_pool, attribute = self._pool(pool), _attribute(attr)
         number = cuda.cuuint64_t
         if attribute in _SWITCHES:
-            return SUCCESS, found.settings.get(int(attribute), 1)
+            return SUCCESS, mem_pool.settings.get(int(attribute), 1)
         if attribute == _ATTRIBUTES.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-            return SUCCESS, number(found.settings.get(int(attribute), 0))
+            return SUCCESS, number(mem_pool.settings.get(int(attribute), 0))
         if attribute in _HIGH:
-            return SUCCESS, number(found.high)
+            return SUCCESS, number(mem_pool.high)
         if attribute in (
             _ATTRIBUTES.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
             _ATTRIBUTES.CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
         ):
-            return SUCCESS, number(found.used)
+            return SUCCESS, number(mem_pool.used)
         raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
 
     @call()
     def cuMemPoolSetAttribute(self, pool: Any, attr: Any, value: Any) -> tuple[Any, ...]:
-        found, attribute, number = self._pool(pool), _attribute(attr), integer(value)
+        mem_pool, attribute, number = self._pool(pool), _attribute(attr), integer(value)
         if attribute in _HIGH:
             if number != 0:
                 raise invalid_value()
-            found.high = found.used
+            mem_pool.high = mem_pool.used
         elif attribute in _SWITCHES or attribute == _ATTRIBUTES.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-            found.settings[int(attribute)] = number
+            mem_pool.settings[int(attribute)] = number
         else:
             raise invalid_value()
         return OK

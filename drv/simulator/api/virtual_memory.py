@@ -55,11 +55,11 @@ class VirtualMemoryCalls(MemoryBook):
 
     @call(1)
     def cuMemAddressReserve(self, size: Any, alignment: Any, addr: Any, flags: Any) -> tuple[Any, ...]:
-        nbytes, align, wanted = unsigned(size), unsigned(alignment), integer(addr)
+        nbytes, align, hint = unsigned(size), unsigned(alignment), integer(addr)
         if nbytes == 0 or nbytes % GRANULARITY or align & (align - 1) or unsigned(flags):
             raise invalid_value()
         align = max(align, GRANULARITY)
-        start = wanted if self._free(wanted, nbytes) and wanted % align == 0 else self._next(nbytes, align)
+        start = hint if self._free(hint, nbytes) and hint % align == 0 else self._next(nbytes, align)
         self._starts.insert(bisect_right(self._starts, start), start)
         self.reservations[start] = nbytes
         return SUCCESS, cuda.CUdeviceptr(start)
@@ -107,14 +107,14 @@ class VirtualMemoryCalls(MemoryBook):
         """The device that allocation properties name."""
         if prop is None or prop.type != cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED:
             raise invalid_value()
-        kinds = cuda.CUmemLocationType
+        location_types = cuda.CUmemLocationType
         if prop.location.type in (
-            kinds.CU_MEM_LOCATION_TYPE_HOST,
-            kinds.CU_MEM_LOCATION_TYPE_HOST_NUMA,
-            kinds.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
+            location_types.CU_MEM_LOCATION_TYPE_HOST,
+            location_types.CU_MEM_LOCATION_TYPE_HOST_NUMA,
+            location_types.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
         ):
             raise CallError(CUresult.CUDA_ERROR_NOT_SUPPORTED)
-        if prop.location.type != kinds.CU_MEM_LOCATION_TYPE_DEVICE:
+        if prop.location.type != location_types.CU_MEM_LOCATION_TYPE_DEVICE:
             raise invalid_value()
         return self.device(prop.location.id)
 
@@ -139,10 +139,10 @@ class VirtualMemoryCalls(MemoryBook):
         return SUCCESS, cuda.CUmemGenericAllocationHandle(handle)
 
     def _physical(self, handle: Any) -> PhysicalMemory:
-        found = self.physical.get(integer(handle))
-        if found is None or found.references == 0:
+        memory = self.physical.get(integer(handle))
+        if memory is None or memory.references == 0:
             raise invalid_value()
-        return found
+        return memory
 
     @call()
     def cuMemRelease(self, handle: Any) -> tuple[Any, ...]:
@@ -209,16 +209,16 @@ class VirtualMemoryCalls(MemoryBook):
 
     def _mappings(self, start: int, nbytes: int) -> list[MemoryRecord]:
         """The mappings that together make up ``[start, start + nbytes)``, whole ones only."""
-        found, here = [], start
+        records, here = [], start
         while here < start + nbytes:
             record = self.records.get(here)
             if record is None or here not in self._mapped:
                 raise invalid_value()
-            found.append(record)
+            records.append(record)
             here += record.allocation.size
-        if not found or here != start + nbytes:
+        if not records or here != start + nbytes:
             raise invalid_value()
-        return found
+        return records
 
     @call()
     def cuMemUnmap(self, ptr: Any, size: Any) -> tuple[Any, ...]:
@@ -235,11 +235,11 @@ class VirtualMemoryCalls(MemoryBook):
         rights = []
         if unsigned(count) != len(desc or ()):
             raise invalid_value()
-        for wanted in desc or ():
-            if wanted.location.type != cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE:
+        for grant in desc or ():
+            if grant.location.type != cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE:
                 raise invalid_value()
-            device = self.device(wanted.location.id)
-            rights.append((device, wanted.flags))
+            device = self.device(grant.location.id)
+            rights.append((device, grant.flags))
         for record in records:
             owner = self._mapped[record.allocation.base].device
             for device, _ in rights:

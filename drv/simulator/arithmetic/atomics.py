@@ -143,10 +143,10 @@ def _running_sums(view: Lanes, elements: Lanes, starts: Lanes, values: Lanes) ->
     counts = np.diff(starts, append=len(values))
     sums = np.add.accumulate(values, dtype=values.dtype)
     before = sums - values
-    found: Lanes = before + (view[elements] - before[starts]).repeat(counts)
+    result: Lanes = before + (view[elements] - before[starts]).repeat(counts)
     last = starts + counts - 1
-    view[elements] = found[last] + values[last]
-    return found
+    view[elements] = result[last] + values[last]
+    return result
 
 
 def _in_rounds(
@@ -160,22 +160,22 @@ def _in_rounds(
     busiest = np.argsort(-counts, kind="stable")
     elements, starts, counts = elements[busiest], starts[busiest], counts[busiest]
     current = view[elements]
-    found = np.empty((lanes, *view.shape[1:]), view.dtype)
+    previous = np.empty((lanes, *view.shape[1:]), view.dtype)
     active, done = len(elements), 0
     while active > _FEW:
         at = starts[:active] + done
         now = current[:active]
-        found[at] = now
+        previous[at] = now
         current[:active] = update(now, *(operand[at] for operand in operands))
         done += 1
         active = int(np.searchsorted(-counts, -done, side="left"))
     for element in range(active):
         piece = slice(int(starts[element]) + done, int(starts[element] + counts[element]))
         values = _scan(op, ptx_type, current[element : element + 1], [o[piece] for o in operands])
-        found[piece] = values[:-1]
+        previous[piece] = values[:-1]
         current[element] = values[-1]
     view[elements] = current
-    return found
+    return previous
 
 
 def _scan(op: str, ptx_type: str, initial: Lanes, operands: list[Lanes]) -> Lanes:

@@ -123,18 +123,18 @@ def _find_nth_set(mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     mask, base, offset = np.broadcast_arrays(mask, base, offset)
     position = base.astype(np.int64)
     step = np.where(offset < 0, -1, 1)
-    wanted = np.maximum(np.abs(offset.astype(np.int64)), 1)
-    found = np.full(mask.shape, 0xFFFFFFFF, np.uint32)
+    rank = np.maximum(np.abs(offset.astype(np.int64)), 1)
+    result = np.full(mask.shape, 0xFFFFFFFF, np.uint32)
     seen = np.zeros(mask.shape, np.int64)
     for _ in range(32):
         inside = (position >= 0) & (position < 32)
         is_set = inside & ((mask >> (position & 31).astype(np.uint32) & 1) != 0)
         seen += is_set
-        found = np.where(is_set & (seen == wanted), position.astype(np.uint32), found)
+        result = np.where(is_set & (seen == rank), position.astype(np.uint32), result)
         position += step
     at_base = base.astype(np.int64)
     own = (at_base < 32) & ((mask >> (at_base & 31).astype(np.uint32) & 1) != 0)
-    return np.where(offset == 0, np.where(own, base, np.uint32(0xFFFFFFFF)), found)
+    return np.where(offset == 0, np.where(own, base, np.uint32(0xFFFFFFFF)), result)
 
 
 def _extract_signed(value: Lanes, position: Lanes, length: Lanes) -> Lanes:

@@ -58,8 +58,8 @@ def _between_integers() -> Iterator[Row]:
     for source, t in product(INTEGERS, INTEGERS):
         name = scalar_name(t)
         yield Row(f"cvt.{t}.{source}", (source,), (t,), f"{{0}}.astype({name})")
-        given, kept = np.iinfo(DTYPES[source]), np.iinfo(DTYPES[t])
-        limits = max(given.min, kept.min), min(given.max, kept.max)
+        source_range, result_range = np.iinfo(DTYPES[source]), np.iinfo(DTYPES[t])
+        limits = max(source_range.min, result_range.min), min(source_range.max, result_range.max)
         saturated = f"np.clip({{0}}, {limits[0]}, {limits[1]}).astype({name})"
         yield Row(f"cvt.sat.{t}.{source}", (source,), (t,), saturated)
 

@@ -87,10 +87,10 @@ class Running:
     def touch(self, kind: Access, site: Site | None) -> Touch:
         """The record of accesses of ``kind`` by the instruction ``site``."""
         key = (id(site), kind)
-        found = self.touches.get(key)
-        if found is None:
-            found = self.touches[key] = Touch(self.moment, kind, site)
-        return found
+        touch = self.touches.get(key)
+        if touch is None:
+            touch = self.touches[key] = Touch(self.moment, kind, site)
+        return touch
 
     def forget_states(self) -> None:
         """State numbers may mean something else from now on."""

@@ -63,7 +63,7 @@ class AccessReport:
     #: Block and thread, where a single one is known.
     thread: str = ""
 
-    def place(self) -> Hashable:
+    def origin(self) -> Hashable:
         """Equal for accesses made by the same lines of source."""
         site = self.site
         line = None if site is None else (site.source or (site.ptx_line, site.text))
@@ -103,8 +103,8 @@ class Finding:
         allocation = self.allocation
         return (
             self.kind,
-            None if self.first is None else self.first.place(),
-            None if self.second is None else self.second.place(),
+            None if self.first is None else self.first.origin(),
+            None if self.second is None else self.second.origin(),
             None if allocation is None else (allocation.kind, allocation.device, allocation.stack),
         )
 

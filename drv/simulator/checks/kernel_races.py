@@ -64,7 +64,7 @@ class SharedMemory:
         self._block = np.full(self.slots, -1, np.int64)
         self._next = 0
 
-    def places(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where the shared memory of ``blocks`` ``(lanes,)`` starts in the shadow."""
         slots = self._slot[blocks]
         if slots.min() <= 0:
@@ -127,8 +127,8 @@ class KernelRaces:
             launch = self._launch
             size = max(launch.kernel.static_shared_bytes + launch.dynamic_shared, end)
             shared = self._shared = SharedMemory(size, self._order.blocks, whole=shared is None)
-        places = shared.places(lanes.block) + offsets
-        self._access(shared.shadow, places, offsets, width, kind, lanes, site, None)
+        positions = shared.positions(lanes.block) + offsets
+        self._access(shared.shadow, positions, offsets, width, kind, lanes, site, None)
 
     def barrier(self, blocks: NDArray[np.int64]) -> None:
         """All threads of ``blocks`` passed a barrier."""
@@ -145,7 +145,7 @@ class KernelRaces:
     def _access(
         self,
         shadow: ThreadShadow,
-        places: NDArray[np.int64],
+        positions: NDArray[np.int64],
         offsets: NDArray[np.int64],
         width: int,
         kind: Access,
@@ -154,7 +154,7 @@ class KernelRaces:
         allocation: Allocation | None,
     ) -> None:
         threads = lanes.block * self._threads + lanes.thread
-        entries = shadow.gather(places, width)
+        entries = shadow.gather(positions, width)
         granules = entries.shape[1]
         if granules > 1:
             threads = np.repeat(threads, granules)
@@ -259,10 +259,10 @@ class KernelRaces:
 
     def _meaning(self, kind: Access, site: Site) -> Meaning:
         key = (id(site), kind)
-        found = self._meanings.get(key)
-        if found is None:
-            found = self._meanings[key] = (site, meaning(kind, site.text))
-        return found[1]
+        entry = self._meanings.get(key)
+        if entry is None:
+            entry = self._meanings[key] = (site, meaning(kind, site.text))
+        return entry[1]
 
     def _side(self, kind: Access, site: Site, thread: int) -> AccessReport:
         moment = self._moment

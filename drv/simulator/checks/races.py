@@ -146,10 +146,10 @@ class RaceChecker:
         self._watched.watch(op, allocation, start, shape, pitches)
 
     def _compare_source(self, op: Operation) -> None:
-        found = self._watched.changed(op)
-        if found is None:
+        change = self._watched.changed(op)
+        if change is None:
             return
-        allocation, offsets = found
+        allocation, offsets = change
         shadow = allocation.shadow
         # What queued work has written, or the host has told of, is checked by its order.
         if shadow is None or shadow.last_write < op.clock.sequence:

@@ -106,13 +106,13 @@ class Shadow:
 
     def distinct_states(self) -> set[int]:
         """Every state that some byte is in."""
-        found: set[int] = set()
+        states: set[int] = set()
         for start in range(0, self.states.size, PART):
             part = self.states[start : start + PART]
             runs = part[np.flatnonzero(part[1:] != part[:-1])]
-            found.update(np.unique(runs).tolist())
-            found.add(int(part[-1]))
-        return found
+            states.update(np.unique(runs).tolist())
+            states.add(int(part[-1]))
+        return states
 
     def forget(self) -> None:
         """Nobody has touched anything."""

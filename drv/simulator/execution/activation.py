@@ -113,15 +113,15 @@ class Activation:
     def _run_whole(self) -> None:
         """All lanes together, until they part or leave."""
         plan, registers, lanes, batch = self.plan, self.registers, self.lanes, self.batch
-        place = self.whole
-        assert place is not None
+        pc = self.whole
+        assert pc is not None
         steps = batch.steps
         while steps > 0:
             steps -= 1
-            code = plan.code(place)
+            code = plan.code(pc)
             if code.mask is not None and not self._meets(code, None):
                 self.whole = None
-                self.waiting[place] = np.arange(lanes.n)
+                self.waiting[pc] = np.arange(lanes.n)
                 break
             decision = code.whole(registers, lanes)
             if code.polls:
@@ -131,99 +131,97 @@ class Activation:
             end = block.end
             if end is End.BRANCH:
                 if decision.shape[0] == 1:
-                    place = block.targets[0] if decision[0] else block.targets[1]
+                    pc = block.targets[0] if decision[0] else block.targets[1]
                     continue
                 taken = int(np.count_nonzero(decision))
                 if taken == 0 or taken == lanes.n:
-                    place = block.targets[0 if taken else 1]
+                    pc = block.targets[0 if taken else 1]
                     continue
                 self.whole = None
                 self._part(block.targets[0], np.flatnonzero(decision))
                 self._part(block.targets[1], np.flatnonzero(~decision))
                 break
             if end is End.FALL or end is End.JUMP:
-                place = block.targets[0]
+                pc = block.targets[0]
                 continue
             if end is End.BARRIER and self._passes_at_once(code, decision):
-                place = block.targets[0]
+                pc = block.targets[0]
                 continue
             self.whole = None
             self._end(code, decision, None)
             break
         else:
-            self.whole = place
+            self.whole = pc
         batch.steps = steps
 
     def _run_part(self) -> None:
         """One block, for the lanes that stand there."""
-        place = self._choose()
-        index = self.waiting.pop(place)
+        pc = self._choose()
+        index = self.waiting.pop(pc)
         lanes = self.lanes
         self.batch.steps -= 1
-        if place < 0:
-            code = self.plan.code(~place)
+        if pc < 0:
+            code = self.plan.code(~pc)
         else:
-            code = self.plan.code(place)
+            code = self.plan.code(pc)
             meets = code.mask is None or self._meets(code, index)
             if meets and len(index) == lanes.n:
-                self.whole = place
+                self.whole = pc
                 return
             if meets and not self.waiting and not self.held and not self.returned:
-                self._compact(place, index)
+                self._compact(pc, index)
                 return
             if not meets:
                 ready = self._ready(code, index)
                 if not ready.any():
-                    self.waiting[place] = index
-                    self.stalled.add(place)
+                    self.waiting[pc] = index
+                    self.stalled.add(pc)
                     return
-                self.waiting[place] = index[~ready]
+                self.waiting[pc] = index[~ready]
                 index = index[ready]
         self.stalled.clear()
         part = lanes.subset(index)
         registers = self.registers
-        given = [
+        arguments = [
             value if value.shape[0] == 1 else value[index]
             for value in map(registers.__getitem__, code.inputs)
         ]
-        values = code.body(part, *given)
+        values = code.body(part, *arguments)
         for number, value in zip(code.outputs, values[1:], strict=True):
             self.merge(number, index, value)
         self._end(code, values[0], index)
 
     def _choose(self) -> int:
         """Block to run next: the earliest, or for a change the one that ran longest ago."""
-        ready = (
-            [place for place in self.waiting if place not in self.stalled] if self.stalled else self.waiting
-        )
-        place = min(ready)
+        ready = [pc for pc in self.waiting if pc not in self.stalled] if self.stalled else self.waiting
+        pc = min(ready)
         self.tick += 1
-        if self.plan.code(max(place, ~place)).polls:
+        if self.plan.code(max(pc, ~pc)).polls:
             self.polling = True
             self.batch.polls += 1
             self.batch.steps -= POLLING_COST
         if len(ready) > 1 and self.tick % (PATIENCE if self.polling else LONG_PATIENCE) == 0:
             self.polling = False
-            place = min(ready, key=lambda each: self.ran.get(each, 0))
-        self.ran[place] = self.tick
-        return place
+            pc = min(ready, key=lambda each: self.ran.get(each, 0))
+        self.ran[pc] = self.tick
+        return pc
 
-    def _part(self, place: int, index: Array) -> None:
+    def _part(self, pc: int, index: Array) -> None:
         """Lanes come to a block."""
-        there = self.waiting.get(place)
+        there = self.waiting.get(pc)
         if there is not None:
             index = np.sort(np.concatenate([there, index]), kind="stable")
-        self.waiting[place] = index
+        self.waiting[pc] = index
         if self.stalled:
             self.stalled.clear()
 
-    def resume(self, place: int, index: Array) -> None:
+    def resume(self, pc: int, index: Array) -> None:
         """Lanes that were held go on at a block."""
         self.held -= len(index)
         if len(index) == self.lanes.n:
-            self.whole = place
+            self.whole = pc
         else:
-            self._part(place, index)
+            self._part(pc, index)
 
     def merge(self, number: int, index: Array, value: Array) -> None:
         """Give a register a value for some of the lanes."""
@@ -236,11 +234,11 @@ class Activation:
         new[index] = value
         self.registers[number] = new
 
-    def _compact(self, place: int, index: Array) -> None:
+    def _compact(self, pc: int, index: Array) -> None:
         """Go on with the lanes ``index`` alone: all others have ended."""
         plan = self.plan
         registers = plan.template.copy()
-        for name in plan.blocks[place].live_in:
+        for name in plan.blocks[pc].live_in:
             number = plan.numbers[name]
             value = self.registers[number]
             registers[number] = value if value.shape[0] == 1 else value[index]
@@ -248,7 +246,7 @@ class Activation:
         self.lanes = self.lanes.subset(index)
         if self.origin is not None:
             self.origin = self.origin[index]
-        self.whole = place
+        self.whole = pc
 
     # Meetings of warps
 
@@ -274,29 +272,29 @@ class Activation:
         slots = self.lanes.slots if index is None else self.lanes.slots[index]
         if present is None:
             present = batch.warp_masks(slots)
-        rows = batch.constant("place", None)[slots] >> 5
+        rows = batch.constant("warp_slot", None)[slots] >> 5
         missing = self._mask(code, index) & (batch.live_masks() & ~present)[rows]
         ready: Array = missing == 0
         return ready
 
-    def meet_again(self, place: int) -> bool:
+    def meet_again(self, pc: int) -> bool:
         """Whether lanes that wait at a block for others of their warps can go on after all."""
-        if not self._ready(self.plan.code(place), self.waiting[place]).any():
+        if not self._ready(self.plan.code(pc), self.waiting[pc]).any():
             return False
-        self.stalled.discard(place)
+        self.stalled.discard(pc)
         return True
 
-    def meet_apart(self, place: int, present: Array) -> bool:
+    def meet_apart(self, pc: int, present: Array) -> bool:
         """Let lanes that wait at a warp barrier go on, where their warps are at some warp barrier; whether there are any."""
-        index = self.waiting[place]
-        ready = self._ready(self.plan.code(place), index, present)
+        index = self.waiting[pc]
+        ready = self._ready(self.plan.code(pc), index, present)
         if not ready.any():
             return False
-        del self.waiting[place]
-        self.stalled.discard(place)
-        self._part(~place, index[ready])
+        del self.waiting[pc]
+        self.stalled.discard(pc)
+        self._part(~pc, index[ready])
         if not ready.all():
-            self._part(place, index[~ready])
+            self._part(pc, index[~ready])
         return True
 
     # Ends of blocks
@@ -311,10 +309,10 @@ class Activation:
             if decision.shape[0] == 1:
                 self._part(block.targets[0 if decision[0] else 1], self._all(index))
                 return
-            places = self._all(index)
+            positions = self._all(index)
             for target, chosen in (
-                (block.targets[0], places[decision]),
-                (block.targets[1], places[~decision]),
+                (block.targets[0], positions[decision]),
+                (block.targets[1], positions[~decision]),
             ):
                 if len(chosen):
                     self._part(target, chosen)
@@ -440,11 +438,11 @@ class Activation:
         index = np.sort(np.concatenate(self.returned))
         self.returned = []
         assert self.origin is not None
-        places = self.origin[index]
+        positions = self.origin[index]
         for number, result in zip(self.call.results, self.plan.results, strict=False):
             value = self.registers[result]
-            parent.merge(number, places, value if value.shape[0] == 1 else value[index])
-        parent.resume(self.back, places)
+            parent.merge(number, positions, value if value.shape[0] == 1 else value[index])
+        parent.resume(self.back, positions)
         return True
 
     def _exit(self, index: Array | None) -> None:

@@ -85,38 +85,38 @@ class Batch:
     def constant(self, name: str, axis: int | None) -> Array:
         """A value that never changes, per thread of the batch or ``(1,)``; see :meth:`Lanes.constant`."""
         key = name, axis
-        found = self._constants.get(key)
-        if found is None:
+        values = self._constants.get(key)
+        if values is None:
             cache = self.launch.plan.geometry
-            place = (self.launch.block, self.count, name, axis)
+            cache_key = (self.launch.block, self.count, name, axis)
             if name in THREAD_CONSTANTS:
-                found = cache.get(place)
-                if found is None:
+                values = cache.get(cache_key)
+                if values is None:
                     if len(cache) > 256:
                         cache.clear()
-                    found = cache[place] = THREAD_CONSTANTS[name](self, axis)
+                    values = cache[cache_key] = THREAD_CONSTANTS[name](self, axis)
             else:
-                found = BLOCK_CONSTANTS[name](self, axis)
-            self._constants[key] = found
-        return found
+                values = BLOCK_CONSTANTS[name](self, axis)
+            self._constants[key] = values
+        return values
 
     # Memory
 
     def shared(self, dtype: Any) -> Array:
         """Shared memory of all blocks, one after the other."""
-        found = self._shared_views.get(dtype)
-        if found is None:
+        view = self._shared_views.get(dtype)
+        if view is None:
             if self._shared is None:
                 self._shared = np.zeros(max(self.shared_stride * self.count, 16), np.uint8)
-            found = self._shared_views[dtype] = self._shared.view(dtype)
-        return found
+            view = self._shared_views[dtype] = self._shared.view(dtype)
+        return view
 
     def local(self, dtype: Any) -> Array:
         """Local memory of all threads, ``stack_bytes`` each."""
-        found = self._local_views.get(dtype)
-        if found is None:
-            found = self._local_views[dtype] = self._local.view(dtype)
-        return found
+        view = self._local_views.get(dtype)
+        if view is None:
+            view = self._local_views[dtype] = self._local.view(dtype)
+        return view
 
     def reserve_stack(self, size: int) -> bool:
         """Have at least ``size`` bytes of local memory per thread; ``False`` if that is more than there may be."""
@@ -239,10 +239,10 @@ class Batch:
                 if not self.release() and not self._meet() and not self._deliver():
                     raise self.launch.reports.deadlock(self._waiting())
             else:
-                given = self.steps = min(steps, self._left)
+                budget = self.steps = min(steps, self._left)
                 running.last_turn = self._turns
                 running.run()
-                used = given - self.steps
+                used = budget - self.steps
                 self._left -= used
                 steps -= used
                 if self._left <= 0:
@@ -304,7 +304,7 @@ class Batch:
                     each.plan.function.name,
                     each.lanes.slots.tobytes(),
                     each.whole,
-                    tuple((place, index.tobytes()) for place, index in each.waiting.items()),
+                    tuple((pc, index.tobytes()) for pc, index in each.waiting.items()),
                     tuple(value.tobytes() for value in each.registers),
                 )
                 for each in self.stack
@@ -321,25 +321,25 @@ class Batch:
 
         Threads at different warp barriers meet too; the other instructions exchange values, and must be the same.
         """
-        found = False
+        met = False
         apart = []
         for each in self.stack:
-            for place in list(each.stalled):
-                if each.plan.code(place).block.instructions[0].base == "bar":
-                    apart.append((each, place))
+            for pc in list(each.stalled):
+                if each.plan.code(pc).block.instructions[0].base == "bar":
+                    apart.append((each, pc))
                 else:
-                    found |= each.meet_again(place)
+                    met |= each.meet_again(pc)
         if apart:
-            slots = np.concatenate([each.lanes.slots[each.waiting[place]] for each, place in apart])
+            slots = np.concatenate([each.lanes.slots[each.waiting[pc]] for each, pc in apart])
             present = self.warp_masks(slots)
-            for each, place in apart:
-                found |= each.meet_apart(place, present)
-        return found
+            for each, pc in apart:
+                met |= each.meet_apart(pc, present)
+        return met
 
     def warp_masks(self, slots: Array) -> Array:
         """Mask ``(warps,)`` of the lanes in each warp that ``slots`` names."""
         flags = np.zeros(self.warps * 32, np.bool_)
-        flags[self.constant("place", None)[slots]] = True
+        flags[self.constant("warp_slot", None)[slots]] = True
         masks: Array = np.packbits(flags, bitorder="little").view(np.uint32)
         return masks
 
@@ -349,18 +349,18 @@ class Batch:
 
     def standing(self) -> list[tuple[Lanes, Any, str]]:
         """Where the threads are: lanes, instruction, and what they do there."""
-        found = self._waiting()
+        threads = self._waiting()
         for each in self.stack:
-            places = dict(each.waiting) if each.whole is None else {each.whole: np.arange(each.lanes.n)}
-            for place, index in places.items():
-                block = each.plan.blocks[max(place, ~place)]
+            waiting = dict(each.waiting) if each.whole is None else {each.whole: np.arange(each.lanes.n)}
+            for pc, index in waiting.items():
+                block = each.plan.blocks[max(pc, ~pc)]
                 first = block.instructions[0] if block.instructions else block.last
-                if place not in each.stalled and first is not None:
-                    found.append((each.lanes.subset(index), Site(first, each.plan.function.name), "run"))
-        return found
+                if pc not in each.stalled and first is not None:
+                    threads.append((each.lanes.subset(index), Site(first, each.plan.function.name), "run"))
+        return threads
 
     def _waiting(self) -> list[tuple[Lanes, Any, str]]:
-        found = [
+        threads = [
             (wait.activation.lanes.subset(wait.index), wait.code.site, "wait at a barrier of their block")
             for wait in self.waits
         ]
@@ -369,8 +369,8 @@ class Batch:
                 first = each.plan.blocks[block].instructions[0]
                 site = Site(first, each.plan.function.name)
                 lanes = each.lanes.subset(each.waiting[block])
-                found.append((lanes, site, "wait for other lanes of their warp"))
-        return found
+                threads.append((lanes, site, "wait for other lanes of their warp"))
+        return threads
 
 
 def _select(values: Array, kept: Array) -> Array:

@@ -34,40 +34,40 @@ def format_text(pattern: str, data: bytes, text_at: Callable[[int], str]) -> tup
         return value
 
     def replace(match: re.Match[str]) -> str:
-        kind = match["type"]
-        if kind == "%":
+        conversion = match["type"]
+        if conversion == "%":
             return "%"
         flags, width, precision = match["flags"], match["width"] or "", match["precision"]
         if width == "*":
-            given = int(take("i"))
-            flags += "-" if given < 0 else ""
-            width = str(abs(given))
+            number = int(take("i"))
+            flags += "-" if number < 0 else ""
+            width = str(abs(number))
         if precision == "*":
-            given = int(take("i"))
-            precision = None if given < 0 else str(given)
+            number = int(take("i"))
+            precision = None if number < 0 else str(number)
         dot = "" if precision is None else f".{precision}"
         long = match["length"] in ("l", "ll", "j", "z", "t")
-        if kind in "di":
+        if conversion in "di":
             return f"%{flags}{width}{dot}d" % _narrow(
                 int(take("q" if long else "i")), match["length"], signed=True
             )
-        if kind in "uxXo":
+        if conversion in "uxXo":
             value = _narrow(int(take("Q" if long else "I")), match["length"], signed=False)
             return (
-                f"%{flags}{width}{dot}{kind if kind != 'u' else 'd'}" % value
-                if kind != "o"
+                f"%{flags}{width}{dot}{conversion if conversion != 'u' else 'd'}" % value
+                if conversion != "o"
                 else _octal(value, flags, width, precision)
             )
-        if kind in "fFeEgG":
-            return f"%{flags}{width}{dot}{kind}" % take("d")
-        if kind in "aA":
+        if conversion in "fFeEgG":
+            return f"%{flags}{width}{dot}{conversion}" % take("d")
+        if conversion in "aA":
             text = float(take("d")).hex()
-            return f"%{flags.replace('0', '')}{width}s" % (text.upper() if kind == "A" else text)
-        if kind == "c":
+            return f"%{flags.replace('0', '')}{width}s" % (text.upper() if conversion == "A" else text)
+        if conversion == "c":
             return f"%{flags}{width}s" % chr(int(take("i")) & 0xFF)
-        if kind == "s":
+        if conversion == "s":
             return f"%{flags}{width}{dot}s" % text_at(int(take("Q")))
-        if kind == "p":
+        if conversion == "p":
             return f"%{flags}{width}s" % hex(int(take("Q")))
         return match[0]
 

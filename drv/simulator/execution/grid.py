@@ -104,6 +104,6 @@ def _finish(state: LaunchState, running: list[Batch], start: int, size: int) -> 
                 left.append(Batch(state, start, count))
                 start += count
             elif steps > MOST_STEPS or all(batch.circles for batch in left):
-                raise state.reports.timeout([place for batch in left for place in batch.standing()])
+                raise state.reports.timeout([standing for batch in left for standing in batch.standing()])
         running = left
     return start

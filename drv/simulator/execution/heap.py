@@ -54,14 +54,14 @@ class DeviceHeap:
         """Give a block back; whether there is one at ``address``. Address 0 does nothing."""
         if address == 0:
             return True
-        found = self._memory.find(address)
+        allocation = self._memory.find(address)
         if (
-            found is None
-            or found.base != address
-            or found.kind is not MemoryKind.HEAP
-            or found.device != self._device
+            allocation is None
+            or allocation.base != address
+            or allocation.kind is not MemoryKind.HEAP
+            or allocation.device != self._device
         ):
             return False
-        self._memory.remove(found)
-        self._used -= found.size
+        self._memory.remove(allocation)
+        self._used -= allocation.size
         return True

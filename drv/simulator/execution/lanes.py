@@ -48,12 +48,12 @@ class Lanes(MemoryAccess):
     def constant(self, name: str, axis: int | None = None) -> Array:
         """A value that never changes while a thread runs, such as ``"thread_index"`` along an axis."""
         key = name, axis
-        found = self._constants.get(key)
-        if found is None:
+        values = self._constants.get(key)
+        if values is None:
             whole = self.batch.constant(name, axis)
-            found = whole if whole.shape[0] == 1 or self.n == self.batch.n else whole[self.slots]
-            self._constants[key] = found
-        return found
+            values = whole if whole.shape[0] == 1 or self.n == self.batch.n else whole[self.slots]
+            self._constants[key] = values
+        return values
 
     @property
     def block(self) -> NDArray[np.int64]:
@@ -85,11 +85,11 @@ class Lanes(MemoryAccess):
         if width == size:
             return np.ascontiguousarray(value).view(np.uint8).reshape(-1, size)
         rows = max(value.shape[0], 1 if matrix is None else matrix.shape[0])
-        made = np.zeros((rows, size), np.uint8)
+        result = np.zeros((rows, size), np.uint8)
         if matrix is not None:
-            made[:] = matrix
-        made[:, at : at + width] = np.ascontiguousarray(value).view(np.uint8).reshape(-1, width)
-        return made
+            result[:] = matrix
+        result[:, at : at + width] = np.ascontiguousarray(value).view(np.uint8).reshape(-1, width)
+        return result
 
     # Registers of 16 bytes
 
@@ -112,7 +112,7 @@ class Lanes(MemoryAccess):
     def table(self) -> WarpTable:
         """Where the lanes stand in their warps."""
         if self._table is None:
-            self._table = WarpTable(self.broadcast(self.constant("place")), self.batch.warps)
+            self._table = WarpTable(self.broadcast(self.constant("warp_slot")), self.batch.warps)
         return self._table
 
     def shuffle(self, mode: str, value: Array, lane: Array, clamp: Array) -> tuple[Array, Array]:

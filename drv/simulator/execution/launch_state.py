@@ -84,10 +84,10 @@ class LaunchState:
 
     def symbol(self, name: str) -> Array:
         """Address of a module variable, ``(1,)``."""
-        found = self._symbols.get(name)
-        if found is None:
-            found = self._symbols[name] = np.array([self.symbols[name]], np.uint64)
-        return found
+        address = self._symbols.get(name)
+        if address is None:
+            address = self._symbols[name] = np.array([self.symbols[name]], np.uint64)
+        return address
 
     def read_only(self, allocation: Allocation) -> bool:
         """Whether an allocation is a variable in constant memory."""
@@ -95,8 +95,8 @@ class LaunchState:
 
     def is_constant(self, address: int) -> bool:
         """Whether an address is in constant memory."""
-        found = self.memory.find(address)
-        return found is not None and self.read_only(found)
+        allocation = self.memory.find(address)
+        return allocation is not None and self.read_only(allocation)
 
     def grid_workspace(self) -> int:
         """Address of the memory in which the blocks of a cooperative launch meet; 0 for other launches."""

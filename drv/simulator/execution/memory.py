@@ -41,18 +41,18 @@ def atomic(
     data: Array,
     index: Array,
     operation: str,
-    kind: str,
+    ptx_type: str,
     value: Array,
     compare: Array | None,
     *,
     want_old: bool,
 ) -> Any:
     """Atomic operations of all sizes; those of 16 bytes go as pairs of 8."""
-    if kind != "b128":
-        return atomic_of_arithmetic(data, index, operation, kind, value, compare, want_old=want_old)
-    cells, given = data.view(np.uint64).reshape(-1, 2), value.view(np.uint64).reshape(-1, 2)
-    wanted = None if compare is None else compare.view(np.uint64).reshape(-1, 2)
-    old = atomic_of_arithmetic(cells, index, operation, kind, given, wanted, want_old=want_old)
+    if ptx_type != "b128":
+        return atomic_of_arithmetic(data, index, operation, ptx_type, value, compare, want_old=want_old)
+    cells, values = data.view(np.uint64).reshape(-1, 2), value.view(np.uint64).reshape(-1, 2)
+    expected = None if compare is None else compare.view(np.uint64).reshape(-1, 2)
+    old = atomic_of_arithmetic(cells, index, operation, ptx_type, values, expected, want_old=want_old)
     return None if old is None else np.ascontiguousarray(old).view(np.complex128).ravel()
 
 
@@ -97,33 +97,33 @@ class MemoryAccess:
     ) -> tuple[Allocation, Array] | None:
         """The one allocation that all lanes access, and their byte offsets in it; ``None`` if it is not so simple."""
         low, high = _bounds(address, offset)
-        found = site.allocation
+        allocation = site.allocation
         launch = self.launch
         if (
-            found is None
-            or found.freed is not None
-            or low < found.base
-            or high + width > found.base + found.size
+            allocation is None
+            or allocation.freed is not None
+            or low < allocation.base
+            or high + width > allocation.base + allocation.size
         ):
-            found = launch.memory.find(low)
-            if found is None or high + width > found.end:
+            allocation = launch.memory.find(low)
+            if allocation is None or high + width > allocation.end:
                 return None
-            site.allocation = found
-        if (found.device != launch.device or found.access is not None) and not launch.memory.accessible(
-            found, launch.device, write=kind is not Access.READ
-        ):
+            site.allocation = allocation
+        if (
+            allocation.device != launch.device or allocation.access is not None
+        ) and not launch.memory.accessible(allocation, launch.device, write=kind is not Access.READ):
             return None
-        if found.base & 15 or (kind is not Access.READ and launch.read_only(found)):
+        if allocation.base & 15 or (kind is not Access.READ and launch.read_only(allocation)):
             return None
-        relative = address - np.uint64(found.base - offset)
+        relative = address - np.uint64(allocation.base - offset)
         if width > 1 and int(np.bitwise_or.reduce(relative)) & (width - 1):
             return None
-        places = relative.view(np.int64)
+        offsets = relative.view(np.int64)
         if kind is Access.WRITE:
             launch.writes += 1
         if launch.observer is not None:
-            launch.observer.global_access(found, self.broadcast(places), width, kind, self, site)
-        return found, places
+            launch.observer.global_access(allocation, self.broadcast(offsets), width, kind, self, site)
+        return allocation, offsets
 
     def _scattered(
         self, site: Site, address: Array, offset: int, width: int, kind: Access
@@ -135,34 +135,34 @@ class MemoryAccess:
         rest = np.arange(self.n)
         while rest.size:
             first = int(absolute[rest[0]])
-            found = launch.memory.find(first)
-            wrong = self._refusal(found, first, width, kind)
+            allocation = launch.memory.find(first)
+            wrong = self._refusal(allocation, first, width, kind)
             if wrong is not None:
                 if launch.checked:
                     raise launch.reports.access(self, site, int(rest[0]), first, width, kind, wrong)
                 rest = rest[1:]
                 continue
-            assert found is not None
-            places = absolute[rest] - np.uint64(found.base)
+            assert allocation is not None
+            offsets = absolute[rest] - np.uint64(allocation.base)
             aligned = (absolute[rest] & np.uint64(width - 1)) == 0
-            inside = (places <= np.uint64(found.size - width)) & aligned
+            inside = (offsets <= np.uint64(allocation.size - width)) & aligned
             chosen = rest[inside]
-            taken = places[inside].view(np.int64)
+            taken = offsets[inside].view(np.int64)
             if launch.observer is not None:
-                launch.observer.global_access(found, taken, width, kind, self.subset(chosen), site)
-            yield found, chosen, taken
+                launch.observer.global_access(allocation, taken, width, kind, self.subset(chosen), site)
+            yield allocation, chosen, taken
             rest = rest[~inside]
 
-    def _refusal(self, found: Allocation | None, address: int, width: int, kind: Access) -> str | None:
+    def _refusal(self, allocation: Allocation | None, address: int, width: int, kind: Access) -> str | None:
         """Why an access is not allowed, ``None`` if it is."""
         launch = self.launch
         if address & (width - 1):
             return "misaligned"
-        if found is None or address + width > found.end:
+        if allocation is None or address + width > allocation.end:
             return "outside"
-        if not launch.memory.accessible(found, launch.device, write=kind is not Access.READ):
+        if not launch.memory.accessible(allocation, launch.device, write=kind is not Access.READ):
             return "peer"
-        if kind is not Access.READ and launch.read_only(found):
+        if kind is not Access.READ and launch.read_only(allocation):
             return "read-only"
         return None
 
@@ -174,11 +174,11 @@ class MemoryAccess:
         if simple is not None:
             data, index = simple[0].view(dtype), simple[1] >> _SHIFT[width]
             return data.take(index) if lanes == 1 else [data.take(index + i) for i in range(lanes)]
-        found = [np.zeros(self.n, dtype) for _ in range(lanes)]
-        for allocation, chosen, places in self._scattered(site, address, offset, width * lanes, Access.READ):
-            for i, each in enumerate(found):
-                each[chosen] = _read_bytes(allocation, places + i * width, each.dtype)
-        return found[0] if lanes == 1 else found
+        result = [np.zeros(self.n, dtype) for _ in range(lanes)]
+        for allocation, chosen, offsets in self._scattered(site, address, offset, width * lanes, Access.READ):
+            for i, each in enumerate(result):
+                each[chosen] = _read_bytes(allocation, offsets + i * width, each.dtype)
+        return result[0] if lanes == 1 else result
 
     load_const = load_global
 
@@ -195,9 +195,11 @@ class MemoryAccess:
             for i, each in enumerate(values):
                 data[index + i if i else index] = each if index.shape[0] > 1 else each[-1:]
             return
-        for allocation, chosen, places in self._scattered(site, address, offset, width * lanes, Access.WRITE):
+        for allocation, chosen, offsets in self._scattered(
+            site, address, offset, width * lanes, Access.WRITE
+        ):
             for i, each in enumerate(values):
-                _write_bytes(allocation, places + i * width, self.broadcast(each)[chosen])
+                _write_bytes(allocation, offsets + i * width, self.broadcast(each)[chosen])
 
     store_const = store_global
 
@@ -209,7 +211,7 @@ class MemoryAccess:
         dtype: Any,
         width: int,
         operation: str,
-        kind: str,
+        ptx_type: str,
         old: bool,
         value: Array,
         compare: Array | None = None,
@@ -220,19 +222,19 @@ class MemoryAccess:
         simple = self._global(site, address, offset, width, Access.ATOMIC)
         if simple is not None:
             index = self.broadcast(simple[1] >> _SHIFT[width])
-            found = atomic(simple[0].view(dtype), index, operation, kind, value, compare, want_old=old)
-            self._count_changes(operation, found, value, compare)
-            return found
-        found = np.zeros(self.n, dtype)
-        for allocation, chosen, places in self._scattered(site, address, offset, width, Access.ATOMIC):
+            previous = atomic(simple[0].view(dtype), index, operation, ptx_type, value, compare, want_old=old)
+            self._count_changes(operation, previous, value, compare)
+            return previous
+        previous = np.zeros(self.n, dtype)
+        for allocation, chosen, offsets in self._scattered(site, address, offset, width, Access.ATOMIC):
             mine = self.broadcast(value)[chosen]
-            wanted = None if compare is None else self.broadcast(compare)[chosen]
-            index = places >> _SHIFT[width]
-            result = atomic(allocation.view(dtype), index, operation, kind, mine, wanted, want_old=old)
+            expected = None if compare is None else self.broadcast(compare)[chosen]
+            index = offsets >> _SHIFT[width]
+            result = atomic(allocation.view(dtype), index, operation, ptx_type, mine, expected, want_old=old)
             if old:
-                found[chosen] = result
-        self._count_changes(operation, found if old else None, value, compare)
-        return found if old else None
+                previous[chosen] = result
+        self._count_changes(operation, previous if old else None, value, compare)
+        return previous if old else None
 
     def _count_changes(self, operation: str, old: Array | None, value: Array, compare: Array | None) -> None:
         """Note that memory may have changed, unless the atomic operations of all lanes left it as it was."""
@@ -270,10 +272,10 @@ class MemoryAccess:
                 self.constant("shared_base"),
                 "shared",
             )
-        places = address.astype(np.int64) + offset if offset else address.astype(np.int64)
+        offsets = address.astype(np.int64) + offset if offset else address.astype(np.int64)
         if launch.observer is not None:
-            launch.observer.shared_access(self.broadcast(places), width, kind, self, site)
-        return places + self.constant("shared_base")
+            launch.observer.shared_access(self.broadcast(offsets), width, kind, self, site)
+        return offsets + self.constant("shared_base")
 
     def _wild(
         self,
@@ -287,17 +289,17 @@ class MemoryAccess:
         space: str,
     ) -> Array:
         """Lanes that may leave their shared or local memory: a fault, or held inside where nothing is checked."""
-        places = self.broadcast(address).astype(np.int64) + offset
+        offsets = self.broadcast(address).astype(np.int64) + offset
         if self.launch.checked:
-            bad = (places < 0) | (places + width > size) | ((places & (width - 1)) != 0)
+            bad = (offsets < 0) | (offsets + width > size) | ((offsets & (width - 1)) != 0)
             if not bad.any():
                 # A register below zero and a displacement that brings it back.
                 if space == "shared" and self.launch.observer is not None:
-                    self.launch.observer.shared_access(places, width, kind, self, site)
-                return places + base
+                    self.launch.observer.shared_access(offsets, width, kind, self, site)
+                return offsets + base
             lane = int(np.flatnonzero(bad)[0])
-            raise self.launch.reports.window(self, site, lane, int(places[lane]), width, kind, size, space)
-        kept: Array = np.clip(places, 0, max(size - width, 0)) & ~(width - 1)
+            raise self.launch.reports.window(self, site, lane, int(offsets[lane]), width, kind, size, space)
+        kept: Array = np.clip(offsets, 0, max(size - width, 0)) & ~(width - 1)
         return kept + base
 
     def load_shared(self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int) -> Any:
@@ -323,7 +325,7 @@ class MemoryAccess:
         dtype: Any,
         width: int,
         operation: str,
-        kind: str,
+        ptx_type: str,
         old: bool,
         value: Array,
         compare: Array | None = None,
@@ -331,9 +333,9 @@ class MemoryAccess:
         """``atom.shared`` and ``red.shared``."""
         index = self._shared(site, address, offset, width, Access.ATOMIC) >> _SHIFT[width]
         index = self.broadcast(index)
-        found = atomic(self.batch.shared(dtype), index, operation, kind, value, compare, want_old=old)
-        self._count_changes(operation, found, value, compare)
-        return found
+        previous = atomic(self.batch.shared(dtype), index, operation, ptx_type, value, compare, want_old=old)
+        self._count_changes(operation, previous, value, compare)
+        return previous
 
     # Local memory
 
@@ -369,14 +371,14 @@ class MemoryAccess:
         dtype: Any,
         width: int,
         operation: str,
-        kind: str,
+        ptx_type: str,
         old: bool,
         value: Array,
         compare: Array | None = None,
     ) -> Any:
         """``atom`` on a generic address that is local."""
         index = self._local(site, address, offset, width, Access.ATOMIC) >> _SHIFT[width]
-        return atomic(self.batch.local(dtype), index, operation, kind, value, compare, want_old=old)
+        return atomic(self.batch.local(dtype), index, operation, ptx_type, value, compare, want_old=old)
 
     # Parameters of the kernel, addressed at run time
 
@@ -385,10 +387,10 @@ class MemoryAccess:
         data = self.launch.parameter_bytes
         size = len(data) - len(data) % width
         window = np.uint64(PARAMETER_WINDOW)
-        places = (address - window).view(np.int64) + offset
-        if int(places.min()) < 0 or int(places.max()) + width * lanes > self.launch.parameter_size:
-            self._wild(site, address - window, offset, width * lanes, Access.READ, size, places * 0, "param")
-        index = np.clip(places, 0, max(size - width * lanes, 0)) >> _SHIFT[width]
+        offsets = (address - window).view(np.int64) + offset
+        if int(offsets.min()) < 0 or int(offsets.max()) + width * lanes > self.launch.parameter_size:
+            self._wild(site, address - window, offset, width * lanes, Access.READ, size, offsets * 0, "param")
+        index = np.clip(offsets, 0, max(size - width * lanes, 0)) >> _SHIFT[width]
         values = data[:size].view(dtype)
         return values.take(index) if lanes == 1 else [values.take(index + i) for i in range(lanes)]
 
@@ -431,14 +433,14 @@ class MemoryAccess:
         if space is not None:
             load = getattr(self, f"load_{space}")
             return load(site, _in_window(space, address), offset, dtype, width, lanes)
-        found = [np.zeros(self.n, dtype) for _ in range(lanes)]
+        result = [np.zeros(self.n, dtype) for _ in range(lanes)]
         for each_space, chosen in self._spaces(address, offset):
             load = getattr(self.subset(chosen), f"load_{each_space}")
             mine = _in_window(each_space, self.broadcast(address)[chosen])
             values = load(site, mine, offset, dtype, width, lanes)
-            for each, value in zip(found, [values] if lanes == 1 else values, strict=True):
+            for each, value in zip(result, [values] if lanes == 1 else values, strict=True):
                 each[chosen] = value
-        return found[0] if lanes == 1 else found
+        return result[0] if lanes == 1 else result
 
     def store_generic(
         self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int, value: Any
@@ -451,10 +453,10 @@ class MemoryAccess:
             return
         for each_space, chosen in self._spaces(address, offset):
             values = [self.broadcast(each)[chosen] for each in (value if lanes > 1 else (value,))]
-            given = values[0] if lanes == 1 else values
+            stored = values[0] if lanes == 1 else values
             store = getattr(self.subset(chosen), f"store_{each_space}")
             mine = _in_window(each_space, self.broadcast(address)[chosen])
-            store(site, mine, offset, dtype, width, lanes, given)
+            store(site, mine, offset, dtype, width, lanes, stored)
 
     def atomic_generic(
         self,
@@ -464,7 +466,7 @@ class MemoryAccess:
         dtype: Any,
         width: int,
         operation: str,
-        kind: str,
+        ptx_type: str,
         old: bool,
         value: Array,
         compare: Array | None = None,
@@ -474,17 +476,17 @@ class MemoryAccess:
         if space is not None:
             method = getattr(self, f"atomic_{space}")
             mine = _in_window(space, address)
-            return method(site, mine, offset, dtype, width, operation, kind, old, value, compare)
-        found = np.zeros(self.n, dtype)
+            return method(site, mine, offset, dtype, width, operation, ptx_type, old, value, compare)
+        previous = np.zeros(self.n, dtype)
         for each_space, chosen in self._spaces(address, offset):
             method = getattr(self.subset(chosen), f"atomic_{each_space}")
             mine = _in_window(each_space, self.broadcast(address)[chosen])
-            wanted = None if compare is None else self.broadcast(compare)[chosen]
-            given = self.broadcast(value)[chosen]
-            result = method(site, mine, offset, dtype, width, operation, kind, old, given, wanted)
+            expected = None if compare is None else self.broadcast(compare)[chosen]
+            operand = self.broadcast(value)[chosen]
+            result = method(site, mine, offset, dtype, width, operation, ptx_type, old, operand, expected)
             if old:
-                found[chosen] = result
-        return found if old else None
+                previous[chosen] = result
+        return previous if old else None
 
     def readable_bytes(self, site: Site, address: int, size: int) -> bytes:
         """Up to ``size`` bytes at a generic address, as many as there are, for a single lane."""
@@ -513,9 +515,9 @@ class MemoryAccess:
         if kept is not None and kept.shape[0] > 1 and (kept != kept[0]).any():
             for each in np.unique(kept):
                 chosen = np.flatnonzero(kept == each)
-                places = self.broadcast(into)[chosen], self.broadcast(origin)[chosen]
+                addresses = self.broadcast(into)[chosen], self.broadcast(origin)[chosen]
                 self.subset(chosen).copy_async(
-                    site, places[0], into_offset, places[1], offset, size, np.array([each], kept.dtype)
+                    site, addresses[0], into_offset, addresses[1], offset, size, np.array([each], kept.dtype)
                 )
             return
         copied = size if kept is None else min(int(kept[0]), size)
@@ -538,11 +540,11 @@ def _odd(address: Array, offset: int) -> int:
     return int(np.bitwise_or.reduce(address))
 
 
-def _read_bytes(allocation: Allocation, places: Array, dtype: np.dtype[Any]) -> Array:
-    rows = allocation.data[places[:, None] + np.arange(dtype.itemsize)]
+def _read_bytes(allocation: Allocation, offsets: Array, dtype: np.dtype[Any]) -> Array:
+    rows = allocation.data[offsets[:, None] + np.arange(dtype.itemsize)]
     return np.ascontiguousarray(rows).view(dtype).reshape(-1)
 
 
-def _write_bytes(allocation: Allocation, places: Array, values: Array) -> None:
-    rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(places), -1)
-    allocation.data[places[:, None] + np.arange(values.dtype.itemsize)] = rows
+def _write_bytes(allocation: Allocation, offsets: Array, values: Array) -> None:
+    rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(offsets), -1)
+    allocation.data[offsets[:, None] + np.arange(values.dtype.itemsize)] = rows

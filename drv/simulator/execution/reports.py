@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .translation.code import Site
 
 #: Places of threads that a report on a kernel which hangs names.
-_PLACES = 8
+_SHOWN = 8
 _VERBS = {Access.READ: "read", Access.WRITE: "wrote", Access.ATOMIC: "did an atomic operation on"}
 
 
@@ -82,27 +82,29 @@ class Reports:
         status = CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
         thread = self.thread(lanes, lane)
         lines = [f"by {thread}, address {address:#x}"]
-        found = memory.find(address)
-        reason, about = FaultKind.OUT_OF_BOUNDS, found
+        allocation = memory.find(address)
+        reason, about = FaultKind.OUT_OF_BOUNDS, allocation
         if wrong == "misaligned":
             status = CUresult.CUDA_ERROR_MISALIGNED_ADDRESS
             reason = FaultKind.MISALIGNED
             what = f"{_VERBS[kind]} {width} bytes at an address that is no multiple of {width}"
-            if found is not None:
-                lines.append(self._inside(found, address))
+            if allocation is not None:
+                lines.append(self._inside(allocation, address))
         elif wrong == "peer":
-            assert found is not None
+            assert allocation is not None
             reason = FaultKind.FORBIDDEN
-            what = f"on device {self.launch.device} {_VERBS[kind]} {width} bytes of device {found.device}"
-            lines += [self._inside(found, address), "peer access between the two devices is not enabled"]
+            what = (
+                f"on device {self.launch.device} {_VERBS[kind]} {width} bytes of device {allocation.device}"
+            )
+            lines += [self._inside(allocation, address), "peer access between the two devices is not enabled"]
         elif wrong == "read-only":
-            assert found is not None
+            assert allocation is not None
             reason = FaultKind.FORBIDDEN
             what = f"{_VERBS[kind]} {width} bytes of constant memory, which kernels may only read"
-            lines.append(self._inside(found, address))
-        elif found is not None:
+            lines.append(self._inside(allocation, address))
+        elif allocation is not None:
             what = f"{_VERBS[kind]} {width} bytes across the end of an allocation"
-            lines.append(self._inside(found, address))
+            lines.append(self._inside(allocation, address))
         else:
             freed = memory.find_freed(address)
             if freed is not None:
@@ -122,8 +124,8 @@ class Reports:
         return self._fault(status, what, site, *lines, access=access)
 
     @staticmethod
-    def _inside(found: Allocation, address: int) -> str:
-        return f"byte {address - found.base} of {found.describe()}, allocated at {python_line(found.stack)}"
+    def _inside(allocation: Allocation, address: int) -> str:
+        return f"byte {address - allocation.base} of {allocation.describe()}, allocated at {python_line(allocation.stack)}"
 
     def _near(self, address: int) -> list[str]:
         near = self.launch.memory.nearest(address)
@@ -217,18 +219,18 @@ class Reports:
         name = self.launch.plan.entry.name
         return DeviceFault(CUresult.CUDA_ERROR_ASSERT, f"kernel '{name}': an assertion failed\n  {text}")
 
-    def deadlock(self, places: list[tuple[Any, Site, str]]) -> DeviceFault:
-        """Threads wait for each other and none can go on. ``places``: lanes, instruction, what they do there."""
-        return self._stuck("hangs: threads wait and none can go on", places)
+    def deadlock(self, waiting: list[tuple[Any, Site, str]]) -> DeviceFault:
+        """Threads wait for each other and none can go on. ``waiting``: lanes, instruction, what they do there."""
+        return self._stuck("hangs: threads wait and none can go on", waiting)
 
-    def timeout(self, places: list[tuple[Any, Site, str]]) -> DeviceFault:
+    def timeout(self, waiting: list[tuple[Any, Site, str]]) -> DeviceFault:
         """The kernel does not end."""
-        return self._stuck("does not end, as far as the simulator can tell", places)
+        return self._stuck("does not end, as far as the simulator can tell", waiting)
 
-    def _stuck(self, what: str, places: list[tuple[Any, Site, str]]) -> DeviceFault:
+    def _stuck(self, what: str, waiting: list[tuple[Any, Site, str]]) -> DeviceFault:
         lines = [f"kernel '{self.launch.plan.entry.name}' {what}"]
-        for lanes, site, doing in places[:_PLACES]:
+        for lanes, site, doing in waiting[:_SHOWN]:
             lines.append(f"{lanes.n} threads, the first {self.thread(lanes, 0)}, {doing} at {where(site)}")
-        if len(places) > _PLACES:
-            lines.append(f"and others at {len(places) - _PLACES} more places")
+        if len(waiting) > _SHOWN:
+            lines.append(f"and others at {len(waiting) - _SHOWN} more places")
         return DeviceFault(CUresult.CUDA_ERROR_LAUNCH_TIMEOUT, "\n  ".join(lines))

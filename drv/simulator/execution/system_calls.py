@@ -30,8 +30,8 @@ def run(name: str, lanes: Lanes, arguments: list[Array], site: Site) -> Array | 
         return _print(lanes, arguments, site)
     if name == "malloc":
         heap = DeviceHeap.of(lanes.launch.memory, lanes.launch.device)
-        found = [heap.allocate(size) for size in _value(lanes, arguments[0]).tolist()]
-        return np.array(found, np.uint64).view(np.uint8).reshape(-1, 8)
+        addresses = [heap.allocate(size) for size in _value(lanes, arguments[0]).tolist()]
+        return np.array(addresses, np.uint64).view(np.uint8).reshape(-1, 8)
     if name == "free":
         heap = DeviceHeap.of(lanes.launch.memory, lanes.launch.device)
         for lane, address in enumerate(_value(lanes, arguments[0]).tolist()):
@@ -44,8 +44,8 @@ def run(name: str, lanes: Lanes, arguments: list[Array], site: Site) -> Array | 
 
 
 def _value(lanes: Lanes, matrix: Array) -> Array:
-    kind = np.uint64 if matrix.shape[1] == 8 else np.uint32
-    return lanes.broadcast(lanes.field(matrix, 0, kind))
+    dtype = np.uint64 if matrix.shape[1] == 8 else np.uint32
+    return lanes.broadcast(lanes.field(matrix, 0, dtype))
 
 
 def _text(lanes: Lanes, site: Site, lane: int, address: int) -> str:
@@ -79,8 +79,8 @@ def _print(lanes: Lanes, arguments: list[Array], site: Site) -> Array:
                 site, buffer, 8 * (texts[address].count("%") + texts[address].count("*"))
             )
 
-        def text_at(place: int, lane: int = lane) -> str:
-            return _text(lanes, site, lane, place)
+        def text_at(start: int, lane: int = lane) -> str:
+            return _text(lanes, site, lane, start)
 
         text, taken[lane] = format_text(texts[address], data, text_at)
         lanes.launch.printf(text)

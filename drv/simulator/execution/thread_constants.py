@@ -47,7 +47,7 @@ def _block_in_batch(batch: Batch, axis: int | None) -> Array:
     return np.repeat(np.arange(batch.count), batch.launch.threads)
 
 
-def _place(batch: Batch, axis: int | None) -> Array:
+def _warp_slot(batch: Batch, axis: int | None) -> Array:
     result: NDArray[Any] = _block_in_batch(batch, None) * (batch.launch.warps * 32) + _thread(batch, None)
     return result
 
@@ -61,14 +61,14 @@ def _lane_mask(relation: str) -> Callable[[Batch, int | None], Array]:
     def mask(batch: Batch, axis: int | None) -> Array:
         one = np.uint64(1) << _lane(batch, None).astype(np.uint64)
         below = one - np.uint64(1)
-        found = {
+        masks = {
             "eq": one,
             "lt": below,
             "le": below | one,
             "gt": ~(below | one),
             "ge": ~below,
         }[relation]
-        return found.astype(np.uint32)
+        return masks.astype(np.uint32)
 
     return mask
 
@@ -103,7 +103,7 @@ THREAD_CONSTANTS: dict[str, Callable[[Batch, int | None], Array]] = {
     "lane": _lane,
     "warp": _warp,
     "block_in_batch": _block_in_batch,
-    "place": _place,
+    "warp_slot": _warp_slot,
     **{f"lanes_{relation}": _lane_mask(relation) for relation in ("eq", "lt", "le", "gt", "ge")},
 }
 #: What depends on which blocks they are too.

@@ -1,6 +1,6 @@
 """Warp-level instructions over lanes of many warps at once.
 
-``places`` gives each lane its place in a table of warps times 32: ``32 * warp + lane``. Lanes that do not run
+``slots`` gives each lane its place in a table of warps times 32: ``32 * warp + lane``. Lanes that do not run
 the instruction have no entry. Where the lanes are whole warps in order the table is a reshape.
 """
 
@@ -20,19 +20,19 @@ _BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 class WarpTable:
     """Where the lanes that run an instruction stand in their warps."""
 
-    __slots__ = ("active", "lane", "places", "rows", "warps")
+    __slots__ = ("active", "lane", "rows", "slots", "warps")
 
-    def __init__(self, places: NDArray[np.int64], warps: int) -> None:
-        self.places = places
+    def __init__(self, slots: NDArray[np.int64], warps: int) -> None:
+        self.slots = slots
         self.warps = warps
-        self.lane = (places & 31).astype(np.uint32)
-        self.rows = places >> 5
-        self.active = self.ballot(np.ones(len(places), np.bool_))
+        self.lane = (slots & 31).astype(np.uint32)
+        self.rows = slots >> 5
+        self.active = self.ballot(np.ones(len(slots), np.bool_))
 
     def spread(self, values: NDArray[Any], fill: Any = 0) -> NDArray[Any]:
         """Table ``(warps, 32)`` of ``values`` ``(lanes,)`` or ``(1,)``; ``fill`` where no lane runs."""
         table = np.full(self.warps * WARP, fill, values.dtype)
-        table[self.places] = values
+        table[self.slots] = values
         return table.reshape(self.warps, WARP)
 
     def ballot(self, predicate: NDArray[np.bool_]) -> NDArray[np.uint32]:
@@ -68,10 +68,10 @@ def shuffle(
         valid = source <= highest
     source = np.where(valid, source, own)
     positions = np.full(table.warps * WARP, -1)
-    positions[table.places] = np.arange(len(table.places))
-    found = positions[(table.places & ~31) + source]
-    found = np.where(found < 0, np.arange(len(found)), found)
-    taken = value if value.shape[0] == 1 else value[found]
+    positions[table.slots] = np.arange(len(table.slots))
+    index = positions[(table.slots & ~31) + source]
+    index = np.where(index < 0, np.arange(len(index)), index)
+    taken = value if value.shape[0] == 1 else value[index]
     return taken, valid
 
 

@@ -194,10 +194,10 @@ class CublasState:
     # For the functions that compute
 
     def _handle(self, handle: int) -> Handle:
-        found = self._handles.get(handle)
-        if found is None:
+        state = self._handles.get(handle)
+        if state is None:
             raise _no_handle(handle)
-        return found
+        return state
 
     def _current_device(self) -> int:
         answer = self._driver.cuCtxGetDevice()
@@ -250,7 +250,7 @@ class CublasState:
 
             self._queue(state, label, run)
             return
-        place = _host_view(result, dtype, "result")
+        view = _host_view(result, dtype, "result")
         number = np.zeros(1, dtype)
 
         def run_for_host(memory: LibraryMemory) -> None:
@@ -261,7 +261,7 @@ class CublasState:
         answer = self._driver.cuStreamSynchronize(state.stream)
         if answer[0]:
             self._fail(state, answer[0])
-        place[0] = number[0]
+        view[0] = number[0]
 
 
 def _no_handle(handle: int) -> Refusal:

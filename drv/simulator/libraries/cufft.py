@@ -58,17 +58,17 @@ class Plan:
     allocated: int = 0
 
 
-def _execute(name: str, kind: cufftType) -> Callable[..., None]:
-    if kind in (cufftType.CUFFT_C2C, cufftType.CUFFT_Z2Z):
+def _execute(name: str, fft_type: cufftType) -> Callable[..., None]:
+    if fft_type in (cufftType.CUFFT_C2C, cufftType.CUFFT_Z2Z):
 
         def execute(self: SimulatedCufft, plan: int, idata: int, odata: int, direction: int, /) -> None:
-            self._execute(name, plan, idata, odata, direction, kind)
+            self._execute(name, plan, idata, odata, direction, fft_type)
 
         execute.__name__ = name
         return call(execute)
 
     def execute_real(self: SimulatedCufft, plan: int, idata: int, odata: int, /) -> None:
-        self._execute(name, plan, idata, odata, CUFFT_FORWARD, kind)
+        self._execute(name, plan, idata, odata, CUFFT_FORWARD, fft_type)
 
     execute_real.__name__ = name
     return call(execute_real)
@@ -147,10 +147,10 @@ class SimulatedCufft:
         batch: int,
         /,
     ) -> int:
-        made = Transform.checked(type, rank, n, (inembed, istride, idist), (onembed, ostride, odist), batch)
+        fft = Transform.checked(type, rank, n, (inembed, istride, idist), (onembed, ostride, odist), batch)
         plan = self._create()
         try:
-            self._make(plan, made)
+            self._make(plan, fft)
         except Refusal:
             del self._plans[plan]
             raise
@@ -172,8 +172,8 @@ class SimulatedCufft:
         batch: int,
         /,
     ) -> int:
-        made = Transform.checked(type, rank, n, (inembed, istride, idist), (onembed, ostride, odist), batch)
-        return self._make(plan, made)
+        fft = Transform.checked(type, rank, n, (inembed, istride, idist), (onembed, ostride, odist), batch)
+        return self._make(plan, fft)
 
     cufftMakePlanMany64 = cufftMakePlanMany
 
@@ -195,11 +195,13 @@ class SimulatedCufft:
         executiontype: int,
         /,
     ) -> int:
-        kind = _XT_TYPES.get((inputtype, outputtype, executiontype))
-        if kind is None:
+        fft_type = _XT_TYPES.get((inputtype, outputtype, executiontype))
+        if fft_type is None:
             raise Refusal(cufftResult.CUFFT_NOT_SUPPORTED, "these types are not simulated")
-        made = Transform.checked(kind, rank, n, (inembed, istride, idist), (onembed, ostride, odist), batch)
-        return self._make(plan, made)
+        fft = Transform.checked(
+            fft_type, rank, n, (inembed, istride, idist), (onembed, ostride, odist), batch
+        )
+        return self._make(plan, fft)
 
     @call
     def cufftEstimateMany(
@@ -216,8 +218,8 @@ class SimulatedCufft:
         batch: int,
         /,
     ) -> int:
-        made = Transform.checked(type, rank, n, (inembed, istride, idist), (onembed, ostride, odist), batch)
-        return made.work_bytes
+        fft = Transform.checked(type, rank, n, (inembed, istride, idist), (onembed, ostride, odist), batch)
+        return fft.work_bytes
 
     @call
     def cufftGetSizeMany(
@@ -235,9 +237,9 @@ class SimulatedCufft:
         batch: int,
         /,
     ) -> int:
-        made = Transform.checked(type, rank, n, (inembed, istride, idist), (onembed, ostride, odist), batch)
+        fft = Transform.checked(type, rank, n, (inembed, istride, idist), (onembed, ostride, odist), batch)
         self._plan(plan)
-        return made.work_bytes
+        return fft.work_bytes
 
     cufftGetSizeMany64 = cufftGetSizeMany
 
@@ -247,16 +249,16 @@ class SimulatedCufft:
 
     @call
     def cufftSetAutoAllocation(self, plan: int, autoAllocate: int, /) -> None:
-        found = self._plan(plan)
-        if found.transform is not None:
+        entry = self._plan(plan)
+        if entry.transform is not None:
             raise Refusal(cufftResult.CUFFT_INVALID_PLAN, "the plan is made already")
-        found.auto_allocation = bool(autoAllocate)
+        entry.auto_allocation = bool(autoAllocate)
 
     @call
     def cufftSetWorkArea(self, plan: int, workArea: int, /) -> None:
-        found = self._plan(plan)
-        self._release(found)
-        found.work_area = workArea
+        entry = self._plan(plan)
+        self._release(entry)
+        entry.work_area = workArea
 
     @call
     def cufftSetStream(self, plan: int, stream: int, /) -> None:
@@ -272,10 +274,10 @@ class SimulatedCufft:
         return plan
 
     def _plan(self, plan: int) -> Plan:
-        found = self._plans.get(plan)
-        if found is None:
+        entry = self._plans.get(plan)
+        if entry is None:
             raise Refusal(cufftResult.CUFFT_INVALID_PLAN, f"there is no plan {plan}, or it was destroyed")
-        return found
+        return entry
 
     def _current_device(self) -> int:
         answer = self._driver.cuCtxGetDevice()
@@ -291,21 +293,21 @@ class SimulatedCufft:
                 f"the plan was made on device {plan.device}, and device {current} is current",
             )
 
-    def _make(self, plan: int, made: Transform) -> int:
-        found = self._plan(plan)
-        if found.transform is not None:
+    def _make(self, plan: int, fft: Transform) -> int:
+        entry = self._plan(plan)
+        if entry.transform is not None:
             raise Refusal(cufftResult.CUFFT_INVALID_PLAN, "the plan is made already")
-        self._require_device(found)
-        if found.auto_allocation and not found.work_area and made.work_bytes:
-            answer = self._driver.cuMemAlloc(made.work_bytes)
+        self._require_device(entry)
+        if entry.auto_allocation and not entry.work_area and fft.work_bytes:
+            answer = self._driver.cuMemAlloc(fft.work_bytes)
             if answer[0]:
                 raise Refusal(
                     cufftResult.CUFFT_ALLOC_FAILED,
-                    f"a work area of {made.work_bytes} bytes could not be allocated ({answer[0].name})",
+                    f"a work area of {fft.work_bytes} bytes could not be allocated ({answer[0].name})",
                 )
-            found.work_area = found.allocated = int(answer[1])
-        found.transform, found.work_bytes = made, made.work_bytes
-        return made.work_bytes
+            entry.work_area = entry.allocated = int(answer[1])
+        entry.transform, entry.work_bytes = fft, fft.work_bytes
+        return fft.work_bytes
 
     def _release(self, plan: Plan) -> None:
         if plan.allocated:
@@ -313,38 +315,38 @@ class SimulatedCufft:
             plan.allocated = plan.work_area = 0
 
     def _execute(
-        self, name: str, plan: int, idata: int, odata: int, direction: int, kind: cufftType | None
+        self, name: str, plan: int, idata: int, odata: int, direction: int, fft_type: cufftType | None
     ) -> None:
-        found = self._plan(plan)
-        made = found.transform
-        if made is None:
+        entry = self._plan(plan)
+        fft = entry.transform
+        if fft is None:
             raise Refusal(cufftResult.CUFFT_INVALID_PLAN, "the plan is not made yet")
-        if kind is not None and kind != made.kind:
-            raise Refusal(cufftResult.CUFFT_INVALID_TYPE, f"the plan was made for {made.kind.name}")
+        if fft_type is not None and fft_type != fft.fft_type:
+            raise Refusal(cufftResult.CUFFT_INVALID_TYPE, f"the plan was made for {fft.fft_type.name}")
         if not idata or not odata:
             raise Refusal(cufftResult.CUFFT_INVALID_VALUE, "idata or odata is null")
         if direction not in (CUFFT_FORWARD, CUFFT_INVERSE):
             raise Refusal(cufftResult.CUFFT_INVALID_VALUE, f"direction {direction}: expected -1 or 1")
-        if found.work_bytes and not found.work_area:
+        if entry.work_bytes and not entry.work_area:
             raise Refusal(cufftResult.CUFFT_NO_WORKSPACE)
-        work_area, work_bytes = found.work_area, found.work_bytes
-        source, target = made.layouts(in_place=idata == odata)
+        work_area, work_bytes = entry.work_area, entry.work_bytes
+        source, target = fft.layouts(in_place=idata == odata)
 
         def run(memory: LibraryMemory) -> None:
-            values = load(memory, idata, made.input_dtype, source.shape, source.strides)
+            values = load(memory, idata, fft.input_dtype, source.shape, source.strides)
             with np.errstate(all="ignore"):
-                result, consumed = transform(values, made, direction)
+                result, consumed = transform(values, fft, direction)
             if work_bytes:
                 memory.write(work_area, work_bytes)[...] = 0xFF
             if consumed is not None and idata != odata:
                 store(memory, idata, consumed, source.strides)
             store(memory, odata, result, target.strides)
 
-        answer = self._driver.library_call(found.stream, f"{name} {made}", run, found.device)
+        answer = self._driver.library_call(entry.stream, f"{name} {fft}", run, entry.device)
         if answer[0] == CUresult.CUDA_ERROR_INVALID_CONTEXT:
             raise Refusal(
                 cufftResult.CUFFT_INVALID_DEVICE,
-                f"the plan was made on device {found.device}, and the stream is another device's",
+                f"the plan was made on device {entry.device}, and the stream is another device's",
             )
         if answer[0]:
             raise Refusal(cufftResult.CUFFT_EXEC_FAILED, answer_text(self._driver, answer[0]))

@@ -24,7 +24,7 @@ _TO_REAL = (cufftType.CUFFT_C2R, cufftType.CUFFT_Z2D)
 LARGEST_FACTOR = 127
 
 #: ``embed``, ``stride`` and ``dist`` of one side, as cuFFT's functions take them.
-Given = tuple["Sequence[int] | None", int, int]
+AdvancedLayout = tuple["Sequence[int] | None", int, int]
 
 
 class Layout(NamedTuple):
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 class Transform:
     """``batch`` transforms of shape ``n``. ``input`` and ``output`` are ``None`` for packed data."""
 
-    kind: cufftType
+    fft_type: cufftType
     n: tuple[int, ...]
     batch: int
     input: Layout | None
@@ -46,7 +46,13 @@ class Transform:
 
     @classmethod
     def checked(
-        cls, kind: int, rank: int, n: Sequence[int] | None, given: Given, wanted: Given, batch: int
+        cls,
+        fft_type: int,
+        rank: int,
+        n: Sequence[int] | None,
+        input_layout: AdvancedLayout,
+        output_layout: AdvancedLayout,
+        batch: int,
     ) -> Transform:
         """The transform that these arguments mean. Raises :class:`Refusal`, in the order in which cuFFT checks."""
         if rank not in (1, 2, 3) or n is None or len(n) < rank:
@@ -54,41 +60,41 @@ class Transform:
                 cufftResult.CUFFT_INVALID_VALUE, f"rank {rank} with sizes {n}: expected 1 to 3 sizes"
             )
         try:
-            known = cufftType(kind)
+            known = cufftType(fft_type)
         except ValueError:
-            raise Refusal(cufftResult.CUFFT_INVALID_TYPE, f"{kind} is no cufftType") from None
+            raise Refusal(cufftResult.CUFFT_INVALID_TYPE, f"{fft_type} is no cufftType") from None
         sizes = tuple(map(int, n[:rank]))
         if min(sizes) < 1 or batch < 1:
             raise Refusal(cufftResult.CUFFT_INVALID_SIZE, f"sizes {sizes} and batch {batch} must be positive")
         # Either one of the two missing makes both sides packed.
-        if given[0] is None or wanted[0] is None:
+        if input_layout[0] is None or output_layout[0] is None:
             return cls(known, sizes, int(batch), None, None)
         half = (*sizes[:-1], sizes[-1] // 2 + 1)
         return cls(
             known,
             sizes,
             int(batch),
-            _advanced(half if known in _TO_REAL else sizes, batch, given),
-            _advanced(half if known in _FROM_REAL else sizes, batch, wanted),
+            _advanced(half if known in _TO_REAL else sizes, batch, input_layout),
+            _advanced(half if known in _FROM_REAL else sizes, batch, output_layout),
         )
 
     def __str__(self) -> str:
         sizes = "x".join(map(str, self.n))
-        return f"{self.kind.name} {sizes} batch={self.batch}"
+        return f"{self.fft_type.name} {sizes} batch={self.batch}"
 
     @property
     def input_dtype(self) -> np.dtype[Any]:
         """Type of the input's elements."""
-        if self.kind in _FROM_REAL:
-            return np.dtype(np.float64 if self.kind in _DOUBLE else np.float32)
-        return np.dtype(np.complex128 if self.kind in _DOUBLE else np.complex64)
+        if self.fft_type in _FROM_REAL:
+            return np.dtype(np.float64 if self.fft_type in _DOUBLE else np.float32)
+        return np.dtype(np.complex128 if self.fft_type in _DOUBLE else np.complex64)
 
     @property
     def work_bytes(self) -> int:
         """Size of the work area: one complex array of the transform's size, more for lengths with large prime factors."""
-        item = 16 if self.kind in _DOUBLE else 8
+        item = 16 if self.fft_type in _DOUBLE else 8
         sizes = list(self.n)
-        if self.kind in _FROM_REAL or self.kind in _TO_REAL:
+        if self.fft_type in _FROM_REAL or self.fft_type in _TO_REAL:
             sizes[-1] = sizes[-1] // 2 + 1
         longest = max(_convolution_length(length) / length for length in self.n)
         return -(-int(prod(sizes) * self.batch * item * longest) // 256) * 256
@@ -100,9 +106,9 @@ class Transform:
         half = (*self.n[:-1], self.n[-1] // 2 + 1)
         padded = (*self.n[:-1], 2 * half[-1]) if in_place else self.n
         real = _packed(self.n, self.batch, padded)
-        if self.kind in _FROM_REAL:
+        if self.fft_type in _FROM_REAL:
             return real, _packed(half, self.batch, half)
-        if self.kind in _TO_REAL:
+        if self.fft_type in _TO_REAL:
             return _packed(half, self.batch, half), real
         return _packed(self.n, self.batch, self.n), _packed(self.n, self.batch, self.n)
 
@@ -111,8 +117,8 @@ def _packed(shape: tuple[int, ...], batch: int, stored: tuple[int, ...]) -> Layo
     return _layout(shape, batch, stored, 1, prod(stored))
 
 
-def _advanced(shape: tuple[int, ...], batch: int, given: Given) -> Layout:
-    embed, stride, dist = given
+def _advanced(shape: tuple[int, ...], batch: int, advanced: AdvancedLayout) -> Layout:
+    embed, stride, dist = advanced
     if embed is None or len(embed) < len(shape) or min(embed[: len(shape)]) < 1 or stride < 1 or dist < 0:
         raise Refusal(
             cufftResult.CUFFT_INVALID_VALUE,
@@ -130,7 +136,7 @@ def _layout(shape: tuple[int, ...], batch: int, stored: tuple[int, ...], stride:
 
 
 def transform(
-    values: NDArray[Any], made: Transform, direction: int
+    values: NDArray[Any], fft: Transform, direction: int
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """The transforms of ``values`` ``(batch, ...)``, not normalised, in the precision of ``values``.
 
@@ -138,12 +144,12 @@ def transform(
     must be real in Hermitian data are ignored.
     """
     axes = tuple(range(1, values.ndim))
-    if made.kind in _FROM_REAL:
+    if fft.fft_type in _FROM_REAL:
         return np.fft.rfftn(values, axes=axes), None
-    if made.kind in _TO_REAL:
+    if fft.fft_type in _TO_REAL:
         consumed = np.fft.ifftn(values, axes=axes[:-1], norm="forward") if len(axes) > 1 else None
         rows = values if consumed is None else consumed
-        return np.fft.irfft(rows, n=made.n[-1], axis=-1, norm="forward"), consumed
+        return np.fft.irfft(rows, n=fft.n[-1], axis=-1, norm="forward"), consumed
     if direction == CUFFT_FORWARD:
         return np.fft.fftn(values, axes=axes), None
     return np.fft.ifftn(values, axes=axes, norm="forward"), None

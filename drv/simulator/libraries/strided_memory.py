@@ -43,8 +43,8 @@ def load(
     if not pattern.outer:
         return pattern.view(_rows(memory, address, pattern, write=False), dtype)
     result = np.empty(shape, dtype)
-    for place, offset in pattern.blocks():
-        result[place] = pattern.view(_rows(memory, address + offset, pattern, write=False), dtype)
+    for position, offset in pattern.blocks():
+        result[position] = pattern.view(_rows(memory, address + offset, pattern, write=False), dtype)
     return result
 
 
@@ -54,9 +54,9 @@ def store(memory: LibraryMemory, address: int, values: NDArray[Any], strides: Ax
         return
     _require_aligned(address, values.dtype, Access.WRITE)
     pattern = _pattern(values.shape, strides, values.dtype.itemsize)
-    for place, offset in pattern.blocks():
+    for position, offset in pattern.blocks():
         rows = _rows(memory, address + offset, pattern, write=True)
-        pattern.view(rows, values.dtype)[...] = values[place]
+        pattern.view(rows, values.dtype)[...] = values[position]
 
 
 def _require_aligned(address: int, dtype: np.dtype[Any], access: Access) -> None:
@@ -94,13 +94,13 @@ class _Pattern:
 
     def blocks(self) -> Iterator[tuple[tuple[Any, ...], int]]:
         """Index of each block in the array, and its offset in bytes."""
-        place: list[Any] = [slice(None)] * len(self.shape)
+        position: list[Any] = [slice(None)] * len(self.shape)
         for indices in product(*(range(count) for _, count, _ in self.outer)):
             offset = 0
             for index, (axis, _, stride) in zip(indices, self.outer, strict=True):
-                place[axis] = index
+                position[axis] = index
                 offset += index * stride
-            yield tuple(place), offset
+            yield tuple(position), offset
 
     def view(self, rows: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
         """A block's elements, given its rows."""

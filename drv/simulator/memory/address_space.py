@@ -74,12 +74,12 @@ class Allocation:
 
     def view(self, dtype: DTypeLike) -> NDArray[Any]:
         """Bytes as an array of ``dtype`` that shares them; a tail shorter than one item is left out."""
-        found = self._views.get(dtype)
-        if found is None:
+        view = self._views.get(dtype)
+        if view is None:
             item = np.dtype(dtype).itemsize
             whole = self.data.size // item * item
-            found = self._views[dtype] = self.data[:whole].view(dtype)
-        return found
+            view = self._views[dtype] = self.data[:whole].view(dtype)
+        return view
 
     def drop_bytes(self) -> None:
         """Let go of the bytes of freed memory; what reports say of it stays."""
@@ -153,13 +153,13 @@ class AddressSpace:
     def overlapping(self, address: int, size: int) -> list[Allocation]:
         """Live allocations that share a byte with ``[address, address + size)``, in address order."""
         index = max(bisect_right(self._bases, address) - 1, 0)
-        found = []
+        allocations = []
         for base in self._bases[index:]:
             if base >= address + size:
                 break
             if self._live[base].end > address:
-                found.append(self._live[base])
-        return found
+                allocations.append(self._live[base])
+        return allocations
 
     def accessible(self, allocation: Allocation, device: int, *, write: bool = False) -> bool:
         """Whether a kernel on ``device`` may read (and, with ``write``, write) ``allocation``."""

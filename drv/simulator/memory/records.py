@@ -61,8 +61,8 @@ class MemoryBook(DriverState):
 
     def record_at(self, address: int) -> MemoryRecord | None:
         """Record of the live allocation that holds ``address``."""
-        found = self.memory.find(address)
-        return None if found is None else self.records.get(found.base)
+        allocation = self.memory.find(address)
+        return None if allocation is None else self.records.get(allocation.base)
 
     def charge(self, device: SimulatedDevice, nbytes: int) -> None:
         """Count ``nbytes`` of ``device`` as used, or answer that there is not enough memory."""

@@ -92,8 +92,8 @@ def member_mask(instruction: Instruction) -> Operand:
 
 def blocks_of(function: Function) -> list[Block]:
     """Basic blocks in the order of the text, with their successors and live registers."""
-    blocks, places = _split(function)
-    _connect(function, blocks, places)
+    blocks, block_of_label = _split(function)
+    _connect(function, blocks, block_of_label)
     _liveness(blocks, {each.name for each in function.results})
     return blocks
 
@@ -107,7 +107,7 @@ def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
     for label, position in function.labels.items():
         labels_at.setdefault(position, []).append(label)
     blocks = [Block(0, [])]
-    places: dict[str, int] = {}
+    block_of_label: dict[str, int] = {}
 
     def fresh() -> Block:
         if blocks[-1].instructions or blocks[-1].last is not None:
@@ -119,7 +119,7 @@ def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
         if position in labels_at:
             block = fresh()
             for label in labels_at[position]:
-                places[label] = block.index
+                block_of_label[label] = block.index
             mask = None
         ends = _end_of(instruction)
         if instruction.guard is not None and ends not in (End.JUMP,):
@@ -138,11 +138,11 @@ def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
             labels_at.setdefault(position + 1, []).append(skip)
             mask = None
         if is_warp_synchronous(instruction):
-            wanted = member_mask(instruction)
+            members = member_mask(instruction)
             # One meeting serves all that follow with the same mask, until lanes may part again.
-            if wanted != mask or mask is None:
+            if members != mask or mask is None:
                 fresh().converges = True
-                mask = wanted
+                mask = members
         block = blocks[-1]
         if ends is None:
             block.instructions.append(instruction)
@@ -153,11 +153,16 @@ def _split(function: Function) -> tuple[list[Block], dict[str, int]]:
             blocks.append(Block(len(blocks), []))
             mask = None
     for label in labels_at.get(len(function.instructions), ()):
-        places[label] = fresh().index
+        block_of_label[label] = fresh().index
     end = blocks[-1]
-    if len(blocks) > 1 and end.last is None and not end.instructions and end.index not in places.values():
+    if (
+        len(blocks) > 1
+        and end.last is None
+        and not end.instructions
+        and end.index not in block_of_label.values()
+    ):
         blocks.pop()
-    return blocks, places
+    return blocks, block_of_label
 
 
 def _end_of(instruction: Instruction) -> End | None:
@@ -173,12 +178,12 @@ def _end_of(instruction: Instruction) -> End | None:
     return End.BARRIER if is_block_barrier(instruction) else None
 
 
-def _connect(function: Function, blocks: list[Block], places: dict[str, int]) -> None:
-    def place(symbol: Operand, line: int) -> int:
-        if not isinstance(symbol, Symbol) or symbol.name not in places:
+def _connect(function: Function, blocks: list[Block], block_of_label: dict[str, int]) -> None:
+    def target_of(symbol: Operand, line: int) -> int:
+        if not isinstance(symbol, Symbol) or symbol.name not in block_of_label:
             name = symbol.name if isinstance(symbol, Symbol) else symbol
             raise PTXSyntaxError(line, f"unknown label {name!r}")
-        return places[symbol.name]
+        return block_of_label[symbol.name]
 
     for block in blocks:
         following = block.index + 1
@@ -189,14 +194,14 @@ def _connect(function: Function, blocks: list[Block], places: dict[str, int]) ->
             else:
                 block.end = End.RETURN
         elif block.end in (End.JUMP, End.BRANCH):
-            target = place(last.operands[0], last.ptx_line)
+            target = target_of(last.operands[0], last.ptx_line)
             block.end = End.JUMP if last.guard is None else End.BRANCH
             block.targets = (target,) if last.guard is None else (target, following)
         elif block.end is End.SWITCH:
             name = last.operands[1]
             assert isinstance(name, Symbol)
             targets = function.branch_targets.get(name.name, ())
-            block.targets = tuple(place(Symbol(label), last.ptx_line) for label in targets)
+            block.targets = tuple(target_of(Symbol(label), last.ptx_line) for label in targets)
         elif block.end in (End.CALL, End.BARRIER):
             block.targets = (following,)
     if any(target >= len(blocks) for block in blocks for target in block.targets):
@@ -236,36 +241,36 @@ def is_parameter_store(instruction: Instruction) -> bool:
 
 def written(instruction: Instruction) -> set[str]:
     """Names that an instruction writes."""
-    found: set[str] = set()
+    registers: set[str] = set()
     parts = instruction.parts
     if (
         (has_result(instruction) and instruction.operands)
         or is_parameter_store(instruction)
         or (parts[0] == "call" and isinstance(instruction.operands[0], Group))
     ):
-        found.update(operand_registers(instruction.operands[0]))
+        registers.update(operand_registers(instruction.operands[0]))
     if "cc" in parts:
-        found.add(CARRY)
-    return found
+        registers.add(CARRY)
+    return registers
 
 
 def read(instruction: Instruction) -> set[str]:
     """Names that an instruction reads."""
-    found: set[str] = set()
+    registers: set[str] = set()
     parts = instruction.parts
     operands = instruction.operands
     if has_result(instruction) or (parts[0] == "call" and operands and isinstance(operands[0], Group)):
         operands = operands[1:]
     for operand in operands:
-        found.update(operand_registers(operand))
+        registers.update(operand_registers(operand))
     if parts[0] in ("addc", "subc", "madc"):
-        found.add(CARRY)
+        registers.add(CARRY)
     if instruction.guard is not None:
-        found.add(instruction.guard[0].name)
+        registers.add(instruction.guard[0].name)
     if is_parameter_store(instruction):
         # It may fill only a part.
-        found.update(operand_registers(instruction.operands[0]))
-    return found
+        registers.update(operand_registers(instruction.operands[0]))
+    return registers
 
 
 def _liveness(blocks: list[Block], results: set[str]) -> None:
@@ -308,9 +313,9 @@ def _liveness(blocks: list[Block], results: set[str]) -> None:
 
 
 def _names(bits: int, names: list[str]) -> tuple[str, ...]:
-    found = []
+    result = []
     while bits:
         low = bits & -bits
-        found.append(names[low.bit_length() - 1])
+        result.append(names[low.bit_length() - 1])
         bits ^= low
-    return tuple(found)
+    return tuple(result)

@@ -195,7 +195,7 @@ class _Parser:
                 self._skip_parentheses()
         if not kind:
             self._fail("a variable without a type")
-        found = []
+        variables = []
         while True:
             name = self._word()
             shape = self._dimensions()
@@ -211,11 +211,11 @@ class _Parser:
                     size = len(initial)
             variable = Variable(name, space, max(size, 0), align or item * lanes, initial, tuple(relocations))
             variable.external = shape == (0,) and not initial
-            found.append(variable)
+            variables.append(variable)
             if not self._accept(","):
                 break
         self._expect(";")
-        return found
+        return variables
 
     def _dimensions(self) -> tuple[int, ...]:
         shape = []
@@ -307,15 +307,15 @@ class _Parser:
 
     def _formals(self) -> list[Parameter]:
         self._expect("(")
-        found: list[Parameter] = []
+        formals: list[Parameter] = []
         end = 0
         while not self._accept(")"):
             parameter = self._parameter()
             parameter.offset = align_up(end, parameter.align)
             end = parameter.offset + parameter.size
-            found.append(parameter)
+            formals.append(parameter)
             self._accept(",")
-        return found
+        return formals
 
     def _parameter(self) -> Parameter:
         """``.param .align 8 .b8 name[16]``; ``.reg`` parameters count as ``.param``."""
@@ -326,8 +326,8 @@ class _Parser:
                 # What follows is about the memory that the parameter points to.
                 pointer = True
             elif word == "align":
-                given = self._integer()
-                align = align if pointer else given
+                number = self._integer()
+                align = align if pointer else number
             elif word in TYPE_BYTES:
                 kind = word
             elif word == "pred":
@@ -415,15 +415,15 @@ class _Parser:
 
     def _labels_ahead(self) -> list[str]:
         """Labels of the scope that begins here; branches may name them before they stand."""
-        found, depth, at = [], 0, self._at
+        labels, depth, at = [], 0, self._at
         while self._tokens[at].kind != "end" and depth >= 0:
             token = self._tokens[at]
             depth += (token.text == "{") - (token.text == "}")
             before = self._tokens[at - 1].text
             if depth == 0 and before in ("{", "}", ";", ":") and self._tokens[at + 1].text == ":":
-                found.append(token.text)
+                labels.append(token.text)
             at += 1
-        return found
+        return labels
 
     def _label(self, function: Function, name: str, scopes: list[dict[str, str]]) -> None:
         name = self._resolve(name, scopes)
@@ -520,10 +520,10 @@ class _Parser:
         if self._peek().kind == "number" or self._peek().text == "-":
             base: Register | Symbol | Immediate = Immediate(self._integer())
         else:
-            found = self._name(function, self._word(), scopes)
-            if found is None:
+            resolved = self._name(function, self._word(), scopes)
+            if resolved is None:
                 self._fail("an address without a base")
-            base = found
+            base = resolved
         offset = 0
         while not self._accept("]"):
             if self._accept("+") or self._peek().text == "-":

@@ -56,7 +56,7 @@ def _reachable(module: Module, entry: Function) -> tuple[list[Function], set[str
 
     A function whose address is taken may be called.
     """
-    found, mentioned = [entry], set(_symbols(entry))
+    functions, mentioned = [entry], set(_symbols(entry))
     pending = set(mentioned)
     while pending:
         name = pending.pop()
@@ -64,11 +64,11 @@ def _reachable(module: Module, entry: Function) -> tuple[list[Function], set[str
         if name in module.variables:
             more = {symbol for _, symbol, _ in module.variables[name].relocations}
         elif name in module.functions and module.functions[name].defined:
-            found.append(module.functions[name])
+            functions.append(module.functions[name])
             more = set(_symbols(module.functions[name]))
         pending |= more - mentioned
         mentioned |= more
-    return found, mentioned
+    return functions, mentioned
 
 
 def _symbols(function: Function) -> Iterator[str]:

@@ -36,19 +36,19 @@ def tokens(text: str) -> Iterator[Token]:
     line, position, end = 1, 0, len(text)
     match = _PATTERN.match
     while position < end:
-        found = match(text, position)
-        if found is None:
+        matched = match(text, position)
+        if matched is None:
             raise PTXSyntaxError(line, f"unexpected character {text[position]!r}")
-        kind = found.lastgroup
+        kind = matched.lastgroup
         if kind == "newline":
             line += 1
         elif kind == "skip":
-            line += found.group().count("\n")
-        elif kind == "word" and found.group().startswith("."):
+            line += matched.group().count("\n")
+        elif kind == "word" and matched.group().startswith("."):
             # Directives may be written together: ".reg.b32".
-            for part in found.group().split(".")[1:]:
+            for part in matched.group().split(".")[1:]:
                 yield Token("word", "." + part, line)
         else:
-            yield Token(str(kind), found.group(), line)
-        position = found.end()
+            yield Token(str(kind), matched.group(), line)
+        position = matched.end()
     yield Token("end", "", line)

@@ -50,10 +50,10 @@ class BlockWriter:
         self.names[name] = value
         return name
 
-    def constant(self, kind: str, value: int) -> str:
-        """Name of a ``(1,)`` array that holds the low bits of ``value`` as PTX type ``kind``."""
-        dtype = DTYPES[kind]
-        if kind in ("pred", "cc"):
+    def constant(self, ptx_type: str, value: int) -> str:
+        """Name of a ``(1,)`` array that holds the low bits of ``value`` as PTX type ``ptx_type``."""
+        dtype = DTYPES[ptx_type]
+        if ptx_type in ("pred", "cc"):
             data = bytes([bool(value)])
         else:
             data = (value & ((1 << 8 * dtype.itemsize) - 1)).to_bytes(dtype.itemsize, "little")
@@ -64,8 +64,8 @@ class BlockWriter:
             self.constants[key] = self.bind(array, "K")
         return self.constants[key]
 
-    def immediate(self, operand: Immediate, kind: str) -> str:
-        value, dtype = operand.value, DTYPES[kind]
+    def immediate(self, operand: Immediate, ptx_type: str) -> str:
+        value, dtype = operand.value, DTYPES[ptx_type]
         if operand.kind == "f64" and dtype == np.float32:
             bits = np.array([value], np.uint64).view(np.float64).astype(np.float32).view(np.uint32)
             value = int(bits[0])
@@ -76,67 +76,67 @@ class BlockWriter:
             value = int(bits[0])
         elif operand.kind == "int" and dtype.kind == "f" and dtype.itemsize > 2:
             value = int.from_bytes(np.array(value, dtype).tobytes(), "little")
-        return self.constant(kind, value)
+        return self.constant(ptx_type, value)
 
-    def use(self, operand: Operand, kind: str) -> str:
-        """Python name of an operand as PTX type ``kind``."""
+    def use(self, operand: Operand, ptx_type: str) -> str:
+        """Python name of an operand as PTX type ``ptx_type``."""
         if isinstance(operand, Immediate):
-            return self.immediate(operand, kind)
+            return self.immediate(operand, ptx_type)
         if isinstance(operand, Negated):
-            return self.emit(f"~{self.use(operand.register, kind)}")
+            return self.emit(f"~{self.use(operand.register, ptx_type)}")
         if isinstance(operand, Symbol):
-            return self.as_dtype({"uint64": self.symbol(operand.name)}, DTYPES[kind])
+            return self.as_dtype({"uint64": self.symbol(operand.name)}, DTYPES[ptx_type])
         if isinstance(operand, Address) and isinstance(operand.base, Symbol):
             whole = self.emit(f"{self.symbol(operand.base.name)} + {self.constant('u64', operand.offset)}")
-            return self.as_dtype({"uint64": whole}, DTYPES[kind])
+            return self.as_dtype({"uint64": whole}, DTYPES[ptx_type])
         if isinstance(operand, Register):
             if operand.name in self.plan.numbers:
-                return self.register(operand.name, kind)
-            return self.special(operand.name, kind)
+                return self.register(operand.name, ptx_type)
+            return self.special(operand.name, ptx_type)
         if isinstance(operand, Vector):
-            return self.packed(operand, kind)
+            return self.packed(operand, ptx_type)
         raise UnknownInstruction(str(operand))
 
-    def register(self, name: str, kind: str) -> str:
-        return self.as_dtype(self.known(name), WIDE if kind == "b128" else DTYPES[kind])
+    def register(self, name: str, ptx_type: str) -> str:
+        return self.as_dtype(self.known(name), WIDE if ptx_type == "b128" else DTYPES[ptx_type])
 
     def known(self, name: str) -> dict[str, str]:
-        found = self.values.get(name)
-        if found is None:
+        forms = self.values.get(name)
+        if forms is None:
             value = f"r{self.plan.numbers[name]}"
             self.inputs[name] = value
-            found = self.values[name] = {self.plan.dtypes[name].name: value}
-        return found
+            forms = self.values[name] = {self.plan.dtypes[name].name: value}
+        return forms
 
-    def as_dtype(self, known: dict[str, str], wanted: np.dtype[Any]) -> str:
-        if wanted.name in known:
-            return known[wanted.name]
+    def as_dtype(self, known: dict[str, str], target: np.dtype[Any]) -> str:
+        if target.name in known:
+            return known[target.name]
         dtype, value = next((np.dtype(name), value) for name, value in known.items())
-        if dtype.itemsize == wanted.itemsize:
-            known[wanted.name] = self.emit(f"{value}.view(np.{wanted.name})")
+        if dtype.itemsize == target.itemsize:
+            known[target.name] = self.emit(f"{value}.view(np.{target.name})")
         else:
-            unsigned = f"uint{8 * wanted.itemsize}"
+            unsigned = f"uint{8 * target.itemsize}"
             bits = f"uint{8 * dtype.itemsize}"
             if bits not in known:
                 known[bits] = self.emit(f"{value}.view(np.{bits})")
             narrow = self.emit(f"{known[bits]}.astype(np.{unsigned})")
-            known[wanted.name] = (
-                narrow if unsigned == wanted.name else self.emit(f"{narrow}.view(np.{wanted.name})")
+            known[target.name] = (
+                narrow if unsigned == target.name else self.emit(f"{narrow}.view(np.{target.name})")
             )
-        return known[wanted.name]
+        return known[target.name]
 
     def canonical(self, name: str) -> str:
         return self.as_dtype(self.values[name], self.plan.dtypes[name])
 
     def symbol(self, name: str) -> str:
-        kind, value = self.plan.kernel.symbol(self.plan, name)
-        if kind == "frame":
+        ptx_type, value = self.plan.kernel.symbol(self.plan, name)
+        if ptx_type == "frame":
             return self.emit(f"X.frame + {self.constant('u64', value)}")
-        if kind == "global":
+        if ptx_type == "global":
             return self.emit(f"X.launch.symbol({name!r})")
         return self.constant("u64", value)
 
-    def special(self, name: str, kind: str) -> str:
+    def special(self, name: str, ptx_type: str) -> str:
         method = SPECIAL_REGISTERS.get(name)
         if method is None:
             raise UnknownInstruction(name)
@@ -146,19 +146,19 @@ class BlockWriter:
         if not known or not value.startswith("X.constant"):
             known.clear()
             known[dtype] = self.emit(value)
-        return self.as_dtype(known, DTYPES[kind])
+        return self.as_dtype(known, DTYPES[ptx_type])
 
-    def define(self, operand: Operand, kind: str, expression: str) -> None:
-        """Let a register have the value of ``expression``, which has PTX type ``kind``."""
+    def define(self, operand: Operand, ptx_type: str, expression: str) -> None:
+        """Let a register have the value of ``expression``, which has PTX type ``ptx_type``."""
         if not isinstance(operand, Register):
             if operand is not None:
                 raise UnknownInstruction(f"result {operand}")
             self.lines.append(expression)
             return
         declared = self.plan.dtypes[operand.name]
-        dtype = WIDE if kind == "b128" else DTYPES[kind]
+        dtype = WIDE if ptx_type == "b128" else DTYPES[ptx_type]
         value = self.emit(expression)
-        if dtype.itemsize < declared.itemsize and kind != "pred":
+        if dtype.itemsize < declared.itemsize and ptx_type != "pred":
             sign = "" if dtype.kind == "i" else "u"
             if dtype.kind == "f":
                 value = self.emit(f"{value}.view(np.uint{8 * dtype.itemsize})")
@@ -166,21 +166,21 @@ class BlockWriter:
             value = self.emit(f"{value}.astype(np.{dtype.name})")
         self.values[operand.name] = {dtype.name: value}
 
-    def packed(self, operand: Vector, kind: str) -> str:
-        if kind == "b128":
+    def packed(self, operand: Vector, ptx_type: str) -> str:
+        if ptx_type == "b128":
             low, high = (self.use(item, "b64") for item in operand.items)
             return self.emit(f"X.joined({low}, {high})")
-        size = DTYPES[kind].itemsize
+        size = DTYPES[ptx_type].itemsize
         each = size // len(operand.items)
         unsigned = f"np.uint{8 * size}"
         parts = []
-        for place, item in enumerate(operand.items):
+        for position, item in enumerate(operand.items):
             wide = self.emit(f"{self.use(item, f'u{8 * each}')}.astype({unsigned})")
             parts.append(
-                wide if not place else f"({wide} << {self.constant(f'u{8 * size}', 8 * each * place)})"
+                wide if not position else f"({wide} << {self.constant(f'u{8 * size}', 8 * each * position)})"
             )
         value = self.emit(" | ".join(parts))
-        return value if kind[0] in "ub" else self.emit(f"{value}.view(np.{DTYPES[kind].name})")
+        return value if ptx_type[0] in "ub" else self.emit(f"{value}.view(np.{DTYPES[ptx_type].name})")
 
     # Sites and registers without a value
 
@@ -193,6 +193,6 @@ class BlockWriter:
         return self.bind(np.zeros(1, self.plan.dtypes[name]), "K")
 
     def site(self, instruction: Instruction) -> str:
-        made = Site(instruction, self.plan.function.name)
-        self.plan.kernel.sites.append(made)
-        return self.bind(made, "S")
+        site = Site(instruction, self.plan.function.name)
+        self.plan.kernel.sites.append(site)
+        return self.bind(site, "S")

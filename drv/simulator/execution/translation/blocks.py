@@ -75,8 +75,8 @@ class _Writer(MemoryInstructions, WarpInstructions):
         ]
         numbers = self.plan.numbers
         into = "".join(f", R[{numbers[name]}]" for name in outputs)
-        given = "".join(f", R[{numbers[name]}]" for name in self.inputs)
-        whole = ["def whole(R, X):", f"    decision{into}, = body(X{given})", "    return decision"]
+        inputs = "".join(f", R[{numbers[name]}]" for name in self.inputs)
+        whole = ["def whole(R, X):", f"    decision{into}, = body(X{inputs})", "    return decision"]
         source = "\n".join([*body, *whole])
         code = Code(
             self.block,
@@ -183,7 +183,7 @@ class _Writer(MemoryInstructions, WarpInstructions):
         sources = instruction.operands[1:]
         operation = resolve(instruction.opcode, len(sources), len(targets))
         arguments = [
-            self.use(source, kind) for source, kind in zip(sources, operation.operands, strict=False)
+            self.use(source, ptx_type) for source, ptx_type in zip(sources, operation.operands, strict=False)
         ]
         if "cc" in operation.operands:
             arguments.append(self.register(CARRY, "pred"))
@@ -199,40 +199,42 @@ class _Writer(MemoryInstructions, WarpInstructions):
         values = [self.emit("None") for _ in operation.results]
         del self.lines[-len(values) :]
         self.lines.append(f"{', '.join(values)} = {expression}")
-        for target, kind, value in zip(targets, operation.results, values, strict=True):
+        for target, ptx_type, value in zip(targets, operation.results, values, strict=True):
             if target is not None:
-                self.define(target, kind, value)
+                self.define(target, ptx_type, value)
 
     def do_mov(self, instruction: Instruction) -> None:
         target, source = instruction.operands
-        kind = instruction.parts[-1]
+        ptx_type = instruction.parts[-1]
         if isinstance(target, Vector):
-            self.unpacked(target, source, kind)
+            self.unpacked(target, source, ptx_type)
         elif (
             isinstance(source, Register) and isinstance(target, Register) and source.name in self.plan.numbers
         ):
             if self.plan.dtypes[source.name].itemsize == self.plan.dtypes[target.name].itemsize:
                 self.values[target.name] = dict(self.known(source.name))
             else:
-                self.define(target, kind, self.use(source, kind))
+                self.define(target, ptx_type, self.use(source, ptx_type))
         else:
-            self.define(target, kind, self.use(source, kind))
+            self.define(target, ptx_type, self.use(source, ptx_type))
 
-    def unpacked(self, target: Vector, source: Operand, kind: str) -> None:
-        if kind == "b128":
+    def unpacked(self, target: Vector, source: Operand, ptx_type: str) -> None:
+        if ptx_type == "b128":
             values = self.emit(
-                f"X.halves({self.register(source.name, kind)})" if isinstance(source, Register) else ""
+                f"X.halves({self.register(source.name, ptx_type)})" if isinstance(source, Register) else ""
             )
-            for place, item in enumerate(target.items):
-                self.define(item, "b64", f"{values}[{place}]")
+            for position, item in enumerate(target.items):
+                self.define(item, "b64", f"{values}[{position}]")
             return
-        size = TYPE_BYTES[kind]
+        size = TYPE_BYTES[ptx_type]
         each = size // len(target.items)
         whole = self.use(source, f"u{8 * size}")
-        for place, item in enumerate(target.items):
+        for position, item in enumerate(target.items):
             if item is not None:
                 shifted = (
-                    whole if not place else f"({whole} >> {self.constant(f'u{8 * size}', 8 * each * place)})"
+                    whole
+                    if not position
+                    else f"({whole} >> {self.constant(f'u{8 * size}', 8 * each * position)})"
                 )
                 self.define(item, f"u{8 * each}", f"{shifted}.astype(np.uint{8 * each})")
 

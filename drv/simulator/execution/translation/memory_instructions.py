@@ -36,32 +36,32 @@ class MemoryInstructions(BlockWriter):
         parts = [part.partition("::")[0] for part in instruction.parts]
         space = next((part for part in parts[1:] if part in _SPACES), "generic")
         lanes = next((int(part[1:]) for part in parts if part in ("v2", "v4", "v8")), 1)
-        kind = parts[-1]
-        if kind not in DTYPES:
+        ptx_type = parts[-1]
+        if ptx_type not in DTYPES:
             raise UnknownInstruction(instruction.opcode)
-        return space, lanes, kind
+        return space, lanes, ptx_type
 
     def do_ld(self, instruction: Instruction) -> None:
-        target, place = instruction.operands[:2]
-        space, lanes, kind = self.access(instruction)
-        dtype = DTYPES[kind]
+        target, address = instruction.operands[:2]
+        space, lanes, ptx_type = self.access(instruction)
+        dtype = DTYPES[ptx_type]
         targets = target.items if isinstance(target, Vector) else (target,)
-        if space == "param" and isinstance(place, Address) and isinstance(place.base, Symbol):
-            matrix = self.parameter(place.base.name)
+        if space == "param" and isinstance(address, Address) and isinstance(address.base, Symbol):
+            matrix = self.parameter(address.base.name)
             for index, each in enumerate(targets):
-                at = place.offset + index * dtype.itemsize
-                self.define(each, kind, f"X.field({matrix}, {at}, np.{dtype.name})")
+                at = address.offset + index * dtype.itemsize
+                self.define(each, ptx_type, f"X.field({matrix}, {at}, np.{dtype.name})")
             return
-        base, offset = self.address(place, space)
+        base, offset = self.address(address, space)
         site = self.site(instruction)
         call = f"X.load_{space}({site}, {base}, {offset}, np.{dtype.name}, {dtype.itemsize}, {lanes})"
         if lanes == 1:
-            self.define(targets[0], kind, call)
+            self.define(targets[0], ptx_type, call)
             return
         values = self.emit(call)
         for index, each in enumerate(targets):
             if each is not None:
-                self.define(each, kind, f"{values}[{index}]")
+                self.define(each, ptx_type, f"{values}[{index}]")
 
     do_ldu = do_ld
 
@@ -70,24 +70,24 @@ class MemoryInstructions(BlockWriter):
         return known["parameter"] if "parameter" in known else next(iter(known.values()))
 
     def do_st(self, instruction: Instruction) -> None:
-        place, value = instruction.operands[:2]
-        space, lanes, kind = self.access(instruction)
-        dtype = DTYPES[kind]
+        address, value = instruction.operands[:2]
+        space, lanes, ptx_type = self.access(instruction)
+        dtype = DTYPES[ptx_type]
         sources = value.items if isinstance(value, Vector) else (value,)
-        values = [self.use(each, kind) for each in sources]
-        if space == "param" and isinstance(place, Address) and isinstance(place.base, Symbol):
-            name = place.base.name
+        values = [self.use(each, ptx_type) for each in sources]
+        if space == "param" and isinstance(address, Address) and isinstance(address.base, Symbol):
+            name = address.base.name
             size = self.plan.parameter_sizes[name]
             for index, each in enumerate(values):
-                at = place.offset + index * dtype.itemsize
+                at = address.offset + index * dtype.itemsize
                 old = "None" if size == dtype.itemsize else self.parameter(name)
                 self.values[name] = {"uint8": self.emit(f"X.with_field({old}, {size}, {at}, {each})")}
             return
-        base, offset = self.address(place, space)
+        base, offset = self.address(address, space)
         site = self.site(instruction)
-        given = values[0] if lanes == 1 else f"({', '.join(values)},)"
+        stored = values[0] if lanes == 1 else f"({', '.join(values)},)"
         self.lines.append(
-            f"X.store_{space}({site}, {base}, {offset}, np.{dtype.name}, {dtype.itemsize}, {lanes}, {given})"
+            f"X.store_{space}({site}, {base}, {offset}, np.{dtype.name}, {dtype.itemsize}, {lanes}, {stored})"
         )
 
     def do_atom(self, instruction: Instruction) -> None:
@@ -96,27 +96,27 @@ class MemoryInstructions(BlockWriter):
         parts = [part.partition("::")[0] for part in instruction.parts]
         space = next((part for part in parts[1:] if part in ("global", "shared")), "generic")
         operation = next((part for part in parts[1:] if part in _ATOMIC_OPERATIONS), None)
-        kind = parts[-1]
-        if operation is None or not (kind in DTYPES or kind == "b128") or "async" in parts:
+        ptx_type = parts[-1]
+        if operation is None or not (ptx_type in DTYPES or ptx_type == "b128") or "async" in parts:
             raise UnknownInstruction(instruction.opcode)
-        dtype = WIDE if kind == "b128" else DTYPES[kind]
+        dtype = WIDE if ptx_type == "b128" else DTYPES[ptx_type]
         base, offset = self.address(operands[0], space)
         site = self.site(instruction)
         vectors = [each.items if isinstance(each, Vector) else (each,) for each in operands[1:]]
         targets = target.items if isinstance(target, Vector) else (target,)
         for index in range(len(vectors[0])):
-            values = [self.use(each[index], kind) for each in vectors]
+            values = [self.use(each[index], ptx_type) for each in vectors]
             if operation == "cas":
                 values.reverse()
             into = targets[index] if target is not None else None
             call = (
                 f"X.atomic_{space}({site}, {base}, {offset + index * dtype.itemsize}, np.{dtype.name}, "
-                f"{dtype.itemsize}, {operation!r}, {kind!r}, {into is not None}, {', '.join(values)})"
+                f"{dtype.itemsize}, {operation!r}, {ptx_type!r}, {into is not None}, {', '.join(values)})"
             )
             if into is None:
                 self.lines.append(call)
             else:
-                self.define(into, kind, call)
+                self.define(into, ptx_type, call)
 
     do_red = do_atom
 

@@ -49,10 +49,10 @@ class KernelPlan:
 
     def function(self, name: str) -> FunctionPlan:
         """Translated function ``name``."""
-        found = self._functions.get(name)
-        if found is None:
-            found = self._functions[name] = FunctionPlan(self, self.module.functions[name])
-        return found
+        plan = self._functions.get(name)
+        if plan is None:
+            plan = self._functions[name] = FunctionPlan(self, self.module.functions[name])
+        return plan
 
     def symbol(self, plan: FunctionPlan, name: str) -> tuple[str, int]:
         """What a name means as a value: ``("frame", offset)``, ``("global", 0)`` or ``("constant", value)``."""
@@ -83,8 +83,8 @@ class FunctionPlan:
         names = [*function.register_types, CARRY, *self.parameter_sizes]
         self.numbers = {name: index for index, name in enumerate(names)}
         self.dtypes = {
-            name: WIDE if kind == "b128" else DTYPES.get(kind, np.dtype(np.uint64))
-            for name, kind in function.register_types.items()
+            name: WIDE if ptx_type == "b128" else DTYPES.get(ptx_type, np.dtype(np.uint64))
+            for name, ptx_type in function.register_types.items()
         }
         self.dtypes[CARRY] = np.dtype(np.bool_)
         self.dtypes |= {name: np.dtype(np.uint8) for name in self.parameter_sizes}
@@ -109,10 +109,10 @@ class FunctionPlan:
 
     def code(self, index: int) -> Code:
         """Block ``index``, translated."""
-        found = self._codes[index]
-        if found is None:
-            found = self._codes[index] = translate(self, self.blocks[index])
-        return found
+        code = self._codes[index]
+        if code is None:
+            code = self._codes[index] = translate(self, self.blocks[index])
+        return code
 
     @property
     def has_barriers(self) -> bool:

@@ -6,17 +6,17 @@ from drv.simulator.ptx.shared_memory import RESERVED_BYTES
 
 
 def _table() -> dict[str, tuple[str, str]]:
-    found = {}
+    table = {}
     for axis, letter in enumerate("xyz"):
-        found[f"%tid.{letter}"] = f"X.constant('thread_index', {axis})", "uint32"
-        found[f"%ctaid.{letter}"] = f"X.constant('block_index', {axis})", "uint32"
-        found[f"%ntid.{letter}"] = f"X.launch.block_size[{axis}]", "uint32"
-        found[f"%nctaid.{letter}"] = f"X.launch.grid_size[{axis}]", "uint32"
-        found[f"%clusterid.{letter}"] = f"X.constant('block_index', {axis})", "uint32"
-        found[f"%nclusterid.{letter}"] = f"X.launch.grid_size[{axis}]", "uint32"
-        found[f"%cluster_ctaid.{letter}"] = "X.launch.number(0)", "uint32"
-        found[f"%cluster_nctaid.{letter}"] = "X.launch.number(1)", "uint32"
-    found |= {
+        table[f"%tid.{letter}"] = f"X.constant('thread_index', {axis})", "uint32"
+        table[f"%ctaid.{letter}"] = f"X.constant('block_index', {axis})", "uint32"
+        table[f"%ntid.{letter}"] = f"X.launch.block_size[{axis}]", "uint32"
+        table[f"%nctaid.{letter}"] = f"X.launch.grid_size[{axis}]", "uint32"
+        table[f"%clusterid.{letter}"] = f"X.constant('block_index', {axis})", "uint32"
+        table[f"%nclusterid.{letter}"] = f"X.launch.grid_size[{axis}]", "uint32"
+        table[f"%cluster_ctaid.{letter}"] = "X.launch.number(0)", "uint32"
+        table[f"%cluster_nctaid.{letter}"] = "X.launch.number(1)", "uint32"
+    table |= {
         "%laneid": ("X.constant('lane')", "uint32"),
         "%warpid": ("X.constant('warp')", "uint32"),
         "%nwarpid": ("X.launch.number(X.launch.warps)", "uint32"),
@@ -38,21 +38,21 @@ def _table() -> dict[str, tuple[str, str]]:
     }
     # Others are the driver's business; 1 and 2 lead cooperative groups to the barrier of the grid.
     for number in range(32):
-        found[f"%envreg{number}"] = "X.launch.number(0)", "uint32"
-    found["%envreg1"] = "X.launch.number(X.launch.grid_workspace() >> 32)", "uint32"
-    found["%envreg2"] = "X.launch.number(X.launch.grid_workspace() & 0xFFFFFFFF)", "uint32"
+        table[f"%envreg{number}"] = "X.launch.number(0)", "uint32"
+    table["%envreg1"] = "X.launch.number(X.launch.grid_workspace() >> 32)", "uint32"
+    table["%envreg2"] = "X.launch.number(X.launch.grid_workspace() & 0xFFFFFFFF)", "uint32"
     # Cooperative groups keep the barriers of tiles wider than a warp in reserved shared memory.
     for number in range(2):
-        found[f"%reserved_smem_offset_{number}"] = (
+        table[f"%reserved_smem_offset_{number}"] = (
             f"X.launch.number({RESERVED_BYTES // 2 * number})",
             "uint32",
         )
-    found["%reserved_smem_offset_begin"] = "X.launch.number(0)", "uint32"
+    table["%reserved_smem_offset_begin"] = "X.launch.number(0)", "uint32"
     for name in ("end", "cap"):
-        found[f"%reserved_smem_offset_{name}"] = f"X.launch.number({RESERVED_BYTES})", "uint32"
+        table[f"%reserved_smem_offset_{name}"] = f"X.launch.number({RESERVED_BYTES})", "uint32"
     for relation in ("eq", "le", "lt", "ge", "gt"):
-        found[f"%lanemask_{relation}"] = f"X.constant('lanes_{relation}')", "uint32"
-    return found
+        table[f"%lanemask_{relation}"] = f"X.constant('lanes_{relation}')", "uint32"
+    return table
 
 
 SPECIAL_REGISTERS = _table()

@@ -37,8 +37,8 @@ class WarpInstructions(BlockWriter):
 
     def do_match(self, instruction: Instruction) -> None:
         target, value, mask = instruction.operands
-        mode, kind = instruction.parts[1], instruction.parts[-1]
-        arguments = f"{self.use(value, kind)}, {self.use(mask, 'b32')}"
+        mode, ptx_type = instruction.parts[1], instruction.parts[-1]
+        arguments = f"{self.use(value, ptx_type)}, {self.use(mask, 'b32')}"
         if mode == "any":
             self.define(target, "b32", f"X.match_any({arguments})")
             return
@@ -46,17 +46,17 @@ class WarpInstructions(BlockWriter):
         result, same = self.emit("None"), self.emit("None")
         del self.lines[-2:]
         self.lines.append(f"{result}, {same} = X.match_all({arguments})")
-        for each, each_kind, found in ((first, "b32", result), (second, "pred", same)):
+        for each, each_type, expression in ((first, "b32", result), (second, "pred", same)):
             if each is not None:
-                self.define(each, each_kind, found)
+                self.define(each, each_type, expression)
 
     def do_redux(self, instruction: Instruction) -> None:
         target, value, mask = instruction.operands
-        operation, kind = instruction.parts[2], instruction.parts[-1]
+        operation, ptx_type = instruction.parts[2], instruction.parts[-1]
         if operation not in ("add", "min", "max", "and", "or", "xor") or len(instruction.parts) > 4:
             raise UnknownInstruction(instruction.opcode)
         self.define(
-            target, kind, f"X.reduce({operation!r}, {self.use(value, kind)}, {self.use(mask, 'b32')})"
+            target, ptx_type, f"X.reduce({operation!r}, {self.use(value, ptx_type)}, {self.use(mask, 'b32')})"
         )
 
     def do_elect(self, instruction: Instruction) -> None:
@@ -65,9 +65,9 @@ class WarpInstructions(BlockWriter):
         leader, elected = self.emit("None"), self.emit("None")
         del self.lines[-2:]
         self.lines.append(f"{leader}, {elected} = X.elect({self.use(mask, 'b32')})")
-        for each, kind, value in ((first, "b32", leader), (second, "pred", elected)):
+        for each, ptx_type, value in ((first, "b32", leader), (second, "pred", elected)):
             if each is not None:
-                self.define(each, kind, value)
+                self.define(each, ptx_type, value)
 
     def do_activemask(self, instruction: Instruction) -> None:
         self.define(instruction.operands[0], "b32", "X.active_mask()")

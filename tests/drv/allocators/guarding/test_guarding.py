@@ -118,7 +118,7 @@ def test_red_zones_are_checked_when_a_block_is_freed(runtime: drv.Runtime) -> No
     drv.memset(block.address + 98, 0, 4, stream=stream)
     allocator.free(block)
     assert runtime.guard is not None
-    (found,) = runtime.guard.found
+    (found,) = runtime.guard.overwrites
     assert (found.first, found.last, found.changed) == (100, 101, 2)
     assert "test_red_zones_are_checked_when_a_block_is_freed" in str(found)
 
@@ -141,7 +141,7 @@ def test_freed_memory_is_poisoned_kept_from_reuse_and_watched(runtime: drv.Runti
     assert other.address != block.address
     with pytest.raises(drv.OverwriteError, match="3 bytes, from byte 10 on, of 1000 bytes that were freed"):
         poke(block.address + 10, 0, 3)
-    (found,) = runtime.guard.found if runtime.guard else ()
+    (found,) = runtime.guard.overwrites if runtime.guard else ()
     assert found.kind == "use after free"
     assert found.freed is not None
 
