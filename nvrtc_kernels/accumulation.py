@@ -1,11 +1,11 @@
-"""Combining values with what index tensors choose: ``index_add``, ``scatter_reduce``, ``index_put(accumulate)``.
+"""Combining values with the elements that index tensors select: ``index_add``, ``scatter_reduce``, ``index_put(accumulate)``.
 
 Any number of values may meet at one element. There are two ways:
 
 ========  ==========================================================================================
 atomics   one launch, and no memory besides. Sums and products of floating point numbers differ in the
           last bits from run to run; everything else is the same in every run
-segments  the same in every run: positions are sorted by what they choose, then combined in order
+segments  the same in every run: positions are sorted by the element they select, then combined in order
           (:mod:`.segments`). Half precision is rounded once
 ========  ==========================================================================================
 """
@@ -42,7 +42,7 @@ def plan(
     *,
     deterministic: bool = False,
 ) -> Plan:
-    """What combines values with the elements that are chosen, which count as one value each.
+    """What combines values with the selected elements, which count as one value each.
 
     A mean is a sum that is divided by a ``"count"``, which starts with a target of ones.
 
@@ -97,7 +97,7 @@ def plan(
 
 
 def _has_atomics(reducer: str, element_dtype: dtype) -> bool:
-    """Whether an element can be updated alone, in one step or as independent parts."""
+    """Whether an element can be updated alone, in one step or in independent halves."""
     if reducer == LAST:
         return False
     if element_dtype.itemsize == 1:

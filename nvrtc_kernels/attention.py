@@ -178,12 +178,12 @@ def plan_weights(
         entry = variants.get(limit)
         if entry is None:
             threads = max(along, _THREADS)
-            wide = wide_type(dtype).cuda
-            pointers = f"const {wide}* scores, {dtype.cuda}* weights, {wide}* logarithms, {wide}* result"
+            compute_type = wide_type(dtype).cuda
+            pointers = f"const {compute_type}* scores, {dtype.cuda}* weights, {compute_type}* logarithms, {compute_type}* result"
             launch = _launcher(
                 device, dtype, mask, dropping, f"attention_weights_{limit}", threads,
                 f"{pointers}, long long result_step, long long width",
-                f"attention_weights<{wide}, {threads}, {along}, {packs}>",
+                f"attention_weights<{compute_type}, {threads}, {along}, {packs}>",
                 "scores, weights, logarithms, result, result_step, width", "PPPPqq",
             )  # fmt: skip
             entry = variants[limit] = launch, along
@@ -223,12 +223,12 @@ def plan_gradients(
         along = 8 if block.keys <= 32 else 32 if block.keys <= 1024 else _THREADS
         launch = variants.get(along)
         if launch is None:
-            wide = wide_type(dtype).cuda
+            compute_type = wide_type(dtype).cuda
             launch = variants[along] = _launcher(
                 device, dtype, mask, dropping, f"attention_gradients_{along}", _THREADS,
-                f"const {wide}* scores, const {wide}* grads, const {wide}* logarithms, const {wide}* along, "
+                f"const {compute_type}* scores, const {compute_type}* grads, const {compute_type}* logarithms, const {compute_type}* along, "
                 f"{dtype.cuda}* weights, {dtype.cuda}* score_grads",
-                f"attention_gradients<{wide}, {_THREADS}, {along}>",
+                f"attention_gradients<{compute_type}, {_THREADS}, {along}>",
                 "scores, grads, logarithms, along, weights, score_grads", "PPPPPP",
             )  # fmt: skip
         grid = -(-block.matrices * block.rows * along // _THREADS)
@@ -249,12 +249,12 @@ def plan_row_products(device: Device, dtype: dtype, rows: int, width: int) -> Ca
     if not rows:
         return NOTHING.run
     along = 8 if width <= 32 else 32
-    wide = wide_type(dtype).cuda
+    compute_type = wide_type(dtype).cuda
     source = (
         f"{includes('attention.cuh', dtype)}"
         f'extern "C" __global__ void attention_row_products(long long rows, long long width, const {dtype.cuda}* a, '
-        f"const {dtype.cuda}* b, {wide}* sums) {{\n"
-        f"    attention_row_products<{wide}, {_THREADS}, {along}>(rows, width, a, b, sums);\n}}\n"
+        f"const {dtype.cuda}* b, {compute_type}* sums) {{\n"
+        f"    attention_row_products<{compute_type}, {_THREADS}, {along}>(rows, width, a, b, sums);\n}}\n"
     )
     launch = launcher(device, "attention.cu", source, "attention_row_products", "qqPPP")
     grid = -(-rows * along // _THREADS)

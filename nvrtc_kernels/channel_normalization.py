@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _THREADS = 256
 #: Packs of a thread, roughly, in a grid that does not grow any more.
 _BLOCKS = 1 << 16
-_WIDE = 16
+_LOAD_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ def plan_backward(
         for the first two. Sums are of :func:`.normalization.statistics_type`; without ``training`` they, the input
         and the mean are not read.
     """
-    wide = statistics_type(input_dtype).cuda
+    compute_type = statistics_type(input_dtype).cuda
     parameters = (
         f"double eps, double share, const {grad.cuda}* grad, const {input_dtype.cuda}* in, const {moments.cuda}* mean, "
-        f"const {moments.cuda}* variance, const {(weight or input_dtype).cuda}* weight, const {wide}* total, "
-        f"const {wide}* along, {input_dtype.cuda}* out"
+        f"const {moments.cuda}* variance, const {(weight or input_dtype).cuda}* weight, const {compute_type}* total, "
+        f"const {compute_type}* along, {input_dtype.cuda}* out"
     )
     dtypes = grad, input_dtype, moments, weight or input_dtype
-    head = f"{'true' if training else 'false'}, {wide}"
+    head = f"{'true' if training else 'false'}, {compute_type}"
     name = "batch_normalization_backward" if training else "batch_normalization_of_running_backward"
     passed = "eps, share, grad, in, mean, variance, weight, total, along, out"
     return _planned(
@@ -130,7 +130,7 @@ def _planned(
         launch = launcher(device, "channel_normalization.cu", source, kernel_name, (code, code, code, *codes))
         return launch, sizes.count // width
 
-    width = max(_WIDE // itemsize, 1)
+    width = max(_LOAD_BYTES // itemsize, 1)
     while sizes.count % width:
         width //= 2
     wide_launch, wide_packs = kernel(width)

@@ -45,7 +45,7 @@ def bincount(
     Returns
     -------
     Plan
-        ``run(stream_handle, scratch_address, output_address, given_address[, weights_address])``: ``bins``
+        ``run(stream_handle, scratch_address, output_address, input_address[, weights_address])``: ``bins``
         int64, or numbers of the type of the weights.
 
     Raises
@@ -90,7 +90,7 @@ def histc(device: Device, shape: Sequence[int], operand: tuple[Sequence[int], dt
     Returns
     -------
     Plan
-        ``run(stream_handle, scratch_address, output_address, given_address, low, high)``: ``bins`` int64.
+        ``run(stream_handle, scratch_address, output_address, input_address, low, high)``: ``bins`` int64.
 
     Raises
     ------

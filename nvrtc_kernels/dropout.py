@@ -33,9 +33,9 @@ def plan(device: Device, count: int, inner: int, dtype: dtype) -> Callable[..., 
     """
     if not count:
         return NOTHING.run
-    wide = "double" if dtype is float64 else "float"
+    compute_type = "double" if dtype is float64 else "float"
     head = "Count count, Count seed, Count call, Count below, double scale, double shift, double otherwise"
-    functor = f"Dropout<{wide}>{{seed, call, below, ({wide})scale, ({wide})shift, ({wide})otherwise}}"
+    functor = f"Dropout<{compute_type}>{{seed, call, below, ({compute_type})scale, ({compute_type})shift, ({compute_type})otherwise}}"
     operands = f"const {dtype.cuda}* in, {dtype.cuda}* out"
     each = inner == 1
     name = "dropout" if each else "dropout_of_features"
@@ -43,7 +43,7 @@ def plan(device: Device, count: int, inner: int, dtype: dtype) -> Callable[..., 
     source = (
         f"{includes('dropout.cuh', dtype)}"
         f'extern "C" __global__ void {name}({head}, {more}, {operands}) {{\n'
-        f"    dropout_{function}<{wide}>({functor}, count, {more.split()[1]}, in, out);\n}}\n"
+        f"    dropout_{function}<{compute_type}>({functor}, count, {more.split()[1]}, in, out);\n}}\n"
     )
     codes = ("Q", "Q", "Q", "Q", "d", "d", "d", "?" if each else "Q", "P", "P")
     launch = launcher(device, "dropout.cu", source, name, codes)

@@ -42,13 +42,13 @@ def plan(
     """
     if not bags or not columns:
         return NOTHING.run
-    wide = "double" if dtype is float64 else "float"
+    compute_type = "double" if dtype is float64 else "float"
     name = f"embedding_bag_{mode}"
     pointers = f"const {dtype.cuda}* table, const long long* index, const long long* starts, const {dtype.cuda}* factors"
     call = (
-        f"largest_of_bags<{wide}>(sizes, table, index, starts, out, chosen)"
+        f"largest_of_bags<{compute_type}>(sizes, table, index, starts, out, chosen)"
         if mode == "max"
-        else f"sum_bags<{wide}, {'true' if mode == 'mean' else 'false'}>"
+        else f"sum_bags<{compute_type}, {'true' if mode == 'mean' else 'false'}>"
         "(sizes, table, index, starts, factors, out, chosen)"
     )
     source = (

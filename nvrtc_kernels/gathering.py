@@ -1,4 +1,4 @@
-"""Reading what index tensors choose: ``t[i, j]``, ``index_select``, ``gather``, ``take``."""
+"""Reading the elements that index tensors select: ``t[i, j]``, ``index_select``, ``gather``, ``take``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def plan(device: Device, operation: str, selection: Selection, output: Sequence[int]) -> Callable[..., None]:
-    """What copies the elements that are chosen to an output.
+    """What copies the selected elements to an output.
 
     Parameters
     ----------

@@ -42,8 +42,8 @@ def plan(device: Device, dtype: dtype) -> Callable[..., None]:
         without gaps and are not all none; ``partial`` is the address of :func:`partial_count` numbers and ``norm``
         that of the result, of float, or of double for double.
     """
-    wide = "double" if dtype.cuda == "double" else "float"
-    itemsize = 8 if wide == "double" else 4
+    compute_type = "double" if dtype.cuda == "double" else "float"
+    itemsize = 8 if compute_type == "double" else 4
     chunk, width = _chunk(dtype), 16 // dtype.itemsize
     tables = Tables(1, chunk)
     header = includes("gradient_norms.cuh", dtype)
@@ -51,7 +51,7 @@ def plan(device: Device, dtype: dtype) -> Callable[..., None]:
         device,
         "gradient_norms.cu",
         f'{header}extern "C" __global__ void squares_of_gradients({tables.parameters}, '
-        f"{wide}* partial) {{\n"
+        f"{compute_type}* partial) {{\n"
         f"    squares_of_tensors<{dtype.cuda}, {chunk}, {width}>(table, tensors, partial);\n}}\n",
         "squares_of_gradients",
         (*tables.codes, "P"),
@@ -59,7 +59,7 @@ def plan(device: Device, dtype: dtype) -> Callable[..., None]:
     last = launcher(
         device,
         "gradient_norms.cu",
-        f'{header}extern "C" __global__ void norm_of_gradients(const {wide}* partial, long long count, {wide}* norm) {{\n'
+        f'{header}extern "C" __global__ void norm_of_gradients(const {compute_type}* partial, long long count, {compute_type}* norm) {{\n'
         "    norm_of_partials(partial, count, norm);\n}\n",
         "norm_of_gradients",
         ("P", "q", "P"),

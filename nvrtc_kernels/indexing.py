@@ -1,4 +1,4 @@
-"""What index tensors choose from a tensor, and what the kernels that read or write there have in common.
+"""Advanced indexing: the elements of a tensor that index tensors select, and what the kernels that read or write them share.
 
 A :class:`Selection` is made from layouts alone, by the way in which indices are meant:
 
@@ -9,7 +9,7 @@ A :class:`Selection` is made from layouts alone, by the way in which indices are
 :func:`flat`         ``take``, ``put``: row-major indices, whatever the strides
 ===================  ===============================================================================
 
-What is done there is chosen apart from it: :mod:`.gathering` reads, :mod:`.scattering` writes and
+What is done to them is decided apart from it: :mod:`.gathering` reads, :mod:`.scattering` writes and
 :mod:`.accumulation` adds.
 """
 
@@ -52,14 +52,14 @@ Array = tuple["Sequence[int]", "Sequence[int]", "dtype"]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Elements of a tensor that index tensors choose, in the shape that reading them gives.
+    """The elements of a tensor that index tensors select, in the shape of the result of reading them.
 
     Attributes
     ----------
     array : tuple
         Shape, strides and type of the indexed tensor.
     shape : tuple of int
-        Of what is chosen: that of the result of a read, and of the values of a write.
+        Shape of the selection: of the result of a read, and of the values of a write.
     axes : tuple
         The indexed tensor's dimension that each dimension of ``shape`` walks along; ``None`` where indices
         say where to go.
@@ -74,7 +74,7 @@ class Selection:
     wrap : bool
         Whether negative indices count from the end. Otherwise they are out of bounds.
     positions : tuple of int
-        Dimensions of ``shape`` that index tensors have; a slice over the others is chosen whole.
+        Dimensions of ``shape`` that index tensors have; the others are sliced whole.
     """
 
     array: Array
@@ -98,7 +98,7 @@ class Selection:
         return self.array[2]
 
     def over(self, strides: Sequence[int], dtype: dtype) -> Selection:
-        """The same choice from a tensor of other strides and another type."""
+        """The same selection from a tensor of other strides and another dtype."""
         return replace(self, array=(self.array[0], strides, dtype))
 
 

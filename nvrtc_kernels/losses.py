@@ -22,7 +22,7 @@ _WARP = 32
 #: Packs of a thread from which on more threads share a line.
 _PACKS = 4
 #: Bytes of the widest load.
-_WIDE = 16
+_LOAD_BYTES = 16
 
 
 class Classes(NamedTuple):
@@ -65,13 +65,13 @@ def plan_cross_entropy(
         ``smoothing``. Losses, what each weighs, and ``kept`` (two of each line) are of
         :func:`statistics_type`; the weight's address may be 0.
     """
-    wide = statistics_type(input_dtype).cuda
+    compute_type = statistics_type(input_dtype).cuda
     weight_dtype = weight or input_dtype
     parameters = (
         f"double smoothing, const {input_dtype.cuda}* in, const long long* target, const {weight_dtype.cuda}* weight, "
-        f"{wide}* loss, {wide}* weighs, {wide}* kept"
+        f"{compute_type}* loss, {compute_type}* weighs, {compute_type}* kept"
     )
-    head = f"{'true' if smooth else 'false'}, {wide}"
+    head = f"{'true' if smooth else 'false'}, {compute_type}"
     passed = "smoothing, in, target, weight, loss, weighs, kept"
 
     def kernel(variant: str, template: str) -> Callable[..., None]:
@@ -107,7 +107,7 @@ def _over_lines(
             launch(grid, 1, 1, _THREADS, 1, 1, 0, stream, *arguments, *operands)
 
         return run_columns
-    width = max(_WIDE // input_dtype.itemsize, 1)
+    width = max(_LOAD_BYTES // input_dtype.itemsize, 1)
     while sizes.classes % width:
         width //= 2
     along = _WARP
@@ -151,14 +151,14 @@ def plan_cross_entropy_backward(
         ``run(stream_handle, smoothing, grad, total, in, target, weight, all, kept, out)``. What is divided by
         (``total``), the weight and the sum of its elements (``all``) may have address 0.
     """
-    wide = statistics_type(input_dtype).cuda
+    compute_type = statistics_type(input_dtype).cuda
     weight_dtype = weight or input_dtype
     parameters = (
-        f"double smoothing, const {grad.cuda}* grad, const {wide}* total, const {input_dtype.cuda}* in, "
-        f"const long long* target, const {weight_dtype.cuda}* weight, const {wide}* all, const {wide}* kept, {input_dtype.cuda}* out"
+        f"double smoothing, const {grad.cuda}* grad, const {compute_type}* total, const {input_dtype.cuda}* in, "
+        f"const long long* target, const {weight_dtype.cuda}* weight, const {compute_type}* all, const {compute_type}* kept, {input_dtype.cuda}* out"
     )
-    passed = f"smoothing, {_gradient(wide, grad, each=each)}, in, target, weight, all, kept, out"
-    head = f"{'true' if smooth else 'false'}, {wide}"
+    passed = f"smoothing, {_gradient(compute_type, grad, each=each)}, in, target, weight, all, kept, out"
+    head = f"{'true' if smooth else 'false'}, {compute_type}"
 
     def kernel(variant: str, template: str) -> Callable[..., None]:
         return _kernel(
@@ -171,11 +171,13 @@ def plan_cross_entropy_backward(
 
 def plan_nll(device: Device, sizes: Classes, input_dtype: dtype, weight: dtype | None) -> Callable[..., None]:
     """What makes the loss of each line: ``run(stream_handle, in, target, weight, loss, weighs)``."""
-    wide = statistics_type(input_dtype).cuda
+    compute_type = statistics_type(input_dtype).cuda
     weight_dtype = weight or input_dtype
-    parameters = f"const {input_dtype.cuda}* in, const long long* target, const {weight_dtype.cuda}* weight, {wide}* loss, {wide}* weighs"
+    parameters = f"const {input_dtype.cuda}* in, const long long* target, const {weight_dtype.cuda}* weight, {compute_type}* loss, {compute_type}* weighs"
     passed = "in, target, weight, loss, weighs"
-    launch = _kernel(device, "nll_lines", wide, parameters, passed, (input_dtype, weight_dtype), "PPPPP")
+    launch = _kernel(
+        device, "nll_lines", compute_type, parameters, passed, (input_dtype, weight_dtype), "PPPPP"
+    )
     return _each_line(launch, sizes)
 
 
@@ -189,17 +191,17 @@ def plan_nll_backward(
     callable
         ``run(stream_handle, grad, total, target, weight, out)``; the second and the fourth may be 0.
     """
-    wide = statistics_type(input_dtype).cuda
+    compute_type = statistics_type(input_dtype).cuda
     weight_dtype = weight or input_dtype
     parameters = (
-        f"const {grad.cuda}* grad, const {wide}* total, const long long* target, const {weight_dtype.cuda}* weight, "
+        f"const {grad.cuda}* grad, const {compute_type}* total, const long long* target, const {weight_dtype.cuda}* weight, "
         f"{input_dtype.cuda}* out"
     )
-    passed = f"{_gradient(wide, grad, each=each)}, target, weight, out"
+    passed = f"{_gradient(compute_type, grad, each=each)}, target, weight, out"
     launch = _kernel(
         device,
         "nll_backward",
-        wide,
+        compute_type,
         parameters,
         passed,
         (grad, input_dtype, weight_dtype),
@@ -209,8 +211,8 @@ def plan_nll_backward(
     return _each_line(launch, sizes)
 
 
-def _gradient(wide: str, grad: dtype, *, each: bool) -> str:
-    return f"LineGradient<{wide}, {grad.cuda}>{{grad, total, {int(each)}}}"
+def _gradient(compute_type: str, grad: dtype, *, each: bool) -> str:
+    return f"LineGradient<{compute_type}, {grad.cuda}>{{grad, total, {int(each)}}}"
 
 
 def _kernel(

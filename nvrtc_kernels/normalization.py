@@ -76,14 +76,20 @@ def plan(device: Device, rows: Rows, input_dtype: dtype, weight: dtype | None) -
         weight and bias may be 0. Means and scales, one a row, are of :func:`statistics_type`; without
         ``center`` there are no means.
     """
-    wide = statistics_type(input_dtype).cuda
+    compute_type = statistics_type(input_dtype).cuda
     weight_type = (weight or input_dtype).cuda
     parameters = [
         f"const {input_dtype.cuda}* in", f"const {weight_type}* weight", f"const {weight_type}* bias", f"{input_dtype.cuda}* out",
-        f"{wide}* mean", f"{wide}* scale",
+        f"{compute_type}* mean", f"{compute_type}* scale",
     ]  # fmt: skip
     return _planned(
-        device, rows, (input_dtype, weight or input_dtype), "", ["double eps", *parameters], wide, aligned=4
+        device,
+        rows,
+        (input_dtype, weight or input_dtype),
+        "",
+        ["double eps", *parameters],
+        compute_type,
+        aligned=4,
     )
 
 
@@ -97,13 +103,19 @@ def plan_backward(
     callable
         ``run(stream_handle, grad, in, weight, mean, scale, out)``, all of them addresses; ``weight`` may be 0.
     """
-    wide = statistics_type(input_dtype).cuda
+    compute_type = statistics_type(input_dtype).cuda
     parameters = [
         f"const {grad.cuda}* grad", f"const {input_dtype.cuda}* in", f"const {(weight or input_dtype).cuda}* weight",
-        f"const {wide}* mean", f"const {wide}* scale", f"{input_dtype.cuda}* out",
+        f"const {compute_type}* mean", f"const {compute_type}* scale", f"{input_dtype.cuda}* out",
     ]  # fmt: skip
     return _planned(
-        device, rows, (grad, input_dtype, weight or input_dtype), "_backward", parameters, wide, aligned=6
+        device,
+        rows,
+        (grad, input_dtype, weight or input_dtype),
+        "_backward",
+        parameters,
+        compute_type,
+        aligned=6,
     )
 
 
@@ -113,7 +125,7 @@ def _planned(
     dtypes: Sequence[dtype],
     direction: str,
     parameters: Sequence[str],
-    wide: str,
+    compute_type: str,
     *,
     aligned: int,
 ) -> Callable[..., None]:
@@ -131,16 +143,16 @@ def _planned(
     extra_values = () if rows.plain else (rows.groups, rows.channels, rows.inner)
 
     def kernel(variant: str, template: str, number: str, grid: int, threads: int) -> Callable[..., None]:
-        title = f"{name}{direction}_{variant}"
+        kernel_name = f"{name}{direction}_{variant}"
         source = (
             f"{includes('normalization.cuh', *dtypes)}"
             f'extern "C" __global__ void __launch_bounds__({threads}) '
-            f"{title}(long long rows, {number} n{extra}, {', '.join(parameters)}) {{\n"
-            f"    normalize_{variant}{direction}<{center}, {wide}, {template}>(rows, n, {channel}, {passed});\n}}\n"
+            f"{kernel_name}(long long rows, {number} n{extra}, {', '.join(parameters)}) {{\n"
+            f"    normalize_{variant}{direction}<{center}, {compute_type}, {template}>(rows, n, {channel}, {passed});\n}}\n"
         )
         count = "i" if number == "int" else "q"
         return bound(
-            device, "normalization.cu", source, title, ("q", count, *extra_codes, *codes), grid, threads,
+            device, "normalization.cu", source, kernel_name, ("q", count, *extra_codes, *codes), grid, threads,
             rows.rows, rows.n, *extra_values,
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ _THREADS = 256
 #: Packs of every operand that a thread of a full chunk works on.
 _PACKS = 4
 #: Half precision is computed with in single precision.
-_WIDE = {"__half": "float", "__nv_bfloat16": "float"}
+_COMPUTE_TYPES = {"__half": "float", "__nv_bfloat16": "float"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def plan(device: Device, step: Step, dtype: dtype) -> Callable[..., None]:
 
 
 def _kernel(device: Device, step: Step, dtype: dtype, tables: Tables, shape: str) -> Callable[..., None]:
-    wide = _WIDE.get(dtype.cuda, dtype.cuda)
-    functor = step.functor.format(W=wide)
+    compute_type = _COMPUTE_TYPES.get(dtype.cuda, dtype.cuda)
+    functor = step.functor.format(W=compute_type)
     numbers = [f"n{i}" for i in range(step.numbers)]
     addresses = [f"a{i}" for i in range(step.addresses)]
     parameters = [
@@ -78,7 +78,7 @@ def _kernel(device: Device, step: Step, dtype: dtype, tables: Tables, shape: str
         *(f"double {name}" for name in numbers),
         *(f"float* {name}" for name in addresses),
     ]
-    members = ", ".join([f"static_cast<{wide}>({name})" for name in numbers] + addresses)
+    members = ", ".join([f"static_cast<{compute_type}>({name})" for name in numbers] + addresses)
     source = (
         f"{includes('optimizer_steps.cuh', dtype)}"
         f'extern "C" __global__ void {step.name}({", ".join(parameters)}) {{\n'

@@ -50,7 +50,7 @@ _CTYPES: dict[str | int, str] = {
 }
 
 #: Arithmetic on half precision is done in single precision.
-_WIDE = {"__half": "float", "__nv_bfloat16": "float"}
+_COMPUTE_TYPES = {"__half": "float", "__nv_bfloat16": "float"}
 
 #: ``run(stream_handle, output_address, *input_addresses, *scalars)``
 Run = "Callable[..., None]"
@@ -250,7 +250,11 @@ def _source(expression: Expression, types: tuple[dtype, ...], variant: str, geom
         call = f"{function}{template}({operation}, count, {passed})"
     return (
         "".join(f'#include "{header}"\n' for header in headers)
-        + (f"\ntypedef {_WIDE.get(compute.cuda, compute.cuda)} Compute;\n" if compute is not None else "")
+        + (
+            f"\ntypedef {_COMPUTE_TYPES.get(compute.cuda, compute.cuda)} Compute;\n"
+            if compute is not None
+            else ""
+        )
         + "\nstruct Operation {\n"
         + "".join(f"    {ctype} {name};\n" for name, ctype in scalars)
         + f"    __device__ {output} operator()({values}) const {{\n{widened}"

@@ -19,7 +19,7 @@ GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3, "projection": 1}
 _THREADS = 128
 _MAX_GRID = (1 << 31) - 1
 #: Bytes of the widest load.
-_WIDE = 16
+_LOAD_BYTES = 16
 #: Units of a step below which a thread for each hides latency better than fewer threads with wide loads.
 _FEW = 1 << 15
 
@@ -102,7 +102,7 @@ def _step(
 ) -> Callable[..., None]:
     width = 1
     if hidden * batch >= _FEW:
-        width = max(_WIDE // dtype.itemsize, 1)
+        width = max(_LOAD_BYTES // dtype.itemsize, 1)
         while hidden % width:
             width //= 2
     names = operands.split()

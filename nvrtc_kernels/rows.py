@@ -11,7 +11,7 @@ _WARP = 32
 _LARGEST = 1024
 _SMALL_BLOCK = 128
 #: Bytes of the widest load.
-_WIDE = 16
+_LOAD_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def team(n: int, itemsize: int, *, packed: bool = True) -> Team | None:
     ``packed`` says that rows start at multiples of 16 bytes wherever their length allows it. The answer is
     ``None`` where a row does not fit into the registers of a block.
     """
-    width = max(_WIDE // itemsize, 1) if packed else 1
+    width = max(_LOAD_BYTES // itemsize, 1) if packed else 1
     while n % width:
         width //= 2
     # Half precision is widened in registers.

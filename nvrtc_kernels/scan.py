@@ -67,7 +67,7 @@ def plan(
     Returns
     -------
     Plan
-        ``run(stream_handle, scratch_address, output_address, given_address[, indices_address])``.
+        ``run(stream_handle, scratch_address, output_address, input_address[, indices_address])``.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def plan_compact(device: Device, shape: Sequence[int], strides: Sequence[int], d
     Returns
     -------
     Plan
-        ``run(stream_handle, scratch_address, count_address, indices_address, given_address)``. The number
+        ``run(stream_handle, scratch_address, count_address, indices_address, input_address)``. The number
         of them goes to one int64 at ``count_address``, the flat row-major indices to int64 at
         ``indices_address``, which needs room for as many as there are elements: only those counted are
         written.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def plan(
     device: Device, operation: str, selection: Selection, values: Sequence[int] | None
 ) -> Callable[..., None]:
-    """What overwrites the elements that are chosen.
+    """What overwrites the selected elements.
 
     Parameters
     ----------

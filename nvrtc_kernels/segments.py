@@ -1,6 +1,6 @@
-"""Combining values with what index tensors choose, in an order that is the same in every run.
+"""Combining values with the elements that index tensors select, in an order that is the same in every run.
 
-Positions of the index tensors are sorted by the element (or slice) that they choose; equal ones stay in
+Positions of the index tensors are sorted by the element (or slice) that they select; equal ones stay in
 row-major order. Runs of them, the segments, are then combined as trees that do not depend on the device.
 """
 
@@ -50,7 +50,7 @@ def source_of(values: Values) -> tuple[str, str]:
 
 
 def plan(device: Device, operation: str, reducer: str, selection: Selection, values: Values) -> Plan:
-    """What combines values with what is chosen, as :func:`.accumulation.plan` says."""
+    """What combines values with the selected elements, as :func:`.accumulation.plan` says."""
     work = _work(selection, (0,) * len(selection.shape) if values is None else values[0])
     keys = _keys(device, operation, selection, work)
     order = sort.plan(device, 1, work.positions, work.key)
@@ -75,7 +75,7 @@ def plan(device: Device, operation: str, reducer: str, selection: Selection, val
 class _Work:
     """How a selection falls into positions, keys and slices, and where they lie."""
 
-    choice: Selection
+    indexed: Selection
     key: dtype
     positions: int
     slices: int
@@ -88,12 +88,12 @@ def _work(selection: Selection, values: Sequence[int]) -> _Work:
     shape, (sizes, strides, _) = selection.shape, selection.array
     positions = selection.positions
     slices = [dim for dim in range(len(shape)) if dim not in positions]
-    # Keys count what may be chosen in row-major order: over the dimensions that are indexed, and those that
+    # Keys number what may be selected in row-major order: over the dimensions that are indexed, and those that
     # positions walk along.
     walked = [selection.axes[dim] for dim in positions]
     keyed = sorted({*selection.indexed, *(axis for axis in walked if axis is not None)})
     key_shape = tuple(sizes[axis] for axis in keyed)
-    choice = replace(
+    indexed = replace(
         selection,
         array=(key_shape, contiguous_strides(key_shape), selection.element_dtype),
         shape=tuple(shape[dim] for dim in positions),
@@ -105,7 +105,7 @@ def _work(selection: Selection, values: Sequence[int]) -> _Work:
     total = prod(key_shape)
     key = next(key_dtype for limit, key_dtype in _KEYS if total <= limit)
     parts = [
-        collapse(choice.shape, [values[dim] for dim in positions]),
+        collapse(indexed.shape, [values[dim] for dim in positions]),
         collapse(key_shape, [strides[axis] for axis in keyed]),
         collapse(
             [shape[dim] for dim in slices],
@@ -113,7 +113,7 @@ def _work(selection: Selection, values: Sequence[int]) -> _Work:
             [selection.strides[dim] for dim in slices],
         ),
     ]
-    count, width = prod(choice.shape), prod(shape[dim] for dim in slices)
+    count, width = prod(indexed.shape), prod(shape[dim] for dim in slices)
     reach = sum(max(extent(part[0], steps)[1] for steps in part[1]) for part in parts)
     index, code = ("unsigned int", "I") if max(count * width, total, reach) < 1 << 31 else ("long long", "q")
     numbers = [count, width]
@@ -121,7 +121,7 @@ def _work(selection: Selection, values: Sequence[int]) -> _Work:
         numbers += [*part_sizes, *(step for steps in part_strides for step in steps)]
     ranks = ", ".join(str(len(part[0])) for part in parts)
     return _Work(
-        choice,
+        indexed,
         key,
         count,
         width,
@@ -133,10 +133,10 @@ def _work(selection: Selection, values: Sequence[int]) -> _Work:
 
 def _keys(device: Device, operation: str, selection: Selection, work: _Work) -> Callable[..., None]:
     """``launch(stream, keys, *indices)``"""
-    plain = contiguous_strides(work.choice.shape)
-    geometry = walk(work.choice, plain, widen=False)
+    plain = contiguous_strides(work.indexed.shape)
+    geometry = walk(work.indexed, plain, widen=False)
     unroll, grid = unroll_and_grid(geometry.count)
-    parameters, index = index_parameters(work.choice)
+    parameters, index = index_parameters(work.indexed)
     name = f"{operation}_keys"
     source = (
         f"{includes('segments.cuh')}{bounds(operation, selection)}{geometry.declarations}\n"

@@ -32,7 +32,7 @@ def topk(device: Device, rows: int, n: int, k: int, dtype: dtype, *, largest: bo
     Returns
     -------
     Plan
-        ``run(stream_handle, scratch_address, values_address, indices_address, given_address)``: values and
+        ``run(stream_handle, scratch_address, values_address, indices_address, input_address)``: values and
         int64 indices are contiguous ``(rows, k)``.
 
     Raises
@@ -106,7 +106,7 @@ def kth(device: Device, rows: int, n: int, k: int, dtype: dtype) -> Plan:
     Returns
     -------
     Plan
-        ``run(stream_handle, scratch_address, values_address, indices_address, given_address)``: one value
+        ``run(stream_handle, scratch_address, values_address, indices_address, input_address)``: one value
         and one int64 index for each row, an index of an element equal to the value.
 
     Raises

@@ -37,7 +37,7 @@ def plan(
     Returns
     -------
     callable
-        ``run(stream_handle, output_address, given_address)``.
+        ``run(stream_handle, output_address, input_address)``.
     """
     return _planned(device, sizes, "softmax", (input_dtype,), output, log=log)
 
@@ -66,9 +66,9 @@ def _planned(
 ) -> Callable[..., None]:
     outer, n, inner = sizes
     dtypes = (*inputs, output)
-    wide = "double" if float64 in dtypes else "float"
+    compute_type = "double" if float64 in dtypes else "float"
     backward = "_backward" if len(inputs) > 1 else ""
-    head = f"{'true' if log else 'false'}, {wide}"
+    head = f"{'true' if log else 'false'}, {compute_type}"
     pointers = ["grad", "result"] if backward else ["in"]
     parameters = [f"const {dtype.cuda}* {pointer}" for dtype, pointer in zip(inputs, pointers, strict=True)]
     parameters.append(f"{output.cuda}* out")

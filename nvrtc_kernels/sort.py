@@ -50,7 +50,7 @@ def plan(device: Device, rows: int, n: int, dtype: dtype, *, descending: bool = 
     Returns
     -------
     Plan
-        ``run(stream_handle, scratch_address, values_address, indices_address, given_address)``; indices are
+        ``run(stream_handle, scratch_address, values_address, indices_address, input_address)``; indices are
         int64. The outputs must not overlap the input.
 
     Raises

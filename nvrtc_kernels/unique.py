@@ -30,7 +30,7 @@ def plan(device: Device, n: int, dtype: dtype, *, counts: bool = False) -> Plan:
     Returns
     -------
     Plan
-        ``run(stream_handle, scratch_address, number_address, values_address, given_address,
+        ``run(stream_handle, scratch_address, number_address, values_address, input_address,
         inverse_address=0, places_address=0, counts_address=0)``. The number of runs goes to one int64; an
         element of each to ``values``, and its length to int64 ``counts``, both with room for ``n``, of
         which only as many as there are runs are written. ``inverse``, if not 0, gets the run of each of the

@@ -75,7 +75,7 @@ class CachingAllocator(Gated):
         self._events = events
         self._addresses = addresses
         self._deferred: deque[CachedBlock] = deque()
-        self._adopted: deque[Segment] = deque()
+        self._aside: deque[Segment] = deque()
         self._statistics = Statistics()
         self._journal = self._statistics.journal
         self._clock = Clock()
@@ -101,7 +101,7 @@ class CachingAllocator(Gated):
                 return self._allocate_aside(size, stream)
             self._gate.wait()
         try:
-            if self._deferred or self._adopted:
+            if self._deferred or self._aside:
                 self._catch_up()
             if self._queues:
                 self._pending.poll()
@@ -123,7 +123,7 @@ class CachingAllocator(Gated):
                 block = pool.take(rounded, size) or self._reserve(pool, rounded, size)
             else:
                 pool.held = None
-                if pool.again(held, rounded, size):
+                if pool.reuse(held, rounded, size):
                     block = held
                 else:
                     pool.give(held, held.size, held.requested)
@@ -324,8 +324,8 @@ class CachingAllocator(Gated):
 
     def _catch_up(self) -> None:
         """Do what finalizers and other threads could not."""
-        while self._adopted:
-            segment = self._adopted.popleft()
+        while self._aside:
+            segment = self._aside.popleft()
             block = segment.head
             self._segments.add(segment)
             self._journal += (block.size + UNCHANGED + (0 if block.pool.small else LARGE), block.requested, 0)
@@ -354,7 +354,7 @@ class CachingAllocator(Gated):
         block = CachedBlock(memory.address, segment_bytes, pool)
         block.live = True
         block.requested = size
-        self._adopted.append(Segment(block, memory, None))
+        self._aside.append(Segment(block, memory, None))
         return block
 
     # When the cache has nothing

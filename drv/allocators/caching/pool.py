@@ -58,7 +58,7 @@ class BlockPool:
     holds : bool
         Whether the block that was freed last may be held back, because it is likely to be asked for next.
     held : CachedBlock or None
-        That block. It is neither handed out nor in the order; the owner asks :meth:`again` whether it serves
+        That block. It is neither handed out nor in the order; the owner asks :meth:`reuse` whether it serves
         the next allocation, or gives it.
     """
 
@@ -162,7 +162,7 @@ class BlockPool:
             self._insert(key, remainder)
         return block
 
-    def again(self, block: CachedBlock, size: int, requested: int) -> bool:
+    def reuse(self, block: CachedBlock, size: int, requested: int) -> bool:
         """Hand out ``block``, which is held, if giving it and taking ``size`` bytes would come to the same.
 
         Otherwise nothing is changed.

@@ -29,7 +29,7 @@ class WarpTable:
         self.rows = slots >> 5
         self.active = self.ballot(np.ones(len(slots), np.bool_))
 
-    def spread(self, values: NDArray[Any], fill: Any = 0) -> NDArray[Any]:
+    def scatter(self, values: NDArray[Any], fill: Any = 0) -> NDArray[Any]:
         """Table ``(warps, 32)`` of ``values`` ``(lanes,)`` or ``(1,)``; ``fill`` where no lane runs."""
         table = np.full(self.warps * WARP, fill, values.dtype)
         table[self.slots] = values
@@ -37,7 +37,7 @@ class WarpTable:
 
     def ballot(self, predicate: NDArray[np.bool_]) -> NDArray[np.uint32]:
         """Mask per lane ``(lanes,)`` of the lanes in its warp for which ``predicate`` holds."""
-        packed = np.packbits(self.spread(predicate), axis=1, bitorder="little")
+        packed = np.packbits(self.scatter(predicate), axis=1, bitorder="little")
         result: NDArray[Any] = packed.view(np.uint32).ravel()[self.rows]
         return result
 
@@ -91,7 +91,7 @@ def vote(table: WarpTable, mode: str, predicate: NDArray[np.bool_], mask: NDArra
 
 def match_any(table: WarpTable, value: NDArray[Any], mask: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Mask of the member lanes that have the lane's own value."""
-    values = table.spread(value)[table.rows]
+    values = table.scatter(value)[table.rows]
     same = values == (value if value.shape[0] > 1 else np.broadcast_to(value, table.lane.shape))[:, None]
     packed: NDArray[np.uint32] = np.packbits(same, axis=1, bitorder="little").view(np.uint32).ravel()
     return packed & mask & table.active
@@ -126,7 +126,7 @@ def reduce(table: WarpTable, operation: str, value: NDArray[Any], mask: NDArray[
         chosen = np.flatnonzero(members == each)
         inside = (_BITS & each) != 0
         rows, back = np.unique(table.rows[chosen], return_inverse=True)
-        held = table.spread(values)[rows][:, inside]
+        held = table.scatter(values)[rows][:, inside]
         result[chosen] = combine.reduce(held, axis=1, dtype=value.dtype)[back]
     return result
 
