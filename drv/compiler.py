@@ -23,7 +23,7 @@ _INSTALL_HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class CompiledProgram:
-    """What the compiler made of a source.
+    """Code that NVRTC compiled.
 
     Attributes
     ----------
@@ -54,14 +54,14 @@ def compile_program(
     name_expressions: Sequence[str] = (),
     line_info: bool = False,
 ) -> CompiledProgram:
-    """Compile CUDA C++.
+    """Compile CUDA C++ with NVRTC, which needs no GPU.
 
     Parameters
     ----------
     source : str
         Text of the program.
     architecture : str
-        As :func:`architecture_of` a device gives it: ``"compute_90"`` makes PTX, ``"sm_90"`` a cubin.
+        As :func:`drv.compiler.architecture_of` a device gives it: ``"compute_90"`` makes PTX, ``"sm_90"`` a cubin.
     name : str
         File name of the program, in messages and line information.
     options : sequence of str
@@ -71,7 +71,8 @@ def compile_program(
     headers : mapping, optional
         Text of headers by the name under which the source includes them.
     name_expressions : sequence of str
-        C++ names whose mangled names are wanted, such as ``"scale<float>"``; templates are instantiated.
+        C++ names whose mangled names :attr:`CompiledProgram.names` is to have, such as ``"scale<float>"``;
+        templates are instantiated.
     line_info : bool
         Whether the code tells which source line it comes from.
 
@@ -83,6 +84,13 @@ def compile_program(
         If an option is not known to NVRTC, or is the architecture.
     LibraryNotInstalledError
         If NVRTC is not installed.
+
+    Examples
+    --------
+    >>> source = "template <class T> __global__ void scale(T* x) { x[threadIdx.x] *= 2; }"
+    >>> program = drv.compile_program(source, "compute_90", name_expressions=["scale<float>"])
+    >>> program.names["scale<float>"]
+    '_Z5scaleIfEvPT_'
     """
     if any(option.startswith(("-arch", "--gpu-architecture")) for option in options):
         raise InvalidValueError("the architecture is no option: it follows from the device")
@@ -152,7 +160,7 @@ def architecture_of(device: Device) -> str:
 
 
 def compiler_version() -> tuple[int, int]:
-    """Major and minor version of NVRTC."""
+    """Major and minor version of NVRTC. Raises LibraryNotInstalledError where it is not installed."""
     major, minor = _check(_nvrtc().nvrtcVersion())
     return int(major), int(minor)
 

@@ -38,13 +38,29 @@ def copy_to_device(
 
     Parameters
     ----------
+    destination
+        :class:`DeviceMemory`, an object with ``__cuda_array_interface__``, or an address.
+    source
+        A C-contiguous NumPy array or buffer, :class:`PinnedMemory`, :class:`RegisteredMemory`, or an address.
     nbytes : int, optional
-        Bytes to copy; by default the size that the objects have, which must then be the same.
+        Bytes to copy; by default the size that the objects have, which must then be the same. Required where
+        both are addresses.
+    stream : Stream, optional
+        Where to queue the copy. Without it the copy is on the legacy default stream, and done on return.
 
     Raises
     ------
     InvalidValueError
-        If the sizes do not fit, or a host array is not C-contiguous.
+        If the sizes do not fit, a host array is not C-contiguous, or an argument is no such memory.
+    CudaError
+        Without ``stream``: if the copy, or earlier work, failed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.arange(256, dtype=np.float32)
+    >>> memory = drv.DeviceMemory(values.nbytes)
+    >>> drv.copy_to_device(memory, values)
     """
     to, origin = _device_endpoint(destination), _host_endpoint(source, writes=False)
     size = _size(nbytes, to, origin)
@@ -62,7 +78,11 @@ def copy_to_device(
 def copy_to_host(
     destination: Any, source: Any, nbytes: int | None = None, *, stream: Stream | None = None
 ) -> None:
-    """Copy device memory ``source`` to host memory ``destination``; see :func:`copy_to_device`."""
+    """Copy device memory ``source`` to host memory ``destination``.
+
+    Parameters and errors are those of :func:`copy_to_device`, with the sides exchanged; ``destination`` must be
+    writable.
+    """
     to, origin = _host_endpoint(destination, writes=True), _device_endpoint(source)
     size = _size(nbytes, to, origin)
     device = _enter(stream, origin)
@@ -79,7 +99,10 @@ def copy_to_host(
 def copy_on_device(
     destination: Any, source: Any, nbytes: int | None = None, *, stream: Stream | None = None
 ) -> None:
-    """Copy device memory ``source`` to device memory ``destination``; see :func:`copy_to_device`."""
+    """Copy device memory ``source`` to device memory ``destination``, which must not overlap.
+
+    Parameters and errors are those of :func:`copy_to_device`, with device memory on both sides.
+    """
     to, origin = _device_endpoint(destination), _device_endpoint(source)
     size = _size(nbytes, to, origin)
     device = _enter(stream, to)
@@ -102,9 +125,10 @@ def copy_peer(
     *,
     stream: Stream | None = None,
 ) -> None:
-    """Copy memory of one device to another's, with peer access or, through the host, without.
+    """Copy memory of ``source_device`` to memory of ``destination_device``.
 
-    See :func:`copy_to_device`. ``stream`` may be a stream of either device.
+    It goes directly where peer access is enabled, and through the host otherwise. ``nbytes`` and errors are as for
+    :func:`copy_to_device`; ``stream`` may be a stream of either device.
     """
     to, origin = _device_endpoint(destination), _device_endpoint(source)
     size = _size(nbytes, to, origin)
@@ -131,10 +155,19 @@ def copy_2d(
     *,
     stream: Stream | None = None,
 ) -> None:
-    """Copy ``height`` rows of ``width`` bytes; rows start ``pitch`` bytes after one another.
+    """Copy ``height`` rows of ``width`` bytes, whose beginnings lie ``pitch`` bytes apart on each side.
 
-    Either side may be on the host or on a device; a bare address is looked up by the driver, so it
-    must be of device or pinned memory.
+    Parameters
+    ----------
+    destination, source
+        Memory on the host or on a device, as for :func:`copy_to_device`; a bare address is looked up by the driver,
+        so it must be of device or pinned memory.
+    destination_pitch, source_pitch : int
+        Bytes from the beginning of one row to that of the next, at least ``width``.
+    width, height : int
+        Bytes in a row, and rows; where either is 0 nothing is copied.
+    stream : Stream, optional
+        Where to queue the copy. Without it the copy is done on return.
 
     Raises
     ------
@@ -169,13 +202,31 @@ def copy_2d(
 
 
 def memset(destination: Any, value: int, count: int, *, bits: int = 8, stream: Stream | None = None) -> None:
-    """Write ``count`` items of 8, 16 or 32 bits to device memory.
+    """Write ``value`` to ``count`` items of 8, 16 or 32 bits of device memory.
+
+    Parameters
+    ----------
+    destination
+        Device memory, as for :func:`copy_to_device`.
+    value : int
+        Of ``bits`` bits, signed or unsigned.
+    count : int
+        Number of items, not of bytes.
+    bits : int
+        Bits of an item.
+    stream : Stream, optional
+        Where to queue the write. Without it the write is done on return.
 
     Raises
     ------
     InvalidValueError
         If ``value`` does not fit into ``bits``, the items do not fit into ``destination``, or its address
         is no multiple of the item's size.
+
+    Examples
+    --------
+    >>> memory = drv.DeviceMemory(1024)
+    >>> drv.memset(memory, -1, 256, bits=32)
     """
     to = _device_endpoint(destination)
     value = _check_item(to, value, bits)
@@ -200,9 +251,9 @@ def memset_2d(
     bits: int = 8,
     stream: Stream | None = None,
 ) -> None:
-    """Write ``height`` rows of ``width`` items of 8, 16 or 32 bits; rows start ``pitch`` bytes apart.
+    """Write ``value`` to ``height`` rows of ``width`` items of 8, 16 or 32 bits, which begin ``pitch`` bytes apart.
 
-    Raises as :func:`memset` does.
+    Everything else is as for :func:`memset`.
     """
     to = _device_endpoint(destination)
     value = _check_item(to, value, bits)
@@ -220,8 +271,22 @@ def memset_2d(
 def host_access(memory: Any, nbytes: int | None = None, *, writes: bool) -> None:
     """Tell the race finder that the host reads, or ``writes``, pinned memory now.
 
-    ``memory`` is a :class:`PinnedMemory`, a NumPy array over one, or an address with ``nbytes``. Does
-    nothing with NVIDIA's driver, which has no race finder.
+    The simulated driver sees what queued work does with memory, but not what the program does with it through NumPy.
+    Does nothing with NVIDIA's driver, which has no race finder.
+
+    Parameters
+    ----------
+    memory
+        :class:`PinnedMemory`, a NumPy array over one, or an address.
+    nbytes : int, optional
+        Bytes from the beginning of ``memory``; all by default, and required for an address.
+    writes : bool
+        Whether the host writes the bytes, or only reads them.
+
+    Raises
+    ------
+    InvalidValueError
+        If ``memory`` has fewer bytes.
     """
     from .selection import runtime
 

@@ -20,7 +20,7 @@ _ATTRIBUTE_PREFIX = "CU_DEVICE_ATTRIBUTE_"
 
 
 class MemoryInfo(NamedTuple):
-    """Bytes of device memory that are free, and that there are."""
+    """Free and total device memory, in bytes."""
 
     free: int
     total: int
@@ -28,7 +28,11 @@ class MemoryInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceProperties:
-    """What a device is and can do. Sizes are in bytes, clock rates in kHz."""
+    """Identity and limits of a device. Sizes are in bytes, clock rates in kHz, the bus width in bits.
+
+    The names are those of ``torch.cuda.get_device_properties`` where it has them, and CUDA's (``cudaDeviceProp``)
+    elsewhere.
+    """
 
     name: str
     major: int
@@ -144,14 +148,14 @@ class Device:
 
     @property
     def name(self) -> str:
-        """Name of the device's model."""
+        """Name of the model, such as ``"NVIDIA H100 80GB HBM3"``."""
         driver = self.runtime.driver
         name: bytes = self.runtime.check(driver.cuDeviceGetName(256, self._handle), "cuDeviceGetName")
         return name.split(b"\0", 1)[0].decode()
 
     @property
     def compute_capability(self) -> tuple[int, int]:
-        """Major and minor compute capability."""
+        """Major and minor compute capability: ``(9, 0)``."""
         if self._capability is None:
             major = self.attribute("COMPUTE_CAPABILITY_MAJOR")
             self._capability = major, self.attribute("COMPUTE_CAPABILITY_MINOR")
@@ -159,13 +163,13 @@ class Device:
 
     @property
     def total_memory(self) -> int:
-        """Bytes of device memory."""
+        """Device memory in bytes, whatever is in use."""
         driver = self.runtime.driver
         return int(self.runtime.check(driver.cuDeviceTotalMem(self._handle), "cuDeviceTotalMem"))
 
     @property
     def uuid(self) -> UUID:
-        """Identifier that no other device has."""
+        """Identifier that no other device has, also on other machines."""
         from uuid import UUID
 
         uuid = self.runtime.check(self.runtime.driver.cuDeviceGetUuid(self._handle), "cuDeviceGetUuid")
@@ -173,7 +177,7 @@ class Device:
 
     @property
     def properties(self) -> DeviceProperties:
-        """What the device is and can do. Asks the driver once."""
+        """Identity and limits of the device. The driver is asked once."""
         if self._properties is None:
             values: dict[str, Any] = {name: self.attribute(key) for name, key in _PROPERTIES.items()}
             for flag in ("is_integrated", "is_multi_gpu_board"):
@@ -193,7 +197,7 @@ class Device:
 
     @property
     def default_stream(self) -> Stream:
-        """The legacy default stream, which waits for, and is waited for by, all blocking streams."""
+        """The legacy default stream: it waits for work on all blocking streams of the device, and they wait for it."""
         if self._default_stream is None:
             from .stream import Stream
 
@@ -209,10 +213,20 @@ class Device:
             Such as ``"MULTIPROCESSOR_COUNT"``; the prefix ``CU_DEVICE_ATTRIBUTE_`` may be left out,
             and case does not matter.
 
+        Returns
+        -------
+        int
+            In CUDA's unit for the attribute: bytes, kHz, or 0 and 1 for no and yes.
+
         Raises
         ------
         NotFoundError
             If CUDA has no attribute of that name.
+
+        Examples
+        --------
+        >>> drv.Device(0).attribute("warp_size")
+        32
         """
         from cuda.bindings.driver import CUdevice_attribute
 
@@ -229,7 +243,17 @@ class Device:
         return int(value)
 
     def make_current(self) -> None:
-        """Make this device's primary context current in this thread, whatever is current now."""
+        """Make this device's primary context current in this thread, whatever is current now.
+
+        The first call on a device creates its context.
+
+        Raises
+        ------
+        DeviceFaultError
+            If the context is lost to an earlier error.
+        DroppedRuntimeError
+            If the runtime of this device was dropped by :func:`drv.reset`.
+        """
         runtime = self.runtime
         context = self._context or self._retain()
         runtime.check(runtime.driver.cuCtxSetCurrent(context), "cuCtxSetCurrent", f"device {self.ordinal}")
@@ -244,7 +268,13 @@ class Device:
             self.make_current()
 
     def set_current(self) -> None:
-        """Select this device in this thread: :func:`drv.current_device` returns it from now on."""
+        """Select this device in this thread, for :func:`drv.current_device` and for everything that takes no device.
+
+        Raises
+        ------
+        DeviceFaultError
+            If the context is lost to an earlier error.
+        """
         self.make_current()
         self.runtime.current.selected = self
 
@@ -255,6 +285,8 @@ class Device:
         ------
         CudaError
             If that work, or earlier work, failed.
+        FindingError
+            If a checker of the simulated driver, or a guarding allocator, has found a mistake.
         """
         self.make_current()
         runtime = self.runtime
@@ -263,13 +295,19 @@ class Device:
         runtime.raise_pending()
 
     def memory_info(self) -> MemoryInfo:
-        """Free and total bytes of device memory."""
+        """Free and total device memory in bytes, as the driver counts it: memory that an allocator caches is not free.
+
+        Raises
+        ------
+        CudaError
+            If the context is lost to an earlier error.
+        """
         self.make_current()
         free, total = self.runtime.check(self.runtime.driver.cuMemGetInfo(), "cuMemGetInfo")
         return MemoryInfo(int(free), int(total))
 
     def stream_priority_range(self) -> tuple[int, int]:
-        """Least and greatest stream priority; a greater priority is a lower number."""
+        """Least and greatest priority of streams, such as ``(0, -5)``; a lower number is a greater priority."""
         self.make_current()
         driver = self.runtime.driver
         least, greatest = self.runtime.check(
@@ -278,7 +316,7 @@ class Device:
         return int(least), int(greatest)
 
     def can_access_peer(self, peer: Device) -> bool:
-        """Whether kernels on this device could use memory of ``peer``."""
+        """Whether kernels on this device could access memory of ``peer`` directly; False for the device itself."""
         if peer is self:
             return False
         accessible = self.runtime.check(
@@ -290,7 +328,7 @@ class Device:
         return bool(accessible)
 
     def enable_peer_access(self, peer: Device) -> None:
-        """Let kernels on this device use memory of ``peer``. Doing so twice changes nothing.
+        """Let kernels on this device access memory of ``peer``. The other direction is enabled apart; a second call changes nothing.
 
         Raises
         ------
@@ -327,11 +365,14 @@ class Device:
         self._peers.discard(peer.ordinal)
 
     def peer_access_enabled(self, peer: Device) -> bool:
-        """Whether :meth:`enable_peer_access` is in force."""
+        """Whether :meth:`enable_peer_access` has let this device access memory of ``peer``."""
         return peer.ordinal in self._peers
 
     def release_context(self) -> None:
-        """Give the primary context back; the runtime does so when it is closed."""
+        """Release the primary context and with it everything that was allocated and loaded there.
+
+        The runtime calls it when it is closed. Raises nothing.
+        """
         if self._context is not None:
             self._context = None
             self.runtime.driver.cuDevicePrimaryCtxRelease(self._handle)
@@ -353,7 +394,11 @@ class Device:
 
 @contextmanager
 def pushed(device: Device) -> Iterator[None]:
-    """The device's context is current for a block, without the runtime noticing."""
+    """Make the device's context current for a block, without a change to the runtime's own record of it.
+
+    For finalizers and checkers, which may run in the middle of anything. Raises :class:`CudaError` if the
+    driver refuses.
+    """
     driver, check = device.runtime.driver, device.runtime.check
     check(driver.cuCtxPushCurrent(device.context), "cuCtxPushCurrent")
     try:

@@ -44,7 +44,7 @@ class CudaError(RuntimeError):
 
 
 class InvalidValueError(CudaError, ValueError):
-    """An argument is outside what the call accepts."""
+    """An argument is outside what the call accepts. The message says what was given and what was expected."""
 
 
 class InvalidHandleError(CudaError):
@@ -52,7 +52,7 @@ class InvalidHandleError(CudaError):
 
 
 class OutOfMemoryError(CudaError):
-    """Device or pinned host memory is exhausted. Everything still works after it is caught."""
+    """Device or pinned host memory is exhausted. Nothing is lost: everything still works after it is caught."""
 
 
 class NotFoundError(CudaError, LookupError):
@@ -60,11 +60,11 @@ class NotFoundError(CudaError, LookupError):
 
 
 class NotSupportedError(CudaError):
-    """The device or the driver cannot do this."""
+    """The device or the driver in use cannot do this."""
 
 
 class NotPermittedError(CudaError):
-    """The call is not allowed here, for example inside a host callback."""
+    """The call is not allowed here, for example CUDA calls inside a host callback."""
 
 
 class CaptureError(CudaError):
@@ -76,7 +76,13 @@ class PeerAccessError(CudaError):
 
 
 class ModuleLoadError(CudaError):
-    """The driver does not accept a PTX or cubin image; ``log`` holds what its linker said."""
+    """The driver does not accept a PTX or cubin image.
+
+    Attributes
+    ----------
+    log : str
+        What the driver's linker said.
+    """
 
     def __init__(self, message: str, *, log: str = "", **details: Any) -> None:
         super().__init__(message, **details)
@@ -88,7 +94,7 @@ class LaunchResourcesError(CudaError):
 
 
 class DeviceFaultError(CudaError):
-    """A kernel or copy failed while it ran on the device. The context is lost."""
+    """A kernel or copy failed while it ran on the device. The context is lost: every later call raises this too."""
 
 
 class IllegalAddressError(DeviceFaultError):
@@ -136,7 +142,7 @@ class DroppedRuntimeError(CudaError):
 
 
 class HostCallbackError(CudaError):
-    """A function queued on a stream raised, or a thread that watches over queued work; that is the cause."""
+    """A function queued on a stream raised, or a thread that watches over queued work; ``__cause__`` is its exception."""
 
 
 class CompileError(CudaError):
@@ -157,7 +163,13 @@ class CompileError(CudaError):
 
 
 class FindingError(CudaError):
-    """A checker found a mistake that a GPU may hide. ``findings`` holds its records."""
+    """A checker reports a mistake that a GPU may hide.
+
+    Attributes
+    ----------
+    findings : tuple
+        Records of all findings since the last synchronising call; the message is the first one's.
+    """
 
     def __init__(self, message: str, findings: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
@@ -165,7 +177,7 @@ class FindingError(CudaError):
 
 
 class DataRaceError(FindingError):
-    """Two accesses to the same bytes are ordered by nothing."""
+    """Two accesses to the same bytes, at least one of them a write, are not ordered by any stream, event or wait."""
 
 
 class FreedInUseError(FindingError):
@@ -177,7 +189,7 @@ class UninitializedReadError(FindingError):
 
 
 class OverwriteError(FindingError):
-    """Memory beside an allocation, or memory that was freed, was written to: the guarding allocator found it."""
+    """A guarding allocator reports a write beside an allocation, or to memory that was freed."""
 
 
 _CLASSES: Mapping[int, type[CudaError]] = {

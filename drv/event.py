@@ -17,7 +17,7 @@ _BLOCKING_SYNC, _DISABLE_TIMING, _INTERPROCESS = 1, 2, 4
 
 
 class Event:
-    """A mark in a stream.
+    """A mark in a stream: it orders streams and measures time between two marks.
 
     Parameters
     ----------
@@ -32,8 +32,23 @@ class Event:
 
     Attributes
     ----------
+    device : Device
+        Whose streams record it.
     handle
         ``CUevent``, as the driver's functions take it.
+
+    Raises
+    ------
+    InvalidValueError
+        If both ``timing`` and ``interprocess`` are true.
+
+    Examples
+    --------
+    The second stream waits for the first without the host waiting for either:
+
+    >>> first, second = drv.Stream(), drv.Stream()
+    >>> event = first.record_event()
+    >>> second.wait_event(event)
     """
 
     __slots__ = (
@@ -81,7 +96,17 @@ class Event:
 
     @classmethod
     def from_handle(cls, device: Device, handle: int, *, timing: bool = False) -> Event:
-        """An event that something else made and destroys; ``timing`` says whether it keeps time."""
+        """An event that other code created and will destroy.
+
+        Parameters
+        ----------
+        device : Device
+            Whose streams record it.
+        handle : int
+            Value of a ``CUevent`` or ``cudaEvent_t``.
+        timing : bool
+            Whether it keeps time, for :meth:`elapsed_time`.
+        """
         from cuda.bindings.driver import CUevent
 
         self = cls._bare(device, timing=timing, interprocess=False)
@@ -90,7 +115,15 @@ class Event:
 
     @classmethod
     def from_ipc_handle(cls, device: Device, ipc_handle: bytes) -> Event:
-        """Open an event that another process exported with :meth:`ipc_handle`."""
+        """Open an event that another process exported with :meth:`ipc_handle`.
+
+        Raises
+        ------
+        InvalidValueError
+            If ``ipc_handle`` does not have 64 bytes.
+        NotSupportedError
+            On the simulated driver, which serves one process.
+        """
         from cuda.bindings.driver import CUipcEventHandle
 
         if len(ipc_handle) != _IPC_HANDLE_BYTES:
@@ -127,7 +160,7 @@ class Event:
         return f"<drv.Event {int(self.handle):#x} on device {self.device.ordinal}>"
 
     def ipc_handle(self) -> bytes:
-        """Bytes from which another process opens this event.
+        """The 64 bytes from which another process opens this event.
 
         Raises
         ------
@@ -143,7 +176,7 @@ class Event:
         return ctypes.string_at(handle.getPtr(), _IPC_HANDLE_BYTES)
 
     def record(self, stream: Stream) -> None:
-        """Mark the end of what ``stream`` holds now, forgetting an earlier mark.
+        """Mark the end of what ``stream`` holds now; an earlier mark is forgotten.
 
         Raises
         ------
@@ -162,7 +195,7 @@ class Event:
         self._recorded = True
 
     def wait(self, stream: Stream) -> None:
-        """Have later work of ``stream``, on any device, wait for the mark."""
+        """Have later work of ``stream``, on any device, wait for the marked work; the host does not wait."""
         stream.wait_event(self)
 
     def query(self) -> bool:
@@ -188,7 +221,7 @@ class Event:
         self.runtime.synchronized(self.runtime.driver.cuEventSynchronize(self.handle), "cuEventSynchronize")
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds from this mark to that of ``end``.
+        """Milliseconds from this mark to that of ``end``, on the device's clock.
 
         Raises
         ------
@@ -214,7 +247,7 @@ class Event:
         return float(self.runtime.check(result, "cuEventElapsedTime"))
 
     def close(self) -> None:
-        """Give the event back to the driver. A second call does nothing."""
+        """Destroy the event. A second call does nothing; an event made :meth:`from_handle` stays as it is."""
         if self._owned:
             self.device.use()
             self._owned = False

@@ -70,15 +70,26 @@ def bind(
 
     Parameters
     ----------
+    function : Function
+        The kernel.
     types
         One code per parameter, as for :func:`prepare`.
+    grid, block : tuple of int
+        Blocks in the grid and threads in a block, three numbers each.
     first
         Values of the first parameters.
+    shared : int
+        Dynamic shared memory per block, in bytes.
 
     Returns
     -------
     callable
         ``run(stream_handle, *others)``. Safe to call from several threads.
+
+    Raises
+    ------
+    InvalidValueError
+        If the number or sizes of the parameters are not the kernel's, where the driver can tell.
     """
     codes = tuple(types)
     check_parameters(function, codes)
@@ -101,6 +112,8 @@ def launch(
 
     Parameters
     ----------
+    function : Function
+        The kernel.
     grid, block
         Blocks in the grid and threads in a block, up to three numbers each.
     arguments
@@ -119,6 +132,20 @@ def launch(
         If an argument does not fit the kernel's parameter, or the driver refuses grid or block.
     LaunchResourcesError
         If a block needs more than a multiprocessor has.
+
+    Notes
+    -----
+    The launch only queues the kernel: what goes wrong while it runs is raised by a later synchronising call, or
+    here with ``CUDA_LAUNCH_BLOCKING=1``.
+
+    Examples
+    --------
+    >>> source = 'extern "C" __global__ void fill(float* out, float x) { out[threadIdx.x] = x; }'
+    >>> program = drv.compile_program(source, "compute_90")
+    >>> fill = drv.Module(program.image).function("fill")
+    >>> memory = drv.DeviceMemory(4 * 32)
+    >>> drv.launch(fill, 1, 32, (memory, np.float32(0.5)), stream=drv.Stream())
+    >>> drv.Device(0).synchronize()
     """
     device = function.device
     if stream is None:

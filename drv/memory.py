@@ -18,7 +18,7 @@ _REGISTER_PORTABLE = 1
 
 
 class DeviceMemory:
-    """An allocation of device memory made by the driver itself, without a cache.
+    """Device memory, allocated by the driver itself, without a cache.
 
     Parameters
     ----------
@@ -33,15 +33,31 @@ class DeviceMemory:
         First address, aligned to at least 256 bytes.
     nbytes : int
         Size in bytes.
+    device : Device
+        Whose memory it is.
 
     Raises
     ------
     OutOfMemoryError
         If the device has no such free range.
+    InvalidValueError
+        If ``nbytes`` is not positive.
 
     Notes
     -----
-    Freeing synchronises the device, as ``cuMemFree`` does. Usable as a context manager.
+    The contents are undefined at first. Freeing synchronises the device, as ``cuMemFree`` does. Usable as a
+    context manager, and by other libraries through ``__cuda_array_interface__``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.arange(4, dtype=np.float32)
+    >>> with drv.DeviceMemory(values.nbytes) as memory:
+    ...     drv.copy_to_device(memory, values)
+    ...     result = np.empty_like(values)
+    ...     drv.copy_to_host(result, memory)
+    >>> result.tolist()
+    [0.0, 1.0, 2.0, 3.0]
     """
 
     __slots__ = ("__weakref__", "_owned", "address", "device", "nbytes", "runtime")
@@ -87,7 +103,7 @@ class DeviceMemory:
         }
 
     def free(self) -> None:
-        """Give the memory back, once the device's work is done. A second call does nothing."""
+        """Free the memory once the device's work is done. A second call does nothing; any other use raises InvalidHandleError."""
         if self._owned:
             self.device.make_current()
             self._owned = False
@@ -155,7 +171,7 @@ class PinnedMemory:
 
     @property
     def address(self) -> int:
-        """First address, the same on the host and on every device."""
+        """First address, the same on the host and on every device. Raises InvalidHandleError after :meth:`free`."""
         return self._live().address
 
     @property
@@ -164,10 +180,15 @@ class PinnedMemory:
         return self._live().device.runtime
 
     def array(self, dtype: DTypeLike = "u1") -> NDArray[Any]:
-        """The memory as a one-dimensional NumPy array; bytes after the last whole item are left out.
+        """The memory as a one-dimensional NumPy array of ``dtype``; bytes after the last whole element are left out.
 
-        Reads and writes through it are seen by the race finder of the simulated driver only where
-        :func:`drv.host_access` reports them.
+        The host must not touch it while a copy or kernel uses it. The race finder of the simulated driver sees what
+        the host does through the array only where :func:`drv.host_access` reports it.
+
+        Raises
+        ------
+        InvalidHandleError
+            If the memory was freed.
         """
         import numpy as np
 
@@ -176,7 +197,7 @@ class PinnedMemory:
         return whole[: self.nbytes // element.itemsize * element.itemsize].view(element)
 
     def free(self) -> None:
-        """Give the memory back, now or when the last array over it is gone. A second call does nothing.
+        """Free the memory, now or when the last array over it is gone. A second call does nothing.
 
         Copies from or to it must be done.
         """
@@ -195,7 +216,7 @@ class PinnedMemory:
 
 
 class RegisteredMemory:
-    """Host memory that already exists, page-locked while this object lives.
+    """Host memory of a NumPy array, page-locked while this object lives.
 
     Parameters
     ----------
@@ -210,6 +231,13 @@ class RegisteredMemory:
         First address, on the host.
     nbytes : int
         Size in bytes.
+
+    Raises
+    ------
+    InvalidValueError
+        If ``array`` is empty or not C-contiguous.
+    CudaError
+        If the memory is page-locked already, or the host cannot lock so much.
 
     Notes
     -----
@@ -243,7 +271,7 @@ class RegisteredMemory:
         self._owned = True
 
     def unregister(self) -> None:
-        """Unlock the memory. A second call does nothing."""
+        """Unlock the memory, which nothing queued may still use. A second call does nothing."""
         if self._owned:
             self.device.make_current()
             self._owned = False

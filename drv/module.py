@@ -18,19 +18,19 @@ _ATTRIBUTE_PREFIX = "CU_FUNC_ATTRIBUTE_"
 
 
 class Parameter(NamedTuple):
-    """Where a kernel parameter lies in the kernel's parameter space, in bytes."""
+    """Offset and size, in bytes, of a kernel parameter in the kernel's parameter space."""
 
     offset: int
     size: int
 
 
 class Module:
-    """Code loaded into a device's context.
+    """Compiled code, loaded into a device's context.
 
     Parameters
     ----------
     image : bytes or str
-        PTX text or a cubin.
+        PTX text or a cubin, such as :attr:`CompiledProgram.image`.
     device : Device, optional
         Where to load it; this thread's current device by default.
 
@@ -38,6 +38,18 @@ class Module:
     ------
     ModuleLoadError
         If the driver does not accept the image; ``log`` holds what its linker said.
+
+    Examples
+    --------
+    >>> source = 'extern "C" __global__ void set(int* out, int value) { *out = value; }'
+    >>> program = drv.compile_program(source, "compute_90")
+    >>> kernel = drv.Module(program.image).function("set")
+    >>> memory = drv.DeviceMemory(4)
+    >>> kernel.launch(1, 1, (memory, np.int32(7)))
+    >>> out = np.zeros(1, np.int32)
+    >>> drv.copy_to_host(out, memory)
+    >>> int(out[0])
+    7
     """
 
     def __init__(self, image: bytes | str, device: Device | None = None) -> None:
@@ -103,7 +115,7 @@ class Module:
         return int(address), int(size)
 
     def unload(self) -> None:
-        """Remove the code from the context. Its kernels must not be running. A second call does nothing."""
+        """Unload the code from the context. Its kernels must not be running. A second call does nothing."""
         if self._handle is not None:
             self.device.use()
             handle, self._handle = self._handle, None
@@ -154,7 +166,15 @@ class Function:
         return int(self.runtime.check(result, "cuFuncGetAttribute", name, self.name))
 
     def set_attribute(self, name: str, value: int) -> None:
-        """Change a function attribute, such as ``"PREFERRED_SHARED_MEMORY_CARVEOUT"`` (percent)."""
+        """Change a function attribute, by its name in CUDA, such as ``"PREFERRED_SHARED_MEMORY_CARVEOUT"`` (percent).
+
+        Raises
+        ------
+        NotFoundError
+            If CUDA has no function attribute of that name.
+        InvalidValueError
+            If the attribute cannot be changed, or not to ``value``.
+        """
         self.device.use()
         driver = self.runtime.driver
         result = driver.cuFuncSetAttribute(self.handle, _attribute(name), value)
@@ -162,27 +182,31 @@ class Function:
 
     @property
     def max_threads_per_block(self) -> int:
-        """Largest block that this kernel can be launched with, given the registers it uses."""
+        """Most threads in a block of this kernel, as far as its registers and launch bounds allow."""
         return self.attribute("MAX_THREADS_PER_BLOCK")
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of static shared memory per block."""
+        """Static shared memory per block, in bytes."""
         return self.attribute("SHARED_SIZE_BYTES")
 
     @property
     def local_bytes(self) -> int:
-        """Bytes of local memory per thread."""
+        """Local memory per thread, in bytes."""
         return self.attribute("LOCAL_SIZE_BYTES")
 
     @property
     def registers(self) -> int:
-        """Registers per thread."""
+        """32-bit registers per thread; on the simulated driver an estimate from the PTX."""
         return self.attribute("NUM_REGS")
 
     @property
     def max_dynamic_shared_bytes(self) -> int:
-        """Most dynamic shared memory per block that a launch may ask for. Settable, up to the device's limit."""
+        """Most dynamic shared memory per block, in bytes, that a launch may ask for.
+
+        It can be set, up to the device's ``SHARED_MEMORY_PER_BLOCK_OPTIN`` less the static shared memory; more raises
+        :class:`InvalidValueError`.
+        """
         return self.attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES")
 
     @max_dynamic_shared_bytes.setter
@@ -190,7 +214,7 @@ class Function:
         self.set_attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES", nbytes)
 
     def max_active_blocks(self, block_size: int, dynamic_shared: int = 0) -> int:
-        """Blocks of ``block_size`` threads that fit on one multiprocessor at a time."""
+        """Blocks of ``block_size`` threads, with ``dynamic_shared`` bytes each, that fit on one multiprocessor at a time."""
         self.device.use()
         driver = self.runtime.driver
         result = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.handle, block_size, dynamic_shared)
@@ -204,9 +228,14 @@ class Function:
         Parameters
         ----------
         dynamic_shared : int
-            Bytes of dynamic shared memory per block.
+            Dynamic shared memory per block, in bytes.
         limit : int
             Largest block size to consider; 0 for the kernel's own limit.
+
+        Returns
+        -------
+        tuple of int
+            ``(block_size, blocks)``.
         """
         from cuda.bindings.driver import CUoccupancyB2DSize
 
@@ -227,7 +256,7 @@ class Function:
         shared: int = 0,
         stream: Stream | None = None,
     ) -> None:
-        """Launch the kernel; see :func:`drv.launch`."""
+        """Launch the kernel: :func:`drv.launch` with this function."""
         from .launch import launch
 
         launch(self, grid, block, arguments, shared=shared, stream=stream)

@@ -72,7 +72,10 @@ def runtime() -> Runtime:
 
 
 def is_available() -> bool:
-    """Whether a driver with a device can be had. Creates no context."""
+    """Whether there is a driver with a device. Creates no context, and raises nothing.
+
+    It is False on a machine with neither a GPU nor ``GRAPHROOT_DRIVER=simulator``.
+    """
     try:
         runtime()
     except (NoDriverError, NoDeviceError):
@@ -83,7 +86,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether a driver was chosen in this process."""
+    """Whether a driver was chosen in this process. Chooses none."""
     return _selection.runtime is not None
 
 
@@ -93,21 +96,27 @@ def is_current(candidate: Runtime) -> bool:
 
 
 def device_count() -> int:
-    """Number of visible devices, 0 where no driver can be had. Creates no context."""
+    """Number of visible devices, 0 where there is no driver. Creates no context, and raises nothing."""
     return len(runtime().devices) if is_available() else 0
 
 
 def current_device() -> Device:
-    """The device that this thread selected with :meth:`Device.set_current`, device 0 at first."""
+    """The device that this thread selected with :meth:`Device.set_current`, device 0 at first.
+
+    Raises
+    ------
+    NoDriverError, NoDeviceError, ForkError
+        As :func:`runtime`, which the first call chooses.
+    """
     active = runtime()
     return active.current.selected or active.devices[0]
 
 
 def reset() -> None:
-    """Drop the runtime with all it holds; the next use chooses a driver afresh.
+    """Drop the runtime with everything it holds; the next use chooses a driver afresh.
 
     Objects of the dropped runtime raise :class:`DroppedRuntimeError` when used. Options given to
-    ``drv.simulator.install`` are forgotten.
+    ``drv.simulator.install`` are forgotten. Work that is still queued on simulated devices does not run any more.
     """
     with _selection.lock:
         _selection.simulator = None
@@ -130,7 +139,13 @@ def supervised(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def install(simulator: Callable[[], Any]) -> Runtime:
-    """Use the driver that ``simulator`` makes; see ``drv.simulator.install``."""
+    """Use the driver that ``simulator`` returns; see ``drv.simulator.install``.
+
+    Raises
+    ------
+    CudaError
+        If a driver is already in use.
+    """
     with _selection.lock:
         if _selection.runtime is not None:
             raise CudaError(

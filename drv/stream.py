@@ -20,7 +20,9 @@ _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Stream:
-    """A queue of work. Work of one stream runs in order; streams are unordered until an event orders them.
+    """A queue of work on a device.
+
+    Work of one stream runs in order; work of different streams is unordered until an event orders it.
 
     Parameters
     ----------
@@ -34,13 +36,29 @@ class Stream:
 
     Attributes
     ----------
+    device : Device
+        Where the work runs.
     handle
         ``CUstream``, as the driver's functions take it.
+
+    Raises
+    ------
+    CudaError
+        If the driver cannot make a stream, such as in a lost context.
 
     Notes
     -----
     Streams are equal when the driver's streams are. The driver keeps a dropped stream until its work
-    is done.
+    is done. After :meth:`close` every use raises :class:`InvalidHandleError`.
+
+    Examples
+    --------
+    >>> stream = drv.Stream()
+    >>> memory = drv.DeviceMemory(1024)
+    >>> drv.memset(memory, 0, 1024, stream=stream)
+    >>> stream.synchronize()
+    >>> stream.query()
+    True
     """
 
     __slots__ = ("__weakref__", "_owned", "device", "handle", "runtime")
@@ -68,10 +86,12 @@ class Stream:
 
     @classmethod
     def from_handle(cls, device: Device, handle: int) -> Stream:
-        """A stream that something else made and destroys.
+        """A stream that other code created and will destroy.
 
         Parameters
         ----------
+        device : Device
+            Whose stream it is.
         handle : int
             Value of a ``CUstream`` or ``cudaStream_t``; 0 and 1 are the legacy default stream, 2 is the
             calling thread's own default stream.
@@ -89,8 +109,13 @@ class Stream:
     def from_object(cls, stream: Any, device: Device | None = None) -> Stream:
         """A stream of another library, by the protocol ``__cuda_stream__``.
 
-        ``device`` says whose stream it is; without it the driver is asked, and a default stream is
-        taken to be the current device's. ``stream`` must outlive the result.
+        Parameters
+        ----------
+        stream
+            An object with ``__cuda_stream__``, which must outlive the result; a :class:`Stream` is returned as it is.
+        device : Device, optional
+            Whose stream it is. Without it the driver is asked, and a default stream is taken to be the current
+            device's.
 
         Raises
         ------
@@ -142,7 +167,7 @@ class Stream:
 
     @property
     def priority(self) -> int:
-        """Priority that the driver gave the stream."""
+        """Priority that the driver gave the stream; lower numbers run first."""
         driver = self.runtime.driver
         self.device.use()
         return int(self.runtime.check(driver.cuStreamGetPriority(self.handle), "cuStreamGetPriority"))
@@ -178,18 +203,32 @@ class Stream:
         self.runtime.synchronized(self.runtime.driver.cuStreamSynchronize(self.handle), "cuStreamSynchronize")
 
     def wait_event(self, event: Event) -> None:
-        """Have later work of this stream wait for what ``event`` recorded; does nothing if it recorded nothing."""
+        """Have later work of this stream wait for the work that ``event`` marks; the host does not wait.
+
+        An event that was never recorded orders nothing. ``event`` may be of another device.
+
+        Raises
+        ------
+        InvalidHandleError
+            If this stream or ``event`` was closed.
+        """
         self.device.use()
         status = self.runtime.driver.cuStreamWaitEvent(self.handle, event.handle, 0)[0]
         if status:
             self.runtime.fail(status, "cuStreamWaitEvent")
 
     def wait_stream(self, stream: Stream) -> None:
-        """Have later work of this stream wait for all work queued on ``stream`` so far."""
+        """Have later work of this stream wait for all work queued on ``stream`` so far; the host does not wait."""
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record ``event``, or a new one without timing, and return it."""
+        """Record ``event``, or a new one without timing, and return it.
+
+        Raises
+        ------
+        InvalidValueError
+            If ``event`` is another device's.
+        """
         if event is None:
             from .event import Event
 
@@ -200,8 +239,16 @@ class Stream:
     def add_callback(self, function: Callable[..., object], *arguments: Any) -> None:
         """Have ``function(*arguments)`` called on the host once everything queued so far is done.
 
-        The function must not call CUDA. If it raises, the next synchronising call raises
-        :class:`HostCallbackError` with that exception as its cause.
+        Work that is queued later waits for it. The function must not call CUDA, which raises
+        :class:`NotPermittedError`. If it raises, the next synchronising call raises :class:`HostCallbackError` with
+        that exception as its cause.
+
+        Examples
+        --------
+        >>> stream = drv.Stream()
+        >>> stream.add_callback(print, "copied")
+        >>> stream.synchronize()
+        copied
         """
         self.device.use()
         runtime = self.runtime
@@ -209,7 +256,10 @@ class Stream:
         callbacks.queue(self, function, arguments)
 
     def close(self) -> None:
-        """Give the stream back to the driver, which keeps it until its work is done. A second call does nothing."""
+        """Destroy the stream, which the driver keeps until its work is done. A second call does nothing.
+
+        A stream that was made :meth:`from_handle` or :meth:`from_object` stays as it is.
+        """
         if self._owned:
             self.device.use()
             self._owned = False

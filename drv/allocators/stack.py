@@ -60,7 +60,13 @@ def device_allocator(runtime: Runtime, ordinal: int) -> DeviceAllocator[Any]:
 
 
 def pinned_allocator(runtime: Runtime) -> PinnedAllocator:
-    """The allocator of pinned host memory: always the same one until the runtime is dropped."""
+    """The allocator of pinned host memory: always the same one until the runtime is dropped.
+
+    Raises
+    ------
+    InvalidValueError
+        If the options in the environment are wrong.
+    """
 
     def device() -> Device:
         return runtime.current.selected or runtime.devices[0]

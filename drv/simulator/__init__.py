@@ -25,9 +25,15 @@ def install(**options: Any) -> Runtime:
     Parameters
     ----------
     **options
-        As in ``GRAPHROOT_SIMULATOR``, whose values hold for what is not given here: ``devices=2``,
+        As in ``GRAPHROOT_SIMULATOR``, whose values hold for what is left out here: ``devices=2``,
         ``memory="2GiB"``, ``capability="9.0"``, ``multiprocessors=132``, ``peers="all"``,
-        ``schedule="lazy"``, ``seed=0``, ``check="race"``, ``execute=False``.
+        ``schedule="lazy"``, ``seed=0``, ``check="race"``, ``execute=False``. ``docs/simulator.md`` says what
+        each does.
+
+    Returns
+    -------
+    Runtime
+        The runtime in use from now on.
 
     Raises
     ------
@@ -41,7 +47,14 @@ def install(**options: Any) -> Runtime:
 
 @contextmanager
 def installed(**options: Any) -> Iterator[Runtime]:
-    """Use the simulated driver for a block, as :func:`install` does, and drop it after."""
+    """Use the simulated driver for a block, as :func:`install` does, and drop it after.
+
+    Examples
+    --------
+    >>> with drv.simulator.installed(devices=2, schedule="lazy") as runtime:
+    ...     print(len(runtime.devices))
+    2
+    """
     runtime = install(**options)
     try:
         yield runtime
@@ -51,12 +64,26 @@ def installed(**options: Any) -> Iterator[Runtime]:
 
 
 def findings() -> Findings:
-    """Everything that the simulated driver's checkers have found so far.
+    """Everything that the simulated driver's checkers have reported so far: races, uninitialised reads.
+
+    The result is a sequence that goes on growing; within ``with findings().collecting():`` findings are only
+    recorded, and no synchronising call raises them.
 
     Raises
     ------
     NotSupportedError
         If the driver in use is NVIDIA's.
+
+    Examples
+    --------
+    >>> with drv.simulator.installed(check="race"):
+    ...     memory = drv.DeviceMemory(1024)
+    ...     with drv.simulator.findings().collecting() as findings:
+    ...         for stream in (drv.Stream(), drv.Stream()):
+    ...             drv.memset(memory, 0, 1024, stream=stream)
+    ...         drv.Device(0).synchronize()
+    ...         print([str(finding.kind) for finding in findings])
+    ['race']
     """
     result: Findings = _simulated("nothing is found").driver.findings
     return result
@@ -66,12 +93,22 @@ def inject() -> Injection:
     """Faults on demand, so that a program's error paths can be tested.
 
     ``inject().out_of_memory_after(nbytes)``, ``inject().fail_launch(nth, kernel)`` and
-    ``inject().lose_device(ordinal)`` say what shall go wrong; ``inject().clear()`` takes it back.
+    ``inject().lose_device(ordinal)`` say what is to go wrong; ``inject().clear()`` takes it back.
 
     Raises
     ------
     NotSupportedError
         If the driver in use is NVIDIA's.
+
+    Examples
+    --------
+    >>> with drv.simulator.installed():
+    ...     drv.simulator.inject().out_of_memory_after(1 << 20)
+    ...     try:
+    ...         drv.DeviceMemory(1 << 21)
+    ...     except drv.OutOfMemoryError as error:
+    ...         print(error.status)
+    CUDA_ERROR_OUT_OF_MEMORY
     """
     result: Injection = _simulated("faults cannot be made on demand").driver.inject
     return result
@@ -85,7 +122,7 @@ def _simulated(refusal: str) -> Runtime:
 
 
 def from_environment() -> Any:
-    """A simulated driver with the options of ``GRAPHROOT_SIMULATOR``."""
+    """A simulated driver with the options of ``GRAPHROOT_SIMULATOR``. Raises InvalidValueError for a wrong one."""
     return _driver({})
 
 

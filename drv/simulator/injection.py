@@ -20,7 +20,7 @@ class _LaunchFault:
 
 
 class Injection:
-    """What shall go wrong, and when. Nothing does until it is asked for; :meth:`clear` takes all back."""
+    """Faults on demand: what is to go wrong, and when. Nothing does until a method asks for it."""
 
     def __init__(self) -> None:
         #: Called with an ordinal to lose that device at once; the driver sets it.
@@ -36,7 +36,12 @@ class Injection:
     def out_of_memory_after(self, nbytes: int | None = None, *, allocations: int | None = None) -> None:
         """Refuse memory once ``nbytes`` more bytes, or ``allocations`` more allocations, were granted.
 
-        It stays refused until :meth:`clear`. Raises ``ValueError`` unless exactly one is given.
+        It stays refused until :meth:`clear`.
+
+        Raises
+        ------
+        ValueError
+            Unless exactly one of ``nbytes`` and ``allocations`` is given.
         """
         if (nbytes is None) == (allocations is None):
             raise ValueError("out_of_memory_after: give nbytes or allocations, one of them")
@@ -50,17 +55,31 @@ class Injection:
         *,
         sticky: bool = True,
     ) -> None:
-        """Let the ``nth`` launch from now (of ``kernel``, by its name in PTX, when given) fail with ``status``.
+        """Let a launch fail.
 
-        A sticky failure happens when the kernel runs and loses its context; otherwise the launching call
-        itself answers with ``status``.
+        Parameters
+        ----------
+        nth : int
+            Which launch from now on, from 1.
+        kernel : str, optional
+            Count launches of the kernel with this name in PTX only.
+        status : CUresult
+            What the launch fails with.
+        sticky : bool
+            Whether the failure happens when the kernel runs, and loses its context; otherwise the launching call
+            itself answers with ``status``.
+
+        Raises
+        ------
+        ValueError
+            If ``nth`` is less than 1.
         """
         if nth < 1:
             raise ValueError(f"fail_launch: nth={nth}; launches are counted from 1")
         self.launch_faults.append(_LaunchFault(status, kernel, nth, sticky))
 
     def lose_device(self, ordinal: int) -> None:
-        """Lose a device: every call on it, now and later, answers ``CUDA_ERROR_DEVICE_UNAVAILABLE``."""
+        """Lose the device ``ordinal``: every call on it, now and later, answers ``CUDA_ERROR_DEVICE_UNAVAILABLE``."""
         if self.on_lose_device is not None:
             self.on_lose_device(ordinal)
 

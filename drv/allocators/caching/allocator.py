@@ -187,7 +187,13 @@ class CachingAllocator(Gated):
 
     @inside
     def set_options(self, options: AllocatorOptions) -> None:
-        """Behave as ``options`` say from now on. Blocks and segments stay as they are."""
+        """Behave as ``options`` say from now on. Blocks and segments stay as they are.
+
+        Raises
+        ------
+        InvalidValueError
+            If expandable segments are asked for and the allocator has no address space.
+        """
         self._catch_up()
         self._use(options)
 

@@ -114,7 +114,11 @@ class Finding:
 
 @dataclass(slots=True, eq=False)
 class Findings(Sequence[Finding]):
-    """All findings so far, in the order found. Safe to use from several threads."""
+    """All findings so far, in the order in which they were reported. Safe to use from several threads.
+
+    ``str(findings)`` is the report for people; a finding is raised by the next synchronising call unless it is
+    being collected.
+    """
 
     #: Whether findings are only collected, and no synchronising call raises them.
     collect: bool = False
@@ -150,7 +154,10 @@ class Findings(Sequence[Finding]):
 
     @contextmanager
     def collecting(self) -> Iterator[Findings]:
-        """Collect what is found in the block without raising it."""
+        """Record findings of the block without raising them, and give this sequence.
+
+        Findings from before the block are in it too.
+        """
         before, self.collect = self.collect, True
         try:
             yield self
@@ -160,7 +167,7 @@ class Findings(Sequence[Finding]):
                 self.collect = before
 
     def clear(self) -> None:
-        """Forget everything found."""
+        """Forget all findings, those that are still to be raised too."""
         with self._lock:
             self._all.clear()
             self._unraised.clear()
