@@ -117,7 +117,7 @@ class MemorySource(Protocol[B]):
         """Free and total bytes of the device."""
 
     def process_use(self) -> int | None:
-        """Bytes of the device's memory that this process holds, ``None`` where nobody can tell."""
+        """Bytes of the device's memory that this process holds, ``None`` where the driver does not tell."""
 
 
 class Observer(Protocol):
@@ -129,10 +129,10 @@ class Observer(Protocol):
     """
 
     def frames_for_allocation(self) -> Frames | None:
-        """Python stack of an allocation that is being made, or ``None`` when it is not wanted."""
+        """Python stack of an allocation in progress, or ``None`` when stacks of allocations are not recorded."""
 
     def frames_for_free(self) -> Frames | None:
-        """Python stack of a free, or ``None`` when it is not wanted."""
+        """Python stack of a free, or ``None`` when stacks of frees are not recorded."""
 
     def record(self, action: str, address: int, size: int, stream: int, frames: Frames | None) -> None:
         """Note that ``action`` happened to ``size`` bytes at ``address`` of ``stream``."""

@@ -89,7 +89,7 @@ class BlockPool:
         self.least_remainder = BLOCK_UNIT if small else SMALL_LIMIT + BLOCK_UNIT
         self._journal = journal
         self._code = UNCHANGED | (0 if small else LARGE) | (EXPANDABLE if self.expandable else 0)
-        #: A block that nobody outside has seen and that is no more, to be the next remainder.
+        #: A block that was merged away and never handed out, to be reused as the next remainder.
         self._spare: CachedBlock | None = None
         self._keys: list[list[int]] = [[]]
         self._blocks: list[list[CachedBlock]] = [[]]

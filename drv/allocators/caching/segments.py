@@ -42,7 +42,7 @@ class Segment:
 
 
 class Traced(Protocol):
-    """A segment of either kind."""
+    """A segment, expandable or not."""
 
     head: CachedBlock
     frames: Frames | None

@@ -96,7 +96,7 @@ class Guarded(Protocol):
 
 
 class Checked(Protocol):
-    """What has guarded memory: its kind in words, and the device whose it is, ``None`` for the host's."""
+    """An allocator of guarded memory: what it allocates, in words, and its device, ``None`` for the host."""
 
     @property
     def memory(self) -> str: ...

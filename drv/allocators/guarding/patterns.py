@@ -87,7 +87,7 @@ class Patterns:
                 before.make_current()
 
     def fill(self, ranges: Sequence[Range]) -> None:
-        """Write to all ``ranges`` what they shall hold."""
+        """Fill all ``ranges`` with their expected bytes."""
         driver, check = self.runtime.driver, self.runtime.check
         with self._current():
             for start, length, expected in ranges:
@@ -96,7 +96,7 @@ class Patterns:
             self._wait()
 
     def changed(self, ranges: Sequence[Range]) -> bool:
-        """Whether a byte of ``ranges`` is not what it shall be."""
+        """Whether a byte of ``ranges`` is not the expected one."""
         pieces = [
             (start + at, min(_LONGEST, length - at), expected)
             for start, length, expected in ranges

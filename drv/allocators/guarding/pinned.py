@@ -53,7 +53,7 @@ class GuardedPinnedMemory:
         self.inside[:] = POISON
 
     def parts(self) -> Iterator[tuple[int, NDArray[np.uint8], int]]:
-        """Parts that shall hold a known byte: their first addresses, their bytes, what these should be."""
+        """Ranges of a known byte: their first addresses, their contents, and the byte that is expected."""
         yield self.address - self.before.size, self.before, RED
         yield self.address + self.size, self.after, RED
         if self.freed is not None:

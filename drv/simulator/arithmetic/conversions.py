@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .operation import Function, Lanes
 
-INTEGERS = tuple(f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64))
+INTEGERS = tuple(f"{sign}{bits}" for sign in "us" for bits in (8, 16, 32, 64))
 FLOATS = ("bf16", "f16", "f32", "f64")
 #: Roundings to a whole number.
 TO_WHOLE: dict[str, Function] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}

@@ -1,6 +1,6 @@
-"""What the checkers found: records of races and of uses of memory that was never written.
+"""Findings of the checkers: records of races and of uses of memory that was never written.
 
-A finding is made once for a pair of places in the program: the same two source lines that race in
+There is one finding for a pair of source lines: the same two source lines that race in
 every iteration of a loop are one finding with a count.
 """
 

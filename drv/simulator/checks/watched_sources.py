@@ -1,4 +1,4 @@
-"""Host writes that nobody tells of: pinned sources of copies are compared with what they were.
+"""Unreported host writes: pinned sources of copies are compared with their contents when they were queued.
 
 A program writes pinned memory through plain NumPy arrays. While a copy from it is pending that is a
 mistake, and the only trace of it are changed bytes. So the bytes are kept when the copy is queued, and

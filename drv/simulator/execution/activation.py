@@ -1,8 +1,9 @@
 """A function as some lanes run it: register file, where each lane stands, how they part and meet.
 
-While all lanes stand at the same place they run as they are (``whole``). When they part, each place has a
-list of the lanes that wait there, and the earliest place runs next, so that lanes meet again soon. Lanes
-that poll memory in a loop give way to the others from time to time, or a lane that holds a lock would
+A lane's program counter (``pc``) is the number of the basic block that it runs next; ``~pc`` where the
+meeting of lanes that the block begins with has taken place. While all lanes have the same one they run as
+they are (``whole``). When they diverge, each program counter has a list of the lanes that wait there, and the
+smallest runs next, so that lanes reconverge soon. Lanes that poll memory in a loop give way to the others from time to time, or a lane that holds a lock would
 never release it.
 """
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-#: After so many steps of parted lanes that poll memory, the place that ran longest ago has a turn.
+#: After so many steps of parted lanes that poll memory, the block that ran longest ago has a turn.
 PATIENCE = 16
 #: The same where they do not, for they may still wait for each other.
 LONG_PATIENCE = 4096
@@ -38,7 +39,7 @@ MOST_CALLS = 512
 class Activation:
     """``lanes`` run ``plan``'s function.
 
-    ``parent`` is the activation that called it; ``origin`` are the lanes' places there, and ``back`` is the
+    ``parent`` is the activation that called it; ``origin`` are the lanes' indices there, and ``back`` is the
     block of the parent where they go on.
     """
 

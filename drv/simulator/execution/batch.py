@@ -30,7 +30,7 @@ LAP = 64
 
 @dataclass(slots=True, eq=False)
 class Wait:
-    """Lanes of an activation that wait at a block-wide barrier; ``index`` are their places in it."""
+    """Lanes of an activation that wait at a block-wide barrier; ``index`` are their indices in it."""
 
     activation: Activation
     index: Array

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Lanes(MemoryAccess):
-    """``n`` threads of a batch. ``slots`` are their places among all threads of the batch.
+    """``n`` threads of a batch. ``slots`` are their indices among all threads of the batch.
 
     ``frame`` is the first byte of the running function's part of local memory, ``top`` the first past it.
     """
@@ -42,7 +42,7 @@ class Lanes(MemoryAccess):
         self._table: WarpTable | None = None
 
     def subset(self, index: Array) -> Lanes:
-        """The lanes at places ``index``."""
+        """The lanes ``index``."""
         return Lanes(self.batch, self.slots[index], self.frame_bytes, self.top)
 
     def constant(self, name: str, axis: int | None = None) -> Array:

@@ -185,7 +185,7 @@ class MemoryAccess:
     def store_global(
         self, site: Site, address: Array, offset: int, dtype: Any, width: int, lanes: int, value: Any
     ) -> None:
-        """``st.global``. Where lanes store to the same place the last of them stays."""
+        """``st.global``. Of lanes that store to the same address the last one wins."""
         if address.dtype != np.uint64:
             address = address.astype(np.uint64)
         values = value if lanes > 1 else (value,)

@@ -1,6 +1,6 @@
 """Warp-level instructions over lanes of many warps at once.
 
-``slots`` gives each lane its place in a table of warps times 32: ``32 * warp + lane``. Lanes that do not run
+``slots`` gives each lane its index in a table of warps times 32: ``32 * warp + lane``. Lanes that do not run
 the instruction have no entry. Where the lanes are whole warps in order the table is a reshape.
 """
 

@@ -182,7 +182,7 @@ class _Parser:
 
     def _variables(self, space: str) -> list[Variable]:
         """Declarations up to the semicolon: ``.align 4 .b8 name[16] = {...}, ...``."""
-        align, kind, lanes = 0, "", 1
+        align, ptx_type, lanes = 0, "", 1
         while self._peek().text.startswith(".") and self._peek().kind == "word":
             word = self._next().text[1:]
             if word == "align":
@@ -190,22 +190,22 @@ class _Parser:
             elif word in ("v2", "v4", "v8"):
                 lanes = int(word[1:])
             elif word in TYPE_BYTES:
-                kind = word
+                ptx_type = word
             elif word.startswith("attribute"):
                 self._skip_parentheses()
-        if not kind:
+        if not ptx_type:
             self._fail("a variable without a type")
         variables = []
         while True:
             name = self._word()
             shape = self._dimensions()
-            item = TYPE_BYTES[kind]
+            item = TYPE_BYTES[ptx_type]
             size = item * lanes * prod(shape)
             initial = b""
             relocations: list[tuple[int, str, int]] = []
             if self._accept("="):
                 values: list[bytes] = []
-                self._initializer(kind, values, relocations)
+                self._initializer(ptx_type, values, relocations)
                 initial = b"".join(values)
                 if 0 in shape:
                     size = len(initial)
@@ -231,13 +231,15 @@ class _Parser:
                 text = self._next().text
                 depth += (text == "(") - (text == ")")
 
-    def _initializer(self, kind: str, values: list[bytes], relocations: list[tuple[int, str, int]]) -> None:
+    def _initializer(
+        self, ptx_type: str, values: list[bytes], relocations: list[tuple[int, str, int]]
+    ) -> None:
         if self._accept("{"):
             while not self._accept("}"):
-                self._initializer(kind, values, relocations)
+                self._initializer(ptx_type, values, relocations)
                 self._accept(",")
             return
-        size = TYPE_BYTES[kind]
+        size = TYPE_BYTES[ptx_type]
         token = self._peek()
         if token.kind == "word" and not token.text.startswith("."):
             self._relocation(size, values, relocations)
@@ -248,7 +250,7 @@ class _Parser:
             self._fail(f"expected a constant, found {token.text!r}", token)
         constant = self._number(token, negative=negative)
         value = constant.value
-        if constant.kind == "f64" and kind == "f32":
+        if constant.kind == "f64" and ptx_type == "f32":
             value = int.from_bytes(
                 struct.pack("<f", struct.unpack("<d", value.to_bytes(8, "little"))[0]), "little"
             )
@@ -319,7 +321,7 @@ class _Parser:
 
     def _parameter(self) -> Parameter:
         """``.param .align 8 .b8 name[16]``; ``.reg`` parameters count as ``.param``."""
-        align, kind, pointer = 0, "", False
+        align, ptx_type, pointer = 0, "", False
         while self._peek().text.startswith(".") and self._peek().kind == "word":
             word = self._next().text[1:]
             if word == "ptr":
@@ -329,14 +331,14 @@ class _Parser:
                 number = self._integer()
                 align = align if pointer else number
             elif word in TYPE_BYTES:
-                kind = word
+                ptx_type = word
             elif word == "pred":
-                kind = "b8"
-        if not kind:
+                ptx_type = "b8"
+        if not ptx_type:
             self._fail("a parameter without a type")
         name = self._word() if self._peek().kind == "word" else "_"
         shape = self._dimensions()
-        return Parameter(name, TYPE_BYTES[kind] * prod(shape), align or TYPE_BYTES[kind])
+        return Parameter(name, TYPE_BYTES[ptx_type] * prod(shape), align or TYPE_BYTES[ptx_type])
 
     def _body(self, function: Function, scopes: list[dict[str, str]], suffix: str) -> None:
         """Statements up to the closing brace. ``scopes`` maps declared names to names unique in the function."""
@@ -378,11 +380,11 @@ class _Parser:
                 self._instruction(function, scopes)
 
     def _registers(self, function: Function, scope: dict[str, str], suffix: str) -> None:
-        kind = ""
+        ptx_type = ""
         while self._peek().text.startswith(".") and self._peek().kind == "word":
             word = self._next().text[1:]
             if word not in ("v2", "v4"):
-                kind = word
+                ptx_type = word
         while True:
             name = self._word()
             names = [name]
@@ -393,7 +395,7 @@ class _Parser:
                 unique = each + suffix
                 if suffix:
                     scope[each] = unique
-                function.register_types[unique] = kind
+                function.register_types[unique] = ptx_type
             if not self._accept(","):
                 break
         self._expect(";")
