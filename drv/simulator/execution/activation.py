@@ -3,8 +3,8 @@
 A lane's program counter (``pc``) is the number of the basic block that it runs next; ``~pc`` where the
 meeting of lanes that the block begins with has taken place. While all lanes have the same one they run as
 they are (``whole``). When they diverge, each program counter has a list of the lanes that wait there, and the
-smallest runs next, so that lanes reconverge soon. Lanes that poll memory in a loop give way to the others from time to time, or a lane that holds a lock would
-never release it.
+smallest runs next, so that lanes reconverge soon. Lanes that poll memory in a loop give way to the others from
+time to time, or a lane that holds a lock would never release it.
 """
 
 from __future__ import annotations
