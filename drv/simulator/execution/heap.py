@@ -32,10 +32,9 @@ class DeviceHeap:
     @classmethod
     def of(cls, memory: AddressSpace, device: int) -> DeviceHeap:
         """The heap of a device."""
-        found = memory.heaps.get(device)
-        if found is None:
-            found = memory.heaps[device] = cls(memory, device)
-        heap: DeviceHeap = found
+        heap: DeviceHeap | None = memory.heaps.get(device)
+        if heap is None:
+            heap = memory.heaps[device] = cls(memory, device)
         return heap
 
     def allocate(self, size: int) -> int:
