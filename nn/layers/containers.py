@@ -202,6 +202,10 @@ class ModuleList(_Row):
         if modules is not None:
             self.extend(modules)
 
+    def __getitem__(self, idx: Any) -> Any:
+        # A position is a name here, which spares going through all names.
+        return self._part(idx) if isinstance(idx, slice) else self._modules[str(position(idx, len(self)))]
+
     def _part(self, idx: slice) -> Self:
         return type(self)(list(self)[idx])
 

@@ -1,8 +1,8 @@
 """Hooks on the backward pass through one call of a module.
 
-The tensors among the inputs and outputs of the call pass through an operation that changes nothing. Its node
-on the side of the outputs sees their gradients first; the one on the side of the inputs sees the module's
-results, and calls the hooks with both.
+The tensors among the inputs and outputs of the call pass through identity nodes. The node on the side of the
+outputs receives their gradients first; the one on the side of the inputs receives the gradients that the module
+computed, and calls the hooks with both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Boundary(Function):
-    """The tensors themselves, as results of a node of their own."""
+    """The identity, as a node of its own in the graph."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -50,30 +50,32 @@ class BackwardHooks:
         self._before, self._after = before, after
         self._grad_outputs: Any = None
         self._inputs = 0
-        #: Which arguments are tensors; ``None`` where no gradient flows to the arguments.
-        self._input_places: list[int] | None = None
+        #: Positions of the arguments that are tensors; ``None`` where no gradient flows to the arguments.
+        self._input_positions: list[int] | None = None
 
     def watch_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments to call ``forward`` with."""
         self._inputs = len(args)
-        args, self._input_places = _through_boundary(args, self._results_are_there)
+        args, self._input_positions = _through_boundary(args, self._input_gradients_computed)
         return args
 
     def watch_outputs(self, result: Any) -> Any:
-        """The result to give to the caller."""
+        """The result to return to the caller."""
         outputs = result if isinstance(result, tuple) else (result,)
-        places: list[int] | None = None
+        positions: list[int] | None = None
 
-        def arrived(_: Any, grads: tuple[Any, ...]) -> tuple[Any, ...] | None:
-            return self._gradients_arrived(grads, places or [], len(outputs))
+        def received(_: Any, grads: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            return self._output_gradients_computed(grads, positions or [], len(outputs))
 
-        passed, places = _through_boundary(outputs, arrived)
+        passed, positions = _through_boundary(outputs, received)
         return passed if isinstance(result, tuple) else passed[0]
 
-    def _gradients_arrived(self, grads: tuple[Any, ...], places: list[int], count: int) -> tuple[Any, ...]:
-        given: Any = _spread(places, grads, count)
+    def _output_gradients_computed(
+        self, grads: tuple[Any, ...], positions: list[int], count: int
+    ) -> tuple[Any, ...]:
+        gradients: Any = _spread(positions, grads, count)
         for hook in self._before:
-            changed = hook(self._module, given)
+            changed = hook(self._module, gradients)
             if changed is None:
                 continue
             changed = changed if isinstance(changed, tuple) else (changed,)
@@ -82,12 +84,12 @@ class BackwardHooks:
                     "Backward pre hook returned an invalid number of grad_output, got "
                     f"{len(changed)}, but expected {count}"
                 )
-            given = changed
-        if self._input_places is not None:
-            self._grad_outputs = given
+            gradients = changed
+        if self._input_positions is not None:
+            self._grad_outputs = gradients
         elif self._after:
-            self._call_without_inputs(given)
-        return tuple(given[place] for place in places)
+            self._call_without_inputs(gradients)
+        return tuple(gradients[position] for position in positions)
 
     def _call_without_inputs(self, grad_outputs: Any) -> None:
         warnings.warn(
@@ -103,14 +105,14 @@ class BackwardHooks:
                     "all gradients."
                 )
 
-    def _results_are_there(self, results: tuple[Any, ...], _: Any) -> tuple[Any, ...] | None:
-        places = self._input_places
-        if self._grad_outputs is None or places is None:
+    def _input_gradients_computed(self, results: tuple[Any, ...], _: Any) -> tuple[Any, ...] | None:
+        positions = self._input_positions
+        if self._grad_outputs is None or positions is None:
             # The gradient reached the inputs by another way than through the outputs.
             return None
-        given: Any = _spread(places, results, self._inputs)
+        gradients: Any = _spread(positions, results, self._inputs)
         for hook in self._after:
-            changed = hook(self._module, given, self._grad_outputs)
+            changed = hook(self._module, gradients, self._grad_outputs)
             if changed is None:
                 continue
             changed = changed if isinstance(changed, tuple) else (changed,)
@@ -119,38 +121,38 @@ class BackwardHooks:
                     "Backward hook returned an invalid number of grad_input, got "
                     f"{len(changed)}, but expected {self._inputs}"
                 )
-            given = changed
+            gradients = changed
         self._grad_outputs = None
-        return tuple(given[place] for place in places)
+        return tuple(gradients[position] for position in positions)
 
 
 def _through_boundary(
     values: tuple[Any, ...], hook: Callable[..., Any]
 ) -> tuple[tuple[Any, ...], list[int] | None]:
-    """``values`` with their tensors made by a node that has ``hook``, and where the tensors are."""
-    places = [place for place, value in enumerate(values) if isinstance(value, Tensor)]
-    if not is_grad_enabled() or not any(values[place].requires_grad for place in places):
+    """``values`` with their tensors passed through a node that has ``hook``, and the positions of the tensors."""
+    positions = [position for position, value in enumerate(values) if isinstance(value, Tensor)]
+    if not is_grad_enabled() or not any(values[position].requires_grad for position in positions):
         return values, None
-    passed = _Boundary.apply(*[values[place] for place in places])
+    passed = _Boundary.apply(*[values[position] for position in positions])
     node = next(each.grad_fn for each in passed if each.requires_grad)
     node.register_hook(hook)
     replaced = list(values)
-    for place, tensor in zip(places, passed, strict=True):
-        replaced[place] = tensor
-    kind: Any = type(values)
-    return (tuple(replaced) if kind is tuple else kind(*replaced)), places
+    for position, tensor in zip(positions, passed, strict=True):
+        replaced[position] = tensor
+    cls: Any = type(values)
+    return (tuple(replaced) if cls is tuple else cls(*replaced)), positions
 
 
-def _spread(places: Sequence[int], grads: Sequence[Any], count: int) -> tuple[Any, ...]:
-    """Gradients at the places of their tensors, ``None`` elsewhere."""
-    found: list[Any] = [None] * count
-    for place, grad in zip(places, grads, strict=True):
-        found[place] = grad
-    return tuple(found)
+def _spread(positions: Sequence[int], grads: Sequence[Any], count: int) -> tuple[Any, ...]:
+    """The gradients as a tuple of ``count``, ``None`` where the value is no tensor."""
+    spread: list[Any] = [None] * count
+    for position, grad in zip(positions, grads, strict=True):
+        spread[position] = grad
+    return tuple(spread)
 
 
 def register_on_output(module: Module, result: Any, hooks: Sequence[Callable[..., Any]]) -> None:
-    """Register backward hooks of the old kind, on the node that made the first tensor of ``result``."""
+    """Register non-full backward hooks, on the node of the first tensor of ``result``."""
     while not isinstance(result, Tensor):
         if isinstance(result, dict):
             result = next(value for value in result.values() if isinstance(value, Tensor))

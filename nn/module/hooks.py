@@ -18,7 +18,6 @@ from .backward_hooks import BackwardHooks, register_on_output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .base import ModuleBase
     from .module import Module
 
 __all__ = [
@@ -52,7 +51,7 @@ PARAMETER, BUFFER, MODULE = "parameter", "buffer", "module"
 
 @dataclass(slots=True, frozen=True)
 class Hook:
-    """A hook, and how it wants to be called.
+    """A hook, and how to call it.
 
     Attributes
     ----------
@@ -61,7 +60,7 @@ class Hook:
     kind
         Which kind it is, in the table of the hooks of every module.
     with_kwargs
-        Whether it is given the keyword arguments of ``forward`` too.
+        Whether it is called with the keyword arguments of ``forward`` too.
     always_call
         Whether it runs although ``forward`` has raised.
     """
@@ -93,8 +92,8 @@ def _of_every_module(kind: str) -> list[Hook]:
     return [hook for hook in every_module.values() if hook.kind == kind] if every_module else []
 
 
-def registered(owner: ModuleBase, kind: str, name: str, value: Any) -> Any:
-    """``value``, or what a hook on the registration of parameters, buffers or modules puts in its place."""
+def registered(owner: Module, kind: str, name: str, value: Any) -> Any:
+    """``value``, or the replacement that a hook on the registration of parameters, buffers or modules returns."""
     for hook in _of_every_module(kind):
         changed = hook.function(owner, name, value)
         if changed is not None:
@@ -193,17 +192,17 @@ def _backward_hooks(module: Module) -> BackwardHooks | None:
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, parameter)`` when a parameter is registered; what it returns takes its place."""
+    """Call ``hook(module, name, parameter)`` when a parameter is registered; what it returns replaces it."""
     return add(every_module, Hook(hook, PARAMETER))
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, buffer)`` when a buffer is registered; what it returns takes its place."""
+    """Call ``hook(module, name, buffer)`` when a buffer is registered; what it returns replaces it."""
     return add(every_module, Hook(hook, BUFFER))
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, submodule)`` when a module is registered; what it returns takes its place."""
+    """Call ``hook(module, name, submodule)`` when a module is registered; what it returns replaces it."""
     return add(every_module, Hook(hook, MODULE))
 
 
@@ -225,12 +224,12 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, grad_input, grad_output)`` when the gradients of every module's inputs are there.
+    """Call ``hook(module, grad_input, grad_output)`` when the gradients of every module's inputs have been computed.
 
     Raises
     ------
     RuntimeError
-        If there are hooks of the old kind.
+        If there are deprecated, non-full backward hooks.
     """
     if _of_every_module(BACKWARD):
         raise RuntimeError(
@@ -241,7 +240,7 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """The old kind of backward hook, for old scripts; see ``Module.register_backward_hook``.
+    """Deprecated, for old scripts; see ``Module.register_backward_hook``.
 
     Raises
     ------

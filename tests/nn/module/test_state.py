@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 import weakref
 from typing import Any
 
@@ -304,5 +305,82 @@ def test_older_forms_are_read() -> None:
         first = model.load_state_dict({"child.v": lib.ones(2)})
         second = model.load_state_dict(model.state_dict())
         return [list(first.missing_keys), list(second.missing_keys), model.child.w]
+
+    assert_like_pytorch(program)
+
+
+class _CountedKey(str):
+    """A key that counts how often it is compared by its beginning or searched."""
+
+    looks = 0
+
+    def startswith(self, *args: Any) -> bool:
+        _CountedKey.looks += 1
+        return super().startswith(*args)
+
+    def find(self, *args: Any) -> int:
+        _CountedKey.looks += 1
+        return super().find(*args)
+
+
+def _calls_of(function: Any) -> int:
+    """How many Python and C functions ``function()`` calls."""
+    calls = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    # What the collector finalizes is not the function's work.
+    gc.collect()
+    gc.disable()
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return calls
+
+
+def _work_on(layers: int) -> dict[str, int]:
+    """Calls that each method makes on a module with ``layers`` submodules, and looks at keys while loading."""
+    model = nn.Sequential(*[nn.Linear(1, 1) for _ in range(layers)])
+    state = {_CountedKey(key): value for key, value in model.state_dict().items()}
+    _CountedKey.looks = 0
+    model.load_state_dict(state)
+    work = {"looks at keys": _CountedKey.looks}
+    programs = {
+        "load_state_dict": lambda: model.load_state_dict(state),
+        "load_state_dict(assign=True)": lambda: model.load_state_dict(state, assign=True),
+        "state_dict": model.state_dict,
+        "named_parameters": lambda: list(model.named_parameters()),
+        "named_modules": lambda: list(model.named_modules()),
+        "to": lambda: model.to(tensor.float64),
+        "apply": lambda: model.apply(lambda module: None),
+        "train": model.train,
+        "zero_grad": model.zero_grad,
+        "repr": lambda: repr(model),
+    }
+    for name, program in programs.items():
+        work[name] = _calls_of(program)
+    return work
+
+
+def test_work_is_linear_in_the_number_of_layers() -> None:
+    _work_on(2)
+    small, medium, large = _work_on(20), _work_on(40), _work_on(60)
+    growth = {name: (medium[name] - small[name], large[name] - medium[name]) for name in small}
+    assert all(first == second for first, second in growth.values()), growth
+    assert small["looks at keys"] > 40
+
+
+def test_a_submodule_whose_name_has_a_dot_is_loaded() -> None:
+    def program(lib: Any, nn: Any) -> Any:
+        model = nn.Sequential(nn.Linear(1, 1))
+        setattr(model, "a.b", nn.Linear(1, 1))
+        model.a = nn.Linear(1, 1, bias=False)
+        state = {key: lib.full_like(value, 3.0) for key, value in model.state_dict().items()}
+        return repr(model.load_state_dict(state, strict=False)).strip("_"), model.state_dict()
 
     assert_like_pytorch(program)
