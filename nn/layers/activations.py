@@ -35,7 +35,18 @@ def _with_inplace(inplace: bool, *texts: str) -> str:
 
 
 class ReLU(_InPlace):
-    """``max(input, 0)``; written to the input if ``inplace``."""
+    """Rectified linear unit: ``max(0, input)``, elementwise.
+
+    Parameters
+    ----------
+    inplace : bool
+        Whether the result overwrites the input.
+
+    Examples
+    --------
+    >>> nn.ReLU()(tensor.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -43,7 +54,15 @@ class ReLU(_InPlace):
 
 
 class LeakyReLU(Module):
-    """``input`` where it is positive, else ``negative_slope * input``."""
+    """Leaky rectified linear unit: ``input`` where it is positive, else ``negative_slope * input``.
+
+    Parameters
+    ----------
+    negative_slope : float
+        Slope for negative inputs.
+    inplace : bool
+        Whether the result overwrites the input.
+    """
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
@@ -60,9 +79,23 @@ class LeakyReLU(Module):
 
 
 class RReLU(Module):
-    """``input`` where it is positive, else a slope times it.
+    """Randomized leaky rectified linear unit: ``input`` where it is positive, else a slope times ``input``.
 
-    The slope is drawn for each element from ``lower`` to ``upper`` in training, and their mean otherwise.
+    In training mode the slope of each element is drawn from the uniform distribution over [``lower``, ``upper``]; in
+    evaluation mode it is their mean (Xu et al., "Empirical Evaluation of Rectified Activations in Convolutional
+    Network", 2015).
+
+    Parameters
+    ----------
+    lower, upper : float
+        Bounds of the slope for negative inputs.
+    inplace : bool
+        Whether the result overwrites the input.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if ``lower`` is greater than ``upper``.
     """
 
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
@@ -72,7 +105,7 @@ class RReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the input's shape."""
+        """Tensor of the input's shape and dtype."""
         return functions.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:
@@ -81,21 +114,23 @@ class RReLU(Module):
 
 
 class PReLU(Module):
-    """``input`` where it is positive, else ``weight * input``, with a weight that is trained.
+    """Parametric rectified linear unit: ``input`` where it is positive, else ``weight * input`` with a learned weight.
+
+    He et al., "Delving Deep into Rectifiers", 2015. Weight decay of ``weight`` is not recommended.
 
     Parameters
     ----------
     num_parameters : int
-        1, or the number C of channels of inputs of shape (N, C, ...).
+        1 for one weight, or the number C of channels of inputs of shape (N, C, ...) for a weight of each channel.
     init : float
-        What the weight is at first.
+        Initial value of the weight.
     device, dtype
         Of the weight.
 
     Attributes
     ----------
     weight : Parameter
-        Of shape (num_parameters,). It does not go well with weight decay.
+        Shape (num_parameters,).
     """
 
     weight: Parameter
@@ -109,7 +144,7 @@ class PReLU(Module):
         self.weight = Parameter(full((num_parameters,), float(init), device=device, dtype=dtype))
 
     def reset_parameters(self) -> None:
-        """Set the weight to its first value."""
+        """Set the weight to its initial value."""
         self.weight.data.fill_(self.init)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -122,7 +157,17 @@ class PReLU(Module):
 
 
 class Threshold(Module):
-    """``input`` where it is above ``threshold``, else ``value``."""
+    """``input`` where it is greater than ``threshold``, else the constant ``value``.
+
+    Parameters
+    ----------
+    threshold : float
+        Elements that are not greater are replaced.
+    value : float
+        Their replacement.
+    inplace : bool
+        Whether the result overwrites the input.
+    """
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -143,7 +188,17 @@ class Threshold(Module):
 
 
 class ELU(Module):
-    """``input`` where it is positive, else ``alpha * (exp(input) - 1)``."""
+    """Exponential linear unit: ``input`` where it is positive, else ``alpha * (exp(input) - 1)``.
+
+    Clevert, Unterthiner and Hochreiter, "Fast and Accurate Deep Network Learning by Exponential Linear Units", 2015.
+
+    Parameters
+    ----------
+    alpha : float
+        Minus the limit for very negative inputs.
+    inplace : bool
+        Whether the result overwrites the input.
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -160,7 +215,17 @@ class ELU(Module):
 
 
 class CELU(Module):
-    """``input`` where it is positive, else ``alpha * (exp(input / alpha) - 1)``."""
+    """Continuously differentiable ELU: ``input`` where it is positive, else ``alpha * (exp(input / alpha) - 1)``.
+
+    Barron, "Continuously Differentiable Exponential Linear Units", 2017.
+
+    Parameters
+    ----------
+    alpha : float
+        Minus the limit for very negative inputs; not 0.
+    inplace : bool
+        Whether the result overwrites the input.
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -177,7 +242,16 @@ class CELU(Module):
 
 
 class SELU(_InPlace):
-    """:class:`ELU` with the constants of self-normalising networks (G. Klambauer et al., 2017)."""
+    """Scaled exponential linear unit: ``1.0507 * (input if input > 0 else 1.6733 * (exp(input) - 1))``.
+
+    The constants make mean 0 and variance 1 a fixed point from layer to layer (Klambauer et al., "Self-Normalizing Neural
+    Networks", 2017). It goes with :class:`AlphaDropout` and ``init.kaiming_normal_(nonlinearity="linear")``.
+
+    Parameters
+    ----------
+    inplace : bool
+        Whether the result overwrites the input.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -185,7 +259,21 @@ class SELU(_InPlace):
 
 
 class GELU(Module):
-    """``input`` times the part of the normal distribution below it; ``approximate="tanh"`` is a formula for that."""
+    """Gaussian error linear unit: ``input * Phi(input)``, with ``Phi`` the distribution function of the standard normal.
+
+    Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
+
+    Parameters
+    ----------
+    approximate : str
+        ``"none"`` computes ``Phi`` by the error function; ``"tanh"`` approximates the result by
+        ``0.5 * input * (1 + tanh(sqrt(2 / pi) * (input + 0.044715 * input ** 3)))``.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if ``approximate`` is neither.
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -201,7 +289,13 @@ class GELU(Module):
 
 
 class SiLU(_InPlace):
-    """``input * sigmoid(input)``."""
+    """Sigmoid linear unit, also called swish: ``input * sigmoid(input)``.
+
+    Parameters
+    ----------
+    inplace : bool
+        Whether the result overwrites the input.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -209,7 +303,13 @@ class SiLU(_InPlace):
 
 
 class Mish(_InPlace):
-    """``input * tanh(softplus(input))``."""
+    """Mish: ``input * tanh(softplus(input))`` (Misra, "Mish: A Self Regularized Non-Monotonic Neural Activation", 2019).
+
+    Parameters
+    ----------
+    inplace : bool
+        Whether the result overwrites the input.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -217,7 +317,15 @@ class Mish(_InPlace):
 
 
 class Softplus(Module):
-    """``log(1 + exp(beta * input)) / beta``; ``input`` where ``beta * input`` is above ``threshold``."""
+    """Smooth approximation of ReLU: ``log(1 + exp(beta * input)) / beta``.
+
+    Parameters
+    ----------
+    beta : float
+        Sharpness: the greater, the closer to ReLU.
+    threshold : float
+        Where ``beta * input`` is greater, the result is ``input`` itself, which is equal to rounding and cannot overflow.
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -237,7 +345,7 @@ class Softplus(Module):
 
 
 class Sigmoid(Module):
-    """``1 / (1 + exp(-input))``."""
+    """Logistic function: ``1 / (1 + exp(-input))``, elementwise."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -245,7 +353,7 @@ class Sigmoid(Module):
 
 
 class LogSigmoid(Module):
-    """``log(1 / (1 + exp(-input)))``."""
+    """Logarithm of the logistic function, ``-log(1 + exp(-input))``, computed without overflow."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -253,7 +361,7 @@ class LogSigmoid(Module):
 
 
 class Tanh(Module):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent, elementwise."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -261,7 +369,7 @@ class Tanh(Module):
 
 
 class Softsign(Module):
-    """``input / (1 + abs(input))``."""
+    """``input / (1 + abs(input))``, elementwise."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -269,12 +377,21 @@ class Softsign(Module):
 
 
 class Hardtanh(Module):
-    """``input`` between ``min_val`` and ``max_val``.
+    """``input`` clamped to [``min_val``, ``max_val``], elementwise.
+
+    Parameters
+    ----------
+    min_val, max_val : float
+        Bounds.
+    inplace : bool
+        Whether the result overwrites the input.
+    min_value, max_value : float, optional
+        Deprecated names of the bounds.
 
     Raises
     ------
     ValueError
-        If ``max_val`` is not above ``min_val``.
+        If ``max_val`` is not greater than ``min_val``.
     """
 
     def __init__(
@@ -309,7 +426,13 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """``min(max(input, 0), 6)``."""
+    """``min(max(input, 0), 6)``, elementwise (Howard et al., "MobileNets", 2017).
+
+    Parameters
+    ----------
+    inplace : bool
+        Whether the result overwrites the input.
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -320,26 +443,38 @@ class ReLU6(Hardtanh):
 
 
 class Hardsigmoid(_InPlace):
-    """``(input + 3) / 6`` between 0 and 1."""
+    """Piecewise linear sigmoid: ``(input + 3) / 6`` clamped to [0, 1] (Howard et al., "Searching for MobileNetV3", 2019).
+
+    Parameters
+    ----------
+    inplace : bool
+        Whether the result overwrites the input.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
         return functions.hardsigmoid(input, self.inplace)
 
     def extra_repr(self) -> str:
-        """Nothing."""
+        """Nothing, as in PyTorch."""
         return ""
 
 
 class Hardswish(_InPlace):
-    """``input * hardsigmoid(input)``."""
+    """Piecewise swish: ``input * hardsigmoid(input)`` (Howard et al., "Searching for MobileNetV3", 2019).
+
+    Parameters
+    ----------
+    inplace : bool
+        Whether the result overwrites the input.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
         return functions.hardswish(input, self.inplace)
 
     def extra_repr(self) -> str:
-        """Nothing."""
+        """Nothing, as in PyTorch."""
         return ""
 
 
@@ -347,7 +482,13 @@ class Hardswish(_InPlace):
 
 
 class Hardshrink(Module):
-    """``input``, and 0 between ``-lambd`` and ``lambd``."""
+    """Hard thresholding: 0 where ``abs(input) <= lambd``, else ``input``.
+
+    Parameters
+    ----------
+    lambd : float
+        Threshold.
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -363,7 +504,18 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """``input`` brought nearer to 0 by ``lambd``."""
+    """Soft thresholding: ``input`` moved towards 0 by ``lambd``, and 0 where ``abs(input) <= lambd``.
+
+    Parameters
+    ----------
+    lambd : float
+        Threshold; not negative.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if ``lambd`` is negative.
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -379,7 +531,7 @@ class Softshrink(Module):
 
 
 class Tanhshrink(Module):
-    """``input - tanh(input)``."""
+    """``input - tanh(input)``, elementwise."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
@@ -390,7 +542,21 @@ class Tanhshrink(Module):
 
 
 class GLU(Module):
-    """The first half of ``input`` along ``dim`` times the sigmoid of the second."""
+    """Gated linear unit: the first half of ``input`` along ``dim`` times the sigmoid of the second half.
+
+    Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2016. An input of shape (..., 2 n, ...) gives
+    (..., n, ...).
+
+    Parameters
+    ----------
+    dim : int
+        Dimension to split; its size must be even.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if the size of ``dim`` is odd.
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -416,34 +582,64 @@ class _Softmax(Module):
 
 
 class Softmax(_Softmax):
-    """``exp(x)`` divided by its sum along ``dim``."""
+    """Softmax along ``dim``: ``exp(x) / sum(exp(x))``, computed without overflow.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension whose elements sum to 1. Leaving it out is deprecated: it warns, and 0 or 1 is chosen by the rank.
+
+    Examples
+    --------
+    >>> nn.Softmax(dim=1)(tensor.zeros(2, 4))
+    tensor([[0.2500, 0.2500, 0.2500, 0.2500],
+            [0.2500, 0.2500, 0.2500, 0.2500]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Positive numbers with the sum 1."""
+        """Tensor of the input's shape, with elements in [0, 1] that sum to 1 along ``dim``."""
         return functional.softmax(input, self.dim)
 
 
 class Softmin(_Softmax):
-    """:class:`Softmax` of ``-x``."""
+    """Softmax of ``-input`` along ``dim``.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension whose elements sum to 1. Leaving it out is deprecated: it warns, and 0 or 1 is chosen by the rank.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Positive numbers with the sum 1."""
+        """Tensor of the input's shape, with elements in [0, 1] that sum to 1 along ``dim``."""
         return functional.softmin(input, self.dim)
 
 
 class LogSoftmax(_Softmax):
-    """Logarithm of :class:`Softmax`."""
+    """Logarithm of the softmax along ``dim``: ``x - log(sum(exp(x)))``, computed without overflow or cancellation.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension whose exponentials sum to 1. Leaving it out is deprecated: it warns, and 0 or 1 is chosen by the rank.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Numbers whose exponentials have the sum 1."""
+        """Tensor of the input's shape, with elements that are not positive."""
         return functional.log_softmax(input, self.dim)
 
 
 class Softmax2d(Module):
-    """:class:`Softmax` over the channels of images."""
+    """Softmax over the channels of images, of shape (N, C, H, W) or (C, H, W), at each pixel.
+
+    Raises
+    ------
+    ValueError
+        When it is called, if the input has another number of dimensions than 3 or 4.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Images of which every pixel's channels have the sum 1."""
+        """Tensor of the input's shape, whose channels sum to 1 at each pixel."""
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
         return functional.softmax(input, -3)

@@ -1,4 +1,4 @@
-"""Softmax over very many classes, of which few are frequent."""
+"""Adaptive softmax: an approximate softmax over very many classes with a skewed distribution."""
 
 from __future__ import annotations
 
@@ -17,34 +17,50 @@ if TYPE_CHECKING:
 
 
 class ASMoutput(NamedTuple):
-    """Log-probability of each target, and the mean of its negative."""
+    """Result of :class:`AdaptiveLogSoftmaxWithLoss`.
+
+    Attributes
+    ----------
+    output : Tensor
+        Log-probability of the target of each sample, of shape (N,) or ().
+    loss : Tensor
+        Mean of ``-output``, a scalar.
+    """
 
     output: Tensor
     loss: Tensor
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Log-softmax whose rare classes are in clusters of fewer features (Grave et al., ICML 2017).
+    """Adaptive log-softmax with its negative log-likelihood loss (Grave et al., "Efficient softmax approximation for GPUs", 2017).
+
+    The classes are sorted by frequency. The most frequent ones are outputs of the head; the others are in clusters, each
+    of which is one output of the head and has a low-rank projection of its own, so that rare classes cost little.
 
     Parameters
     ----------
     in_features : int
         Features of the input.
     n_classes : int
-        Classes, the most frequent ones first.
+        Number of classes; class 0 is the most frequent one.
     cutoffs : sequence of int
-        Where the clusters of rarer classes start, in increasing order.
+        First class of each cluster, in increasing order.
     div_value : float
-        How much fewer features each cluster has than the one before.
+        Cluster i projects the input to ``in_features / div_value ** i`` features, with i = 1 for the most frequent one.
     head_bias : bool
-        Whether a bias is added to the frequent classes and the clusters.
+        Whether the head has a bias.
     device, dtype
         Of the parameters.
 
     Raises
     ------
     ValueError
-        If the cutoffs are not increasing, positive and below ``n_classes``.
+        If the cutoffs are not unique, increasing, positive integers below ``n_classes``.
+
+    Examples
+    --------
+    >>> layer = nn.AdaptiveLogSoftmaxWithLoss(64, 10_000, cutoffs=[100, 1000])
+    >>> output, loss = layer(tensor.randn(8, 64), tensor.randint(0, 10_000, (8,)))
     """
 
     head: Linear
@@ -95,7 +111,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def reset_parameters(self) -> None:
-        """Draw new values."""
+        """Draw new initial values."""
         self.head.reset_parameters()
         clusters: Any = self.tail
         for first, second in clusters:
@@ -108,14 +124,19 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         Parameters
         ----------
         input_ : Tensor
-            Of shape (N, in_features) or (in_features,).
+            Shape (N, in_features) or (in_features,).
         target_ : Tensor
-            Classes, of shape (N,) or ().
+            Class indices, of shape (N,) or ().
+
+        Returns
+        -------
+        ASMoutput
+            Named tuple of ``output`` and ``loss``.
 
         Raises
         ------
         RuntimeError
-            If shapes do not fit, or a target is no class.
+            If the shapes do not match, or a target is not in [0, n_classes).
         """
         batched = target_.dim() > 0
         if target_.dim() > 1:
@@ -157,7 +178,18 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return ASMoutput(output if batched else output.squeeze(0), loss)
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """Log-probabilities of all classes, of shape (N, n_classes), for an input of shape (N, in_features)."""
+        """Log-probabilities of all classes.
+
+        Parameters
+        ----------
+        input : Tensor
+            Shape (N, in_features).
+
+        Returns
+        -------
+        Tensor
+            Shape (N, n_classes).
+        """
         from tensor import cat
 
         head = functional.log_softmax(self.head(input), dim=1)
@@ -168,5 +200,16 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return cat(parts, 1)
 
     def predict(self, input: Tensor) -> Tensor:
-        """The class of highest probability of each row, of shape (N,)."""
+        """The class of highest probability of each sample.
+
+        Parameters
+        ----------
+        input : Tensor
+            Shape (N, in_features).
+
+        Returns
+        -------
+        Tensor
+            int64 class indices, of shape (N,).
+        """
         return self.log_prob(input).argmax(1)

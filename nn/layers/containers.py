@@ -37,19 +37,19 @@ def check_module(value: Any) -> None:
 
 
 def check_iterable(values: Any, name: str, expected: str = "an iterable") -> None:
-    """Raise TypeError unless ``values`` can be gone through."""
+    """Raise TypeError unless ``values`` is iterable."""
     if not isinstance(values, Iterable):
         raise TypeError(f"{name} should be called with {expected}, but got {type(values).__name__}")
 
 
 class _Row(Module):
-    """What a :class:`Sequential` and a :class:`ModuleList` have in common: modules by position."""
+    """Base class of :class:`Sequential` and :class:`ModuleList`: modules by position."""
 
     def _names(self) -> list[str]:
         return list(self._modules)
 
     def _renew(self, modules: Iterable[Any]) -> None:
-        """Hold these modules, named by their positions."""
+        """Replace the modules, which are named by their positions."""
         self._modules = {str(number): module for number, module in enumerate(modules)}
 
     def __len__(self) -> int:
@@ -70,7 +70,13 @@ class _Row(Module):
         self._renew(module for _, module in kept)
 
     def append(self, module: Module) -> Self:
-        """Add a module at the end."""
+        """Add a module at the end.
+
+        Raises
+        ------
+        TypeError
+            If it is not a Module.
+        """
         self.add_module(str(len(self)), module)
         return self
 
@@ -83,7 +89,7 @@ class _Row(Module):
         return self
 
     def pop(self, key: int | slice) -> Any:
-        """Take a module, or a part of the row, out and return it."""
+        """Remove the module at an index, or those of a slice, and return it."""
         found = self[key]
         del self[key]
         return found
@@ -101,12 +107,18 @@ class _Row(Module):
 
 
 class Sequential(_Row):
-    """Modules in a row: each is called with what the one before it returned.
+    """Chain of modules: each is called with the output of the one before it.
 
     Parameters
     ----------
     *args : Module or OrderedDict
-        Modules, or one ``OrderedDict`` of them by name.
+        Modules, or one ``OrderedDict`` of names and modules.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Conv2d(1, 20, 5), nn.ReLU(), nn.Conv2d(20, 64, 5), nn.ReLU())
+    >>> model[0]
+    Conv2d(1, 20, kernel_size=(5, 5), stride=(1, 1))
     """
 
     @overload
@@ -121,7 +133,7 @@ class Sequential(_Row):
             self.add_module(name, module)
 
     def forward(self, input: Any) -> Any:
-        """What the last module returns; ``input`` where there are no modules."""
+        """Call all modules in turn; without modules the input is returned."""
         for module in self._modules.values():
             input = module(input)
         return input
@@ -130,14 +142,14 @@ class Sequential(_Row):
         return type(self)(OrderedDict(list(self._modules.items())[idx]))
 
     def insert(self, index: int, module: Module) -> Self:
-        """Add a module before the position ``index``.
+        """Insert a module before position ``index``.
 
         Raises
         ------
         TypeError
-            If it is no module.
+            If it is not a Module.
         IndexError
-            If there is no such position.
+            If ``index`` is out of range.
         """
         if not isinstance(module, Module):
             raise TypeError(f"module should be of type Module, got {type(module).__name__}")
@@ -150,7 +162,13 @@ class Sequential(_Row):
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Self:
-        """Add modules at the end."""
+        """Add modules at the end.
+
+        Raises
+        ------
+        TypeError
+            If one of them is not a Module; then none is added.
+        """
         return self._added(sequential)
 
     def __add__(self, other: Sequential) -> Sequential:
@@ -189,12 +207,16 @@ def _check_factor(factor: Any) -> None:
 
 
 class ModuleList(_Row):
-    """Modules in a list, which registers them; to be called one by one.
+    """List of modules, which registers them so that their parameters are the model's; it cannot be called itself.
 
     Parameters
     ----------
-    modules
-        To begin with.
+    modules : iterable of Module, optional
+        Initial content.
+
+    Examples
+    --------
+    >>> self.layers = nn.ModuleList([nn.Linear(10, 10) for _ in range(10)])
     """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
@@ -210,7 +232,13 @@ class ModuleList(_Row):
         return type(self)(list(self)[idx])
 
     def insert(self, index: int, module: Module) -> None:
-        """Add a module before the position ``index``."""
+        """Insert a module before position ``index``.
+
+        Raises
+        ------
+        TypeError
+            If it is not a Module.
+        """
         check_module(module)
         row = list(self)
         row.insert(index, module)
@@ -222,7 +250,7 @@ class ModuleList(_Row):
         Raises
         ------
         TypeError
-            If there is something else among them; then none is added.
+            If ``modules`` is not iterable, or one of them is not a Module; then none is added.
         """
         check_iterable(modules, "ModuleList.extend")
         return self._added(modules)
@@ -234,7 +262,7 @@ class ModuleList(_Row):
         return self.extend(modules)
 
     def __repr__(self) -> str:
-        """Text in which equal modules in a row stand once."""
+        """Text in which consecutive equal modules are written once."""
         lines = []
         first = 0
         for text, group in itertools.groupby(repr(module) for module in self):
@@ -250,12 +278,16 @@ class ModuleList(_Row):
 
 
 class ModuleDict(Module):
-    """Modules by name, which it registers; to be called one by one.
+    """Dictionary of modules, which registers them so that their parameters are the model's; it cannot be called itself.
 
     Parameters
     ----------
-    modules
-        To begin with: a mapping, or pairs.
+    modules : mapping or iterable of pairs, optional
+        Initial content.
+
+    Examples
+    --------
+    >>> self.activations = nn.ModuleDict({"relu": nn.ReLU(), "tanh": nn.Tanh()})
     """
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
@@ -282,34 +314,40 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
-        """Take all modules out."""
+        """Remove all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Module:
-        """Take a module out and return it."""
+        """Remove the module of a key and return it.
+
+        Raises
+        ------
+        KeyError
+            If there is no such key.
+        """
         found = self[key]
         del self[key]
         return found
 
     def keys(self) -> Iterable[str]:
-        """Names."""
+        """The keys."""
         return self._modules.keys()
 
     def items(self) -> Iterable[tuple[str, Module]]:
-        """Names and modules."""
+        """Pairs of key and module."""
         return self._modules.items()
 
     def values(self) -> Iterable[Module]:
-        """Modules."""
+        """The modules."""
         return self._modules.values()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
-        """Add the modules of a mapping, or pairs of name and module; former ones of the same name go.
+        """Add the modules of a mapping or of pairs of key and module, replacing those of equal keys.
 
         Raises
         ------
         TypeError, ValueError
-            If it is neither.
+            If ``modules`` is neither.
         """
         for key, module in pairs_of(modules, "ModuleDict"):
             self[key] = module
@@ -321,7 +359,7 @@ def pairs_of(given: Any, name: str) -> list[tuple[Any, Any]]:
     Raises
     ------
     TypeError, ValueError
-        If ``given`` is neither.
+        If ``values`` is neither.
     """
     check_iterable(given, f"{name}.update", "an iterable of key/value pairs")
     if isinstance(given, Mapping) or hasattr(given, "items"):
@@ -356,12 +394,16 @@ def _line(key: Any, value: Any, kind: str) -> str:
 
 
 class ParameterList(Module):
-    """Values in a list; the tensors among them are registered as parameters.
+    """List of values; the tensors among them become parameters, which are registered.
 
     Parameters
     ----------
-    values
-        To begin with. Tensors become parameters.
+    values : iterable, optional
+        Initial content.
+
+    Examples
+    --------
+    >>> self.weights = nn.ParameterList([tensor.randn(10, 10) for _ in range(10)])
     """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
@@ -385,13 +427,19 @@ class ParameterList(Module):
         setattr(self, str(position(idx, self._size)), _kept(param))
 
     def append(self, value: Any) -> Self:
-        """Add a value at the end."""
+        """Add a value at the end; a tensor becomes a parameter."""
         setattr(self, str(self._size), _kept(value))
         self._size += 1
         return self
 
     def extend(self, values: Iterable[Any]) -> Self:
-        """Add values at the end."""
+        """Add values at the end; tensors become parameters.
+
+        Raises
+        ------
+        TypeError
+            If ``values`` is not iterable.
+        """
         check_iterable(values, "ParameterList.extend")
         for value in list(values):
             self.append(value)
@@ -404,7 +452,7 @@ class ParameterList(Module):
         return [name for name in super().__dir__() if not name.isdigit()]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise RuntimeError."""
+        """Raise RuntimeError: it is only a container."""
         raise RuntimeError("ParameterList should not be called.")
 
     def extra_repr(self) -> str:
@@ -413,13 +461,12 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """Values by name; the tensors among them are registered as parameters.
+    """Dictionary of values; the tensors among them become parameters, which are registered.
 
     Parameters
     ----------
-    parameters
-        To begin with: a mapping, or pairs. Tensors become parameters. Those of a plain mapping are sorted by
-        name.
+    parameters : mapping or iterable of pairs, optional
+        Initial content. The entries of a plain mapping are sorted by key, those of an ``OrderedDict`` or of pairs are not.
     """
 
     def __init__(self, parameters: Any = None) -> None:
@@ -460,57 +507,75 @@ class ParameterDict(Module):
         return key in self._keys
 
     def copy(self) -> ParameterDict:
-        """A new one with the same values."""
+        """A new dictionary of the same values."""
         return ParameterDict(OrderedDict(self.items()))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of ``key``, after setting it to ``default`` if there was none."""
+        """The value of ``key``, which is set to ``default`` first if it is missing."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def clear(self) -> None:
-        """Take all values out."""
+        """Remove all values."""
         for key in list(self._keys):
             del self[key]
 
     def pop(self, key: str) -> Any:
-        """Take a value out and return it."""
+        """Remove the value of a key and return it.
+
+        Raises
+        ------
+        AttributeError
+            If there is no such key.
+        """
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Take the value out that was put in last, and return it with its name."""
+        """Remove the entry that was added last and return it as (key, value).
+
+        Raises
+        ------
+        KeyError
+            If the dictionary is empty.
+        """
         key = next(reversed(self), None)
         if key is None:
             raise KeyError("popitem(): the ParameterDict is empty")
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of ``key``, or ``default``."""
+        """The value of ``key``, or ``default`` if it is missing."""
         if key not in self:
             return default
         return self[key]
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A new one with ``default`` for each of ``keys``."""
+        """A new dictionary with ``default`` for each of ``keys``."""
         return ParameterDict([(key, default) for key in keys])
 
     def keys(self) -> Iterable[str]:
-        """Names."""
+        """The keys."""
         return self._keys.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Names and values."""
+        """Pairs of key and value."""
         return ((key, self[key]) for key in self._keys)
 
     def values(self) -> Iterable[Any]:
-        """Values."""
+        """The values."""
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:
-        """Add the values of a mapping, or pairs of name and value; former ones of the same name go."""
+        """Add the values of a mapping or of pairs of key and value, replacing those of equal keys.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``parameters`` is neither, or a key is not a string.
+        """
         pairs = pairs_of(parameters, "ParameterDict")
         if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
             pairs.sort(key=lambda pair: str(pair[0]))
@@ -534,7 +599,7 @@ class ParameterDict(Module):
         return self
 
     def __call__(self, input: Any) -> Any:
-        """Raise RuntimeError."""
+        """Raise RuntimeError: it is only a container."""
         raise RuntimeError("ParameterDict should not be called.")
 
     def extra_repr(self) -> str:

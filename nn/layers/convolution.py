@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from nn import functional, init
@@ -11,20 +10,17 @@ from nn.module import Module
 from nn.parameter import Parameter
 from tensor import empty
 
+from .dimensions import for_each_dimension, for_rank
+
 if TYPE_CHECKING:
     from tensor import Tensor, dtype
-
-
-def for_each_dimension(given: Any, rank: int) -> tuple[Any, ...]:
-    """One value for all of ``rank`` dimensions, or one for each, as a tuple, which is how PyTorch shows them."""
-    return tuple(given) if isinstance(given, Iterable) else (given,) * rank
 
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _Convolution(Module):
-    """What convolution layers share; ``rank`` is the number of spatial dimensions."""
+    """Base class of the convolution layers; ``rank`` is the number of spatial dimensions."""
 
     rank: int
     transposed = False
@@ -80,7 +76,7 @@ class _Convolution(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new values."""
+        """Draw new initial values."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             inputs = self.weight.size(1) * math.prod(self.kernel_size)
@@ -89,7 +85,7 @@ class _Convolution(Module):
                 init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
-        """Sizes and options that are not the default."""
+        """Sizes, and options that are not the default."""
         text = (
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         )
@@ -110,6 +106,49 @@ class _Convolution(Module):
 
 
 class _Forward(_Convolution):
+    """Convolution (cross-correlation) of $signals with learned filters.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels of input and output.
+    kernel_size : int or tuple of int
+        Size of the filters, for all dimensions or for each.
+    stride : int or tuple of int
+        Distance between windows.
+    padding : int, tuple of int or str
+        Elements added at both ends of each dimension; ``"valid"`` for none, ``"same"`` for as many as keep the size.
+    dilation : int or tuple of int
+        Distance between the elements of a window.
+    groups : int
+        Number of blocks of channels that are convolved separately; ``in_channels`` makes a depthwise convolution.
+    bias : bool
+        Whether to add a learned bias to each output channel.
+    padding_mode : str
+        ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
+    device, dtype
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (out_channels, in_channels / groups, *kernel_size), initialized uniformly in ``±1 / sqrt(n)``, with n the
+        number of inputs of an output element.
+    bias : Parameter or None
+        Shape (out_channels,), initialized in the same way.
+
+    Raises
+    ------
+    ValueError
+        If the channels are not divisible by ``groups``, a padding or its mode is unknown, or ``padding="same"`` comes with
+        a stride.
+
+    Notes
+    -----
+    The output has size ``floor((size + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1)`` in each dimension.
+    See :func:`nn.functional.conv${rank}d`.
+    """
+
     def __init__(
         self,
         in_channels: int,
@@ -130,7 +169,13 @@ class _Forward(_Convolution):
         )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of shape (items, out_channels, ...) for one of shape (items, in_channels, ...)."""
+        """Convolve an input of shape (N, in_channels, ...) or (in_channels, ...).
+
+        Raises
+        ------
+        RuntimeError
+            If the input has another rank or number of channels, or a padded size is less than the dilated filter's.
+        """
         convolve = getattr(functional, f"conv{self.rank}d")
         padding: Any = self.padding
         if self.padding_mode != "zeros":
@@ -157,6 +202,51 @@ class _Forward(_Convolution):
 
 
 class _Transposed(_Convolution):
+    """Transposed convolution of $signals: the gradient of :class:`Conv${rank}d` with respect to its input.
+
+    It is also called fractionally strided convolution, and upsamples by ``stride``.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels of input and output.
+    kernel_size : int or tuple of int
+        Size of the filters, for all dimensions or for each.
+    stride : int or tuple of int
+        Distance in the output between the windows of neighbouring input elements.
+    padding : int or tuple of int
+        Elements that are removed from both ends of each dimension of the output.
+    output_padding : int or tuple of int
+        Elements that are added to one end of each dimension of the output; less than stride or dilation.
+    groups : int
+        Number of blocks of channels that are convolved separately.
+    bias : bool
+        Whether to add a learned bias to each output channel.
+    dilation : int or tuple of int
+        Distance between the elements of a window.
+    padding_mode : str
+        ``"zeros"``.
+    device, dtype
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (in_channels, out_channels / groups, *kernel_size), initialized uniformly.
+    bias : Parameter or None
+        Shape (out_channels,), initialized in the same way.
+
+    Raises
+    ------
+    ValueError
+        If the channels are not divisible by ``groups``, or ``padding_mode`` is not ``"zeros"``.
+
+    Notes
+    -----
+    The output has size ``(size - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`` in each
+    dimension. See :func:`nn.functional.conv_transpose${rank}d`.
+    """
+
     transposed = True
 
     def __init__(
@@ -184,7 +274,18 @@ class _Transposed(_Convolution):
         )  # fmt: skip
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        """Tensor of shape (items, out_channels, ...); ``output_size`` chooses among the sizes it can have."""
+        """Convolve an input of shape (N, in_channels, ...) or (in_channels, ...).
+
+        Parameters
+        ----------
+        output_size : tuple of int, optional
+            Size of the output, which replaces ``output_padding``: ``stride`` sizes are possible in each dimension.
+
+        Raises
+        ------
+        ValueError
+            If ``output_size`` is not possible.
+        """
         convolve = getattr(functional, f"conv_transpose{self.rank}d")
         extra = self.output_padding if output_size is None else self._extra(input, list(output_size))
         found: Tensor = convolve(
@@ -219,67 +320,30 @@ class _Transposed(_Convolution):
 
 
 class Conv1d(_Forward):
-    """Convolution of signals (items, channels, length).
-
-    Parameters
-    ----------
-    in_channels, out_channels : int
-        Channels of input and output.
-    kernel_size, stride, dilation
-        Of the windows.
-    padding
-        At both ends, or ``"same"`` or ``"valid"``.
-    groups : int
-        Blocks of channels that are convolved apart.
-    bias : bool
-        Whether a number is added to each channel of the output.
-    padding_mode : str
-        ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
-    device, dtype
-        Of the parameters.
-
-    Attributes
-    ----------
-    weight : Parameter
-        Of shape (out_channels, in_channels / groups, *kernel_size), at first uniform in ``±1 / sqrt(inputs)``.
-    bias : Parameter or None
-        Of shape (out_channels,), likewise.
-    """
-
+    __doc__ = for_rank(_Forward.__doc__, 1)
     rank = 1
 
 
 class Conv2d(_Forward):
-    """Convolution of images (items, channels, height, width); see :class:`Conv1d`."""
-
+    __doc__ = for_rank(_Forward.__doc__, 2)
     rank = 2
 
 
 class Conv3d(_Forward):
-    """Convolution of volumes (items, channels, depth, height, width); see :class:`Conv1d`."""
-
+    __doc__ = for_rank(_Forward.__doc__, 3)
     rank = 3
 
 
 class ConvTranspose1d(_Transposed):
-    """Transposed convolution of signals: what the derivative of :class:`Conv1d` by its input is.
-
-    Attributes
-    ----------
-    weight : Parameter
-        Of shape (in_channels, out_channels / groups, *kernel_size).
-    """
-
+    __doc__ = for_rank(_Transposed.__doc__, 1)
     rank = 1
 
 
 class ConvTranspose2d(_Transposed):
-    """Transposed convolution of images; see :class:`ConvTranspose1d`."""
-
+    __doc__ = for_rank(_Transposed.__doc__, 2)
     rank = 2
 
 
 class ConvTranspose3d(_Transposed):
-    """Transposed convolution of volumes; see :class:`ConvTranspose1d`."""
-
+    __doc__ = for_rank(_Transposed.__doc__, 3)
     rank = 3

@@ -1,4 +1,4 @@
-"""Dropout layers. When they are not in training they do nothing."""
+"""Dropout layers. In evaluation mode they return their input."""
 
 from __future__ import annotations
 
@@ -12,20 +12,7 @@ if TYPE_CHECKING:
 
 
 class _Dropout(Module):
-    """What dropout layers share.
-
-    Parameters
-    ----------
-    p : float
-        How probable it is that an element, or a channel, is left out.
-    inplace : bool
-        Whether the input is written.
-
-    Raises
-    ------
-    ValueError
-        If ``p`` is no probability.
-    """
+    """Base class of the dropout layers, with their parameters ``p`` and ``inplace``."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
@@ -35,53 +22,155 @@ class _Dropout(Module):
         self.inplace = inplace
 
     def extra_repr(self) -> str:
-        """Its arguments."""
+        """Parameters."""
         return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout(_Dropout):
-    """Zeros with probability ``p``, and the other elements divided by ``1 - p``."""
+    """Inverted dropout: in training, zeroes elements with probability ``p`` and scales the others by ``1 / (1 - p)``.
+
+    Each element is drawn independently at every call (Hinton et al., "Improving neural networks by preventing
+    co-adaptation of feature detectors", 2012). In evaluation mode the input is returned as it is.
+
+    Parameters
+    ----------
+    p : float
+        Probability of an element to be zeroed.
+    inplace : bool
+        Whether the result overwrites the input.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+
+    Examples
+    --------
+    >>> layer = nn.Dropout(p=0.5)
+    >>> layer(tensor.ones(4))  # for example
+    tensor([2., 0., 0., 2.])
+    >>> layer.eval()(tensor.ones(4))
+    tensor([1., 1., 1., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, some of whose elements are 0."""
+        """Tensor of the input's shape."""
         return functional.dropout(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(_Dropout):
-    """:class:`Dropout` of whole channels of an input of shape (N, C, L) or (C, L)."""
+    """Inverted dropout of whole channels of inputs of shape (N, C, L) or (C, L).
+
+    A channel is zeroed with probability ``p`` in training, and the others are scaled by ``1 / (1 - p)`` (Tompson et al.,
+    "Efficient Object Localization Using Convolutional Networks", 2014). For inputs whose neighbouring elements are
+    correlated, where independent dropout would only lower the learning rate.
+
+    Parameters
+    ----------
+    p : float
+        Probability of a channel to be zeroed.
+    inplace : bool
+        Whether the result overwrites the input.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+    RuntimeError
+        When it is called, if the input has another number of dimensions than 2 or 3.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, some of whose channels are 0."""
+        """Tensor of the input's shape, some of whose channels are 0 in training."""
         return functional.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_Dropout):
-    """:class:`Dropout` of whole channels of an input of shape (N, C, H, W) or (N, C, L)."""
+    """Inverted dropout of whole channels of inputs of shape (N, C, H, W).
+
+    As :class:`Dropout1d`. An input of 3 dimensions is taken as (N, C, L), with a warning; other ranks warn too.
+
+    Parameters
+    ----------
+    p : float
+        Probability of a channel to be zeroed.
+    inplace : bool
+        Whether the result overwrites the input.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, some of whose channels are 0."""
+        """Tensor of the input's shape, some of whose channels are 0 in training."""
         return functional.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_Dropout):
-    """:class:`Dropout` of whole channels of an input of shape (N, C, D, H, W) or (C, D, H, W)."""
+    """Inverted dropout of whole channels of inputs of shape (N, C, D, H, W) or (C, D, H, W).
+
+    As :class:`Dropout1d`. Inputs with other than 4 or 5 dimensions warn.
+
+    Parameters
+    ----------
+    p : float
+        Probability of a channel to be zeroed.
+    inplace : bool
+        Whether the result overwrites the input.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, some of whose channels are 0."""
+        """Tensor of the input's shape, some of whose channels are 0 in training."""
         return functional.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that keeps mean 0 and variance 1, for :class:`SELU`."""
+    """Dropout for self-normalizing networks: elements are set to the negative saturation value of :class:`SELU`.
+
+    The result is scaled and shifted so that an input of mean 0 and variance 1 keeps both (Klambauer et al.,
+    "Self-Normalizing Neural Networks", 2017). In evaluation mode the input is returned as it is.
+
+    Parameters
+    ----------
+    p : float
+        Probability of an element to be dropped.
+    inplace : bool
+        Whether the result overwrites the input.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, some of whose elements are dropped."""
+        """Tensor of the input's shape."""
         return functional.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
 class FeatureAlphaDropout(_Dropout):
-    """:class:`AlphaDropout` of whole channels of an input of shape (N, C, ...)."""
+    """:class:`AlphaDropout` of whole channels of inputs of shape (N, C, ...).
+
+    Parameters
+    ----------
+    p : float
+        Probability of a channel to be dropped.
+    inplace : bool
+        Whether the result overwrites the input.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, some of whose channels are dropped."""
+        """Tensor of the input's shape."""
         return functional.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -1,4 +1,4 @@
-"""Embedding layers: tables of vectors, looked up alone and in bags."""
+"""Embedding layers: lookup tables of vectors, for single indices and for bags of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Table(Module):
-    """What embedding layers share: a table whose row of padding is 0 at first."""
+    """Base class of the embedding layers: a table with an optional padding row, which is 0 initially."""
 
     weight: Parameter
 
@@ -63,7 +63,7 @@ class _Table(Module):
             self.weight = Parameter(weight, requires_grad=not freeze)
 
     def reset_parameters(self) -> None:
-        """Draw normal numbers; the row of padding is 0."""
+        """Draw from the standard normal distribution; the padding row is 0."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
@@ -71,22 +71,41 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    """Rows of a table that indices name.
+    """Lookup table: maps each index to a row of ``weight``.
 
     Parameters
     ----------
     num_embeddings, embedding_dim : int
         Rows of the table, and their length.
     padding_idx : int, optional
-        A row that is 0 at first and gets no gradient.
-    max_norm, norm_type : float, optional
-        Rows that are looked up and longer than ``max_norm`` are scaled down to it first.
+        Row that is 0 initially and gets no gradient; negative numbers count from the end.
+    max_norm : float, optional
+        Rows that are looked up and have a greater norm are scaled down to it first, in place.
+    norm_type : float
+        The p of that p-norm.
     scale_grad_by_freq : bool
-        Whether the gradient of a row is divided by how often it was looked up.
+        Whether the gradient of a row is divided by the number of its occurrences in the input.
     sparse : bool
-        Refused: gradients are dense.
+        Not implemented: gradients are dense.
     device, dtype
         Of the table.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (num_embeddings, embedding_dim), drawn from the standard normal distribution initially.
+
+    Raises
+    ------
+    NotImplementedError
+        If ``sparse``.
+    AssertionError
+        If ``padding_idx`` is not a row.
+
+    Examples
+    --------
+    >>> nn.Embedding(10, 3)(tensor.tensor([[1, 2], [4, 9]])).shape
+    tensor.Size([2, 2, 3])
     """
 
     def __init__(
@@ -119,7 +138,20 @@ class Embedding(_Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Self:
-        """A layer whose table is ``embeddings``, of shape (num_embeddings, embedding_dim); not trained if ``freeze``."""
+        """A layer with ``embeddings``, of shape (num_embeddings, embedding_dim), as its table.
+
+        Parameters
+        ----------
+        freeze : bool
+            Whether the table is not trained: its ``requires_grad`` is False.
+        padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
+            As in :class:`Embedding`.
+
+        Raises
+        ------
+        AssertionError
+            If ``embeddings`` does not have 2 dimensions.
+        """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, columns = embeddings.shape
@@ -128,7 +160,25 @@ class Embedding(_Table):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        """Rows, of shape (..., embedding_dim)."""
+        """Look up indices.
+
+        Parameters
+        ----------
+        input : Tensor
+            int64 or int32 indices, of any shape.
+
+        Returns
+        -------
+        Tensor
+            Shape (*input.shape, embedding_dim).
+
+        Raises
+        ------
+        IndexError
+            If an index is not in [0, num_embeddings); on CUDA it is a device-side assertion, which a later call raises.
+        RuntimeError
+            If the indices have another dtype.
+        """
         return functional.embedding(
             input,
             self.weight,
@@ -140,7 +190,7 @@ class Embedding(_Table):
         )
 
     def extra_repr(self) -> str:
-        """Its arguments that are not what they are by default."""
+        """Sizes, and options that are not the default."""
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         if self.padding_idx is not None:
             text += f", padding_idx={self.padding_idx}"
@@ -154,7 +204,7 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """Sums, means or maxima of the rows of a table that the indices of a bag name.
+    """Sums, means or maxima of the rows of a table that bags of indices refer to, without the rows in memory.
 
     Parameters
     ----------
@@ -163,13 +213,24 @@ class EmbeddingBag(_Table):
     max_norm, norm_type, scale_grad_by_freq, sparse
         As in :class:`Embedding`.
     mode : str
-        ``"sum"``, ``"mean"`` or ``"max"``.
+        ``"sum"``, ``"mean"`` or ``"max"``; an empty bag gives 0.
     include_last_offset : bool
-        Whether offsets say also where the last bag ends.
+        Whether offsets have one element more, the end of the last bag.
     padding_idx : int, optional
-        A row that counts nothing in a bag.
+        Row that is left out of the bags, is 0 initially and gets no gradient.
     device, dtype
         Of the table.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (num_embeddings, embedding_dim), drawn from the standard normal distribution initially.
+
+    Examples
+    --------
+    >>> layer = nn.EmbeddingBag(10, 3, mode="sum")
+    >>> layer(tensor.tensor([1, 2, 4, 5, 4]), offsets=tensor.tensor([0, 2])).shape  # bags [1, 2] and [4, 5, 4]
+    tensor.Size([2, 3])
     """
 
     def __init__(
@@ -207,7 +268,20 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> Self:
-        """A layer whose table is ``embeddings``, of shape (num_embeddings, embedding_dim); not trained if ``freeze``."""
+        """A layer with ``embeddings``, of shape (num_embeddings, embedding_dim), as its table.
+
+        Parameters
+        ----------
+        freeze : bool
+            Whether the table is not trained: its ``requires_grad`` is False.
+        max_norm, norm_type, scale_grad_by_freq, mode, sparse, include_last_offset, padding_idx
+            As in :class:`EmbeddingBag`.
+
+        Raises
+        ------
+        AssertionError
+            If ``embeddings`` does not have 2 dimensions.
+        """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, columns = embeddings.shape
@@ -221,14 +295,34 @@ class EmbeddingBag(_Table):
     def forward(
         self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
     ) -> Tensor:
-        """What the bags come to, of shape (B, embedding_dim)."""
+        """Reduce bags of rows.
+
+        Parameters
+        ----------
+        input : Tensor
+            Indices of shape (B, L), one bag in each row, or of shape (M,) with ``offsets``.
+        offsets : Tensor, optional
+            First position of each bag in an input of shape (M,).
+        per_sample_weights : Tensor, optional
+            Factors of the rows, of the input's shape; only for sums.
+
+        Returns
+        -------
+        Tensor
+            Shape (B, embedding_dim).
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not match.
+        """
         return functional.embedding_bag(
             input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse,
             per_sample_weights, self.include_last_offset, self.padding_idx,
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        """Its arguments that are not what they are by default."""
+        """Sizes, and options that are not the default."""
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         if self.max_norm is not None:
             text += f", max_norm={self.max_norm}"

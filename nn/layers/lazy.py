@@ -1,4 +1,4 @@
-"""Layers whose input sizes are found out from the first input."""
+"""Lazy layers: they take their input sizes from the first input."""
 
 from __future__ import annotations
 
@@ -25,41 +25,49 @@ if TYPE_CHECKING:
 
 
 def _materialize(x: Any, shape: tuple[int, ...]) -> None:
-    """Give ``x`` a shape where it has none."""
+    """Give ``x`` a shape if it has none."""
     if is_lazy(x):
         x.materialize(shape)
 
 
 class _LazyLayer(LazyModuleMixin):
-    """What the lazy layers share; the layer that they become follows in their bases."""
+    """Base class of the lazy layers; the layer that they become is their second base."""
 
     #: Attribute with the size of the input, which is 0 until it is known.
     _size: str
 
     def _leave_open(self, bias: bool, device: Any, dtype: dtype | None) -> None:
-        """Take weight and, if there is one, bias without shapes."""
+        """Register uninitialized ``weight`` and, if ``bias``, ``bias``."""
         own: Any = self
         own.weight = UninitializedParameter(device=device, dtype=dtype)
         if bias:
             own.bias = UninitializedParameter(device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
-        """Set first values, once there are parameters to have them."""
+        """Draw initial values, once the parameters have shapes."""
         if getattr(self, self._size) and not self.has_uninitialized_params():
             super().reset_parameters()  # type: ignore[misc]
 
 
 class LazyLinear(_LazyLayer, Linear):
-    """A :class:`Linear` whose ``in_features`` are those of its first input.
+    """A :class:`Linear` whose ``in_features`` is inferred from its first input.
+
+    After the first call it is a :class:`Linear`; before, its parameters have no shape.
 
     Parameters
     ----------
     out_features : int
         Size of the last dimension of the output.
     bias : bool
-        Whether a bias is added.
+        Whether to add a learned bias.
     device, dtype
         Of the parameters.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.LazyLinear(64), nn.ReLU(), nn.LazyLinear(10))
+    >>> model(x)  # shapes are inferred
+    >>> optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
     """
 
     cls_to_become = Linear
@@ -74,7 +82,7 @@ class LazyLinear(_LazyLayer, Linear):
         self._leave_open(bias, device, dtype)
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Take the features of ``input``."""
+        """Take ``in_features`` from the last dimension of ``input``."""
         if self.has_uninitialized_params():
             with no_grad():
                 self.in_features = input.shape[-1]
@@ -97,14 +105,14 @@ class _LazyConvolution(_LazyLayer):
         self._leave_open(bias, device, dtype)
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Take the channels of ``input``.
+        """Take ``in_channels`` from ``input``.
 
         Raises
         ------
         RuntimeError
-            If it has neither the dimensions of a batch nor of a sample.
+            If the input has another rank than the layer takes.
         ValueError
-            If its channels cannot be cut into the groups.
+            If its channels are not divisible by the groups.
         """
         own: Any = self
         if not self.has_uninitialized_params():
@@ -171,37 +179,61 @@ class _LazyTransposed(_LazyConvolution):
 
 
 class LazyConv1d(_LazyForward, Conv1d):
-    """A :class:`Conv1d` whose ``in_channels`` are those of its first input."""
+    """A :class:`Conv1d` whose ``in_channels`` is inferred from its first input.
+
+    The other parameters are those of :class:`Conv1d`, which it becomes with the first call; before, its weights have no
+    shape.
+    """
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyForward, Conv2d):
-    """A :class:`Conv2d` whose ``in_channels`` are those of its first input."""
+    """A :class:`Conv2d` whose ``in_channels`` is inferred from its first input.
+
+    The other parameters are those of :class:`Conv2d`, which it becomes with the first call; before, its weights have no
+    shape.
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyForward, Conv3d):
-    """A :class:`Conv3d` whose ``in_channels`` are those of its first input."""
+    """A :class:`Conv3d` whose ``in_channels`` is inferred from its first input.
+
+    The other parameters are those of :class:`Conv3d`, which it becomes with the first call; before, its weights have no
+    shape.
+    """
 
     cls_to_become = Conv3d
 
 
 class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
-    """A :class:`ConvTranspose1d` whose ``in_channels`` are those of its first input."""
+    """A :class:`ConvTranspose1d` whose ``in_channels`` is inferred from its first input.
+
+    The other parameters are those of :class:`ConvTranspose1d`, which it becomes with the first call; before, its weights have no
+    shape.
+    """
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
-    """A :class:`ConvTranspose2d` whose ``in_channels`` are those of its first input."""
+    """A :class:`ConvTranspose2d` whose ``in_channels`` is inferred from its first input.
+
+    The other parameters are those of :class:`ConvTranspose2d`, which it becomes with the first call; before, its weights have no
+    shape.
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
-    """A :class:`ConvTranspose3d` whose ``in_channels`` are those of its first input."""
+    """A :class:`ConvTranspose3d` whose ``in_channels`` is inferred from its first input.
+
+    The other parameters are those of :class:`ConvTranspose3d`, which it becomes with the first call; before, its weights have no
+    shape.
+    """
 
     cls_to_become = ConvTranspose3d
 
@@ -232,12 +264,12 @@ class _LazyNorm(_LazyLayer):
             own.num_batches_tracked = make(0, dtype=int64, device=device)
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Take the channels of ``input``.
+        """Take ``num_features`` from the channels of ``input``.
 
         Raises
         ------
         ValueError
-            If it has another number of dimensions than the layer takes.
+            If the input has another rank than the layer takes.
         """
         own: Any = self
         tensors = own.weight, own.bias, own.running_mean, own.running_var
@@ -266,36 +298,60 @@ class _LazyInstanceNorm(_LazyNorm):
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
-    """A :class:`BatchNorm1d` whose ``num_features`` are the channels of its first input."""
+    """A :class:`BatchNorm1d` whose ``num_features`` is inferred from the channels of its first input.
+
+    The other parameters are those of :class:`BatchNorm1d`, which it becomes with the first call; before, its parameters and
+    buffers have no shape.
+    """
 
     cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
-    """A :class:`BatchNorm2d` whose ``num_features`` are the channels of its first input."""
+    """A :class:`BatchNorm2d` whose ``num_features`` is inferred from the channels of its first input.
+
+    The other parameters are those of :class:`BatchNorm2d`, which it becomes with the first call; before, its parameters and
+    buffers have no shape.
+    """
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
-    """A :class:`BatchNorm3d` whose ``num_features`` are the channels of its first input."""
+    """A :class:`BatchNorm3d` whose ``num_features`` is inferred from the channels of its first input.
+
+    The other parameters are those of :class:`BatchNorm3d`, which it becomes with the first call; before, its parameters and
+    buffers have no shape.
+    """
 
     cls_to_become = BatchNorm3d
 
 
 class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
-    """An :class:`InstanceNorm1d` whose ``num_features`` are the channels of its first input."""
+    """An :class:`InstanceNorm1d` whose ``num_features`` is inferred from the channels of its first input.
+
+    The other parameters are those of :class:`InstanceNorm1d`, which it becomes with the first call; before, its parameters and
+    buffers have no shape.
+    """
 
     cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
-    """An :class:`InstanceNorm2d` whose ``num_features`` are the channels of its first input."""
+    """An :class:`InstanceNorm2d` whose ``num_features`` is inferred from the channels of its first input.
+
+    The other parameters are those of :class:`InstanceNorm2d`, which it becomes with the first call; before, its parameters and
+    buffers have no shape.
+    """
 
     cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
-    """An :class:`InstanceNorm3d` whose ``num_features`` are the channels of its first input."""
+    """An :class:`InstanceNorm3d` whose ``num_features`` is inferred from the channels of its first input.
+
+    The other parameters are those of :class:`InstanceNorm3d`, which it becomes with the first call; before, its parameters and
+    buffers have no shape.
+    """
 
     cls_to_become = InstanceNorm3d

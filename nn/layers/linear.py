@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Identity(Module):
-    """Its input. Takes, and ignores, any arguments."""
+    """Returns its input. Takes, and ignores, any arguments, so that it can replace another layer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -27,23 +27,29 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """``input @ weight.T + bias``.
+    """Affine map of the last dimension: ``input @ weight.T + bias``.
 
     Parameters
     ----------
     in_features, out_features : int
         Sizes of the last dimension of input and output.
     bias : bool
-        Whether a bias is added.
+        Whether to add a learned bias.
     device, dtype
         Of the parameters.
 
     Attributes
     ----------
     weight : Parameter
-        Of shape (out_features, in_features), at first uniform in ``±1 / sqrt(in_features)``.
+        Shape (out_features, in_features), initialized uniformly in ``±1 / sqrt(in_features)``.
     bias : Parameter or None
-        Of shape (out_features,), likewise.
+        Shape (out_features,), initialized in the same way.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(20, 30)
+    >>> layer(tensor.randn(128, 20)).shape
+    tensor.Size([128, 30])
     """
 
     in_features: int
@@ -70,41 +76,47 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new values."""
+        """Draw new initial values."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of shape (..., out_features) for one of shape (..., in_features)."""
+        """Map an input of shape (..., in_features) to (..., out_features).
+
+        Raises
+        ------
+        RuntimeError
+            If the last dimension is not ``in_features``, or dtype or device differ from the weight's.
+        """
         return linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Sizes, and whether there is a bias."""
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
         )
 
 
 class Bilinear(Module):
-    """``input1 @ weight[k] @ input2`` for every output ``k``, plus ``bias``.
+    """Bilinear map of two inputs: output k is ``input1 @ weight[k] @ input2 + bias[k]``.
 
     Parameters
     ----------
     in1_features, in2_features, out_features : int
         Sizes of the last dimension of the inputs and the output.
     bias : bool
-        Whether a bias is added.
+        Whether to add a learned bias.
     device, dtype
         Of the parameters.
 
     Attributes
     ----------
     weight : Parameter
-        Of shape (out_features, in1_features, in2_features), at first uniform in ``±1 / sqrt(in1_features)``.
+        Shape (out_features, in1_features, in2_features), initialized uniformly in ``±1 / sqrt(in1_features)``.
     bias : Parameter or None
-        Of shape (out_features,), likewise.
+        Shape (out_features,), initialized in the same way.
 
     Raises
     ------
@@ -139,18 +151,18 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new values."""
+        """Draw new initial values."""
         bound = 1 / math.sqrt(self.weight.size(1))
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        """Tensor of shape (..., out_features)."""
+        """Map inputs of shapes (..., in1_features) and (..., in2_features) to (..., out_features)."""
         return bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Sizes, and whether there is a bias."""
         return (
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"

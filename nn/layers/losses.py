@@ -1,4 +1,4 @@
-"""Losses as modules, and the similarities beside them."""
+"""Loss functions as modules, and the similarities and distances that some of them are made of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Loss(Module):
-    """A loss with a reduction: ``"none"``, ``"mean"`` or ``"sum"``."""
+    """Base class of losses with a ``reduction``."""
 
     def __init__(
         self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
@@ -26,7 +26,7 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
-    """A loss with a weight of each class, which is a buffer."""
+    """Base class of losses with a weight of each class or element, which is a buffer."""
 
     weight: Tensor | None
 
@@ -42,23 +42,61 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """``abs(input - target)``."""
+    """Mean absolute error: ``abs(input - target)``.
+
+    Parameters
+    ----------
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of an input and a target of the same, or of broadcastable, shape."""
         return functional.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
-    """``(input - target) ** 2``."""
+    """Mean squared error: ``(input - target) ** 2``.
+
+    Parameters
+    ----------
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+
+    Examples
+    --------
+    >>> loss = nn.MSELoss()(model(x), y)
+    >>> loss.backward()
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of an input and a target of the same, or of broadcastable, shape."""
         return functional.mse_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
-    """Quadratic for differences below ``beta``, linear above."""
+    """Smooth L1 loss: ``0.5 * d ** 2 / beta`` where ``d = abs(input - target)`` is less than ``beta``, else ``d - 0.5 * beta``.
+
+    Girshick, "Fast R-CNN", 2015. It is :class:`HuberLoss` divided by ``beta``.
+
+    Parameters
+    ----------
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+    beta : float
+        Where it changes from quadratic to linear; 0 is :class:`L1Loss`.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if ``beta`` is negative.
+    """
 
     def __init__(
         self,
@@ -71,35 +109,58 @@ class SmoothL1Loss(_Loss):
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of an input and a target of the same, or of broadcastable, shape."""
         return functional.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
 class HuberLoss(_Loss):
-    """Quadratic for differences below ``delta``, linear above."""
+    """Huber loss: ``0.5 * d ** 2`` where ``d = abs(input - target)`` is at most ``delta``, else ``delta * (d - 0.5 * delta)``.
+
+    Parameters
+    ----------
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    delta : float
+        Where it changes from quadratic to linear.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if ``delta`` is not positive.
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of an input and a target of the same, or of broadcastable, shape."""
         return functional.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """Cross entropy of logits and a target: classes, or the chance of each class.
+    """Cross entropy of logits and a target: :class:`LogSoftmax` over the classes, then negative log-likelihood.
+
+    The mean over a batch with ``weight`` is the weighted mean.
 
     Parameters
     ----------
     weight : Tensor, optional
-        What each class weighs, of shape (C,).
+        Weight of each class, of shape (C,).
     ignore_index : int
-        Target of lines that count nothing.
+        Class index that contributes neither loss nor gradient.
     reduction : str
-        ``"none"``, ``"mean"`` or ``"sum"``.
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
     label_smoothing : float
-        How much of the target is spread evenly over all classes.
+        In [0, 1]: the target is mixed with the uniform distribution over the classes in this proportion (Szegedy et al.,
+        2015).
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+
+    Examples
+    --------
+    >>> logits = tensor.randn(3, 5, requires_grad=True)
+    >>> nn.CrossEntropyLoss()(logits, tensor.tensor([1, 0, 4])).backward()
     """
 
     def __init__(
@@ -116,7 +177,25 @@ class CrossEntropyLoss(_WeightedLoss):
         self.label_smoothing = label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss of logits of shape (C,), (N, C) or (N, C, d1, ...)."""
+        """Loss of logits.
+
+        Parameters
+        ----------
+        input : Tensor
+            Logits of shape (C,), (N, C) or (N, C, d1, ...).
+        target : Tensor
+            int64 class indices of shape (), (N,) or (N, d1, ...), or class probabilities of the input's shape and dtype.
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of the shape of class indices.
+
+        Raises
+        ------
+        IndexError
+            If a class index is not in [0, C); on CUDA it is a device-side assertion, which a later call raises.
+        """
         return functional.cross_entropy(
             input,
             target,
@@ -128,16 +207,20 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Negative log-likelihood of classes, from logarithms of chances.
+    """Negative log-likelihood: minus the log-probability of the target class, such as of :class:`LogSoftmax`.
+
+    The mean over a batch with ``weight`` is the weighted mean.
 
     Parameters
     ----------
     weight : Tensor, optional
-        What each class weighs, of shape (C,).
+        Weight of each class, of shape (C,).
     ignore_index : int
-        Target of lines that count nothing.
+        Class index that contributes neither loss nor gradient.
     reduction : str
-        ``"none"``, ``"mean"`` or ``"sum"``.
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
     """
 
     def __init__(
@@ -152,33 +235,70 @@ class NLLLoss(_WeightedLoss):
         self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss of an input of shape (C,), (N, C) or (N, C, d1, ...)."""
+        """Loss of log-probabilities.
+
+        Parameters
+        ----------
+        input : Tensor
+            Log-probabilities of shape (C,), (N, C) or (N, C, d1, ...).
+        target : Tensor
+            int64 class indices of shape (), (N,) or (N, d1, ...).
+
+        Raises
+        ------
+        IndexError
+            If a class index is not in [0, C); on CUDA it is a device-side assertion, which a later call raises.
+        """
         return functional.nll_loss(
             input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction
         )
 
 
 class NLLLoss2d(NLLLoss):
-    """:class:`NLLLoss` by its older name."""
+    """Older name of :class:`NLLLoss`."""
 
 
 class BCELoss(_WeightedLoss):
-    """Binary cross entropy of chances."""
+    """Binary cross entropy of probabilities: ``-(target * log(input) + (1 - target) * log(1 - input))``.
+
+    The logarithms are at least -100, so the loss is finite. :class:`BCEWithLogitsLoss` is more accurate.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Factor of each loss, broadcastable to the input.
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of an input in [0, 1] and a target in [0, 1] of the same shape.
+
+        Raises
+        ------
+        ValueError
+            If the shapes differ.
+        RuntimeError
+            If an element of the input is not in [0, 1]; on CUDA it is a device-side assertion, which a later call raises.
+        """
         return functional.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Binary cross entropy of ``sigmoid(input)``, computed without overflow.
+    """Binary cross entropy of logits: :class:`BCELoss` of ``sigmoid(input)``, computed without overflow.
 
     Parameters
     ----------
-    weight, pos_weight : Tensor, optional
-        What losses are multiplied with, and the part of the target in them.
+    weight : Tensor, optional
+        Factor of each loss, broadcastable to the input.
+    pos_weight : Tensor, optional
+        Factor of the losses of positive targets, such as the number of negatives for each positive; broadcastable.
     reduction : str
-        ``"none"``, ``"mean"`` or ``"sum"``.
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
     """
 
     weight: Tensor | None
@@ -197,21 +317,30 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of logits and a target in [0, 1] of the same shape.
+
+        Raises
+        ------
+        ValueError
+            If the shapes differ.
+        """
         return functional.binary_cross_entropy_with_logits(
             input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
         )
 
 
 class KLDivLoss(_Loss):
-    """Divergence of a target's chances from those whose logarithms are the input.
+    """Kullback-Leibler divergence: ``target * (log(target) - input)``, where the input holds log-probabilities.
 
     Parameters
     ----------
     reduction : str
-        ``"none"``, ``"mean"``, ``"sum"`` or ``"batchmean"``.
+        ``"mean"`` (the default) over all elements, ``"batchmean"`` for the divergence averaged over the batch, ``"sum"`` or
+        ``"none"``.
     log_target : bool
-        Whether the target has logarithms too.
+        Whether the target holds log-probabilities too.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
     """
 
     def __init__(
@@ -225,21 +354,24 @@ class KLDivLoss(_Loss):
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of log-probabilities and a target of the same shape."""
         return functional.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
 class CTCLoss(_Loss):
-    """Connectionist temporal classification: see :func:`nn.functional.ctc_loss`.
+    """Connectionist temporal classification: minus the log-probability of label sequences, summed over their alignments.
+
+    Graves et al., "Connectionist Temporal Classification", 2006. The mean is over the batch, after each loss was divided by
+    the length of its target.
 
     Parameters
     ----------
     blank : int
-        The class that is no label.
+        Class of the blank label.
     reduction : str
-        ``"none"``, ``"mean"`` or ``"sum"``.
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
     zero_infinity : bool
-        Whether infinite losses and their gradients become 0.
+        Whether infinite losses, of targets longer than their input, and their gradients are 0.
     """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
@@ -247,14 +379,43 @@ class CTCLoss(_Loss):
         self.blank, self.zero_infinity = blank, zero_infinity
 
     def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
-        """The loss of logarithms of chances of shape (T, N, C) or (T, C)."""
+        """Loss of sequences.
+
+        Parameters
+        ----------
+        log_probs : Tensor
+            Log-probabilities of shape (T, N, C) or (T, C).
+        targets : Tensor
+            int64 or int32 labels of shape (N, S), or of all samples in a row, (sum of target_lengths,).
+        input_lengths, target_lengths : Tensor or tuple of int
+            Lengths of the sequences, of shape (N,) or ().
+
+        Returns
+        -------
+        Tensor
+            A scalar; with ``reduction="none"`` of shape (N,).
+        """
         return functional.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
         )
 
 
 class PoissonNLLLoss(_Loss):
-    """Negative log-likelihood of counts with Poisson rates: see :func:`nn.functional.poisson_nll_loss`."""
+    """Negative log-likelihood of counts with a Poisson distribution: ``exp(input) - target * input``.
+
+    Parameters
+    ----------
+    log_input : bool
+        Whether the input is the logarithm of the rate; otherwise the loss is ``input - target * log(input + eps)``.
+    full : bool
+        Whether to add Stirling's approximation of ``log(target!)``, where the target is greater than 1.
+    eps : float
+        Avoids the logarithm of 0.
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+    """
 
     def __init__(
         self,
@@ -269,7 +430,7 @@ class PoissonNLLLoss(_Loss):
         self.log_input, self.full, self.eps = log_input, full, eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of (logarithms of) rates and counts of the same, or of broadcastable, shape."""
         return functional.poisson_nll_loss(
             log_input,
             target,
@@ -281,29 +442,72 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """Negative log-likelihood under normal distributions: see :func:`nn.functional.gaussian_nll_loss`."""
+    """Negative log-likelihood of a normal distribution: ``0.5 * (log(var) + (input - target) ** 2 / var)``.
+
+    Nix and Weigend, "Estimating the mean and variance of the target probability distribution", 1994.
+
+    Parameters
+    ----------
+    full : bool
+        Whether to add the constant ``0.5 * log(2 * pi)``.
+    eps : float
+        Lower bound of ``var``, for which no gradient is clamped.
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         self.full, self.eps = full, eps
 
     def forward(self, input: Tensor, target: Tensor, var: Tensor | float) -> Tensor:
-        """The loss."""
+        """Loss of predicted means.
+
+        Parameters
+        ----------
+        input, target : Tensor
+            Means and samples of the same, or of broadcastable, shape.
+        var : Tensor or float
+            Variances, of the input's shape, with 1 as the last dimension, or without it.
+
+        Raises
+        ------
+        ValueError
+            If a variance is negative, or has another shape.
+        """
         return functional.gaussian_nll_loss(
             input, target, var, full=self.full, eps=self.eps, reduction=self.reduction
         )
 
 
 class SoftMarginLoss(_Loss):
-    """``log(1 + exp(-target * input))`` of targets 1 and -1."""
+    """Logistic loss ``log(1 + exp(-target * input))`` of targets 1 and -1.
+
+    Parameters
+    ----------
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of an input and a target of the same shape."""
         return functional.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class HingeEmbeddingLoss(_Loss):
-    """``input`` where the target is 1, ``max(0, margin - input)`` where it is -1."""
+    """``input`` where the target is 1, ``max(0, margin - input)`` where it is -1; the input is a distance.
+
+    Parameters
+    ----------
+    margin : float
+        Distance that dissimilar pairs are pushed to.
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+    """
 
     def __init__(
         self,
@@ -316,12 +520,24 @@ class HingeEmbeddingLoss(_Loss):
         self.margin = margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of an input and a target of the same shape."""
         return functional.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
 class MarginRankingLoss(_Loss):
-    """``max(0, -target * (input1 - input2) + margin)``."""
+    """Ranking loss of pairs: ``max(0, -target * (input1 - input2) + margin)``.
+
+    A target of 1 means that ``input1`` should rank higher, -1 that ``input2`` should.
+
+    Parameters
+    ----------
+    margin : float
+        Difference that is asked for.
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+    """
 
     def __init__(
         self,
@@ -334,14 +550,33 @@ class MarginRankingLoss(_Loss):
         self.margin = margin
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of two inputs and a target of broadcastable shapes."""
         return functional.margin_ranking_loss(
             input1, input2, target, margin=self.margin, reduction=self.reduction
         )
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """``sum of max(0, margin - input[target] + input[i]) ** p / C``."""
+    """Multi-class hinge loss: ``sum(max(0, margin - input[target] + input[i]) ** p for i != target) / C``.
+
+    Parameters
+    ----------
+    p : int
+        1 or 2.
+    margin : float
+        Difference between the target class and the others that is asked for.
+    weight : Tensor, optional
+        Weight of each class, of shape (C,).
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is neither 1 nor 2.
+    """
 
     def __init__(
         self,
@@ -358,32 +593,68 @@ class MultiMarginLoss(_WeightedLoss):
         self.p, self.margin = p, margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of scores of shape (N, C) or (C,) and int64 class indices of shape (N,) or ()."""
         return functional.multi_margin_loss(
             input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
         )
 
 
 class MultiLabelMarginLoss(_Loss):
-    """:class:`MultiMarginLoss` of several labels: see :func:`nn.functional.multilabel_margin_loss`."""
+    """Multi-label hinge loss: ``max(0, 1 - (input[j] - input[i])) / C``, summed over labels j and other classes i.
+
+    Parameters
+    ----------
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of scores and labels.
+
+        Parameters
+        ----------
+        input : Tensor
+            Scores of shape (N, C) or (C,).
+        target : Tensor
+            int64 labels of the input's shape; those of a sample end before the first -1.
+        """
         return functional.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Binary cross entropy of the logits of each class, whose mean is the loss of a sample."""
+    """Multi-label binary cross entropy: :class:`BCEWithLogitsLoss` of each class, averaged over the classes of a sample.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Weight of each class, of shape (C,).
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of logits and a target in {0, 1}, both of shape (N, C)."""
         return functional.multilabel_soft_margin_loss(
             input, target, weight=self.weight, reduction=self.reduction
         )
 
 
 class CosineEmbeddingLoss(_Loss):
-    """``1 - cos`` where the target is 1, ``max(0, cos - margin)`` where it is -1."""
+    """Cosine loss of pairs: ``1 - cos(input1, input2)`` where the target is 1, ``max(0, cos(input1, input2) - margin)`` for -1.
+
+    Parameters
+    ----------
+    margin : float
+        Cosine, from -1 to 1, below which dissimilar pairs cost nothing; 0 to 0.5 is usual.
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
+    """
 
     def __init__(
         self,
@@ -396,19 +667,49 @@ class CosineEmbeddingLoss(_Loss):
         self.margin = margin
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of pairs of vectors.
+
+        Parameters
+        ----------
+        input1, input2 : Tensor
+            Shape (N, D) or (D,).
+        target : Tensor
+            1 or -1, of shape (N,) or ().
+
+        Raises
+        ------
+        RuntimeError
+            If the ranks do not match.
+        """
         return functional.cosine_embedding_loss(
             input1, input2, target, margin=self.margin, reduction=self.reduction
         )
 
 
 class TripletMarginLoss(_Loss):
-    """``max(0, distance(anchor, positive) - distance(anchor, negative) + margin)``.
+    """Triplet loss: ``max(0, d(anchor, positive) - d(anchor, negative) + margin)``, where d is a p-norm.
+
+    Balntas et al., "Learning shallow convolutional feature descriptors with triplet losses", 2016.
+
+    Parameters
+    ----------
+    margin : float
+        Difference of the distances that is asked for.
+    p : float
+        Of the norm; see :class:`PairwiseDistance`.
+    eps : float
+        Added to the differences, so that the gradient is finite.
+    swap : bool
+        Whether the distance between positive and negative is used where it is less than that of anchor and negative.
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    size_average, reduce : bool, optional
+        Deprecated: together they choose ``reduction``.
 
     Raises
     ------
     ValueError
-        If the margin is not positive.
+        If ``margin`` is not positive.
     """
 
     def __init__(
@@ -427,7 +728,7 @@ class TripletMarginLoss(_Loss):
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of anchors, positive and negative examples, of shape (N, D) or (D,) each."""
         return functional.triplet_margin_loss(
             anchor,
             positive,
@@ -441,12 +742,29 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """:class:`TripletMarginLoss` with distances of any kind.
+    """:class:`TripletMarginLoss` with a distance function of the caller's.
+
+    Parameters
+    ----------
+    distance_function : callable, optional
+        Maps two tensors to the distances; by default :class:`PairwiseDistance`.
+    margin : float
+        Difference of the distances that is asked for.
+    swap : bool
+        Whether the distance between positive and negative is used where it is less than that of anchor and negative.
+    reduction : str
+        ``"mean"`` (the default), ``"sum"`` or ``"none"``.
 
     Raises
     ------
     ValueError
-        If the margin is not positive.
+        If ``margin`` is not positive.
+
+    Examples
+    --------
+    >>> loss = nn.TripletMarginWithDistanceLoss(
+    ...     distance_function=lambda x, y: 1 - nn.functional.cosine_similarity(x, y)
+    ... )
     """
 
     def __init__(
@@ -466,7 +784,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.margin, self.swap = margin, swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """The loss."""
+        """Loss of anchors, positive and negative examples of the same shape."""
         return functional.triplet_margin_with_distance_loss(
             anchor,
             positive,
@@ -479,24 +797,42 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class PairwiseDistance(Module):
-    """``norm``-norm of ``x1 - x2 + eps`` along the last dimension."""
+    """p-norm of ``x1 - x2 + eps`` along the last dimension.
+
+    Parameters
+    ----------
+    p : float
+        Of the norm; negative and infinite too.
+    eps : float
+        Added to the differences, so that the gradient is finite at 0.
+    keepdim : bool
+        Whether the last dimension remains, with size 1.
+    """
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
         self.norm, self.eps, self.keepdim = p, eps, keepdim
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """The distances."""
+        """Distances of vectors of shape (N, D) or (D,)."""
         return functional.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
 class CosineSimilarity(Module):
-    """Cosine of the angle between vectors along ``dim``."""
+    """Cosine of the angle between vectors: ``x1 @ x2 / (max(norm(x1), eps) * max(norm(x2), eps))``.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension of the vectors.
+    eps : float
+        Lower bound of the norms.
+    """
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
         self.dim, self.eps = dim, eps
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """The cosines."""
+        """Cosines of two tensors of broadcastable shapes, without ``dim``."""
         return functional.cosine_similarity(x1, x2, self.dim, self.eps)

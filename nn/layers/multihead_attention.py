@@ -1,4 +1,4 @@
-"""Attention with several heads."""
+"""Multi-head attention."""
 
 from __future__ import annotations
 
@@ -17,47 +17,55 @@ if TYPE_CHECKING:
 
 
 class MultiheadAttention(Module):
-    """Attention with several heads (Vaswani et al., "Attention is all you need", 2017).
+    """Multi-head scaled dot-product attention (Vaswani et al., "Attention Is All You Need", 2017).
+
+    ``softmax(Q K^T / sqrt(E / num_heads)) V`` in each head, of linear projections of query, key and value; the concatenated
+    heads are projected again.
 
     Parameters
     ----------
     embed_dim : int
-        Size E of queries and results.
+        Features E of queries and outputs.
     num_heads : int
-        Heads, between which E is shared out.
+        Number of heads, which divides E.
     dropout : float
-        How probable it is, in training, that a weight is left out.
+        Probability of the dropout on attention weights, in training.
     bias : bool
-        Whether the linear maps add something.
+        Whether the projections have biases.
     add_bias_kv : bool
-        Whether there is one more key and value, which are learned.
+        Whether to append a learned key and value.
     add_zero_attn : bool
-        Whether there is one more key and value that are zero.
+        Whether to append a key and value of zeros.
     kdim, vdim : int, optional
-        Sizes of keys and values; E by default.
+        Features of keys and values; E by default.
     batch_first : bool
-        Whether tensors are of shape (N, L, E) rather than (L, N, E).
+        Whether tensors have shape (N, L, E) instead of (L, N, E).
     device, dtype
         Of the parameters.
 
     Attributes
     ----------
     in_proj_weight : Parameter or None
-        Of shape (3 E, E), for queries, keys and values. Where their sizes differ there are ``q_proj_weight``,
+        Shape (3 E, E), for queries, keys and values; where their features differ there are ``q_proj_weight``,
         ``k_proj_weight`` and ``v_proj_weight`` instead.
     in_proj_bias : Parameter or None
-        Of shape (3 E,).
+        Shape (3 E,).
     bias_k, bias_v : Parameter or None
-        Of shape (1, 1, E).
+        Shape (1, 1, E).
     out_proj : Linear
-        The linear map behind.
+        Output projection.
 
     Raises
     ------
     ValueError
-        If a size is not positive.
+        If ``embed_dim`` or ``num_heads`` is not positive.
     AssertionError
-        If the heads do not divide E.
+        If ``embed_dim`` is not divisible by ``num_heads``.
+
+    Examples
+    --------
+    >>> attention = nn.MultiheadAttention(16, 4, batch_first=True)
+    >>> output, weights = attention(x, x, x, need_weights=False)
     """
 
     in_proj_weight: Parameter | None
@@ -138,27 +146,32 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Results and weights; see :func:`nn.functional.multi_head_attention_forward`.
+        """Attend from queries to keys and values; see :func:`nn.functional.multi_head_attention_forward`.
 
         Parameters
         ----------
         query, key, value : Tensor
-            Of shapes (L, N, E), (S, N, kdim) and (S, N, vdim), with ``batch_first`` (N, L, E) and so on, or without N.
+            Shapes (L, N, E), (S, N, kdim) and (S, N, vdim), with ``batch_first`` (N, L, E) and so on, or without N.
         key_padding_mask : Tensor, optional
-            Of shape (N, S): bool, ``True`` for keys that are left out, or what is added to the scores.
+            Shape (N, S) or (S,): bool with True for keys to ignore, or floating point, which is added to the scores.
         need_weights : bool
-            Whether weights are wanted. Without them scores are never all in memory.
+            Whether to return the attention weights. Without them a fused kernel computes the output, in O(L + S) memory.
         attn_mask : Tensor, optional
-            Of shape (L, S) or (N * num_heads, L, S), likewise.
+            Shape (L, S) or (N * num_heads, L, S): bool with True for pairs to ignore, or floating point, which is added.
         average_attn_weights : bool
-            Whether weights are means over the heads.
+            Whether the weights are averaged over the heads.
         is_causal : bool
-            That ``attn_mask`` is the causal one, so that it need not be read.
+            A hint that ``attn_mask`` is the causal mask, which then need not be read.
 
         Returns
         -------
         tuple
-            Result of the shape of the query; weights of shape (N, L, S) or (N, num_heads, L, S), or ``None``.
+            Output of the query's shape, and weights of shape (N, L, S), per head (N, num_heads, L, S), or ``None``.
+
+        Raises
+        ------
+        AssertionError, RuntimeError
+            If a shape is wrong, or ``is_causal`` comes without ``attn_mask``.
         """
         turned = self.batch_first and query.dim() == 3
         if turned:
@@ -197,13 +210,13 @@ class MultiheadAttention(Module):
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
     ) -> tuple[Tensor | None, int | None]:
-        """Both masks as one, for a query of shape (N, L, E).
+        """Combine both masks, for a query of shape (N, L, E).
 
         Returns
         -------
         tuple
-            The mask, and what it is: ``key_padding_mask`` itself (1), or both together (2), which has shape
-            (N, num_heads, L, S); ``None`` twice without masks.
+            The mask and its type: 1 for ``key_padding_mask`` itself, 2 for one of shape (N, num_heads, L, S); ``None`` twice
+            without masks.
         """
         if attn_mask is None:
             return key_padding_mask, None if key_padding_mask is None else 1

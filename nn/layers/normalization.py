@@ -10,6 +10,8 @@ from nn.parameter import Parameter
 from tensor import empty, int64, ones, zeros
 from tensor import tensor as make
 
+from .dimensions import for_rank
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -17,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Affine(Module):
-    """A layer with what its normalised input is multiplied with, and what is added to it.
+    """Base class of normalization layers with a learned scale and shift.
 
     Attributes
     ----------
     weight, bias : Parameter or None
-        1 and 0 at first.
+        Scale and shift, initialized to 1 and 0.
     """
 
     weight: Parameter | None
@@ -31,14 +33,14 @@ class Affine(Module):
     def add_parameters(
         self, shape: int | tuple[int, ...], weight: bool, bias: bool | None, device: Any, dtype: dtype | None
     ) -> None:
-        """Register those parameters that are wanted; ``None`` for a layer that knows of no bias."""
+        """Register ``weight`` and ``bias``, as ``None`` where the argument is False; a ``bias`` of None registers none."""
         for name, wanted in (("weight", weight), ("bias", bias)):
             if wanted is not None:
                 made = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
                 self.register_parameter(name, made)
 
     def reset_parameters(self) -> None:
-        """Weights 1, biases 0."""
+        """Set weights to 1 and biases to 0."""
         if self.weight is not None:
             init.ones_(self.weight)
         bias = getattr(self, "bias", None)
@@ -47,7 +49,7 @@ class Affine(Module):
 
 
 class _Norm(Affine):
-    """What the layers share: a weight and a bias of each channel, and running averages.
+    """Base class of batch and instance normalization: channelwise affine parameters, and running statistics.
 
     ``ranks`` are the numbers of dimensions that inputs may have.
     """
@@ -88,7 +90,7 @@ class _Norm(Affine):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Forget the running averages."""
+        """Reset the running statistics: mean 0, variance 1, no batches."""
         if self.track_running_stats:
             assert self.running_mean is not None
             assert self.running_var is not None
@@ -98,7 +100,7 @@ class _Norm(Affine):
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Weights 1, biases 0, no running averages."""
+        """Set weights to 1 and biases to 0, and reset the running statistics."""
         self.reset_running_stats()
         super().reset_parameters()
 
@@ -119,7 +121,7 @@ class _Norm(Affine):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def extra_repr(self) -> str:
-        """Its arguments."""
+        """Options."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
@@ -127,22 +129,42 @@ class _Norm(Affine):
 
 
 class _BatchNorm(_Norm):
-    """Mean 0 and variance 1 of each channel over a batch, times a weight and plus a bias.
+    """Batch normalization of each channel over the samples and positions of a batch (Ioffe and Szegedy, 2015).
+
+    ``(x - mean) / sqrt(var + eps) * weight + bias``. In training mode mean and variance (biased) are those of the batch,
+    and running statistics are updated as ``running = (1 - momentum) * running + momentum * batch``, with the unbiased
+    variance. In evaluation mode the running statistics are used.
 
     Parameters
     ----------
     num_features : int
-        Channels C of the input, (N, C, ...).
+        Channels C of inputs of shape (N, C, $dims); :class:`BatchNorm1d` takes (N, C) too.
     eps : float
         Added to the variance.
     momentum : float or None
-        How far running averages move with each batch; ``None`` for the plain average over all batches.
+        Weight of the new batch in the running statistics; ``None`` for the cumulative average.
     affine : bool
-        Whether there are weights and biases.
+        Whether there are ``weight`` and ``bias``.
     track_running_stats : bool
-        Whether running averages are kept, to be taken when the layer is not in training.
+        Whether to keep running statistics; without them the batch's are used in evaluation mode too.
     device, dtype
         Of parameters and buffers.
+    bias : bool
+        Whether there is a ``bias``, if ``affine``.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        Shape (C,), initialized to 1 and 0.
+    running_mean, running_var : Tensor or None
+        Buffers of shape (C,), initialized to 0 and 1.
+    num_batches_tracked : Tensor or None
+        int64 scalar buffer.
+
+    Raises
+    ------
+    ValueError
+        When it is called, if the input has another rank, or, in training, one value for each channel.
     """
 
     _version = 2
@@ -162,7 +184,7 @@ class _BatchNorm(_Norm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The normalised input."""
+        """Normalize an input."""
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
@@ -184,37 +206,54 @@ class _BatchNorm(_Norm):
 
 
 class BatchNorm1d(_BatchNorm):
-    __doc__ = (_BatchNorm.__doc__ or "").replace("(N, C, ...)", "(N, C) or (N, C, L)")
+    __doc__ = for_rank(_BatchNorm.__doc__, 1)
     ranks = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    __doc__ = (_BatchNorm.__doc__ or "").replace("(N, C, ...)", "(N, C, H, W)")
+    __doc__ = for_rank(_BatchNorm.__doc__, 2)
     ranks = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    __doc__ = (_BatchNorm.__doc__ or "").replace("(N, C, ...)", "(N, C, D, H, W)")
+    __doc__ = for_rank(_BatchNorm.__doc__, 3)
     ranks = (5,)
 
 
 class _InstanceNorm(_Norm):
-    """Mean 0 and variance 1 of each channel of each sample, times a weight and plus a bias.
+    """Instance normalization of each channel of each sample over its positions (Ulyanov, Vedaldi and Lempitsky, 2016).
+
+    ``(x - mean) / sqrt(var + eps) * weight + bias``, with the biased variance.
 
     Parameters
     ----------
     num_features : int
-        Channels C of the input, (N, C, ...); the first dimension may be missing.
+        Channels C of inputs of shape $N.
     eps : float
         Added to the variance.
     momentum : float
-        How far running averages move with each batch.
+        Weight of the new batch in the running statistics.
     affine : bool
-        Whether there are weights and biases.
+        Whether there are ``weight`` and ``bias``.
     track_running_stats : bool
-        Whether running averages are kept, to be taken when the layer is not in training.
+        Whether to keep running statistics, which are used in evaluation mode.
     device, dtype
         Of parameters and buffers.
+    bias : bool
+        Whether there is a ``bias``, if ``affine``.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        Shape (C,), initialized to 1 and 0.
+    running_mean, running_var : Tensor or None
+        Buffers of shape (C,).
+
+    Raises
+    ------
+    ValueError
+        When it is called, if the input has another rank, if ``affine`` another number of channels (a warning otherwise),
+        or, in training, one position.
     """
 
     _version = 2
@@ -234,7 +273,7 @@ class _InstanceNorm(_Norm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The normalised input."""
+        """Normalize an input."""
         self._check_input_dim(input)
         batched = input.dim() == max(self.ranks)
         channels = input.size(1 if batched else 0)
@@ -265,17 +304,17 @@ class _InstanceNorm(_Norm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    __doc__ = (_InstanceNorm.__doc__ or "").replace("(N, C, ...)", "(N, C, L)")
+    __doc__ = for_rank(_InstanceNorm.__doc__, 1)
     ranks = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    __doc__ = (_InstanceNorm.__doc__ or "").replace("(N, C, ...)", "(N, C, H, W)")
+    __doc__ = for_rank(_InstanceNorm.__doc__, 2)
     ranks = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    __doc__ = (_InstanceNorm.__doc__ or "").replace("(N, C, ...)", "(N, C, D, H, W)")
+    __doc__ = for_rank(_InstanceNorm.__doc__, 3)
     ranks = (4, 5)
 
 
@@ -284,20 +323,32 @@ def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
 
 
 class LayerNorm(Affine):
-    """Mean 0 and variance 1 over the last dimensions, times a weight and plus a bias.
+    """Layer normalization over the last dimensions of each sample (Ba, Kiros and Hinton, 2016).
+
+    ``(x - mean) / sqrt(var + eps) * weight + bias``, with the biased variance.
 
     Parameters
     ----------
     normalized_shape : int or sequence of int
-        The last dimensions of the input.
+        Sizes of the last dimensions, over which mean and variance are computed.
     eps : float
         Added to the variance.
     elementwise_affine : bool
-        Whether there are weights and biases.
+        Whether there are ``weight`` and ``bias``.
     bias : bool
-        Whether there are biases.
+        Whether there is a ``bias``, if ``elementwise_affine``.
     device, dtype
         Of the parameters.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        Shape ``normalized_shape``, initialized to 1 and 0.
+
+    Examples
+    --------
+    >>> nn.LayerNorm(512)(tensor.randn(20, 5, 512)).shape
+    tensor.Size([20, 5, 512])
     """
 
     normalized_shape: tuple[int, ...]
@@ -321,11 +372,17 @@ class LayerNorm(Affine):
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
-        """The normalised input."""
+        """Normalize an input of shape (..., *normalized_shape).
+
+        Raises
+        ------
+        RuntimeError
+            If its last dimensions differ from ``normalized_shape``.
+        """
         return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """Its arguments."""
+        """Options."""
         return (
             f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
             f"bias={self.bias is not None}"
@@ -333,18 +390,25 @@ class LayerNorm(Affine):
 
 
 class RMSNorm(Affine):
-    """Mean square 1 over the last dimensions, times a weight.
+    """Root mean square normalization over the last dimensions (Zhang and Sennrich, 2019).
+
+    ``x / sqrt(mean(x ** 2) + eps) * weight``: as :class:`LayerNorm`, without the subtraction of the mean.
 
     Parameters
     ----------
     normalized_shape : int or sequence of int
-        The last dimensions of the input.
+        Sizes of the last dimensions, over which the mean square is computed.
     eps : float, optional
-        Added to the mean square; by default the machine epsilon of the input's type.
+        Added to the mean square; by default the machine epsilon of the input's dtype.
     elementwise_affine : bool
-        Whether there are weights.
+        Whether there is a ``weight``.
     device, dtype
-        Of the weights.
+        Of the weight.
+
+    Attributes
+    ----------
+    weight : Parameter or None
+        Shape ``normalized_shape``, initialized to 1.
     """
 
     normalized_shape: tuple[int, ...]
@@ -365,34 +429,50 @@ class RMSNorm(Affine):
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The normalised input."""
+        """Normalize an input of shape (..., *normalized_shape).
+
+        Raises
+        ------
+        RuntimeError
+            If its last dimensions differ from ``normalized_shape``.
+        """
         return functional.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
-        """Its arguments."""
+        """Options."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
 class GroupNorm(Affine):
-    """Mean 0 and variance 1 over groups of channels, times a weight and plus a bias of each channel.
+    """Group normalization: mean and variance over groups of channels of each sample (Wu and He, 2018).
+
+    ``(x - mean) / sqrt(var + eps) * weight + bias``, with the biased variance. One group is layer normalization, a group
+    for each channel instance normalization.
 
     Parameters
     ----------
     num_groups : int
-        Groups into which the channels are separated.
+        Number of groups, which divides ``num_channels``.
     num_channels : int
-        Channels C of the input, (N, C, ...).
+        Channels C of inputs of shape (N, C, ...).
     eps : float
         Added to the variance.
     affine : bool
-        Whether there are weights and biases.
+        Whether there are ``weight`` and ``bias``.
     device, dtype
         Of the parameters.
+    bias : bool
+        Whether there is a ``bias``, if ``affine``.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        Shape (C,), initialized to 1 and 0.
 
     Raises
     ------
     ValueError
-        If the groups do not divide the channels.
+        If ``num_channels`` is not divisible by ``num_groups``.
     """
 
     def __init__(
@@ -417,32 +497,53 @@ class GroupNorm(Affine):
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
-        """The normalised input."""
+        """Normalize an input of shape (N, C, ...).
+
+        Raises
+        ------
+        RuntimeError
+            If its channels are not divisible by ``num_groups``.
+        """
         return functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """Its arguments."""
+        """Options."""
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
 class LocalResponseNorm(Module):
-    """``x / (k + alpha * mean(x ** 2)) ** beta``, the mean over ``size`` neighbouring channels."""
+    """Local response normalization over neighbouring channels (Krizhevsky, Sutskever and Hinton, 2012).
+
+    ``x / (k + alpha / size * sum(x ** 2)) ** beta``, with the sum over ``size`` channels around each.
+
+    Parameters
+    ----------
+    size : int
+        Number of channels in the sum; channels outside count as 0.
+    alpha, beta, k : float
+        Constants of the formula.
+
+    Raises
+    ------
+    ValueError
+        When it is called, if the input has fewer than 3 dimensions.
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
     def forward(self, input: Tensor) -> Tensor:
-        """The normalised input."""
+        """Normalize an input of shape (N, C, ...)."""
         return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:
-        """Its arguments."""
+        """Options."""
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
 class CrossMapLRN2d(LocalResponseNorm):
-    """:class:`LocalResponseNorm` by its older name; ``k`` is 1 by default."""
+    """Older name of :class:`LocalResponseNorm`, with the same computation."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)

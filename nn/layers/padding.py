@@ -1,4 +1,4 @@
-"""Padding layers."""
+"""Padding layers: constant, zero, reflection, replication and circular padding of the last dimensions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from nn import functional
 from nn.module import Module
+
+from .dimensions import for_rank
 
 if TYPE_CHECKING:
     from tensor import Tensor
@@ -20,7 +22,7 @@ class _Pad(Module):
         self.padding = (padding,) * (2 * self.rank) if isinstance(padding, int) else tuple(padding)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input with its last dimensions padded."""
+        """Pad the last dimensions of an input."""
         return functional.pad(input, self.padding, self.mode)
 
     def extra_repr(self) -> str:
@@ -29,6 +31,27 @@ class _Pad(Module):
 
 
 class _ConstantPad(_Pad):
+    """Pads $signals with a constant.
+
+    Parameters
+    ----------
+    padding : int or tuple of int
+        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there are
+        dimensions. A negative number removes elements.
+    value : float
+        The constant.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if removing elements leaves a negative size.
+
+    Examples
+    --------
+    >>> nn.ConstantPad1d((1, 2), 3.5)(tensor.zeros(1, 2))
+    tensor([[3.5000, 0.0000, 0.0000, 3.5000, 3.5000]])
+    """
+
     mode = "constant"
 
     def __init__(self, padding: Any, value: float) -> None:
@@ -36,15 +59,29 @@ class _ConstantPad(_Pad):
         self.value = value
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input with its last dimensions padded."""
+        """Pad the last dimensions of an input."""
         return functional.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self) -> str:
-        """Numbers of elements, and what they are."""
+        """Numbers of elements, and the constant."""
         return f"padding={self.padding}, value={self.value}"
 
 
 class _ZeroPad(_ConstantPad):
+    """Pads $signals with zeros.
+
+    Parameters
+    ----------
+    padding : int or tuple of int
+        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there are
+        dimensions. A negative number removes elements.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if removing elements leaves a negative size.
+    """
+
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
 
@@ -53,100 +90,140 @@ class _ZeroPad(_ConstantPad):
         return f"{self.padding}"
 
 
-class ConstantPad1d(_ConstantPad):
-    """A number at the ends of signals; see :func:`nn.functional.pad`."""
+class _ReflectionPad(_Pad):
+    """Pads $signals with their reflection at the first and last elements, which are not repeated.
 
+    Parameters
+    ----------
+    padding : int or tuple of int
+        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there are
+        dimensions.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if a padding is not less than the size of its dimension.
+
+    Examples
+    --------
+    >>> nn.ReflectionPad1d(2)(tensor.arange(4.0).reshape(1, 4))
+    tensor([[2., 1., 0., 1., 2., 3., 2., 1.]])
+    """
+
+    mode = "reflect"
+
+
+class _ReplicationPad(_Pad):
+    """Pads $signals by repeating the first and last elements.
+
+    Parameters
+    ----------
+    padding : int or tuple of int
+        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there are
+        dimensions.
+
+    Examples
+    --------
+    >>> nn.ReplicationPad1d(2)(tensor.arange(4.0).reshape(1, 4))
+    tensor([[0., 0., 0., 1., 2., 3., 3., 3.]])
+    """
+
+    mode = "replicate"
+
+
+class _CircularPad(_Pad):
+    """Pads $signals periodically, with elements of the opposite end.
+
+    Parameters
+    ----------
+    padding : int or tuple of int
+        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there are
+        dimensions.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if a padding is greater than the size of its dimension.
+
+    Examples
+    --------
+    >>> nn.CircularPad1d(2)(tensor.arange(4.0).reshape(1, 1, 4))
+    tensor([[[2., 3., 0., 1., 2., 3., 0., 1.]]])
+    """
+
+    mode = "circular"
+
+
+class ConstantPad1d(_ConstantPad):
+    __doc__ = for_rank(_ConstantPad.__doc__, 1)
     rank = 1
 
 
 class ConstantPad2d(_ConstantPad):
-    """A number at the ends of images; see :func:`nn.functional.pad`."""
-
+    __doc__ = for_rank(_ConstantPad.__doc__, 2)
     rank = 2
 
 
 class ConstantPad3d(_ConstantPad):
-    """A number at the ends of volumes; see :func:`nn.functional.pad`."""
-
+    __doc__ = for_rank(_ConstantPad.__doc__, 3)
     rank = 3
 
 
 class ZeroPad1d(_ZeroPad):
-    """Zeros at the ends of signals; see :func:`nn.functional.pad`."""
-
+    __doc__ = for_rank(_ZeroPad.__doc__, 1)
     rank = 1
 
 
 class ZeroPad2d(_ZeroPad):
-    """Zeros at the ends of images; see :func:`nn.functional.pad`."""
-
+    __doc__ = for_rank(_ZeroPad.__doc__, 2)
     rank = 2
 
 
 class ZeroPad3d(_ZeroPad):
-    """Zeros at the ends of volumes; see :func:`nn.functional.pad`."""
-
+    __doc__ = for_rank(_ZeroPad.__doc__, 3)
     rank = 3
 
 
-class ReflectionPad1d(_Pad):
-    """Elements reflected at the ends of signals; see :func:`nn.functional.pad`."""
-
+class ReflectionPad1d(_ReflectionPad):
+    __doc__ = for_rank(_ReflectionPad.__doc__, 1)
     rank = 1
-    mode = "reflect"
 
 
-class ReflectionPad2d(_Pad):
-    """Elements reflected at the ends of images; see :func:`nn.functional.pad`."""
-
+class ReflectionPad2d(_ReflectionPad):
+    __doc__ = for_rank(_ReflectionPad.__doc__, 2)
     rank = 2
-    mode = "reflect"
 
 
-class ReflectionPad3d(_Pad):
-    """Elements reflected at the ends of volumes; see :func:`nn.functional.pad`."""
-
+class ReflectionPad3d(_ReflectionPad):
+    __doc__ = for_rank(_ReflectionPad.__doc__, 3)
     rank = 3
-    mode = "reflect"
 
 
-class ReplicationPad1d(_Pad):
-    """The end elements again at the ends of signals; see :func:`nn.functional.pad`."""
-
+class ReplicationPad1d(_ReplicationPad):
+    __doc__ = for_rank(_ReplicationPad.__doc__, 1)
     rank = 1
-    mode = "replicate"
 
 
-class ReplicationPad2d(_Pad):
-    """The end elements again at the ends of images; see :func:`nn.functional.pad`."""
-
+class ReplicationPad2d(_ReplicationPad):
+    __doc__ = for_rank(_ReplicationPad.__doc__, 2)
     rank = 2
-    mode = "replicate"
 
 
-class ReplicationPad3d(_Pad):
-    """The end elements again at the ends of volumes; see :func:`nn.functional.pad`."""
-
+class ReplicationPad3d(_ReplicationPad):
+    __doc__ = for_rank(_ReplicationPad.__doc__, 3)
     rank = 3
-    mode = "replicate"
 
 
-class CircularPad1d(_Pad):
-    """Elements of the other end at the ends of signals; see :func:`nn.functional.pad`."""
-
+class CircularPad1d(_CircularPad):
+    __doc__ = for_rank(_CircularPad.__doc__, 1)
     rank = 1
-    mode = "circular"
 
 
-class CircularPad2d(_Pad):
-    """Elements of the other end at the ends of images; see :func:`nn.functional.pad`."""
-
+class CircularPad2d(_CircularPad):
+    __doc__ = for_rank(_CircularPad.__doc__, 2)
     rank = 2
-    mode = "circular"
 
 
-class CircularPad3d(_Pad):
-    """Elements of the other end at the ends of volumes; see :func:`nn.functional.pad`."""
-
+class CircularPad3d(_CircularPad):
+    __doc__ = for_rank(_CircularPad.__doc__, 3)
     rank = 3
-    mode = "circular"

@@ -7,13 +7,41 @@ from typing import TYPE_CHECKING, Any
 from nn import functional
 from nn.module import Module
 
-from .convolution import for_each_dimension
+from .dimensions import for_each_dimension, for_rank
 
 if TYPE_CHECKING:
     from tensor import Tensor
 
 
 class _MaxPool(Module):
+    """Max pooling of $signals: the maximum of each window.
+
+    Parameters
+    ----------
+    kernel_size : int or tuple of int
+        Size of the window, for all dimensions or for each.
+    stride : int or tuple of int, optional
+        Distance between windows; ``kernel_size`` by default.
+    padding : int or tuple of int
+        Elements of -inf added at both ends of each dimension, at most half of ``kernel_size``.
+    dilation : int or tuple of int
+        Distance between the elements of a window.
+    return_indices : bool
+        Whether to return the positions of the maxima too, for :class:`MaxUnpool${rank}d`.
+    ceil_mode : bool
+        Whether the output size is rounded up, so that a window may begin in the input and end behind it.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if the input is not $N, the padding is too large, or the output would be empty.
+
+    Notes
+    -----
+    The output has size ``floor((size + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1)`` in each dimension.
+    See :func:`nn.functional.max_pool${rank}d`.
+    """
+
     rank: int
 
     def __init__(
@@ -34,7 +62,7 @@ class _MaxPool(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Any:
-        """Maxima, and with ``return_indices`` where they stand."""
+        """Pool an input; with ``return_indices`` a tuple of the maxima and of their int64 positions in the flattened channel."""
         return getattr(functional, f"max_pool{self.rank}d")(
             input,
             self.kernel_size,
@@ -46,7 +74,7 @@ class _MaxPool(Module):
         )
 
     def extra_repr(self) -> str:
-        """Windows."""
+        """Window options."""
         return (
             f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
             f"ceil_mode={self.ceil_mode}"
@@ -54,25 +82,41 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """Largest elements of windows of signals; see :func:`nn.functional.max_pool1d`."""
-
+    __doc__ = for_rank(_MaxPool.__doc__, 1)
     rank = 1
 
 
 class MaxPool2d(_MaxPool):
-    """Largest elements of windows of images; see :func:`nn.functional.max_pool2d`."""
-
+    __doc__ = for_rank(_MaxPool.__doc__, 2)
     rank = 2
 
 
 class MaxPool3d(_MaxPool):
-    """Largest elements of windows of volumes; see :func:`nn.functional.max_pool3d`."""
-
+    __doc__ = for_rank(_MaxPool.__doc__, 3)
     rank = 3
 
 
 class AvgPool1d(Module):
-    """Means over windows of signals; see :func:`nn.functional.avg_pool1d`."""
+    """Average pooling of signals: the mean of each window.
+
+    Parameters
+    ----------
+    kernel_size : int
+        Size of the window.
+    stride : int, optional
+        Distance between windows; ``kernel_size`` by default.
+    padding : int
+        Zeros added at both ends, at most half of ``kernel_size``.
+    ceil_mode : bool
+        Whether the output size is rounded up, so that a window may begin in the input and end behind it.
+    count_include_pad : bool
+        Whether the padding counts in the means.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if the input is not (N, C, L) or (C, L), the padding is too large, or the output would be empty.
+    """
 
     def __init__(
         self,
@@ -90,17 +134,45 @@ class AvgPool1d(Module):
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        """Means over windows."""
+        """Pool an input of shape (N, C, L) or (C, L)."""
         return functional.avg_pool1d(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
         )
 
     def extra_repr(self) -> str:
-        """Windows."""
+        """Window options."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class _AvgPool(Module):
+    """Average pooling of $signals: the mean of each window.
+
+    Parameters
+    ----------
+    kernel_size : int or tuple of int
+        Size of the window, for all dimensions or for each.
+    stride : int or tuple of int, optional
+        Distance between windows; ``kernel_size`` by default.
+    padding : int or tuple of int
+        Zeros added at both ends of each dimension, at most half of ``kernel_size``.
+    ceil_mode : bool
+        Whether the output size is rounded up, so that a window may begin in the input and end behind it.
+    count_include_pad : bool
+        Whether the padding counts in the means.
+    divisor_override : int, optional
+        Divisor of the sums instead of the number of elements.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if the input is not $N, the padding is too large, or the output would be empty.
+
+    Notes
+    -----
+    The output has size ``floor((size + 2 * padding - kernel_size) / stride + 1)`` in each dimension. See
+    :func:`nn.functional.avg_pool${rank}d`.
+    """
+
     rank: int
 
     def __init__(
@@ -121,7 +193,7 @@ class _AvgPool(Module):
         self.divisor_override = divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        """Means over windows."""
+        """Pool an input, with its dtype."""
         found: Tensor = getattr(functional, f"avg_pool{self.rank}d")(
             input,
             self.kernel_size,
@@ -134,23 +206,38 @@ class _AvgPool(Module):
         return found
 
     def extra_repr(self) -> str:
-        """Windows."""
+        """Window options."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AvgPool2d(_AvgPool):
-    """Means over windows of images; see :func:`nn.functional.avg_pool2d`."""
-
+    __doc__ = for_rank(_AvgPool.__doc__, 2)
     rank = 2
 
 
 class AvgPool3d(_AvgPool):
-    """Means over windows of volumes; see :func:`nn.functional.avg_pool3d`."""
-
+    __doc__ = for_rank(_AvgPool.__doc__, 3)
     rank = 3
 
 
 class _AdaptiveMaxPool(Module):
+    """Adaptive max pooling of $signals: an output of a given size, whatever the size of the input.
+
+    Output element i of a dimension is the maximum over ``input[floor(i * size / out) : ceil((i + 1) * size / out)]``.
+
+    Parameters
+    ----------
+    output_size : int, None or tuple of these
+        Size of the output, for all dimensions or for each; ``None`` keeps the input's.
+    return_indices : bool
+        Whether to return the positions of the maxima too.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if the input is not $N.
+    """
+
     rank: int
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
@@ -159,7 +246,7 @@ class _AdaptiveMaxPool(Module):
         self.return_indices = return_indices
 
     def forward(self, input: Tensor) -> Any:
-        """Maxima, and with ``return_indices`` where they stand."""
+        """Pool an input; with ``return_indices`` a tuple of the maxima and of their int64 positions in the flattened channel."""
         pool = getattr(functional, f"adaptive_max_pool{self.rank}d")
         return pool(input, self.output_size, self.return_indices)
 
@@ -169,24 +256,37 @@ class _AdaptiveMaxPool(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """As many maxima of signals as wanted."""
-
+    __doc__ = for_rank(_AdaptiveMaxPool.__doc__, 1)
     rank = 1
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """As many maxima of images as wanted; ``None`` keeps a dimension."""
-
+    __doc__ = for_rank(_AdaptiveMaxPool.__doc__, 2)
     rank = 2
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """As many maxima of volumes as wanted; ``None`` keeps a dimension."""
-
+    __doc__ = for_rank(_AdaptiveMaxPool.__doc__, 3)
     rank = 3
 
 
 class _AdaptiveAvgPool(Module):
+    """Adaptive average pooling of $signals: an output of a given size, whatever the size of the input.
+
+    Output element i of a dimension is the mean over ``input[floor(i * size / out) : ceil((i + 1) * size / out)]``. With
+    ``output_size=1`` it is global average pooling.
+
+    Parameters
+    ----------
+    output_size : int, None or tuple of these
+        Size of the output, for all dimensions or for each; ``None`` keeps the input's.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if the input is not $N.
+    """
+
     rank: int
 
     def __init__(self, output_size: Any) -> None:
@@ -194,7 +294,7 @@ class _AdaptiveAvgPool(Module):
         self.output_size = output_size
 
     def forward(self, input: Tensor) -> Tensor:
-        """Means."""
+        """Pool an input, with its dtype."""
         found: Tensor = getattr(functional, f"adaptive_avg_pool{self.rank}d")(input, self.output_size)
         return found
 
@@ -204,24 +304,44 @@ class _AdaptiveAvgPool(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """As many means of signals as wanted."""
-
+    __doc__ = for_rank(_AdaptiveAvgPool.__doc__, 1)
     rank = 1
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """As many means of images as wanted; ``None`` keeps a dimension."""
-
+    __doc__ = for_rank(_AdaptiveAvgPool.__doc__, 2)
     rank = 2
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """As many means of volumes as wanted; ``None`` keeps a dimension."""
-
+    __doc__ = for_rank(_AdaptiveAvgPool.__doc__, 3)
     rank = 3
 
 
 class _FractionalMaxPool(Module):
+    """Fractional max pooling of $signals: maxima over windows at pseudorandom positions (Graham, 2014).
+
+    The windows are drawn anew at every call, for each sample and channel. Exactly one of ``output_size`` and
+    ``output_ratio`` is given.
+
+    Parameters
+    ----------
+    kernel_size : int or tuple of int
+        Size of the window, for all dimensions or for each.
+    output_size : int or tuple of int, optional
+        Size of the output.
+    output_ratio : float or tuple of float, optional
+        Size of the output as a part of the input's, between 0 and 1.
+    return_indices : bool
+        Whether to return the positions of the maxima too, for :class:`MaxUnpool${rank}d`.
+
+    Raises
+    ------
+    ValueError
+        If neither or both of ``output_size`` and ``output_ratio`` are given, a ratio is not between 0 and 1, or a size of
+        the window is below 1.
+    """
+
     rank: int
 
     def __init__(
@@ -249,7 +369,7 @@ class _FractionalMaxPool(Module):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
     def forward(self, input: Tensor) -> Any:
-        """Maxima, and with ``return_indices`` where they stand."""
+        """Pool an input; with ``return_indices`` a tuple of the maxima and of their int64 positions in the flattened channel."""
         pool = getattr(functional, f"fractional_max_pool{self.rank}d")
         return pool(
             input,
@@ -262,18 +382,32 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """Maxima over random windows of images; see :func:`nn.functional.fractional_max_pool2d`."""
-
+    __doc__ = for_rank(_FractionalMaxPool.__doc__, 2)
     rank = 2
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """Maxima over random windows of volumes; see :func:`nn.functional.fractional_max_pool3d`."""
-
+    __doc__ = for_rank(_FractionalMaxPool.__doc__, 3)
     rank = 3
 
 
 class _LPPool(Module):
+    """Power-average pooling of $signals: ``sum(x ** p) ** (1 / p)`` of each window.
+
+    ``p = 1`` is sum pooling, and large ``p`` approaches max pooling. The gradient of a window that sums to 0 is 0.
+
+    Parameters
+    ----------
+    norm_type : float
+        The power p.
+    kernel_size : int or tuple of int
+        Size of the window, for all dimensions or for each.
+    stride : int or tuple of int, optional
+        Distance between windows; ``kernel_size`` by default.
+    ceil_mode : bool
+        Whether the output size is rounded up.
+    """
+
     rank: int
 
     def __init__(
@@ -286,13 +420,13 @@ class _LPPool(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Tensor:
-        """Norms of windows."""
+        """Pool an input of shape (N, C, ...) or (C, ...)."""
         pool = getattr(functional, f"lp_pool{self.rank}d")
         found: Tensor = pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
         return found
 
     def extra_repr(self) -> str:
-        """Power and windows."""
+        """Power and window options."""
         return (
             f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
             f"ceil_mode={self.ceil_mode}"
@@ -300,24 +434,35 @@ class _LPPool(Module):
 
 
 class LPPool1d(_LPPool):
-    """Norms of windows of signals; see :func:`nn.functional.lp_pool1d`."""
-
+    __doc__ = for_rank(_LPPool.__doc__, 1)
     rank = 1
 
 
 class LPPool2d(_LPPool):
-    """Norms of windows of images; see :func:`nn.functional.lp_pool2d`."""
-
+    __doc__ = for_rank(_LPPool.__doc__, 2)
     rank = 2
 
 
 class LPPool3d(_LPPool):
-    """Norms of windows of volumes; see :func:`nn.functional.lp_pool3d`."""
-
+    __doc__ = for_rank(_LPPool.__doc__, 3)
     rank = 3
 
 
 class _MaxUnpool(Module):
+    """Partial inverse of :class:`MaxPool${rank}d`: writes the maxima to the positions they came from, and 0 elsewhere.
+
+    Parameters
+    ----------
+    kernel_size, stride, padding : int or tuple of int
+        Those of the pooling, which determine the output size ``(size - 1) * stride - 2 * padding + kernel_size``.
+
+    Examples
+    --------
+    >>> pool = nn.MaxPool${rank}d(2, return_indices=True)
+    >>> maxima, indices = pool(x)
+    >>> restored = nn.MaxUnpool${rank}d(2)(maxima, indices, output_size=x.shape)
+    """
+
     rank: int
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
@@ -327,29 +472,41 @@ class _MaxUnpool(Module):
         self.padding = for_each_dimension(padding, self.rank)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        """Zeros, with ``input`` at the places ``indices`` of their plane."""
+        """Place the maxima.
+
+        Parameters
+        ----------
+        input, indices : Tensor
+            What the pooling returned; the indices are int64.
+        output_size : tuple of int, optional
+            Size of the output, where several inputs of the pooling have this output size.
+
+        Raises
+        ------
+        ValueError
+            If ``output_size`` cannot be that of the pooling's input.
+        RuntimeError
+            If an index lies outside the output.
+        """
         unpool = getattr(functional, f"max_unpool{self.rank}d")
         found: Tensor = unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
         return found
 
     def extra_repr(self) -> str:
-        """Windows."""
+        """Window options."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """Partial inverse of :class:`MaxPool1d`; see :func:`nn.functional.max_unpool1d`."""
-
+    __doc__ = for_rank(_MaxUnpool.__doc__, 1)
     rank = 1
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """Partial inverse of :class:`MaxPool2d`; see :func:`nn.functional.max_unpool2d`."""
-
+    __doc__ = for_rank(_MaxUnpool.__doc__, 2)
     rank = 2
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """Partial inverse of :class:`MaxPool3d`; see :func:`nn.functional.max_unpool3d`."""
-
+    __doc__ = for_rank(_MaxUnpool.__doc__, 3)
     rank = 3

@@ -23,7 +23,7 @@ _MODES = {"RNN_TANH": (1, "rnn_tanh"), "RNN_RELU": (1, "rnn_relu"), "LSTM": (4, 
 
 
 class RNNBase(Module):
-    """What recurrent layers share: their weights, and how inputs of all forms go through them.
+    """Base class of the recurrent layers: their weights, and inputs that are batched, unbatched or packed.
 
     Parameters
     ----------
@@ -32,28 +32,33 @@ class RNNBase(Module):
     input_size : int
         Features of the input.
     hidden_size : int
-        Units of each layer and direction.
+        Features of the hidden state.
     num_layers : int
-        Layers, each of which has the states of the one before as its input.
+        Number of stacked layers, each of which reads the hidden states of the one before.
     bias : bool
         Whether there are biases.
     batch_first : bool
-        Whether inputs and outputs are of shape (batch, time, features), and not (time, batch, features).
+        Whether inputs and outputs have shape (N, T, features) instead of (T, N, features); states do not change.
     dropout : float
-        Chance with which elements of the output of each layer but the last are set to 0 in training.
+        Probability of the inverted dropout on the output of each layer but the last, in training.
     bidirectional : bool
-        Whether each layer goes through time in both directions, whose states are put side by side.
+        Whether each layer runs in both directions of time, with concatenated outputs.
     proj_size : int
-        Size of the hidden state, where it is a product of the units (of an ``LSTM``); 0 for none.
+        If not 0, size of the hidden state after a linear projection (``"LSTM"`` only).
     device, dtype
         Of the parameters.
 
     Attributes
     ----------
     weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0 : Parameter
-        Of the first layer: weights of the input and of the hidden state, their biases, and the projection. Others end
-        in the number of their layer; those of the direction backward in time then have ``_reverse``. All are uniform
-        in ``±1 / sqrt(hidden_size)`` at first.
+        Of layer 0: input and recurrent weights, of shapes (gates * hidden_size, input_size) and
+        (gates * hidden_size, hidden_size), their biases, and the projection. Those of other layers end in their number,
+        those of the reverse direction also in ``_reverse``. All are initialized uniformly in ``±1 / sqrt(hidden_size)``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is not a positive int, a flag not a bool, ``dropout`` not in [0, 1], or ``mode`` unknown.
     """
 
     def __init__(
@@ -125,21 +130,23 @@ class RNNBase(Module):
         return [getattr(self, name) for names in self._all_weights for name in names]
 
     def reset_parameters(self) -> None:
-        """Draw new values."""
+        """Draw new initial values."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """Nothing: weights are used where they are. It is there for scripts that call it."""
+        """Does nothing: there is no packed copy of the weights. For scripts that call it."""
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
-        """Raise if an input, batched or packed, has another dtype, rank or number of features than is expected.
+        """Check rank, features and dtype of an input.
 
         Raises
         ------
-        ValueError, RuntimeError
-            For the dtype, and for the shape.
+        ValueError
+            If its dtype is not that of the weights, outside autocast.
+        RuntimeError
+            If its rank or number of features is wrong.
         """
         kind = self._flat_weights[0].dtype
         if input.dtype is not kind and modes.autocast is None:
@@ -169,17 +176,23 @@ class RNNBase(Module):
         expected_hidden_size: tuple[int, int, int],
         msg: str = "Expected hidden size {}, got {}",
     ) -> None:
-        """Raise RuntimeError if a state has another shape than is expected."""
+        """Raise RuntimeError if the shape of a state is not ``expected_hidden_size``."""
         if tuple(hx.shape) != expected_hidden_size:
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.shape)))
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
-        """Raise if input and first states do not fit the layer, or each other."""
+        """Check the shapes of input and initial states.
+
+        Raises
+        ------
+        ValueError, RuntimeError
+            See :meth:`check_input` and :meth:`check_hidden_size`.
+        """
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """States with the sequences of the batch in another order."""
+        """States with the samples of the batch permuted."""
         return hx if permutation is None else hx.index_select(1, permutation)
 
     # States of all kinds of layers are handled as tuples: of one tensor, or of two.
@@ -279,42 +292,66 @@ def _check_dropout(dropout: Any, num_layers: int) -> None:
 
 
 class _OneState(RNNBase):
-    """Layers whose cells have a hidden state and nothing else."""
+    """Base class of layers whose only state is the hidden state."""
 
     def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
-        """Hidden states of the last layer at all times, and those of all layers after the last step.
+        """Run over sequences.
 
         Parameters
         ----------
         input : Tensor or PackedSequence
-            Of shape (T, B, input_size), (B, T, input_size) if ``batch_first``, or (T, input_size), or packed.
+            Shape (T, N, input_size), (N, T, input_size) if ``batch_first``, or (T, input_size).
         hx : Tensor, optional
-            First hidden states, of shape (layers * directions, B, hidden_size), without B for an input without; zeros by
+            Initial hidden states of shape (num_layers * directions, N, hidden_size), without N for an unbatched input; zeros by
             default.
 
         Returns
         -------
         tuple
-            The output, as the input with directions * hidden_size features, and last hidden states, as ``hx``.
+            Hidden states of the last layer at every step, with directions * hidden_size features, and the hidden states of all
+            layers after the last step, of the shape of ``hx``.
 
         Raises
         ------
         ValueError, RuntimeError
-            If shapes or dtypes do not fit.
+            If a shape or dtype is wrong.
         """
         out, (hidden,) = self._run(input, hx)
         return out, hidden
 
 
 class RNN(_OneState):
-    """Elman networks: ``h = tanh(weight_ih x + bias_ih + weight_hh h + bias_hh)``.
+    """Elman recurrent network: ``h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh)``, over sequences.
 
     Parameters
     ----------
+    input_size, hidden_size : int
+        Features of the input and of the hidden state.
+    num_layers : int
+        Number of stacked layers.
     nonlinearity : str
         ``"tanh"`` or ``"relu"``.
+    bias : bool
+        Whether there are biases.
+    batch_first : bool
+        Whether inputs and outputs have shape (N, T, features) instead of (T, N, features).
+    dropout : float
+        Probability of the dropout between layers, in training.
+    bidirectional : bool
+        Whether each layer runs in both directions of time.
+    device, dtype
+        Of the parameters, which :class:`RNNBase` describes.
 
-    See :class:`RNNBase` for the others, and for the weights.
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is not valid.
+
+    Examples
+    --------
+    >>> output, hidden = nn.RNN(10, 20, num_layers=2)(tensor.randn(5, 3, 10))
+    >>> output.shape, hidden.shape
+    (tensor.Size([5, 3, 20]), tensor.Size([2, 3, 20]))
     """
 
     def __init__(
@@ -350,11 +387,33 @@ class RNN(_OneState):
 
 
 class GRU(_OneState):
-    """Gated recurrent units (Cho et al., 2014).
+    """Gated recurrent unit over sequences (Cho et al., 2014).
 
-    ``h = (1 - z) n + z h``, where the gates r and z are sigmoids of ``weight_ih x + bias_ih + weight_hh h + bias_hh``,
-    and ``n = tanh(weight_in x + bias_in + r (weight_hn h + bias_hn))``. The rows of weights and biases are those of r,
-    of z, and of n. See :class:`RNNBase` for the parameters.
+    ``h' = (1 - z) * n + z * h``, with the reset gate ``r`` and the update gate ``z`` the sigmoids of
+    ``weight_ih @ x + bias_ih + weight_hh @ h + bias_hh``, and ``n = tanh(W_in @ x + b_in + r * (W_hn @ h + b_hn))``.
+    Weights and biases hold the rows of r, z and n, in this order.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input and of the hidden state.
+    num_layers : int
+        Number of stacked layers.
+    bias : bool
+        Whether there are biases.
+    batch_first : bool
+        Whether inputs and outputs have shape (N, T, features) instead of (T, N, features).
+    dropout : float
+        Probability of the dropout between layers, in training.
+    bidirectional : bool
+        Whether each layer runs in both directions of time.
+    device, dtype
+        Of the parameters, which :class:`RNNBase` describes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is not valid.
     """
 
     def __init__(
@@ -385,12 +444,41 @@ class GRU(_OneState):
 
 
 class LSTM(RNNBase):
-    """Long short-term memories (Hochreiter and Schmidhuber, 1997).
+    """Long short-term memory over sequences (Hochreiter and Schmidhuber, 1997).
 
-    ``c = f c + i g`` and ``h = o tanh(c)``, where the gates i, f and o are sigmoids, and g is the tanh, of
-    ``weight_ih x + bias_ih + weight_hh h + bias_hh``. The rows of weights and biases are those of i, f, g and o. With a
-    ``proj_size`` the hidden state is ``weight_hr h`` (Sak, Senior, Beaufays, 2014). See :class:`RNNBase` for the
-    parameters.
+    ``c' = f * c + i * g`` and ``h' = o * tanh(c')``, where the input, forget and output gates i, f and o are the sigmoids,
+    and the candidate g the tanh, of ``weight_ih @ x + bias_ih + weight_hh @ h + bias_hh``. Weights and biases hold the rows of
+    i, f, g and o, in this order.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of the input and of the states.
+    num_layers : int
+        Number of stacked layers.
+    bias : bool
+        Whether there are biases.
+    batch_first : bool
+        Whether inputs and outputs have shape (N, T, features) instead of (T, N, features).
+    dropout : float
+        Probability of the dropout between layers, in training.
+    bidirectional : bool
+        Whether each layer runs in both directions of time.
+    proj_size : int
+        If not 0, the hidden state is ``weight_hr @ h'``, of this size (Sak, Senior and Beaufays, 2014).
+    device, dtype
+        Of the parameters, which :class:`RNNBase` describes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is not valid.
+
+    Examples
+    --------
+    >>> output, (hidden, cell) = nn.LSTM(10, 20, batch_first=True)(tensor.randn(3, 5, 10))
+    >>> output.shape, hidden.shape
+    (tensor.Size([3, 5, 20]), tensor.Size([1, 3, 20]))
     """
 
     def __init__(
@@ -416,7 +504,13 @@ class LSTM(RNNBase):
         return self._states_of(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
-        """Raise if input and first states do not fit the layer, or each other."""
+        """Check the shapes of input, hidden and cell states.
+
+        Raises
+        ------
+        ValueError, RuntimeError
+            See :meth:`RNNBase.check_input` and :meth:`RNNBase.check_hidden_size`.
+        """
         self.check_input(input, batch_sizes)
         sizes = (
             self.get_expected_hidden_size(input, batch_sizes),
@@ -426,31 +520,32 @@ class LSTM(RNNBase):
             self.check_hidden_size(hidden[number], expected, f"Expected hidden[{number}] size {{}}, got {{}}")
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """States with the sequences of the batch in another order."""
+        """States with the samples of the batch permuted."""
         return hx if permutation is None else tuple([state.index_select(1, permutation) for state in hx])
 
     def forward(
         self, input: Any, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Any, tuple[Tensor, Tensor]]:
-        """Hidden states of the last layer at all times, and the states of all layers after the last step.
+        """Run over sequences.
 
         Parameters
         ----------
         input : Tensor or PackedSequence
-            Of shape (T, B, input_size), (B, T, input_size) if ``batch_first``, or (T, input_size), or packed.
+            Shape (T, N, input_size), (N, T, input_size) if ``batch_first``, or (T, input_size).
         hx : tuple of Tensor, optional
-            First hidden states, of shape (layers * directions, B, proj_size or hidden_size), and cell states, of shape
-            (layers * directions, B, hidden_size), without B for an input without; zeros by default.
+            Initial hidden states of shape (num_layers * directions, N, proj_size or hidden_size), and cell states of shape
+            (num_layers * directions, N, hidden_size), without N for an unbatched input; zeros by default.
 
         Returns
         -------
         tuple
-            The output, as the input with directions times the hidden state's features, and last states, as ``hx``.
+            Hidden states of the last layer at every step, and the pair of the hidden and cell states of all layers after the
+            last step, of the shapes of ``hx``.
 
         Raises
         ------
         ValueError, RuntimeError
-            If shapes or dtypes do not fit.
+            If a shape or dtype is wrong.
         """
         if hx is not None and (not isinstance(hx, (tuple, list)) or len(hx) != 2):
             raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Single steps of recurrent layers."""
+"""Recurrent cells: one step of an Elman RNN, an LSTM or a GRU."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ if TYPE_CHECKING:
 
 
 class RNNCellBase(Module):
-    """What cells share: their weights.
+    """Base class of the recurrent cells, with their weights.
 
     Parameters
     ----------
     input_size, hidden_size : int
-        Features of the input, and units.
+        Features of the input and of the hidden state.
     bias : bool
         Whether there are biases.
     num_chunks : int
-        Gates of a unit.
+        Number of gates.
     device, dtype
         Of the parameters.
 
     Attributes
     ----------
     weight_ih, weight_hh : Parameter
-        Of input and hidden state, at first uniform in ``±1 / sqrt(hidden_size)``.
+        Shapes (num_chunks * hidden_size, input_size) and (num_chunks * hidden_size, hidden_size), initialized uniformly in
+        ``±1 / sqrt(hidden_size)``.
     bias_ih, bias_hh : Parameter or None
-        Likewise.
+        Shape (num_chunks * hidden_size,), initialized in the same way.
     """
 
     weight_ih: Parameter
@@ -66,7 +67,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new values."""
+        """Draw new initial values."""
         bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
@@ -105,18 +106,29 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """``h = tanh(weight_ih x + bias_ih + weight_hh h + bias_hh)``, or with the rectifier.
+    """One step of an Elman network: ``h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh)``.
 
     Parameters
     ----------
     input_size, hidden_size : int
-        Features of the input, and units.
+        Features of the input and of the hidden state.
     bias : bool
         Whether there are biases.
     nonlinearity : str
         ``"tanh"`` or ``"relu"``.
     device, dtype
-        Of the parameters.
+        Of the parameters, which :class:`RNNCellBase` describes.
+
+    Raises
+    ------
+    RuntimeError
+        When it is called, if the nonlinearity is unknown.
+
+    Examples
+    --------
+    >>> cell, h = nn.RNNCell(10, 20), tensor.zeros(3, 20)
+    >>> for x in tensor.randn(6, 3, 10):
+    ...     h = cell(x, h)
     """
 
     def __init__(
@@ -132,23 +144,41 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The next hidden state, of shape (B, hidden_size), for inputs of shape (B, input_size), or both without B."""
+        """The next hidden state.
+
+        Parameters
+        ----------
+        input : Tensor
+            Shape (N, input_size) or (input_size,).
+        hx : Tensor, optional
+            Hidden state of shape (N, hidden_size) or (hidden_size,); zeros by default.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of ``hx``.
+
+        Raises
+        ------
+        ValueError
+            If an argument has another number of dimensions than 1 or 2.
+        """
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}; it is 'tanh' or 'relu'")
         return self._step(rnn_tanh_cell if self.nonlinearity == "tanh" else rnn_relu_cell, input, hx)
 
 
 class LSTMCell(RNNCellBase):
-    """A step of a long short-term memory; see :class:`LSTM`.
+    """One step of a long short-term memory; see :class:`LSTM` for the formula.
 
     Parameters
     ----------
     input_size, hidden_size : int
-        Features of the input, and units.
+        Features of the input and of the states.
     bias : bool
         Whether there are biases.
     device, dtype
-        Of the parameters.
+        Of the parameters, which :class:`RNNCellBase` describes.
     """
 
     def __init__(
@@ -162,7 +192,25 @@ class LSTMCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """The next hidden and cell state, (B, hidden_size) each, for inputs (B, input_size), or all without B."""
+        """The next hidden and cell state.
+
+        Parameters
+        ----------
+        input : Tensor
+            Shape (N, input_size) or (input_size,).
+        hx : tuple of Tensor, optional
+            Hidden and cell state, of shape (N, hidden_size) or (hidden_size,) each; zeros by default.
+
+        Returns
+        -------
+        tuple of Tensor
+            Of the shapes of ``hx``.
+
+        Raises
+        ------
+        ValueError
+            If an argument has another number of dimensions than 1 or 2.
+        """
         self._check(input, "input")
         if hx is not None:
             for number, state in enumerate(hx):
@@ -178,16 +226,16 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """A step of a gated recurrent unit; see :class:`GRU`.
+    """One step of a gated recurrent unit; see :class:`GRU` for the formula.
 
     Parameters
     ----------
     input_size, hidden_size : int
-        Features of the input, and units.
+        Features of the input and of the hidden state.
     bias : bool
         Whether there are biases.
     device, dtype
-        Of the parameters.
+        Of the parameters, which :class:`RNNCellBase` describes.
     """
 
     def __init__(
@@ -201,5 +249,23 @@ class GRUCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The next hidden state, of shape (B, hidden_size), for inputs of shape (B, input_size), or both without B."""
+        """The next hidden state.
+
+        Parameters
+        ----------
+        input : Tensor
+            Shape (N, input_size) or (input_size,).
+        hx : Tensor, optional
+            Hidden state of shape (N, hidden_size) or (hidden_size,); zeros by default.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of ``hx``.
+
+        Raises
+        ------
+        ValueError
+            If an argument has another number of dimensions than 1 or 2.
+        """
         return self._step(gru_cell, input, hx)

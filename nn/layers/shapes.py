@@ -12,7 +12,23 @@ if TYPE_CHECKING:
 
 
 class Flatten(Module):
-    """The dimensions from ``start_dim`` to ``end_dim``, both included, as one."""
+    """Merges the dimensions from ``start_dim`` to ``end_dim``, both included, into one.
+
+    Parameters
+    ----------
+    start_dim, end_dim : int
+        First and last dimension; by default all but the batch.
+
+    Raises
+    ------
+    IndexError
+        When it is called, if the input has no such dimension.
+
+    Examples
+    --------
+    >>> nn.Flatten()(tensor.zeros(32, 1, 5, 5)).shape
+    tensor.Size([32, 25])
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -20,7 +36,7 @@ class Flatten(Module):
         self.end_dim = end_dim
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the same elements."""
+        """Reshape an input: a view where its strides allow, else a copy."""
         return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
@@ -29,12 +45,24 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Dimension ``dim`` as several of sizes ``unflattened_size``, of which one may be -1.
+    """Splits dimension ``dim`` into several of sizes ``unflattened_size``.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension to split.
+    unflattened_size : tuple of int
+        Sizes of the new dimensions, of which one may be -1.
 
     Raises
     ------
     TypeError
-        If these are no integers.
+        If ``dim`` is not an int, or ``unflattened_size`` is not a tuple or list of int.
+
+    Examples
+    --------
+    >>> nn.Unflatten(1, (2, 5, 5))(tensor.zeros(2, 50)).shape
+    tensor.Size([2, 2, 5, 5])
     """
 
     def __init__(self, dim: int, unflattened_size: Size | list[int] | tuple[int, ...]) -> None:
@@ -56,7 +84,7 @@ class Unflatten(Module):
         self.unflattened_size = unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:
-        """Tensor of the same elements."""
+        """Reshape an input, as a view."""
         return input.unflatten(self.dim, tuple(self.unflattened_size))
 
     def extra_repr(self) -> str:
@@ -65,7 +93,13 @@ class Unflatten(Module):
 
 
 class Unfold(Module):
-    """Windows of images as columns; see :func:`nn.functional.unfold`."""
+    """Sliding windows of images as columns (im2col).
+
+    Parameters
+    ----------
+    kernel_size, dilation, padding, stride : int or tuple of int
+        Windows as those of :class:`Conv2d`.
+    """
 
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
         super().__init__()
@@ -75,16 +109,37 @@ class Unfold(Module):
         self.stride = stride
 
     def forward(self, input: Tensor) -> Tensor:
-        """Columns ``(items, channels * elements of a window, windows)``."""
+        """Extract windows.
+
+        Parameters
+        ----------
+        input : Tensor
+            Shape (N, C, H, W) or (C, H, W).
+
+        Returns
+        -------
+        Tensor
+            Shape (N, C * kernel height * kernel width, L), with L the number of windows.
+        """
         return functional.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
-        """Windows."""
+        """Window options."""
         return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
 
 
 class Fold(Module):
-    """Images as sums of the columns of their windows; see :func:`nn.functional.fold`."""
+    """Sums columns of sliding windows into images (col2im): the adjoint of :class:`Unfold`.
+
+    Elements that several windows contain are added up, so it is no inverse where windows overlap.
+
+    Parameters
+    ----------
+    output_size : int or tuple of int
+        Height and width of the images.
+    kernel_size, dilation, padding, stride : int or tuple of int
+        Windows as those of :class:`Conv2d`.
+    """
 
     def __init__(
         self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
@@ -97,13 +152,29 @@ class Fold(Module):
         self.stride = stride
 
     def forward(self, input: Tensor) -> Tensor:
-        """Images ``(items, channels, height, width)``."""
+        """Sum windows.
+
+        Parameters
+        ----------
+        input : Tensor
+            Shape (N, C * kernel height * kernel width, L) or without N.
+
+        Returns
+        -------
+        Tensor
+            Shape (N, C, H, W) or (C, H, W).
+
+        Raises
+        ------
+        RuntimeError
+            If the columns do not have the length or number that the options imply.
+        """
         return functional.fold(
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
         )
 
     def extra_repr(self) -> str:
-        """Size of images, and windows."""
+        """Size of the images, and window options."""
         return (
             f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
             f"padding={self.padding}, stride={self.stride}"
@@ -111,16 +182,30 @@ class Fold(Module):
 
 
 class ChannelShuffle(Module):
-    """Channels of all groups in turn; see :func:`nn.functional.channel_shuffle`."""
+    """Interleaves the channels of groups (Zhang et al., "ShuffleNet", 2017).
+
+    Channels [0, 1, 2, 3] in 2 groups become [0, 2, 1, 3].
+
+    Parameters
+    ----------
+    groups : int
+        Number of groups, which divides the channels.
+    """
 
     def __init__(self, groups: int) -> None:
         super().__init__()
         self.groups = groups
 
     def forward(self, input: Tensor) -> Tensor:
-        """The same channels in another order."""
+        """Permute the channels of an input of shape (N, C, ...).
+
+        Raises
+        ------
+        RuntimeError
+            If there are fewer than 3 dimensions, or the groups do not divide the channels.
+        """
         return functional.channel_shuffle(input, self.groups)
 
     def extra_repr(self) -> str:
-        """How many groups."""
+        """Number of groups."""
         return f"groups={self.groups}"

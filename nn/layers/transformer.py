@@ -35,7 +35,7 @@ def _activation(given: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], T
 
 
 class _Layer(Module):
-    """What both kinds of layers have: attention to oneself, and two linear maps."""
+    """Base class of encoder and decoder layers: self-attention, and a feedforward network of two linear layers."""
 
     #: Of the blocks.
     numbers: tuple[int, ...] = (1, 2)
@@ -72,7 +72,7 @@ class _Layer(Module):
         self.activation = _activation(activation)
 
     def _step(self, x: Tensor, number: int, block: Callable[[Tensor], Tensor]) -> Tensor:
-        """``x`` plus what ``block`` makes of it, normalised before or after."""
+        """Residual connection around ``block``, with layer normalization before or after."""
         norm = getattr(self, f"norm{number}")
         made: Tensor = x + block(norm(x)) if self.norm_first else norm(x + block(x))
         return made
@@ -86,7 +86,7 @@ class _Layer(Module):
         key_padding_mask: Tensor | None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Attention of a sequence to itself."""
+        """Self-attention."""
         found: Tensor = self.self_attn(
             x,
             x,
@@ -100,37 +100,50 @@ class _Layer(Module):
         return dropped
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        """The linear maps."""
+        """The feedforward network."""
         made: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
         dropped: Tensor = getattr(self, f"dropout{self.numbers[-1]}")(made)
         return dropped
 
 
 class TransformerEncoderLayer(_Layer):
-    """Attention of a sequence to itself, and two linear maps; each is added to its input and normalised.
+    """Layer of a Transformer encoder: self-attention and a feedforward network, each with a residual connection.
+
+    Vaswani et al., "Attention Is All You Need", 2017; with ``norm_first``, Xiong et al., 2020.
 
     Parameters
     ----------
     d_model : int
-        Size E of the features.
+        Features E.
     nhead : int
-        Heads of the attention.
+        Number of attention heads, which divides E.
     dim_feedforward : int
-        Size between the two linear maps.
+        Hidden features of the feedforward network.
     dropout : float
-        How probable it is, in training, that something is left out.
+        Probability of the dropout on attention weights and on the output of each block, in training.
     activation : str or callable
-        ``"relu"``, ``"gelu"``, or what is called between these maps.
+        Of the feedforward network: ``"relu"``, ``"gelu"`` or a function.
     layer_norm_eps : float
-        Added to the variance where features are normalised.
+        Added to the variance in layer normalization.
     batch_first : bool
-        Whether tensors are of shape (N, S, E) rather than (S, N, E).
+        Whether tensors have shape (N, S, E) instead of (S, N, E).
     norm_first : bool
-        Whether features are normalised before attention and linear maps, and not after the sums.
+        Whether layer normalization comes before each block (pre-norm) instead of after each sum (post-norm).
     bias : bool
-        Whether linear maps and normalisations add something.
+        Whether linear layers and layer normalizations have biases.
     device, dtype
         Of the parameters.
+
+    Raises
+    ------
+    RuntimeError
+        If ``activation`` is another string.
+
+    Examples
+    --------
+    >>> layer = nn.TransformerEncoderLayer(d_model=512, nhead=8, batch_first=True)
+    >>> layer(tensor.randn(32, 10, 512)).shape
+    tensor.Size([32, 10, 512])
     """
 
     def forward(
@@ -140,25 +153,33 @@ class TransformerEncoderLayer(_Layer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """What the layer makes of a sequence.
+        """Encode sequences.
 
         Parameters
         ----------
         src : Tensor
-            Of shape (S, N, E), with ``batch_first`` (N, S, E), or (S, E).
+            Shape (S, N, E), with ``batch_first`` (N, S, E), or (S, E).
         src_mask : Tensor, optional
-            Of shape (S, S) or (N * nhead, S, S): bool, ``True`` for what is not seen, or what is added to the scores.
+            Shape (S, S) or (N * nhead, S, S): bool with True for pairs to ignore, or floating point, which is added to the
+            scores.
         src_key_padding_mask : Tensor, optional
-            Of shape (N, S), likewise.
+            Shape (N, S) or (S,), in the same way.
         is_causal : bool
-            That ``src_mask`` is the causal one, so that it need not be read.
+            A hint that ``src_mask`` is the causal mask, which then need not be read.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of ``src``.
         """
         src = self._step(src, 1, lambda x: self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
         return self._step(src, 2, self._ff_block)
 
 
 class TransformerDecoderLayer(_Layer):
-    """Attention of a sequence to itself and to what an encoder made, and two linear maps.
+    """Layer of a Transformer decoder: self-attention, cross-attention to the encoder's output, and a feedforward network.
+
+    Each block has a residual connection. Vaswani et al., "Attention Is All You Need", 2017.
 
     Parameters
     ----------
@@ -180,19 +201,25 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """What the layer makes of a sequence and a memory.
+        """Decode sequences.
 
         Parameters
         ----------
         tgt, memory : Tensor
-            Of shapes (T, N, E) and (S, N, E), with ``batch_first`` (N, T, E) and (N, S, E), or without N.
+            Target and the encoder's output, of shapes (T, N, E) and (S, N, E), with ``batch_first`` (N, T, E) and (N, S, E), or
+            without N.
         tgt_mask, memory_mask : Tensor, optional
-            Of shapes (T, T) and (T, S), or with N * nhead before that: bool, ``True`` for what is not seen, or what
+            Shapes (T, T) and (T, S), or with N * nhead before that: bool with True for pairs to ignore, or floating point, which
             is added to the scores.
         tgt_key_padding_mask, memory_key_padding_mask : Tensor, optional
-            Of shapes (N, T) and (N, S), likewise.
+            Shapes (N, T) and (N, S), in the same way.
         tgt_is_causal, memory_is_causal : bool
-            That the mask is the causal one, so that it need not be read.
+            Hints that a mask is the causal one, which then need not be read.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of ``tgt``.
         """
         tgt = self._step(tgt, 1, lambda x: self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal))
         tgt = self._step(
@@ -210,7 +237,7 @@ class TransformerDecoderLayer(_Layer):
         key_padding_mask: Tensor | None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Attention to the memory."""
+        """Cross-attention."""
         found: Tensor = self.multihead_attn(
             x,
             mem,
@@ -237,7 +264,7 @@ def _causal_mask(size: int, device: Any, dtype: dtype | None) -> Tensor:
 
 
 def _is_causal(mask: Tensor | None, given: bool | None, length: int) -> bool:
-    """Whether a mask is one that :func:`_causal_mask` made, or is said to be."""
+    """Whether a mask was made by :func:`_causal_mask` and not changed since, or ``hint`` says so."""
     if given is not None or mask is None:
         return bool(given)
     since = getattr(mask, "_causal_since", None)
@@ -255,18 +282,18 @@ def _copies(layer: Module, count: int) -> ModuleList:
 
 
 class TransformerEncoder(Module):
-    """A stack of encoder layers.
+    """Stack of Transformer encoder layers.
 
     Parameters
     ----------
     encoder_layer : TransformerEncoderLayer
-        What is copied, with its weights.
+        Copied for each layer, with its weights.
     num_layers : int
-        How often.
+        Number of layers.
     norm : Module, optional
-        What follows the last layer.
+        Applied to the output of the last layer, such as :class:`LayerNorm` with ``norm_first`` layers.
     enable_nested_tensor, mask_check : bool
-        As in PyTorch, whose shortcuts they choose among; there are none here.
+        Accepted and ignored: they choose among shortcuts of PyTorch.
     """
 
     norm: Module | None
@@ -293,15 +320,20 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """``src`` through all layers.
+        """Encode sequences.
 
         Parameters
         ----------
         src, mask, src_key_padding_mask : Tensor
-            As :class:`TransformerEncoderLayer` takes them.
+            As those of :meth:`TransformerEncoderLayer.forward`.
         is_causal : bool, optional
-            That ``mask`` is the causal one; by default that is known of masks that
-            :meth:`Transformer.generate_square_subsequent_mask` made.
+            A hint that ``mask`` is the causal one; by default it is recognized if
+            :meth:`Transformer.generate_square_subsequent_mask` made it.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of ``src``.
         """
         causal = bool(self.layers) and _is_causal(mask, is_causal, _length(src, self.layers[0]))
         for layer in self.layers:
@@ -310,16 +342,16 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """A stack of decoder layers.
+    """Stack of Transformer decoder layers.
 
     Parameters
     ----------
     decoder_layer : TransformerDecoderLayer
-        What is copied, with its weights.
+        Copied for each layer, with its weights.
     num_layers : int
-        How often.
+        Number of layers.
     norm : Module, optional
-        What follows the last layer.
+        Applied to the output of the last layer.
     """
 
     norm: Module | None
@@ -343,17 +375,22 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """``tgt`` through all layers.
+        """Decode sequences.
 
         Parameters
         ----------
         tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask : Tensor
-            As :class:`TransformerDecoderLayer` takes them.
+            As those of :meth:`TransformerDecoderLayer.forward`.
         tgt_is_causal : bool, optional
-            That ``tgt_mask`` is the causal one; by default that is known of masks that
-            :meth:`Transformer.generate_square_subsequent_mask` made.
+            A hint that ``tgt_mask`` is the causal one; by default it is recognized if
+            :meth:`Transformer.generate_square_subsequent_mask` made it.
         memory_is_causal : bool
-            That ``memory_mask`` is the causal one.
+            A hint that ``memory_mask`` is the causal one.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of ``tgt``.
         """
         causal = bool(self.layers) and _is_causal(tgt_mask, tgt_is_causal, _length(tgt, self.layers[0]))
         for layer in self.layers:
@@ -371,34 +408,41 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder (Vaswani et al., "Attention is all you need", 2017).
+    """Transformer with an encoder and a decoder (Vaswani et al., "Attention Is All You Need", 2017).
 
     Parameters
     ----------
     d_model : int
-        Size of the features.
+        Features E.
     nhead : int
-        Heads of the attention.
+        Number of attention heads, which divides E.
     num_encoder_layers, num_decoder_layers : int
-        Layers of each.
+        Number of layers.
     dim_feedforward : int
-        Size between the two linear maps of a layer.
+        Hidden features of the feedforward networks.
     dropout : float
-        How probable it is, in training, that something is left out.
+        Probability of the dropout in the layers, in training.
     activation : str or callable
-        ``"relu"``, ``"gelu"``, or what is called between these maps.
+        Of the feedforward networks: ``"relu"``, ``"gelu"`` or a function.
     custom_encoder, custom_decoder : Module, optional
-        Instead of those made here.
+        Instead of the encoder and decoder that are made here.
     layer_norm_eps : float
-        Added to the variance where layers are normalised.
+        Added to the variance in layer normalization.
     batch_first : bool
-        Whether tensors are of shape (N, L, E) rather than (L, N, E).
+        Whether tensors have shape (N, L, E) instead of (L, N, E).
     norm_first : bool
-        Whether layers are normalised before attention and linear maps, and not after.
+        Whether layer normalization comes before each block instead of after each sum.
     bias : bool
-        Whether linear maps and normalisations add something.
+        Whether linear layers and layer normalizations have biases.
     device, dtype
         Of the parameters.
+
+    Examples
+    --------
+    >>> model = nn.Transformer(d_model=64, nhead=4, batch_first=True)
+    >>> mask = nn.Transformer.generate_square_subsequent_mask(20)
+    >>> model(tensor.randn(2, 10, 64), tensor.randn(2, 20, 64), tgt_mask=mask).shape
+    tensor.Size([2, 20, 64])
     """
 
     def __init__(
@@ -461,24 +505,29 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """What the decoder makes of ``tgt`` and of what the encoder made of ``src``.
+        """Encode ``src``, and decode ``tgt`` with it.
 
         Parameters
         ----------
         src, tgt : Tensor
-            Of shapes (S, N, E) and (T, N, E), with ``batch_first`` (N, S, E) and (N, T, E), or without N.
+            Shapes (S, N, E) and (T, N, E), with ``batch_first`` (N, S, E) and (N, T, E), or without N.
         src_mask, tgt_mask, memory_mask : Tensor, optional
-            Of shapes (S, S), (T, T) and (T, S), or with N * nhead before that; bool, ``True`` for what is not seen, or what is added
-            to the scores.
+            Shapes (S, S), (T, T) and (T, S), or with N * nhead before that: bool with True for pairs to ignore, or floating
+            point, which is added to the scores.
         src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask : Tensor, optional
-            Of shapes (N, S), (N, T) and (N, S), likewise.
+            Shapes (N, S), (N, T) and (N, S), in the same way.
         src_is_causal, tgt_is_causal, memory_is_causal : bool, optional
-            That the mask is the causal one.
+            Hints that a mask is the causal one.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of ``tgt``.
 
         Raises
         ------
         RuntimeError
-            If batch or features do not fit.
+            If the batch sizes of ``src`` and ``tgt`` differ, or their features are not ``d_model``.
         """
         dim = 0 if self.batch_first else 1
         if src.dim() == 3 and src.shape[dim] != tgt.shape[dim]:
@@ -507,5 +556,13 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: dtype | None = None) -> Tensor:
-        """The causal mask of ``sz`` positions: 0 on and below the diagonal, and ``-inf`` above."""
+        """Causal mask of shape (sz, sz): 0 on and below the diagonal, ``-inf`` above.
+
+        Parameters
+        ----------
+        sz : int
+            Length of the sequence.
+        device, dtype
+            Of the mask.
+        """
         return _causal_mask(sz, device, dtype)

@@ -12,7 +12,36 @@ if TYPE_CHECKING:
 
 
 class Upsample(Module):
-    """Signals, images or volumes at another size; see :func:`nn.functional.interpolate`."""
+    """Resizes signals, images or volumes by interpolation; see :func:`nn.functional.interpolate`.
+
+    Exactly one of ``size`` and ``scale_factor`` is given.
+
+    Parameters
+    ----------
+    size : int or tuple of int, optional
+        Size of the output, without batch and channels.
+    scale_factor : float or tuple of float, optional
+        Factor of the sizes.
+    mode : str
+        ``"nearest"``, ``"nearest-exact"``, ``"linear"`` (3 dimensions), ``"bilinear"`` or ``"bicubic"`` (4), or
+        ``"trilinear"`` (5).
+    align_corners : bool, optional
+        Whether the centers of the corner elements of input and output coincide, instead of their outer corners.
+    recompute_scale_factor : bool, optional
+        Whether the factor for the interpolation is computed anew from the rounded sizes.
+
+    Raises
+    ------
+    ValueError
+        When it is called, if neither or both of ``size`` and ``scale_factor`` are given.
+    NotImplementedError
+        When it is called, if the input does not have the rank of the mode.
+
+    Examples
+    --------
+    >>> nn.Upsample(scale_factor=2, mode="bilinear")(tensor.zeros(1, 3, 8, 8)).shape
+    tensor.Size([1, 3, 16, 16])
+    """
 
     def __init__(
         self,
@@ -34,7 +63,7 @@ class Upsample(Module):
         self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input at another size."""
+        """Resize an input of shape (N, C, L), (N, C, H, W) or (N, C, D, H, W)."""
         return functional.interpolate(
             input,
             self.size,
@@ -51,28 +80,59 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Images at another size, with the nearest elements."""
+    """Nearest neighbour upsampling of images, of shape (N, C, H, W).
+
+    Parameters
+    ----------
+    size : int or tuple of int, optional
+        Height and width of the output.
+    scale_factor : float or tuple of float, optional
+        Factor of height and width, instead of ``size``.
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Images at another size, interpolated between elements, with corners that stay where they are."""
+    """Bilinear upsampling of images, of shape (N, C, H, W), with aligned corners.
+
+    Parameters
+    ----------
+    size : int or tuple of int, optional
+        Height and width of the output.
+    scale_factor : float or tuple of float, optional
+        Factor of height and width, instead of ``size``.
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
 
 
 class PixelShuffle(Module):
-    """Channels moved to pixels; see :func:`nn.functional.pixel_shuffle`."""
+    """Rearranges channels into pixels: (..., C r², H, W) becomes (..., C, H r, W r).
+
+    Shi et al., "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural
+    Network", 2016.
+
+    Parameters
+    ----------
+    upscale_factor : int
+        The factor r.
+    """
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
         self.upscale_factor = upscale_factor
 
     def forward(self, input: Tensor) -> Tensor:
-        """Larger images with fewer channels."""
+        """Rearrange an input.
+
+        Raises
+        ------
+        RuntimeError
+            If there are fewer than 3 dimensions, or the channels are not divisible by r².
+        """
         return functional.pixel_shuffle(input, self.upscale_factor)
 
     def extra_repr(self) -> str:
@@ -81,14 +141,26 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Inverse of :class:`PixelShuffle`."""
+    """Inverse of :class:`PixelShuffle`: (..., C, H r, W r) becomes (..., C r², H, W).
+
+    Parameters
+    ----------
+    downscale_factor : int
+        The factor r.
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
         self.downscale_factor = downscale_factor
 
     def forward(self, input: Tensor) -> Tensor:
-        """Smaller images with more channels."""
+        """Rearrange an input.
+
+        Raises
+        ------
+        RuntimeError
+            If there are fewer than 3 dimensions, or height or width is not divisible by r.
+        """
         return functional.pixel_unshuffle(input, self.downscale_factor)
 
     def extra_repr(self) -> str:
