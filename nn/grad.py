@@ -1,4 +1,4 @@
-"""Gradients of convolutions by their inputs and weights, as functions."""
+"""Gradients of convolutions with respect to their inputs and weights, as functions."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = [
 
 
 def _gradient(
-    rank: int, size: Any, known: Tensor, grad_output: Tensor, *, of_weight: bool, options: tuple[Any, ...]
+    rank: int, size: Any, other: Tensor, grad_output: Tensor, *, of_weight: bool, options: tuple[Any, ...]
 ) -> Tensor:
-    """Of the operand of shape ``size``, whose elements do not matter: a convolution is linear in each operand."""
-    recorded = is_grad_enabled() and (known.requires_grad or grad_output.requires_grad)
+    """Gradient of the operand of shape ``size``, whose elements do not matter: a convolution is linear in each operand."""
+    recorded = is_grad_enabled() and (other.requires_grad or grad_output.requires_grad)
     convolve = getattr(functional, f"conv{rank}d")
     stride, padding, dilation, groups = options
     with enable_grad():
-        wanted = known.new_zeros(tuple(size)).requires_grad_()
-        operands = (known, wanted) if of_weight else (wanted, known)
-        made = convolve(*operands, None, stride, padding, dilation, groups)
-        if made.shape != grad_output.shape:
+        operand = other.new_zeros(tuple(size)).requires_grad_()
+        operands = (other, operand) if of_weight else (operand, other)
+        output = convolve(*operands, None, stride, padding, dilation, groups)
+        if output.shape != grad_output.shape:
             raise RuntimeError(
-                f"conv{rank}d_{'weight' if of_weight else 'input'}(): expected grad_output of shape {list(made.shape)}, as "
+                f"conv{rank}d_{'weight' if of_weight else 'input'}(): expected grad_output of shape {list(output.shape)}, as "
                 f"the convolution's result has it, but got {list(grad_output.shape)}"
             )
-    found: Any = autograd.grad(made, wanted, grad_output, create_graph=recorded)[0]
-    return found  # type: ignore[no-any-return]
+    gradient: Any = autograd.grad(output, operand, grad_output, create_graph=recorded)[0]
+    return gradient  # type: ignore[no-any-return]
 
 
 def conv1d_input(
@@ -50,21 +50,28 @@ def conv1d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Gradient of the input of a convolution of signals.
+    """Gradient of :func:`nn.functional.conv1d` with respect to its input.
 
     Parameters
     ----------
-    input_size
-        Shape of the input.
-    weight
-        Of the convolution.
-    grad_output
-        Gradient of its result.
+    input_size : tuple of int
+        Shape of the input, (N, C_in, L).
+    weight : Tensor
+        Weight of the convolution, of shape (C_out, C_in / groups, *kernel).
+    grad_output : Tensor
+        Gradient of the output.
+    stride, padding, dilation, groups
+        Those of the convolution.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``input_size``.
 
     Raises
     ------
     RuntimeError
-        If shapes do not fit.
+        If ``grad_output`` does not have the shape of the convolution's output.
     """
     options = (stride, padding, dilation, groups)
     return _gradient(1, input_size, weight, grad_output, of_weight=False, options=options)
@@ -79,21 +86,28 @@ def conv1d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Gradient of the weight of a convolution of signals.
+    """Gradient of :func:`nn.functional.conv1d` with respect to its weight.
 
     Parameters
     ----------
-    input
-        Of the convolution.
-    weight_size
-        Shape of the weight.
-    grad_output
-        Gradient of the result.
+    input : Tensor
+        Input of the convolution, of shape (N, C_in, L).
+    weight_size : tuple of int
+        Shape of the weight, (C_out, C_in / groups, *kernel).
+    grad_output : Tensor
+        Gradient of the output.
+    stride, padding, dilation, groups
+        Those of the convolution.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``weight_size``.
 
     Raises
     ------
     RuntimeError
-        If shapes do not fit.
+        If ``grad_output`` does not have the shape of the convolution's output.
     """
     options = (stride, padding, dilation, groups)
     return _gradient(1, weight_size, input, grad_output, of_weight=True, options=options)
@@ -108,7 +122,29 @@ def conv2d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Gradient of the input of a convolution of images; see :func:`conv1d_input`."""
+    """Gradient of :func:`nn.functional.conv2d` with respect to its input.
+
+    Parameters
+    ----------
+    input_size : tuple of int
+        Shape of the input, (N, C_in, H, W).
+    weight : Tensor
+        Weight of the convolution, of shape (C_out, C_in / groups, *kernel).
+    grad_output : Tensor
+        Gradient of the output.
+    stride, padding, dilation, groups
+        Those of the convolution.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``input_size``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``grad_output`` does not have the shape of the convolution's output.
+    """
     options = (stride, padding, dilation, groups)
     return _gradient(2, input_size, weight, grad_output, of_weight=False, options=options)
 
@@ -122,7 +158,29 @@ def conv2d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Gradient of the weight of a convolution of images; see :func:`conv1d_weight`."""
+    """Gradient of :func:`nn.functional.conv2d` with respect to its weight.
+
+    Parameters
+    ----------
+    input : Tensor
+        Input of the convolution, of shape (N, C_in, H, W).
+    weight_size : tuple of int
+        Shape of the weight, (C_out, C_in / groups, *kernel).
+    grad_output : Tensor
+        Gradient of the output.
+    stride, padding, dilation, groups
+        Those of the convolution.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``weight_size``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``grad_output`` does not have the shape of the convolution's output.
+    """
     options = (stride, padding, dilation, groups)
     return _gradient(2, weight_size, input, grad_output, of_weight=True, options=options)
 
@@ -136,7 +194,29 @@ def conv3d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Gradient of the input of a convolution of volumes; see :func:`conv1d_input`."""
+    """Gradient of :func:`nn.functional.conv3d` with respect to its input.
+
+    Parameters
+    ----------
+    input_size : tuple of int
+        Shape of the input, (N, C_in, D, H, W).
+    weight : Tensor
+        Weight of the convolution, of shape (C_out, C_in / groups, *kernel).
+    grad_output : Tensor
+        Gradient of the output.
+    stride, padding, dilation, groups
+        Those of the convolution.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``input_size``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``grad_output`` does not have the shape of the convolution's output.
+    """
     options = (stride, padding, dilation, groups)
     return _gradient(3, input_size, weight, grad_output, of_weight=False, options=options)
 
@@ -150,6 +230,28 @@ def conv3d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Gradient of the weight of a convolution of volumes; see :func:`conv1d_weight`."""
+    """Gradient of :func:`nn.functional.conv3d` with respect to its weight.
+
+    Parameters
+    ----------
+    input : Tensor
+        Input of the convolution, of shape (N, C_in, D, H, W).
+    weight_size : tuple of int
+        Shape of the weight, (C_out, C_in / groups, *kernel).
+    grad_output : Tensor
+        Gradient of the output.
+    stride, padding, dilation, groups
+        Those of the convolution.
+
+    Returns
+    -------
+    Tensor
+        Of shape ``weight_size``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``grad_output`` does not have the shape of the convolution's output.
+    """
     options = (stride, padding, dilation, groups)
     return _gradient(3, weight_size, input, grad_output, of_weight=True, options=options)

@@ -1,7 +1,7 @@
-"""Initial values of parameters. All functions fill the tensor they are given and return it; nothing is recorded.
+"""Initialization of parameters. All functions fill a tensor in place without recording, and return it.
 
-As in PyTorch, ``fan_in`` is the number of inputs that a unit has and ``fan_out`` the number of units that an
-input goes to, for weights of shape (outputs, inputs, ...kernel).
+``fan_in`` is the number of inputs of a unit and ``fan_out`` the number of units that an input feeds, for weights of shape
+(outputs, inputs, *kernel): ``fan_in = inputs * prod(kernel)`` and ``fan_out = outputs * prod(kernel)``.
 """
 
 from __future__ import annotations
@@ -57,20 +57,25 @@ _EMPTY = "Initializing zero-element tensors is a no-op"
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """How much the deviation of values must grow before a nonlinearity that it may remain the same.
+    """Recommended gain of the standard deviation for a nonlinearity.
 
     Parameters
     ----------
-    nonlinearity
-        ``"linear"``, ``"conv2d"`` and their like, ``"sigmoid"``, ``"tanh"``, ``"relu"``, ``"leaky_relu"`` or
-        ``"selu"``.
-    param
-        Of ``"leaky_relu"`` its negative slope (0.01).
+    nonlinearity : str
+        ``"linear"``, ``"conv1d"`` and the like and ``"sigmoid"``: 1; ``"tanh"``: 5 / 3; ``"relu"``: sqrt(2);
+        ``"leaky_relu"``: sqrt(2 / (1 + slope ** 2)); ``"selu"``: 3 / 4.
+    param : float, optional
+        Negative slope of ``"leaky_relu"``, 0.01 by default.
 
     Raises
     ------
     ValueError
-        For another name, or a slope that is no number.
+        If the nonlinearity is unknown, or the slope is not a number.
+
+    Examples
+    --------
+    >>> nn.init.calculate_gain("leaky_relu", 0.2)
+    1.3867504905630728
     """
     if nonlinearity in _LINEAR or nonlinearity == "sigmoid":
         return 1.0
@@ -111,7 +116,7 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 class _Skipping(threading.local):
-    """Whether a thread leaves tensors as they are; :func:`nn.utils.skip_init` asks for it."""
+    """Whether initialization is skipped in this thread; :func:`nn.utils.skip_init` sets it."""
 
     active = False
 
@@ -120,7 +125,7 @@ skipping = _Skipping()
 
 
 def _fills(function: _F) -> _F:
-    """``function``, which fills a tensor unless its thread skips that."""
+    """``function``, which does nothing while its thread skips initialization."""
 
     @functools.wraps(function)
     def called(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -131,7 +136,17 @@ def _fills(function: _F) -> _F:
 
 @_fills
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Fill with numbers from ``a`` to ``b``, all equally likely."""
+    """Fill with samples of the uniform distribution over [a, b).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Floating point tensor of any shape.
+    a, b : float
+        Bounds.
+    generator : Generator, optional
+        Random number generator; the default one of the tensor's device otherwise.
+    """
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
@@ -140,7 +155,17 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generato
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Fill with numbers of the normal distribution."""
+    """Fill with samples of the normal distribution.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Floating point tensor of any shape.
+    mean, std : float
+        Mean and standard deviation.
+    generator : Generator, optional
+        Random number generator; the default one of the tensor's device otherwise.
+    """
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -154,9 +179,18 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Fill with numbers of the normal distribution between ``a`` and ``b``.
+    """Fill with samples of the normal distribution truncated to [a, b], by inversion of the distribution function.
 
-    By the inverse of the distribution's function, which is exact for intervals near the mean.
+    Parameters
+    ----------
+    tensor : Tensor
+        Floating point tensor of any shape.
+    mean, std : float
+        Mean and standard deviation of the distribution before truncation.
+    a, b : float
+        Bounds. A mean more than 2 standard deviations outside of them warns, as inversion is inexact in the tails.
+    generator : Generator, optional
+        Random number generator; the default one of the tensor's device otherwise.
     """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
@@ -164,40 +198,40 @@ def trunc_normal_(
             stacklevel=3,
         )
 
-    def below(x: float) -> float:
+    def cdf(x: float) -> float:
         """Part of the distribution below ``x``."""
         return (1.0 + math.erf((x - mean) / (std * math.sqrt(2.0)))) / 2.0
 
     with no_grad():
-        tensor.uniform_(2 * below(a) - 1, 2 * below(b) - 1, generator=generator)
+        tensor.uniform_(2 * cdf(a) - 1, 2 * cdf(b) - 1, generator=generator)
         return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(a, b)
 
 
 @_fills
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with ``val``."""
+    """Fill ``tensor`` with ``val``."""
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with 1."""
+    """Fill ``tensor`` with 1."""
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with 0."""
+    """Fill ``tensor`` with 0."""
     return constant_(tensor, 0.0)
 
 
 @_fills
 def eye_(tensor: Tensor) -> Tensor:
-    """Fill a matrix with ones on the diagonal, and zeros elsewhere.
+    """Fill a matrix with the identity: ones on the diagonal, zeros elsewhere.
 
     Raises
     ------
     ValueError
-        If it has not 2 dimensions.
+        If the tensor does not have 2 dimensions.
     """
     if tensor.dim() != 2:
         raise ValueError(f"Only tensors with 2 dimensions are supported, got shape {list(tensor.shape)}")
@@ -208,19 +242,19 @@ def eye_(tensor: Tensor) -> Tensor:
 
 @_fills
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Fill the weight of a convolution so that it passes on as many channels as it can.
+    """Fill the weight of a convolution with the Dirac delta, so that it preserves as many input channels as possible.
 
     Parameters
     ----------
-    tensor
-        Of shape (outputs, inputs, ...kernel), with 1 to 3 dimensions of the kernel.
-    groups
-        Of the convolution: each passes on its first channels.
+    tensor : Tensor
+        Weight of shape (outputs, inputs, *kernel), with 3 to 5 dimensions.
+    groups : int
+        Groups of the convolution, each of which preserves its first channels.
 
     Raises
     ------
     ValueError
-        If it has another number of dimensions, or the outputs cannot be divided by ``groups``.
+        If it has another number of dimensions, or the outputs are not divisible by ``groups``.
     """
     if tensor.dim() not in (3, 4, 5):
         raise ValueError(
@@ -241,9 +275,23 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 @_fills
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Fill with numbers of a uniform distribution with deviation ``gain * sqrt(2 / (fan_in + fan_out))``.
+    """Glorot initialization: uniform in ``±gain * sqrt(6 / (fan_in + fan_out))``.
 
-    X. Glorot and Y. Bengio, Understanding the difficulty of training deep feedforward neural networks, 2010.
+    Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Weight with at least 2 dimensions.
+    gain : float
+        Factor; see :func:`calculate_gain`.
+    generator : Generator, optional
+        Random number generator; the default one of the tensor's device otherwise.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than 2 dimensions.
     """
     bound = math.sqrt(3.0) * _xavier_deviation(tensor, gain)
     return uniform_(tensor, -bound, bound, generator)
@@ -251,7 +299,15 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | No
 
 @_fills
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Fill with numbers of the normal distribution with deviation ``gain * sqrt(2 / (fan_in + fan_out))``."""
+    """Glorot initialization: normal with mean 0 and standard deviation ``gain * sqrt(2 / (fan_in + fan_out))``.
+
+    The parameters are those of :func:`xavier_uniform_`.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than 2 dimensions.
+    """
     return normal_(tensor, 0.0, _xavier_deviation(tensor, gain), generator)
 
 
@@ -268,18 +324,28 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Fill with numbers of a uniform distribution with deviation ``gain / sqrt(fan)``.
+    """He initialization: uniform in ``±gain * sqrt(3 / fan)``.
 
-    K. He et al., Delving deep into rectifiers, 2015.
+    He et al., "Delving Deep into Rectifiers", 2015.
 
     Parameters
     ----------
-    a
-        Slope of the negative part of a leaky ReLU.
-    mode
-        ``"fan_in"`` to keep the deviation of values going forward, ``"fan_out"`` that of gradients going back.
-    nonlinearity
+    tensor : Tensor
+        Weight with at least 2 dimensions.
+    a : float
+        Negative slope of the rectifier that follows, for ``"leaky_relu"``.
+    mode : str
+        ``"fan_in"`` preserves the variance of activations in the forward pass, ``"fan_out"`` that of gradients in the
+        backward pass.
+    nonlinearity : str
         Name for :func:`calculate_gain`.
+    generator : Generator, optional
+        Random number generator; the default one of the tensor's device otherwise.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than 2 dimensions, or ``mode`` is unknown.
     """
     if 0 in tensor.shape:
         warnings.warn(_EMPTY, stacklevel=3)
@@ -296,9 +362,14 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Fill with numbers of the normal distribution with deviation ``gain / sqrt(fan)``.
+    """He initialization: normal with mean 0 and standard deviation ``gain / sqrt(fan)``.
 
-    The arguments are those of :func:`kaiming_uniform_`.
+    The parameters are those of :func:`kaiming_uniform_`.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than 2 dimensions, or ``mode`` is unknown.
     """
     if 0 in tensor.shape:
         warnings.warn(_EMPTY, stacklevel=3)
@@ -313,14 +384,24 @@ def _kaiming_deviation(tensor: Tensor, a: float, mode: str, nonlinearity: str) -
 
 @_fills
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
-    """Fill with ``gain`` times rows, or columns if they are fewer, that are orthogonal and of length 1.
+    """Fill with a random (semi-)orthogonal matrix times ``gain`` (Saxe, McClelland and Ganguli, 2013).
 
-    Dimensions after the first count as one. The factorization is computed on the host.
+    Dimensions after the first are flattened; rows, or columns if there are fewer of them, are orthonormal. The matrix is
+    uniformly distributed, from a QR factorization on the host.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Weight with at least 2 dimensions.
+    gain : float
+        Factor.
+    generator : Generator, optional
+        Random number generator; the default one of the tensor's device otherwise.
 
     Raises
     ------
     ValueError
-        If there are fewer than 2 dimensions.
+        If the tensor has fewer than 2 dimensions.
     """
     if tensor.dim() < 2:
         raise ValueError(
@@ -331,27 +412,36 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     rows = tensor.size(0)
     with no_grad():
         drawn = tensor.new_empty((rows, tensor.numel() // rows)).normal_(0, 1, generator=generator)
-        wide = rows < drawn.size(1)
+        has_more_columns = rows < drawn.size(1)
         exact = drawn.dtype is float64
         matrix = drawn.cpu().numpy() if exact else drawn.float().cpu().numpy()
-        q, r = np.linalg.qr(matrix.T if wide else matrix)
+        q, r = np.linalg.qr(matrix.T if has_more_columns else matrix)
         # Signs of the diagonal make the distribution uniform (F. Mezzadri, math-ph/0609050).
         q = q * np.sign(np.diagonal(r))
-        found = np.ascontiguousarray(q.T if wide else q) * q.dtype.type(gain)
-        tensor.copy_(from_numpy(found.reshape(tensor.shape)))
+        orthonormal = np.ascontiguousarray(q.T if has_more_columns else q) * q.dtype.type(gain)
+        tensor.copy_(from_numpy(orthonormal.reshape(tensor.shape)))
     return tensor
 
 
 @_fills
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
-    """Fill a matrix with numbers of the normal distribution, and in each column the part ``sparsity`` with zeros.
+    """Fill a matrix with normal samples, and a random part of each column with zeros (Martens, 2010).
 
-    J. Martens, Deep learning via Hessian-free optimization, 2010.
+    Parameters
+    ----------
+    tensor : Tensor
+        Matrix.
+    sparsity : float
+        Part of each column that is zero, from 0 to 1.
+    std : float
+        Standard deviation of the other elements.
+    generator : Generator, optional
+        Random number generator; the default one of the tensor's device otherwise.
 
     Raises
     ------
     ValueError
-        If it has not 2 dimensions.
+        If the tensor does not have 2 dimensions.
     """
     if tensor.dim() != 2:
         raise ValueError(f"Only tensors with 2 dimensions are supported, got shape {list(tensor.shape)}")
@@ -365,7 +455,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
 
 
 def _deprecated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """``function`` by its old name, without the underscore."""
+    """``function`` under its old name, without the underscore."""
     new = function.__name__
     old = new.removesuffix("_")
 
@@ -377,7 +467,7 @@ def _deprecated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return function(*args, **kwargs)
 
     called.__name__ = called.__qualname__ = old
-    called.__doc__ = f"Old name of :func:`{new}`."
+    called.__doc__ = f"Deprecated name of :func:`{new}`; the parameters are those of that function."
     return called
 
 

@@ -1,4 +1,4 @@
-"""Tensors that a module keeps: parameters, which are trained, and buffers, which are not."""
+"""Parameters, which are trained, and buffers, which are not, of modules."""
 
 from __future__ import annotations
 
@@ -17,19 +17,25 @@ if TYPE_CHECKING:
 
 @keep_class
 class Parameter(Tensor):
-    """A tensor that becomes a parameter of the :class:`~nn.Module` it is assigned to.
+    """Tensor that is registered as a parameter when it is assigned to an attribute of a :class:`~nn.Module`.
 
     Parameters
     ----------
     data : Tensor, optional
-        The elements, whose memory the parameter shares. Without it the parameter has none, shape (0,).
+        Tensor whose memory the parameter shares; an empty one, of shape (0,), by default.
     requires_grad : bool
         Whether it is trained.
 
     Raises
     ------
     TypeError
-        If ``data`` is no tensor.
+        If ``data`` is not a tensor.
+
+    Examples
+    --------
+    >>> nn.Parameter(tensor.zeros(2))
+    Parameter containing:
+    tensor([0., 0.], requires_grad=True)
     """
 
     __slots__ = ()
@@ -42,16 +48,16 @@ class Parameter(Tensor):
             raise TypeError(
                 f"{cls.__name__}() wants a Tensor, got {type(data).__name__}: make one with tensor.tensor(data)"
             )
-        made: Self = data.detach().as_subclass(cls)
-        made.requires_grad_(requires_grad)
-        return made
+        result: Self = data.detach().as_subclass(cls)
+        result.requires_grad_(requires_grad)
+        return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        found: Self | None = memo.get(id(self))
-        if found is None:
+        result: Self | None = memo.get(id(self))
+        if result is None:
             copied = self.detach().clone(memory_format=preserve_format)
-            found = memo[id(self)] = type(self)(copied, self.requires_grad)
-        return found
+            result = memo[id(self)] = type(self)(copied, self.requires_grad)
+        return result
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
@@ -61,14 +67,19 @@ class Parameter(Tensor):
 
 @keep_class
 class Buffer(Tensor):
-    """A tensor that becomes a buffer of the :class:`~nn.Module` it is assigned to.
+    """Tensor that is registered as a buffer when it is assigned to an attribute of a :class:`~nn.Module`.
 
     Parameters
     ----------
     data : Tensor, optional
-        The elements, whose memory the buffer shares. Without it the buffer has none, shape (0,).
+        Tensor whose memory the buffer shares; an empty one, of shape (0,), by default.
     persistent : bool
-        Whether the buffer is part of the module's state dict.
+        Whether it is part of the module's state dict.
+
+    Raises
+    ------
+    TypeError
+        If ``data`` is not a tensor.
     """
 
     __slots__ = ()
@@ -83,10 +94,10 @@ class Buffer(Tensor):
             raise TypeError(
                 f"{cls.__name__}() wants a Tensor, got {type(data).__name__}: make one with tensor.tensor(data)"
             )
-        made: Self = data.detach().as_subclass(cls)
-        made.requires_grad_(data.requires_grad)
-        made.persistent = persistent
-        return made
+        result: Self = data.detach().as_subclass(cls)
+        result.requires_grad_(data.requires_grad)
+        result.persistent = persistent
+        return result
 
 
 #: Where a tensor's layout is, whatever its class makes of the name.
@@ -94,9 +105,9 @@ _layout: Any = TensorBase.__dict__["_layout"]
 
 
 class UninitializedTensorMixin:
-    """What has a dtype and a device, and a shape only once it is known: see :meth:`materialize`.
+    """Tensor with a dtype and a device, but no shape until :meth:`materialize`.
 
-    It can be converted and moved. All else raises an error, as every operation asks for the layout of its operands.
+    It can be converted and moved. Everything else raises ValueError, as every operation needs the layout of its operands.
     """
 
     __slots__ = ()
@@ -106,24 +117,26 @@ class UninitializedTensorMixin:
 
     @property
     def _layout(self) -> Layout:
-        kind = "parameter" if issubclass(self.cls_to_become, Parameter) else "buffer"
+        role = "parameter" if issubclass(self.cls_to_become, Parameter) else "buffer"
         raise ValueError(
-            f"Attempted to use an uninitialized {kind}, whose shape is not known yet. It is one of a lazy module: call that "
-            f"with an input first, or give the {kind} a shape with materialize(shape)."
+            f"Attempted to use an uninitialized {role}, whose shape is not known yet. It is one of a lazy module: call that "
+            f"with an input first, or give the {role} a shape with materialize(shape)."
         )
 
     def materialize(self: Any, shape: Any, device: Any = None, dtype: dtype | None = None) -> None:
-        """Become an ordinary parameter or tensor of ``shape`` with undefined contents, and the same object.
+        """Become an ordinary parameter or tensor of ``shape`` with uninitialized elements. It remains the same object.
 
         Parameters
         ----------
-        device, dtype
-            By default those that it has.
+        shape : tuple of int
+            Its shape.
+        device, dtype : optional
+            Those that it has by default.
         """
-        held = self.data
-        made = empty(shape, device=device or held.device, dtype=dtype or held.dtype)
+        placeholder = self.data
+        data = empty(shape, device=device or placeholder.device, dtype=dtype or placeholder.dtype)
         self.__class__ = self.cls_to_become
-        self.data = made
+        self.data = data
 
     @property
     def data(self: Any) -> Tensor:
@@ -132,27 +145,28 @@ class UninitializedTensorMixin:
 
     @data.setter
     def data(self: Any, new_data: Tensor) -> None:
+        """An empty tensor of the same dtype and device; assigning it changes those."""
         self._storage, self._offset, self._array = new_data._storage, new_data._offset, None
         _layout.__set__(self, new_data._layout)
 
     @property
     def dtype(self) -> dtype:
-        """Type of the elements that there will be."""
+        """Dtype of the elements."""
         return self.data.dtype
 
     @property
     def device(self) -> Any:
-        """Where the elements will be."""
+        """Device of the elements."""
         return self.data.device
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the elements will be on a CUDA device."""
+        """Whether the device is a CUDA device."""
         return self.data.is_cuda
 
     @property
     def shape(self) -> Any:
-        """Not known.
+        """Unknown.
 
         Raises
         ------
@@ -166,7 +180,7 @@ class UninitializedTensorMixin:
         )
 
     def size(self, dim: int | None = None) -> Any:
-        """Not known: as :attr:`shape`."""
+        """Unknown, as :attr:`shape`."""
         return self.shape
 
     def get_device(self) -> int:
@@ -174,15 +188,15 @@ class UninitializedTensorMixin:
         return self.data.get_device()
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is a floating point one."""
+        """Whether the dtype is a floating point dtype."""
         return self.data.is_floating_point()
 
     def is_complex(self) -> bool:
-        """Whether the dtype is a complex one."""
+        """Whether the dtype is a complex dtype."""
         return self.data.is_complex()
 
     def share_memory_(self) -> Any:
-        """Not possible.
+        """Not supported.
 
         Raises
         ------
@@ -213,9 +227,9 @@ class UninitializedTensorMixin:
         return self._as(self.data.cpu(*args, **kwargs))
 
     def type(self, *args: Any, **kwargs: Any) -> Any:
-        """Uninitialized of another type; without arguments the type's name."""
-        found = self.data.type(*args, **kwargs)
-        return self._as(found) if isinstance(found, Tensor) else found
+        """Uninitialized of another dtype; without arguments the name of the type."""
+        converted = self.data.type(*args, **kwargs)
+        return self._as(converted) if isinstance(converted, Tensor) else converted
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -223,39 +237,39 @@ class UninitializedTensorMixin:
     __str__ = __repr__
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
-        found = memo.get(id(self))
-        if found is None:
-            found = memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
-        return found
+        result = memo.get(id(self))
+        if result is None:
+            result = memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        return result
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
         return type(self), (self.requires_grad, self.device, self.dtype)
 
 
-for _kind in ("half", "bfloat16", "float", "double", "char", "short", "int", "long"):
+for _name in ("half", "bfloat16", "float", "double", "char", "short", "int", "long"):
 
-    def _convert(self: Any, _kind: str = _kind) -> Any:
-        return self._as(getattr(self.data, _kind)())
+    def _convert(self: Any, _name: str = _name) -> Any:
+        return self._as(getattr(self.data, _name)())
 
-    _convert.__name__, _convert.__doc__ = _kind, f"Uninitialized of the type of ``Tensor.{_kind}()``."
-    setattr(UninitializedTensorMixin, _kind, _convert)
-del _kind, _convert
+    _convert.__name__, _convert.__doc__ = _name, f"Uninitialized of the type of ``Tensor.{_name}()``."
+    setattr(UninitializedTensorMixin, _name, _convert)
+del _name, _convert
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether ``param`` has no shape yet."""
+    """Whether ``param`` is an uninitialized parameter or buffer."""
     return isinstance(param, UninitializedTensorMixin)
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc, override]
-    """A parameter whose shape is not known yet, of a lazy module.
+    """Parameter of a lazy module, whose shape is not known yet.
 
     Parameters
     ----------
     requires_grad : bool
         Whether it is trained.
     device, dtype
-        Of the elements that there will be.
+        Of its elements.
     """
 
     __slots__ = ()
@@ -264,21 +278,21 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: dtype | None = None) -> Self:
         """Parameter without a shape."""
-        made: Any = Parameter(empty(0, device=device, dtype=dtype), requires_grad)
-        made.__class__ = cls
-        found: Self = made
-        return found
+        placeholder: Any = Parameter(empty(0, device=device, dtype=dtype), requires_grad)
+        placeholder.__class__ = cls
+        result: Self = placeholder
+        return result
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[misc, override]
-    """A buffer whose shape is not known yet, of a lazy module.
+    """Buffer of a lazy module, whose shape is not known yet.
 
     Parameters
     ----------
     requires_grad : bool
-        Whether gradients are computed of it.
+        Whether it requires gradients.
     device, dtype
-        Of the elements that there will be.
+        Of its elements.
     persistent : bool
         Whether it is part of the module's state dict.
     """
@@ -295,8 +309,8 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[mis
         persistent: bool = True,
     ) -> Self:
         """Buffer without a shape."""
-        made: Any = Buffer(empty(0, device=device, dtype=dtype), persistent=persistent)
-        made.requires_grad_(requires_grad)
-        made.__class__ = cls
-        found: Self = made
-        return found
+        placeholder: Any = Buffer(empty(0, device=device, dtype=dtype), persistent=persistent)
+        placeholder.requires_grad_(requires_grad)
+        placeholder.__class__ = cls
+        result: Self = placeholder
+        return result

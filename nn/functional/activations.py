@@ -1,4 +1,4 @@
-"""Activation functions: those of :mod:`tensor`, their in-place forms, and the few that consist of others."""
+"""Activation functions: those of :mod:`tensor`, their in-place forms, and those composed of others."""
 
 from __future__ import annotations
 
@@ -21,14 +21,28 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """``input`` where it is positive, else a slope times it.
+    """Randomized leaky rectified linear unit: ``input`` where it is positive, else a slope times ``input``.
 
-    The slope is drawn for each element from ``lower`` to ``upper`` in training, and their mean otherwise.
+    Parameters
+    ----------
+    input : Tensor
+        Floating point tensor of any shape.
+    lower, upper : float
+        Bounds of the slope.
+    training : bool
+        Whether the slope of each element is drawn uniformly; otherwise it is the mean of the bounds.
+    inplace : bool
+        Whether the result overwrites the input.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape.
 
     Raises
     ------
     RuntimeError
-        If ``lower`` is above ``upper``.
+        If ``lower`` is greater than ``upper``.
     """
     if lower > upper:
         raise RuntimeError(
@@ -47,47 +61,47 @@ def rrelu(
 
 @operation(namespace="nn.functional", method=False)
 def relu_(input: Tensor) -> Tensor:
-    """:func:`relu` in place."""
+    """In-place :func:`relu`; the parameters are those of that function."""
     return relu(input, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """:func:`leaky_relu` in place."""
+    """In-place :func:`leaky_relu`; the parameters are those of that function."""
     return leaky_relu(input, negative_slope, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """:func:`elu` in place."""
+    """In-place :func:`elu`; the parameters are those of that function."""
     return elu(input, alpha, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def selu_(input: Tensor) -> Tensor:
-    """:func:`selu` in place."""
+    """In-place :func:`selu`; the parameters are those of that function."""
     return selu(input, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """:func:`celu` in place."""
+    """In-place :func:`celu`; the parameters are those of that function."""
     return celu(input, alpha, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """:func:`hardtanh` in place."""
+    """In-place :func:`hardtanh`; the parameters are those of that function."""
     return hardtanh(input, min_val, max_val, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """:func:`threshold` in place."""
+    """In-place :func:`threshold`; the parameters are those of that function."""
     return _threshold(input, threshold, value, True)
 
 
 @operation(namespace="nn.functional", method=False)
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
-    """:func:`rrelu` in place."""
+    """In-place :func:`rrelu`; the parameters are those of that function."""
     return rrelu(input, lower, upper, training, True)

@@ -1,4 +1,4 @@
-"""Attention: of queries to keys, and with several heads between linear maps."""
+"""Scaled dot-product and multi-head attention."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ def _check_shapes(
         dims in (2, 3),
         f"query should be unbatched 2D or batched 3D tensor but received {dims}-D query tensor",
     )
-    kind = "batched (3-D)" if dims == 3 else "unbatched (2-D)"
+    batching = "batched (3-D)" if dims == 3 else "unbatched (2-D)"
     _expect(
         key.dim() == dims and value.dim() == dims,
-        f"For {kind} `query`, expected `key` and `value` to be {dims}-D but found {key.dim()}-D and {value.dim()}-D "
+        f"For {batching} `query`, expected `key` and `value` to be {dims}-D but found {key.dim()}-D and {value.dim()}-D "
         "tensors respectively",
     )
     if key_padding_mask is not None:
         _expect(
             key_padding_mask.dim() == dims - 1,
-            f"For {kind} `query`, expected `key_padding_mask` to be `None` or {dims - 1}-D but found "
+            f"For {batching} `query`, expected `key_padding_mask` to be `None` or {dims - 1}-D but found "
             f"{key_padding_mask.dim()}-D tensor instead",
         )
     if attn_mask is not None:
         _expect(
             attn_mask.dim() in (2, 3),
-            f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor "
+            f"For {batching} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor "
             "instead",
         )
         if dims == 2 and attn_mask.dim() == 3:
@@ -102,7 +102,7 @@ def _projected_apart(
     size: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     biases = (None, None, None) if bias is None else bias.chunk(3)
-    made = []
+    projected = []
     for name, x, weight, each in zip("qkv", operands, weights, biases, strict=True):
         if weight is None:
             raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
@@ -111,8 +111,8 @@ def _projected_apart(
             tuple(weight.shape) == shape,
             f"expecting {name}_proj_weight of shape {shape}, but got {tuple(weight.shape)}",
         )
-        made.append(linear(x, weight, each))
-    q, k, v = made
+        projected.append(linear(x, weight, each))
+    q, k, v = projected
     return q, k, v
 
 
@@ -121,7 +121,7 @@ def _heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, x.shape[-1] // heads)).permute(1, 2, 0, 3)
 
 
-def _given_heads(name: str, x: Tensor, batch: int, heads: int, width: int) -> Tensor:
+def _static_heads(name: str, x: Tensor, batch: int, heads: int, width: int) -> Tensor:
     _expect(
         x.dim() == 3 and x.shape[0] == batch * heads and x.shape[2] == width,
         f"expecting {name} of shape ({batch * heads}, S, {width}), but got {tuple(x.shape)}",
@@ -130,29 +130,29 @@ def _given_heads(name: str, x: Tensor, batch: int, heads: int, width: int) -> Te
 
 
 def _padded(mask: Tensor | None) -> Tensor | None:
-    """A mask with one more key, which is seen by all."""
+    """A mask with one more key, which is not masked."""
     if mask is None:
         return None
-    made: Tensor = cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
-    return made
+    padded: Tensor = cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
+    return padded
 
 
 def merged_masks(attn_mask: Tensor | None, padding: Tensor | None, like: Tensor) -> Tensor | None:
-    """One mask of two, of which ``True`` hides a key: bool again if both are, otherwise to be added."""
+    """One mask of two, of which ``True`` ignores a key: bool if both are, otherwise additive."""
     if attn_mask is None or padding is None:
         return padding if attn_mask is None else attn_mask
     if attn_mask.dtype is bool_ and padding.dtype is bool_:
         either: Tensor = attn_mask.logical_or(padding)
         return either
-    both: Tensor = _added(attn_mask, like) + _added(padding, like)
+    both: Tensor = _as_additive(attn_mask, like) + _as_additive(padding, like)
     return both
 
 
-def _added(mask: Tensor, like: Tensor) -> Tensor:
-    """A mask as what is added to scores."""
+def _as_additive(mask: Tensor, like: Tensor) -> Tensor:
+    """A mask as a term that is added to the scores."""
     if mask.dtype is bool_:
-        added: Tensor = mask.new_zeros(mask.shape, dtype=like.dtype)
-        return added.masked_fill_(mask, _MINUS_INFINITY)
+        additive: Tensor = mask.new_zeros(mask.shape, dtype=like.dtype)
+        return additive.masked_fill_(mask, _MINUS_INFINITY)
     return mask if mask.dtype is like.dtype else mask.to(like.dtype)
 
 
@@ -184,47 +184,52 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention with several heads (Vaswani et al., 2017), as :class:`nn.MultiheadAttention` has it.
+    """Multi-head scaled dot-product attention (Vaswani et al., 2017); see :class:`nn.MultiheadAttention`.
 
     Parameters
     ----------
     query, key, value : Tensor
-        Of shapes (L, N, E), (S, N, kdim) and (S, N, vdim), or without N.
+        Shapes (L, N, E), (S, N, kdim) and (S, N, vdim), or without N.
     embed_dim_to_check, num_heads : int
         E, and the number of heads, which divides it.
     in_proj_weight, in_proj_bias : Tensor, optional
-        Of shapes (3 E, E) and (3 E,); weights of their own where ``use_separate_proj_weight`` says so.
+        Shapes (3 E, E) and (3 E,): projections of query, key and value.
     bias_k, bias_v : Tensor, optional
-        Of shape (1, 1, E): one more key and value.
+        Shape (1, 1, E): a key and a value to append.
     add_zero_attn : bool
-        Whether there is one more key and value that is zero.
+        Whether to append a key and value of zeros.
     dropout_p : float
-        How probable it is that a weight is left out, in ``training``.
+        Probability of the dropout on attention weights, if ``training``.
     out_proj_weight, out_proj_bias : Tensor
-        Of the linear map behind.
+        Output projection.
+    training : bool
+        Whether dropout is applied.
     key_padding_mask : Tensor, optional
-        Of shape (N, S), or (S,): bool, ``True`` for keys that do not take part, or floating point, which is added.
+        Shape (N, S) or (S,): bool with True for keys to ignore, or floating point, which is added to the scores.
     need_weights : bool
-        Whether weights are given too: scores are then in memory.
+        Whether to return the attention weights. Without them a fused kernel computes the output.
     attn_mask : Tensor, optional
-        Of shape (L, S) or (N * num_heads, L, S), likewise.
+        Shape (L, S) or (N * num_heads, L, S): bool with True for pairs to ignore, or floating point, which is added.
+    use_separate_proj_weight : bool
+        Whether ``q_proj_weight``, ``k_proj_weight`` and ``v_proj_weight`` replace ``in_proj_weight``.
+    q_proj_weight, k_proj_weight, v_proj_weight : Tensor, optional
+        Shapes (E, E), (E, kdim) and (E, vdim).
     static_k, static_v : Tensor, optional
-        Of shape (N * num_heads, S, E / num_heads): keys and values instead of those made here.
+        Shape (N * num_heads, S, E / num_heads): keys and values instead of the projected ones.
     average_attn_weights : bool
-        Whether weights are means over the heads.
+        Whether the weights are averaged over the heads.
     is_causal : bool
-        That ``attn_mask``, which has to be there, is the causal one: it need not be read then.
+        A hint that ``attn_mask``, which must be there, is the causal mask; it need not be read then.
 
     Returns
     -------
     tuple
-        Result of shape (L, N, E), or (L, E), and weights of shape (N, L, S), with heads (N, num_heads, L, S),
-        or ``None``.
+        Output of shape (L, N, E) or (L, E), and weights of shape (N, L, S), per head (N, num_heads, L, S), or ``None``.
 
     Raises
     ------
     AssertionError, RuntimeError
-        As PyTorch, if shapes or dtypes do not fit.
+        If shapes or dtypes do not match; the class is PyTorch's.
     """
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
@@ -280,12 +285,12 @@ def multi_head_attention_forward(
     k = (
         _heads(k, num_heads)
         if static_k is None
-        else _given_heads("static_k", static_k, batch, num_heads, width)
+        else _static_heads("static_k", static_k, batch, num_heads, width)
     )
     v = (
         _heads(v, num_heads)
         if static_v is None
-        else _given_heads("static_v", static_v, batch, num_heads, width)
+        else _static_heads("static_v", static_v, batch, num_heads, width)
     )
     if add_zero_attn:
         k = cat([k, k.new_zeros((batch, num_heads, 1, width))], 2)
@@ -293,11 +298,11 @@ def multi_head_attention_forward(
         attn_mask, key_padding_mask = _padded(attn_mask), _padded(key_padding_mask)
     keys = k.shape[2]
     if key_padding_mask is not None:
-        for dim, (name, wanted) in enumerate((("N", batch), ("S", keys))):
-            found = key_padding_mask.shape[dim]
+        for dim, (name, expected) in enumerate((("N", batch), ("S", keys))):
+            size_of_dim = key_padding_mask.shape[dim]
             _expect(
-                found == wanted,
-                f"Expected key_padded_mask.shape[{dim}] ({name}) to be {wanted}, but got {found}",
+                size_of_dim == expected,
+                f"Expected key_padded_mask.shape[{dim}] ({name}) to be {expected}, but got {size_of_dim}",
             )
         key_padding_mask = key_padding_mask.view(batch, 1, 1, keys)
     mask = merged_masks(attn_mask, key_padding_mask, q)
@@ -306,13 +311,13 @@ def multi_head_attention_forward(
     if need_weights:
         scores = matmul(q * sqrt(1 / width), k.transpose(-2, -1))
         if mask is not None:
-            scores = scores + _added(mask, scores)
+            scores = scores + _as_additive(mask, scores)
         scores = dropout(softmax(scores, -1), p)
         result = matmul(scores, v)
     else:
         if mask is not None:
             hides = mask.dtype is bool_
-            mask = mask.logical_not() if hides else mask if mask.dtype is float32 else _added(mask, q)
+            mask = mask.logical_not() if hides else mask if mask.dtype is float32 else _as_additive(mask, q)
         result = scaled_dot_product_attention(q, k, v, mask, p, causal)
     rows = result.permute(2, 0, 1, 3).reshape(length * batch, size)
     result = linear(rows, out_proj_weight, out_proj_bias)
@@ -330,7 +335,7 @@ def _checked_mask(mask: Tensor | None, batch: int, heads: int, length: int, keys
     if mask is None:
         return None
     shape, dims = tuple(mask.shape), mask.dim()
-    wanted = (length, keys) if dims == 2 else (batch * heads, length, keys)
-    if shape != wanted:
-        raise RuntimeError(f"The shape of the {dims}D attn_mask is {shape}, but should be {wanted}.")
+    expected = (length, keys) if dims == 2 else (batch * heads, length, keys)
+    if shape != expected:
+        raise RuntimeError(f"The shape of the {dims}D attn_mask is {shape}, but should be {expected}.")
     return mask if dims == 2 else mask.unflatten(0, (batch, heads))

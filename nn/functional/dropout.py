@@ -14,21 +14,43 @@ if TYPE_CHECKING:
 
 @operation(namespace="nn.functional", method=False)
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeros with probability ``p``, and the other elements divided by ``1 - p``.
+    """Inverted dropout: zero elements with probability ``p`` and scale the others by ``1 / (1 - p)``.
 
-    Without ``training`` the result is the input itself.
+    Parameters
+    ----------
+    input : Tensor
+        Floating point or complex tensor of any shape.
+    p : float
+        Probability of an element to be zeroed.
+    training : bool
+        If False, the input is returned.
+    inplace : bool
+        Whether the result overwrites the input.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape.
 
     Raises
     ------
     ValueError
-        If ``p`` is no probability.
+        If ``p`` is not in [0, 1].
     """
     return drop(input, p, training, inplace=inplace)
 
 
 @operation(namespace="nn.functional", method=False)
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout that keeps mean 0 and variance 1, for :func:`selu`."""
+    """Dropout that preserves mean 0 and variance 1 of activations of :func:`selu`; see :class:`nn.AlphaDropout`.
+
+    The parameters are those of :func:`dropout`.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+    """
     return drop(input, p, training, inplace=inplace, alpha=True)
 
 
@@ -36,13 +58,31 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """:func:`alpha_dropout` of whole channels of an input of shape (N, C, ...)."""
+    """:func:`alpha_dropout` of whole channels of an input of shape (N, C, ...).
+
+    The parameters are those of :func:`dropout`.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+    """
     return drop(input, p, training, inplace=inplace, alpha=True, features=True)
 
 
 @operation(namespace="nn.functional", method=False)
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Dropout of whole channels of an input of shape (N, C, L) or (C, L)."""
+    """Inverted dropout of whole channels of an input of shape (N, C, L) or (C, L).
+
+    The parameters are those of :func:`dropout`, with ``p`` the probability of a channel.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+    RuntimeError
+        If the input does not have 2 or 3 dimensions.
+    """
     rank = input.dim()
     if rank not in (2, 3):
         raise RuntimeError(
@@ -55,7 +95,16 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 @operation(namespace="nn.functional", method=False)
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Dropout of whole channels of an input of shape (N, C, H, W), or (N, C, L)."""
+    """Inverted dropout of whole channels of an input of shape (N, C, H, W).
+
+    The parameters are those of :func:`dropout`, with ``p`` the probability of a channel. An input with 3 dimensions is taken as
+    (N, C, L), with a warning; ranks other than 3 and 4 warn too.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+    """
     rank = input.dim()
     if rank not in (3, 4):
         warnings.warn(
@@ -76,7 +125,15 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 @operation(namespace="nn.functional", method=False)
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Dropout of whole channels of an input of shape (N, C, D, H, W) or (C, D, H, W)."""
+    """Inverted dropout of whole channels of an input of shape (N, C, D, H, W) or (C, D, H, W).
+
+    The parameters are those of :func:`dropout`, with ``p`` the probability of a channel. Ranks other than 4 and 5 warn.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not in [0, 1].
+    """
     rank = input.dim()
     if rank not in (4, 5):
         warnings.warn(
@@ -92,5 +149,5 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def _channels(input: Tensor, p: float, training: bool, inplace: bool, *, batched: bool) -> Tensor:
     if batched:
         return drop(input, p, training, inplace=inplace, features=True)
-    found = drop(input.unsqueeze(0), p, training, inplace=inplace, features=True)
-    return input if inplace else found.squeeze(0)
+    result = drop(input.unsqueeze(0), p, training, inplace=inplace, features=True)
+    return input if inplace else result.squeeze(0)

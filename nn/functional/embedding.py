@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table, alone and in bags."""
+"""Embeddings: lookups of rows of a table, single and in bags."""
 
 from __future__ import annotations
 
@@ -24,27 +24,42 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of ``weight`` that ``input`` names.
+    """Look up rows of a table.
 
     Parameters
     ----------
     input : Tensor
-        int64 or int32, of any shape.
+        int64 or int32 indices, of any shape.
     weight : Tensor
-        Of shape (V, D).
+        Table of shape (V, D).
     padding_idx : int, optional
-        A row that gets no gradient.
-    max_norm, norm_type : float, optional
-        Rows that are named and longer than ``max_norm`` are scaled down to it first, in place.
+        Row that gets no gradient.
+    max_norm : float, optional
+        Rows that are looked up and have a greater norm are scaled down to it first, in place.
+    norm_type : float
+        The p of that p-norm.
     scale_grad_by_freq : bool
-        Whether the gradient of a row is divided by how often it is named.
+        Whether the gradient of a row is divided by the number of its occurrences in the input.
     sparse : bool
-        Refused: gradients are dense.
+        Not implemented: gradients are dense.
+
+    Returns
+    -------
+    Tensor
+        Shape (*input.shape, D), of the table's dtype.
 
     Raises
     ------
     IndexError
-        If an index is no row; on CUDA that is a failed assertion, which a later call raises.
+        If an index is not in [0, V); on CUDA it is a device-side assertion, which a later call raises.
+    NotImplementedError
+        If ``sparse``.
+
+    Examples
+    --------
+    >>> nn.functional.embedding(tensor.tensor([0, 2]), tensor.eye(3))
+    tensor([[1., 0., 0.],
+            [0., 0., 1.]])
     """
     padding = padding_row(padding_idx, weight.size(0))
     if max_norm is not None:
@@ -66,32 +81,36 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """Sums, means or maxima of the rows that the indices of a bag name.
+    """Sums, means or maxima of bags of rows of a table.
 
     Parameters
     ----------
     input : Tensor
-        Indices of shape (B, L), a bag in each row, or a vector with ``offsets``.
+        Indices of shape (B, L), one bag in each row, or of shape (M,) with ``offsets``.
     weight : Tensor
-        Of shape (V, D).
+        Table of shape (V, D).
     offsets : Tensor, optional
-        Where each bag starts in a vector; with ``include_last_offset`` also where the last one ends.
+        First position of each bag in an input of shape (M,); with ``include_last_offset`` also the end of the last bag.
+    max_norm, norm_type, scale_grad_by_freq, sparse
+        As those of :func:`embedding`.
     mode : str
-        ``"sum"``, ``"mean"`` or ``"max"``.
+        ``"sum"``, ``"mean"`` or ``"max"``; an empty bag gives 0.
     per_sample_weights : Tensor, optional
-        What each row is multiplied with, for sums; of the shape of ``input``.
+        Factors of the rows, of the input's shape; only for sums.
+    include_last_offset : bool
+        Whether ``offsets`` has one element more, the end of the last bag.
     padding_idx : int, optional
-        A row that counts nothing.
+        Row that is left out of the bags and gets no gradient.
 
     Returns
     -------
     Tensor
-        Of shape (B, D).
+        Shape (B, D).
 
     Raises
     ------
     ValueError
-        If shapes do not fit, or there is no such mode.
+        If the shapes do not match, or the mode is unknown.
     """
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Maxima of windows together with where they stand."""
+"""Max pooling that always returns the positions of the maxima."""
 
 from __future__ import annotations
 
@@ -32,11 +32,17 @@ def max_pool1d_with_indices(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """:func:`max_pool1d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = pooling.max_pool1d(
+    """:func:`max_pool1d` with ``return_indices=True``; the parameters are those of that function.
+
+    Returns
+    -------
+    (Tensor, Tensor)
+        The maxima, and their int64 positions in the flattened channel.
+    """
+    result: tuple[Tensor, Tensor] = windows.max_pool1d(
         input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
     )
-    return found
+    return result
 
 
 @operation(namespace="nn.functional", method=False)
@@ -49,11 +55,17 @@ def max_pool2d_with_indices(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """:func:`max_pool2d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = pooling.max_pool2d(
+    """:func:`max_pool2d` with ``return_indices=True``; the parameters are those of that function.
+
+    Returns
+    -------
+    (Tensor, Tensor)
+        The maxima, and their int64 positions in the flattened channel.
+    """
+    result: tuple[Tensor, Tensor] = windows.max_pool2d(
         input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
     )
-    return found
+    return result
 
 
 @operation(namespace="nn.functional", method=False)
@@ -66,38 +78,62 @@ def max_pool3d_with_indices(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """:func:`max_pool3d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = pooling.max_pool3d(
+    """:func:`max_pool3d` with ``return_indices=True``; the parameters are those of that function.
+
+    Returns
+    -------
+    (Tensor, Tensor)
+        The maxima, and their int64 positions in the flattened channel.
+    """
+    result: tuple[Tensor, Tensor] = windows.max_pool3d(
         input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
     )
-    return found
+    return result
 
 
 @operation(namespace="nn.functional", method=False)
 def adaptive_max_pool1d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """:func:`adaptive_max_pool1d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = pooling.adaptive_max_pool1d(input, output_size, return_indices=True)
-    return found
+    """:func:`adaptive_max_pool1d` with ``return_indices=True``; the parameters are those of that function.
+
+    Returns
+    -------
+    (Tensor, Tensor)
+        The maxima, and their int64 positions in the flattened channel.
+    """
+    result: tuple[Tensor, Tensor] = windows.adaptive_max_pool1d(input, output_size, return_indices=True)
+    return result
 
 
 @operation(namespace="nn.functional", method=False)
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """:func:`adaptive_max_pool2d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = pooling.adaptive_max_pool2d(input, output_size, return_indices=True)
-    return found
+    """:func:`adaptive_max_pool2d` with ``return_indices=True``; the parameters are those of that function.
+
+    Returns
+    -------
+    (Tensor, Tensor)
+        The maxima, and their int64 positions in the flattened channel.
+    """
+    result: tuple[Tensor, Tensor] = windows.adaptive_max_pool2d(input, output_size, return_indices=True)
+    return result
 
 
 @operation(namespace="nn.functional", method=False)
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """:func:`adaptive_max_pool3d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = pooling.adaptive_max_pool3d(input, output_size, return_indices=True)
-    return found
+    """:func:`adaptive_max_pool3d` with ``return_indices=True``; the parameters are those of that function.
+
+    Returns
+    -------
+    (Tensor, Tensor)
+        The maxima, and their int64 positions in the flattened channel.
+    """
+    result: tuple[Tensor, Tensor] = windows.adaptive_max_pool3d(input, output_size, return_indices=True)
+    return result
 
 
 @operation(namespace="nn.functional", method=False)
@@ -109,11 +145,17 @@ def fractional_max_pool2d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """:func:`fractional_max_pool2d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = fractional_pooling.fractional_max_pool2d(
+    """:func:`fractional_max_pool2d` with ``return_indices=True``; the parameters are those of that function.
+
+    Returns
+    -------
+    (Tensor, Tensor)
+        The maxima, and their int64 positions in the flattened channel.
+    """
+    result: tuple[Tensor, Tensor] = windows.fractional_max_pool2d(
         input, kernel_size, output_size, output_ratio, return_indices=True, _random_samples=_random_samples
     )
-    return found
+    return result
 
 
 @operation(namespace="nn.functional", method=False)
@@ -125,8 +167,14 @@ def fractional_max_pool3d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """:func:`fractional_max_pool3d` with the places of the maxima in their plane, whatever ``return_indices`` is."""
-    found: tuple[Tensor, Tensor] = fractional_pooling.fractional_max_pool3d(
+    """:func:`fractional_max_pool3d` with ``return_indices=True``; the parameters are those of that function.
+
+    Returns
+    -------
+    (Tensor, Tensor)
+        The maxima, and their int64 positions in the flattened channel.
+    """
+    result: tuple[Tensor, Tensor] = windows.fractional_max_pool3d(
         input, kernel_size, output_size, output_ratio, return_indices=True, _random_samples=_random_samples
     )
-    return found
+    return result

@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=WIDEST, cpu=AS_GIVEN))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``input1 @ weight[k] @ input2`` for every output ``k``, plus ``bias``.
+    """Bilinear map: output k is ``input1 @ weight[k] @ input2 + bias[k]``.
 
     Parameters
     ----------
     input1, input2 : Tensor
-        Of shapes (..., inputs1) and (..., inputs2).
+        Shapes (..., n) and (..., m), with the same leading dimensions.
     weight : Tensor
-        Of shape (outputs, inputs1, inputs2).
+        Shape (outputs, n, m).
     bias : Tensor, optional
-        Of shape (outputs,).
+        Shape (outputs,).
 
     Returns
     -------
     Tensor
-        Of shape (..., outputs).
+        Shape (..., outputs).
 
     Raises
     ------
     RuntimeError
-        If the shapes, dtypes or devices do not fit.
+        If shapes, dtypes or devices do not match.
     """
     first, second = input1.shape, input2.shape
     if weight.dim() != 3:

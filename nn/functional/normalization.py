@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Normalization functions with PyTorch's argument order and checks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def check_values_per_channel(sizes: Sequence[int]) -> None:
-    """Raise ValueError unless each of ``sizes[1]`` channels has several values in a tensor of ``sizes``."""
+    """Raise ValueError if each channel of a tensor of ``sizes`` has a single value."""
     count = sizes[0]
     for size in sizes[2:]:
         count *= size
@@ -47,12 +47,32 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Tensor:
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` of each channel: see :func:`tensor.batch_norm`.
+    """Batch normalization: ``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel.
+
+    Parameters
+    ----------
+    input : Tensor
+        Shape (N, C, ...).
+    running_mean, running_var : Tensor or None
+        Shape (C,). In training they are updated in place, otherwise they are used.
+    weight, bias : Tensor, optional
+        Shape (C,).
+    training : bool
+        Whether to use the mean and the biased variance of the batch.
+    momentum : float
+        Weight of the batch in the running statistics.
+    eps : float
+        Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
 
     Raises
     ------
     ValueError
-        In training, if a channel has a single value, whose variance is nothing.
+        In training, if each channel has a single value.
     """
     if training:
         check_values_per_channel(input.shape)
@@ -67,7 +87,29 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-05,
 ) -> Tensor:
-    """Mean 0 and variance 1 over the last dimensions: see :func:`tensor.layer_norm`."""
+    """Layer normalization over the last dimensions: ``(x - mean) / sqrt(var + eps) * weight + bias``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Shape (..., *normalized_shape).
+    normalized_shape : sequence of int
+        Sizes of the last dimensions.
+    weight, bias : Tensor, optional
+        Shape ``normalized_shape``.
+    eps : float
+        Added to the biased variance.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    RuntimeError
+        If the last dimensions of the input differ from ``normalized_shape``.
+    """
     return _layer_norm(input, normalized_shape, weight, bias, eps)
 
 
@@ -79,12 +121,30 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-05,
 ) -> Tensor:
-    """Mean 0 and variance 1 over groups of channels: see :func:`tensor.group_norm`.
+    """Group normalization: ``(x - mean) / sqrt(var + eps) * weight + bias``, over groups of channels of each sample.
+
+    Parameters
+    ----------
+    input : Tensor
+        Shape (N, C, ...).
+    num_groups : int
+        Number of groups, which divides C.
+    weight, bias : Tensor, optional
+        Shape (C,).
+    eps : float
+        Added to the biased variance.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
 
     Raises
     ------
     ValueError
-        If a group has a single value.
+        If each group has a single value.
+    RuntimeError
+        If C is not divisible by ``num_groups``.
     """
     shape = input.shape
     if len(shape) > 1 and num_groups > 0:
@@ -103,12 +163,32 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Tensor:
-    """Mean 0 and variance 1 of each channel of each sample: see :func:`tensor.instance_norm`.
+    """Instance normalization: ``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel of each sample.
+
+    Parameters
+    ----------
+    input : Tensor
+        Shape (N, C, ...).
+    running_mean, running_var : Tensor, optional
+        Shape (C,). With ``use_input_stats`` they are updated in place, otherwise they are used.
+    weight, bias : Tensor, optional
+        Shape (C,).
+    use_input_stats : bool
+        Whether to use the mean and the biased variance of the input.
+    momentum : float
+        Weight of the input in the running statistics.
+    eps : float
+        Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
 
     Raises
     ------
     ValueError
-        With the input's own moments, if a channel of a sample has a single value.
+        With ``use_input_stats``, if each channel of a sample has a single value.
     """
     if use_input_stats:
         count = 1

@@ -1,4 +1,4 @@
-"""Softmax and its like."""
+"""The softmax family, normalization of vectors, and shuffles of channels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,22 @@ def _dimension(name: str, dim: int | None, rank: int) -> int:
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Tensor:
-    """``exp(x)`` divided by its sum along ``dim``; see :func:`tensor.softmax`."""
+    """Softmax along ``dim``: ``exp(x) / sum(exp(x))``, computed without overflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Floating point tensor.
+    dim : int
+        Dimension whose elements sum to 1. Leaving it out is deprecated: it warns, and 0 or 1 is chosen by the rank.
+    dtype : dtype, optional
+        The input is converted to it first.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape.
+    """
     return _softmax(input, _dimension("softmax", dim, input.dim()), dtype)
 
 
@@ -36,7 +51,22 @@ def softmax(
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Tensor:
-    """Logarithm of :func:`softmax`, computed without loss of accuracy."""
+    """Logarithm of the softmax along ``dim``: ``x - log(sum(exp(x)))``, computed without overflow or cancellation.
+
+    Parameters
+    ----------
+    input : Tensor
+        Floating point tensor.
+    dim : int
+        Dimension whose exponentials sum to 1. Leaving it out is deprecated: it warns, and 0 or 1 is chosen by the rank.
+    dtype : dtype, optional
+        The input is converted to it first.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape.
+    """
     return _log_softmax(input, _dimension("log_softmax", dim, input.dim()), dtype)
 
 
@@ -44,7 +74,7 @@ def log_softmax(
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None
 ) -> Tensor:
-    """:func:`softmax` of ``-input``."""
+    """Softmax of ``-input`` along ``dim``; the parameters are those of :func:`softmax`."""
     return _softmax(-input, _dimension("softmin", dim, input.dim()), dtype)
 
 
@@ -52,46 +82,86 @@ def softmin(
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """Samples of a distribution over categories that have a derivative by its logits.
+    """Samples of the Gumbel-softmax distribution, differentiable with respect to the logits.
+
+    Jang, Gu and Poole, "Categorical Reparameterization with Gumbel-Softmax", 2016.
 
     Parameters
     ----------
-    logits
-        Logarithms of the probabilities, not normalised.
-    tau
-        Temperature, above 0: the lower, the closer to one category.
-    hard
-        Whether samples are one category each, with the derivative of the soft ones.
-    eps
-        Taken for PyTorch's sake.
+    logits : Tensor
+        Unnormalized log-probabilities.
+    tau : float
+        Temperature, greater than 0: the lower, the closer to one-hot vectors.
+    hard : bool
+        Whether samples are one-hot, with the gradient of the soft samples (straight-through estimator).
+    eps : float
+        Accepted for compatibility.
+    dim : int
+        Dimension of the categories.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of ``logits``, with elements that sum to 1 along ``dim``.
     """
     noise = -tensor.empty_like(logits).exponential_().log()
     soft = _softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
     index = soft.argmax(dim, keepdim=True)
-    one = tensor.zeros_like(logits).scatter_(dim, index, 1.0)
-    found: Tensor = one - soft.detach() + soft
-    return found
+    one_hot = tensor.zeros_like(logits).scatter_(dim, index, 1.0)
+    result: Tensor = one_hot - soft.detach() + soft
+    return result
 
 
 @operation(namespace="nn.functional", method=False)
 def normalize(
     input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
-    """``input`` divided by its norm along ``dim``, or by ``eps`` where that is larger."""
+    """Divide ``input`` by its p-norm along ``dim``, or by ``eps`` where that is greater.
+
+    Parameters
+    ----------
+    input : Tensor
+        Floating point or complex tensor.
+    p : float
+        Of the norm.
+    dim : int or tuple of int
+        Dimensions of the vectors.
+    eps : float
+        Lower bound of the norms.
+    out : Tensor, optional
+        Tensor for the result.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape.
+
+    Examples
+    --------
+    >>> nn.functional.normalize(tensor.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
     size = input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
     return tensor.div(input, size, out=out)
 
 
 @operation(namespace="nn.functional", method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Channels moved to pixels: ``(..., c * r * r, h, w)`` becomes ``(..., c, h * r, w * r)``.
+    """Rearrange channels into pixels: (..., C r², H, W) becomes (..., C, H r, W r).
+
+    Parameters
+    ----------
+    input : Tensor
+        Tensor with at least 3 dimensions.
+    upscale_factor : int
+        The factor r.
 
     Raises
     ------
     RuntimeError
-        If there are fewer than three dimensions, or channels that do not divide.
+        If there are fewer than 3 dimensions, ``upscale_factor`` is not positive, or the channels are not divisible by r².
     """
     r = upscale_factor
     _check_images("pixel_shuffle", input)
@@ -111,7 +181,20 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @operation(namespace="nn.functional", method=False)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """Inverse of :func:`pixel_shuffle`."""
+    """Inverse of :func:`pixel_shuffle`: (..., C, H r, W r) becomes (..., C r², H, W).
+
+    Parameters
+    ----------
+    input : Tensor
+        Tensor with at least 3 dimensions.
+    downscale_factor : int
+        The factor r.
+
+    Raises
+    ------
+    RuntimeError
+        If there are fewer than 3 dimensions, ``downscale_factor`` is not positive, or height or width is not divisible by r.
+    """
     r = downscale_factor
     _check_images("pixel_unshuffle", input)
     *lead, channels, height, width = input.shape
@@ -130,7 +213,20 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 @operation(namespace="nn.functional", method=False)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Channels of all groups in turn: ``(n, groups * c, ...)`` as ``(n, c * groups, ...)``."""
+    """Interleave the channels of groups: channels [0, 1, 2, 3] in 2 groups become [0, 2, 1, 3].
+
+    Parameters
+    ----------
+    input : Tensor
+        Shape (N, C, ...).
+    groups : int
+        Number of groups, which divides C.
+
+    Raises
+    ------
+    RuntimeError
+        If there are fewer than 3 dimensions, or C is not divisible by ``groups``.
+    """
     if input.dim() < 3:
         raise RuntimeError(
             f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}"

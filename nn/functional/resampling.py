@@ -1,4 +1,4 @@
-"""Images at other sizes, and read at other places."""
+"""Resampling of images: interpolation and sampling on grids."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """Older name of :func:`interpolate`."""
+    """Deprecated name of :func:`interpolate`; the parameters are those of that function."""
     _deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 @operation(namespace="nn.functional", method=False)
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """Older name of :func:`interpolate` with the mode "nearest"."""
+    """Deprecated: :func:`interpolate` with ``mode="nearest"``; the parameters are those of that function."""
     _deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 @operation(namespace="nn.functional", method=False)
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """Older name of :func:`interpolate` with the mode "bilinear" and aligned corners."""
+    """Deprecated: :func:`interpolate` with ``mode="bilinear"`` and ``align_corners=True``; the parameters are those of that function."""
     _deprecated("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

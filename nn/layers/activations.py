@@ -403,8 +403,8 @@ class Hardtanh(Module):
         max_value: float | None = None,
     ) -> None:
         super().__init__()
-        for old, new, given in (("min_value", "min_val", min_value), ("max_value", "max_val", max_value)):
-            if given is not None:
+        for old, new, value in (("min_value", "min_val", min_value), ("max_value", "max_val", max_value)):
+            if value is not None:
                 warnings.warn(
                     f"keyword argument `{old}` is deprecated and renamed to `{new}`",
                     FutureWarning,

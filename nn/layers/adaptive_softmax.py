@@ -77,22 +77,22 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         dtype: dtype | None = None,
     ) -> None:
         super().__init__()
-        found = list(cutoffs)
-        if not found:
+        bounds = list(cutoffs)
+        if not bounds:
             raise ValueError("cutoffs should be a sequence of length larger than 0")
         if (
-            found != sorted(set(found))
-            or found[0] <= 0
-            or found[-1] > n_classes - 1
-            or any(int(cutoff) != cutoff for cutoff in found)
+            bounds != sorted(set(bounds))
+            or bounds[0] <= 0
+            or bounds[-1] > n_classes - 1
+            or any(int(cutoff) != cutoff for cutoff in bounds)
         ):
             raise ValueError(
                 "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each "
-                f"value is between 1 and n_classes-1, got {found} for {n_classes} classes"
+                f"value is between 1 and n_classes-1, got {bounds} for {n_classes} classes"
             )
         self.in_features = in_features
         self.n_classes = n_classes
-        self.cutoffs = [*found, n_classes]
+        self.cutoffs = [*bounds, n_classes]
         self.div_value = div_value
         self.head_bias = head_bias
         self.shortlist_size = self.cutoffs[0]
@@ -142,9 +142,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if target_.dim() > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if input_.dim() != 1 + batched:
-            wanted = "2D" if batched else "1D"
+            expected = "2D" if batched else "1D"
             raise RuntimeError(
-                f"{target_.dim()}D target tensor expects {wanted} input tensors, got {input_.dim()}D"
+                f"{target_.dim()}D target tensor expects {expected} input tensors, got {input_.dim()}D"
             )
         if batched and input_.shape[0] != target_.shape[0]:
             raise RuntimeError(
@@ -153,7 +153,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
         input, target = (input_, target_) if batched else (input_.unsqueeze(0), target_.unsqueeze(0))
         output = input.new_zeros(target.shape[0])
-        places = target.clone()
+        head_classes = target.clone()
         used = 0
         for number in range(len(self.cutoffs)):
             low = self.cutoffs[number - 1] if number else 0
@@ -162,18 +162,18 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             if not rows.numel():
                 continue
             if number:
-                chosen = self.tail[number - 1](input.index_select(0, rows))
-                places = places.index_fill(0, rows, self.shortlist_size + number - 1)
-                local = functional.log_softmax(chosen, dim=1)
+                logits = self.tail[number - 1](input.index_select(0, rows))
+                head_classes = head_classes.index_fill(0, rows, self.shortlist_size + number - 1)
+                log_probs = functional.log_softmax(logits, dim=1)
                 relative = (target.index_select(0, rows) - low).unsqueeze(1)
-                output = output.index_copy(0, rows, local.gather(1, relative).squeeze(1))
+                output = output.index_copy(0, rows, log_probs.gather(1, relative).squeeze(1))
         if used != target.shape[0]:
             raise RuntimeError(
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range "
                 f"[{target.min().item()}, {target.max().item()}] were found. "
             )
         head = functional.log_softmax(self.head(input), dim=1)
-        output = output + head.gather(1, places.unsqueeze(1)).squeeze(1)
+        output = output + head.gather(1, head_classes.unsqueeze(1)).squeeze(1)
         loss = (-output).mean()
         return ASMoutput(output if batched else output.squeeze(0), loss)
 
@@ -193,11 +193,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         from tensor import cat
 
         head = functional.log_softmax(self.head(input), dim=1)
-        parts = [head[:, : self.shortlist_size]]
+        log_probs = [head[:, : self.shortlist_size]]
         for number, cluster in enumerate(self.tail):
-            of_cluster = head[:, self.shortlist_size + number].unsqueeze(1)
-            parts.append(functional.log_softmax(cluster(input), dim=1) + of_cluster)
-        return cat(parts, 1)
+            cluster_log_prob = head[:, self.shortlist_size + number].unsqueeze(1)
+            log_probs.append(functional.log_softmax(cluster(input), dim=1) + cluster_log_prob)
+        return cat(log_probs, 1)
 
     def predict(self, input: Tensor) -> Tensor:
         """The class of highest probability of each sample.

@@ -24,10 +24,10 @@ def position(index: Any, length: int) -> int:
     IndexError
         If there is no such position.
     """
-    found = operator.index(index)
-    if not -length <= found < length:
-        raise IndexError(f"index {found} is out of range")
-    return found % length
+    number = operator.index(index)
+    if not -length <= number < length:
+        raise IndexError(f"index {number} is out of range")
+    return number % length
 
 
 def check_module(value: Any) -> None:
@@ -48,7 +48,7 @@ class _Row(Module):
     def _names(self) -> list[str]:
         return list(self._modules)
 
-    def _renew(self, modules: Iterable[Any]) -> None:
+    def _set_modules(self, modules: Iterable[Any]) -> None:
         """Replace the modules, which are named by their positions."""
         self._modules = {str(number): module for number, module in enumerate(modules)}
 
@@ -62,12 +62,12 @@ class _Row(Module):
         setattr(self, self._names()[position(idx, len(self))], module)
 
     def __delitem__(self, idx: int | slice) -> None:
-        kept = list(self._modules.items())
+        remaining = list(self._modules.items())
         if isinstance(idx, slice):
-            del kept[idx]
+            del remaining[idx]
         else:
-            del kept[position(idx, len(self))]
-        self._renew(module for _, module in kept)
+            del remaining[position(idx, len(self))]
+        self._set_modules(module for _, module in remaining)
 
     def append(self, module: Module) -> Self:
         """Add a module at the end.
@@ -81,18 +81,18 @@ class _Row(Module):
         return self
 
     def _added(self, modules: Iterable[Any]) -> Self:
-        given = list(modules)
-        for module in given:
+        listed = list(modules)
+        for module in listed:
             check_module(module)
-        for module in given:
+        for module in listed:
             self.append(module)
         return self
 
     def pop(self, key: int | slice) -> Any:
         """Remove the module at an index, or those of a slice, and return it."""
-        found = self[key]
+        removed = self[key]
         del self[key]
-        return found
+        return removed
 
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
@@ -158,7 +158,7 @@ class Sequential(_Row):
             raise IndexError(f"Index out of range: {index}")
         row = list(self)
         row.insert(index, module)
-        self._renew(row)
+        self._set_modules(row)
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Self:
@@ -242,7 +242,7 @@ class ModuleList(_Row):
         check_module(module)
         row = list(self)
         row.insert(index, module)
-        self._renew(row)
+        self._set_modules(row)
 
     def extend(self, modules: Iterable[Module]) -> Self:
         """Add modules at the end.
@@ -325,9 +325,9 @@ class ModuleDict(Module):
         KeyError
             If there is no such key.
         """
-        found = self[key]
+        module = self[key]
         del self[key]
-        return found
+        return module
 
     def keys(self) -> Iterable[str]:
         """The keys."""
@@ -353,7 +353,7 @@ class ModuleDict(Module):
             self[key] = module
 
 
-def pairs_of(given: Any, name: str) -> list[tuple[Any, Any]]:
+def pairs_of(values: Any, name: str) -> list[tuple[Any, Any]]:
     """Pairs of a mapping or an iterable of pairs.
 
     Raises
@@ -361,36 +361,36 @@ def pairs_of(given: Any, name: str) -> list[tuple[Any, Any]]:
     TypeError, ValueError
         If ``values`` is neither.
     """
-    check_iterable(given, f"{name}.update", "an iterable of key/value pairs")
-    if isinstance(given, Mapping) or hasattr(given, "items"):
-        return list(given.items())
+    check_iterable(values, f"{name}.update", "an iterable of key/value pairs")
+    if isinstance(values, Mapping) or hasattr(values, "items"):
+        return list(values.items())
     pairs = []
-    for number, pair in enumerate(given):
+    for number, pair in enumerate(values):
         if not isinstance(pair, Iterable):
             raise TypeError(
                 f"{name} update sequence element #{number} should be Iterable; is {type(pair).__name__}"
             )
-        values = list(pair)
-        if len(values) != 2:
+        items = list(pair)
+        if len(items) != 2:
             raise ValueError(
-                f"{name} update sequence element #{number} has length {len(values)}; 2 is required"
+                f"{name} update sequence element #{number} has length {len(items)}; 2 is required"
             )
-        pairs.append((values[0], values[1]))
+        pairs.append((items[0], items[1]))
     return pairs
 
 
-def _kept(value: Any) -> Any:
+def _as_parameter(value: Any) -> Any:
     """A tensor as a parameter, anything else as it is."""
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _line(key: Any, value: Any, kind: str) -> str:
+def _line(key: Any, value: Any, type_name: str) -> str:
     if not isinstance(value, Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     size = "x".join(str(each) for each in value.shape)
-    what = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    class_name = "Parameter" if isinstance(value, Parameter) else "Tensor"
     where = f" (GPU {value.get_device()})" if value.is_cuda else ""
-    return f"  ({key}): {what} containing: [{kind} of size {size}{where}]"
+    return f"  ({key}): {class_name} containing: [{type_name} of size {size}{where}]"
 
 
 class ParameterList(Module):
@@ -424,11 +424,11 @@ class ParameterList(Module):
         return getattr(self, str(position(idx, self._size)))
 
     def __setitem__(self, idx: int, param: Any) -> None:
-        setattr(self, str(position(idx, self._size)), _kept(param))
+        setattr(self, str(position(idx, self._size)), _as_parameter(param))
 
     def append(self, value: Any) -> Self:
         """Add a value at the end; a tensor becomes a parameter."""
-        setattr(self, str(self._size), _kept(value))
+        setattr(self, str(self._size), _as_parameter(value))
         self._size += 1
         return self
 
@@ -487,7 +487,7 @@ class ParameterDict(Module):
         return getattr(self, self._attribute(key))
 
     def __setitem__(self, key: str, value: Any) -> None:
-        setattr(self, self._attribute(key), _kept(value))
+        setattr(self, self._attribute(key), _as_parameter(value))
         self._keys[key] = None
 
     def __delitem__(self, key: str) -> None:
@@ -585,14 +585,14 @@ class ParameterDict(Module):
             self[key] = value
 
     def __or__(self, other: Any) -> ParameterDict:
-        made = self.copy()
-        made.update(other)
-        return made
+        merged = self.copy()
+        merged.update(other)
+        return merged
 
     def __ror__(self, other: Any) -> Any:
-        made = other.copy()
-        made.update(dict(self.items()))
-        return made
+        merged = other.copy()
+        merged.update(dict(self.items()))
+        return merged
 
     def __ior__(self, other: Any) -> Self:
         self.update(other)

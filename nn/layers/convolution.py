@@ -46,9 +46,9 @@ class _Convolution(Module):
         super().__init__()
         if groups <= 0:
             raise ValueError(f"groups must be a positive integer, got {groups}")
-        for what, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
+        for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if channels % groups:
-                raise ValueError(f"{what} must be divisible by groups, got {channels} and {groups}")
+                raise ValueError(f"{name} must be divisible by groups, got {channels} and {groups}")
         if isinstance(padding, str) and padding not in ("same", "valid"):
             raise ValueError(f"Invalid padding string {padding!r}, should be one of 'same', 'valid'")
         if padding_mode not in _PADDING_MODES:
@@ -181,10 +181,10 @@ class _Forward(_Convolution):
         if self.padding_mode != "zeros":
             input = functional.pad(input, self._ends(), self.padding_mode)
             padding = 0
-        found: Tensor = convolve(
+        output: Tensor = convolve(
             input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
-        return found
+        return output
 
     def _ends(self) -> list[int]:
         """Padding of both ends of each dimension, the last one first."""
@@ -288,10 +288,10 @@ class _Transposed(_Convolution):
         """
         convolve = getattr(functional, f"conv_transpose{self.rank}d")
         extra = self.output_padding if output_size is None else self._extra(input, list(output_size))
-        found: Tensor = convolve(
+        output: Tensor = convolve(
             input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
         )
-        return found
+        return output
 
     def _extra(self, input: Tensor, output_size: list[int]) -> tuple[int, ...]:
         if len(output_size) == input.dim():
@@ -302,7 +302,7 @@ class _Transposed(_Convolution):
                 f"elements (got {len(output_size)})"
             )
         extra = []
-        for axis, wanted in enumerate(output_size):
+        for axis, requested in enumerate(output_size):
             size = input.size(axis - self.rank)
             least = (
                 (size - 1) * self.stride[axis]
@@ -310,12 +310,12 @@ class _Transposed(_Convolution):
                 + self.dilation[axis] * (self.kernel_size[axis] - 1)
                 + 1
             )
-            if not least <= wanted < least + self.stride[axis]:
+            if not least <= requested < least + self.stride[axis]:
                 raise ValueError(
                     f"requested an output size of {output_size}, but valid sizes range from {least} to "
                     f"{least + self.stride[axis] - 1} in dimension {axis} (for an input of {list(input.shape)})"
                 )
-            extra.append(wanted - least)
+            extra.append(requested - least)
         return tuple(extra)
 
 

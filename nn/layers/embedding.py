@@ -285,12 +285,12 @@ class EmbeddingBag(_Table):
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, columns = embeddings.shape
-        made = cls(
+        layer = cls(
             rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset,
             padding_idx,
         )  # fmt: skip
-        made.weight.requires_grad_(not freeze)
-        return made
+        layer.weight.requires_grad_(not freeze)
+        return layer
 
     def forward(
         self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None

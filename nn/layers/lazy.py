@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nn.module.lazy import LazyModuleMixin
 from nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 from tensor import int64, no_grad
-from tensor import tensor as make
+from tensor import tensor as scalar
 
 from .convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear
@@ -261,7 +261,7 @@ class _LazyNorm(_LazyLayer):
         if track_running_stats:
             own.running_mean = UninitializedBuffer(device=device, dtype=dtype)
             own.running_var = UninitializedBuffer(device=device, dtype=dtype)
-            own.num_batches_tracked = make(0, dtype=int64, device=device)
+            own.num_batches_tracked = scalar(0, dtype=int64, device=device)
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Take ``num_features`` from the channels of ``input``.

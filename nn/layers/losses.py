@@ -255,7 +255,7 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """Older name of :class:`NLLLoss`."""
+    """Older name of :class:`NLLLoss`; the parameters are those of that class."""
 
 
 class BCELoss(_WeightedLoss):

@@ -109,18 +109,18 @@ class MultiheadAttention(Module):
         self.head_dim = embed_dim // num_heads
         self.add_zero_attn = add_zero_attn
 
-        def add(name: str, *shape: int, wanted: bool = True) -> None:
-            made = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, made)
+        def add(name: str, *shape: int, present: bool = True) -> None:
+            parameter = Parameter(empty(shape, device=device, dtype=dtype)) if present else None
+            self.register_parameter(name, parameter)
 
         packed = self.kdim == self.vdim == embed_dim
-        add("in_proj_weight", 3 * embed_dim, embed_dim, wanted=packed)
-        add("q_proj_weight", embed_dim, embed_dim, wanted=not packed)
-        add("k_proj_weight", embed_dim, self.kdim, wanted=not packed)
-        add("v_proj_weight", embed_dim, self.vdim, wanted=not packed)
-        add("in_proj_bias", 3 * embed_dim, wanted=bias)
-        add("bias_k", 1, 1, embed_dim, wanted=add_bias_kv)
-        add("bias_v", 1, 1, embed_dim, wanted=add_bias_kv)
+        add("in_proj_weight", 3 * embed_dim, embed_dim, present=packed)
+        add("q_proj_weight", embed_dim, embed_dim, present=not packed)
+        add("k_proj_weight", embed_dim, self.kdim, present=not packed)
+        add("v_proj_weight", embed_dim, self.vdim, present=not packed)
+        add("in_proj_bias", 3 * embed_dim, present=bias)
+        add("bias_k", 1, 1, embed_dim, present=add_bias_kv)
+        add("bias_v", 1, 1, embed_dim, present=add_bias_kv)
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         self._reset_parameters()
 
@@ -173,8 +173,8 @@ class MultiheadAttention(Module):
         AssertionError, RuntimeError
             If a shape is wrong, or ``is_causal`` comes without ``attn_mask``.
         """
-        turned = self.batch_first and query.dim() == 3
-        if turned:
+        transposed = self.batch_first and query.dim() == 3
+        if transposed:
             # What is one tensor stays one: it is multiplied once.
             same_key, same_value = key is query, value is key
             query = query.transpose(0, 1)
@@ -205,7 +205,7 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
-        return result.transpose(0, 1) if turned else result, weights
+        return result.transpose(0, 1) if transposed else result, weights
 
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor

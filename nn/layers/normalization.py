@@ -8,7 +8,7 @@ from nn import functional, init
 from nn.module import Module
 from nn.parameter import Parameter
 from tensor import empty, int64, ones, zeros
-from tensor import tensor as make
+from tensor import tensor as scalar
 
 from .dimensions import for_rank
 
@@ -34,10 +34,10 @@ class Affine(Module):
         self, shape: int | tuple[int, ...], weight: bool, bias: bool | None, device: Any, dtype: dtype | None
     ) -> None:
         """Register ``weight`` and ``bias``, as ``None`` where the argument is False; a ``bias`` of None registers none."""
-        for name, wanted in (("weight", weight), ("bias", bias)):
-            if wanted is not None:
-                made = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
-                self.register_parameter(name, made)
+        for name, present in (("weight", weight), ("bias", bias)):
+            if present is not None:
+                parameter = Parameter(empty(shape, device=device, dtype=dtype)) if present else None
+                self.register_parameter(name, parameter)
 
     def reset_parameters(self) -> None:
         """Set weights to 1 and biases to 0."""
@@ -83,7 +83,7 @@ class _Norm(Affine):
             tracked = (
                 zeros(num_features, device=device, dtype=dtype),
                 ones(num_features, device=device, dtype=dtype),
-                make(0, dtype=int64, device=device),
+                scalar(0, dtype=int64, device=device),
             )
         for name, buffer in zip(("running_mean", "running_var", "num_batches_tracked"), tracked, strict=True):
             self.register_buffer(name, buffer)
@@ -106,8 +106,8 @@ class _Norm(Affine):
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() not in self.ranks:
-            wanted = " or ".join(f"{rank}D" for rank in self.ranks)
-            raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
+            expected = " or ".join(f"{rank}D" for rank in self.ranks)
+            raise ValueError(f"expected {expected} input (got {input.dim()}D input)")
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
@@ -191,15 +191,15 @@ class _BatchNorm(_Norm):
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 momentum = 1.0 / float(self.num_batches_tracked)
-        own = self.training or (self.running_mean is None and self.running_var is None)
-        keeps = not self.training or self.track_running_stats
+        uses_batch_statistics = self.training or (self.running_mean is None and self.running_var is None)
+        uses_buffers = not self.training or self.track_running_stats
         return functional.batch_norm(
             input,
-            self.running_mean if keeps else None,
-            self.running_var if keeps else None,
+            self.running_mean if uses_buffers else None,
+            self.running_var if uses_buffers else None,
             self.weight,
             self.bias,
-            own,
+            uses_batch_statistics,
             momentum,
             self.eps,
         )
@@ -290,7 +290,7 @@ class _InstanceNorm(_Norm):
                 "passing in num_features, which is not used because affine=False",
                 stacklevel=2,
             )
-        found = functional.instance_norm(
+        output = functional.instance_norm(
             input if batched else input.unsqueeze(0),
             self.running_mean,
             self.running_var,
@@ -300,7 +300,7 @@ class _InstanceNorm(_Norm):
             0.0 if self.momentum is None else self.momentum,
             self.eps,
         )
-        return found if batched else found.squeeze(0)
+        return output if batched else output.squeeze(0)
 
 
 class InstanceNorm1d(_InstanceNorm):
@@ -543,7 +543,7 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(LocalResponseNorm):
-    """Older name of :class:`LocalResponseNorm`, with the same computation."""
+    """Older name of :class:`LocalResponseNorm`; the parameters are those of that class."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)

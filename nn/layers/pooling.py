@@ -194,7 +194,7 @@ class _AvgPool(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Pool an input, with its dtype."""
-        found: Tensor = getattr(functional, f"avg_pool{self.rank}d")(
+        result: Tensor = getattr(functional, f"avg_pool{self.rank}d")(
             input,
             self.kernel_size,
             self.stride,
@@ -203,7 +203,7 @@ class _AvgPool(Module):
             self.count_include_pad,
             self.divisor_override,
         )
-        return found
+        return result
 
     def extra_repr(self) -> str:
         """Window options."""
@@ -295,8 +295,8 @@ class _AdaptiveAvgPool(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Pool an input, with its dtype."""
-        found: Tensor = getattr(functional, f"adaptive_avg_pool{self.rank}d")(input, self.output_size)
-        return found
+        result: Tensor = getattr(functional, f"adaptive_avg_pool{self.rank}d")(input, self.output_size)
+        return result
 
     def extra_repr(self) -> str:
         """Size of the output."""
@@ -422,8 +422,8 @@ class _LPPool(Module):
     def forward(self, input: Tensor) -> Tensor:
         """Pool an input of shape (N, C, ...) or (C, ...)."""
         pool = getattr(functional, f"lp_pool{self.rank}d")
-        found: Tensor = pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
-        return found
+        result: Tensor = pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+        return result
 
     def extra_repr(self) -> str:
         """Power and window options."""
@@ -489,8 +489,8 @@ class _MaxUnpool(Module):
             If an index lies outside the output.
         """
         unpool = getattr(functional, f"max_unpool{self.rank}d")
-        found: Tensor = unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
-        return found
+        result: Tensor = unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return result
 
     def extra_repr(self) -> str:
         """Window options."""

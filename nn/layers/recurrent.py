@@ -148,10 +148,10 @@ class RNNBase(Module):
         RuntimeError
             If its rank or number of features is wrong.
         """
-        kind = self._flat_weights[0].dtype
-        if input.dtype is not kind and modes.autocast is None:
+        dtype = self._flat_weights[0].dtype
+        if input.dtype is not dtype and modes.autocast is None:
             raise ValueError(
-                f"RNN input dtype ({input.dtype}) does not match weight dtype ({kind}). Convert input: input.to({kind}), "
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert input: input.to({dtype}), "
                 f"or convert model: model.to({input.dtype})"
             )
         rank = 3 if batch_sizes is None else 2
@@ -201,9 +201,9 @@ class RNNBase(Module):
         """Output and last states, in the form of the input."""
         if isinstance(input, PackedSequence):
             return self._run_packed(input, hx)
-        title = type(self).__name__
+        name = type(self).__name__
         if input.dim() not in (2, 3):
-            raise ValueError(f"{title}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
         batched = input.dim() == 3
         if hx is not None:
             ranks = [state.dim() for state in (hx if isinstance(hx, (tuple, list)) else (hx,))]
@@ -212,9 +212,9 @@ class RNNBase(Module):
                     f"For {'batched 3-D' if batched else 'unbatched 2-D'} input, the first states should also be "
                     f"{input.dim()}-D but got {' and '.join(f'{rank}-D' for rank in ranks)} tensors"
                 )
-        side = 0 if self.batch_first else 1
+        batch_dim = 0 if self.batch_first else 1
         if not batched:
-            input = input.unsqueeze(side)
+            input = input.unsqueeze(batch_dim)
             if hx is not None:
                 hx = (
                     tuple([state.unsqueeze(1) for state in hx])
@@ -226,7 +226,7 @@ class RNNBase(Module):
             _MODES[self.mode][1], input, batch_first=self.batch_first, **self._arguments(hx)
         )
         if not batched:
-            return out.squeeze(side), tuple([state.squeeze(1) for state in states])
+            return out.squeeze(batch_dim), tuple([state.squeeze(1) for state in states])
         return out, tuple(states)
 
     def _run_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, tuple[Tensor, ...]]:

@@ -86,9 +86,9 @@ class RNNCellBase(Module):
     def _zeros(self, input: Tensor) -> Tensor:
         return zeros(input.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
 
-    def _check(self, x: Tensor, what: str) -> None:
+    def _check(self, x: Tensor, name: str) -> None:
         if x.dim() not in (1, 2):
-            raise ValueError(f"{type(self).__name__}: Expected {what} to be 1D or 2D, got {x.dim()}D instead")
+            raise ValueError(f"{type(self).__name__}: Expected {name} to be 1D or 2D, got {x.dim()}D instead")
 
     def _step(self, cell: Callable[..., Tensor], input: Tensor, hx: Tensor | None) -> Tensor:
         """The next hidden state of a ``cell`` that has no other one, with samples or without."""
@@ -101,8 +101,8 @@ class RNNCellBase(Module):
             states = self._zeros(rows)
         else:
             states = hx if batched else hx.unsqueeze(0)
-        made = cell(rows, states, *self._weights())
-        return made if batched else made.squeeze(0)
+        result = cell(rows, states, *self._weights())
+        return result if batched else result.squeeze(0)
 
 
 class RNNCell(RNNCellBase):

@@ -74,11 +74,11 @@ class Unflatten(Module):
             raise TypeError(
                 f"unflattened_size must be a tuple of ints, but found type {type(sizes).__name__}"
             )
-        for place, each in enumerate(sizes):
-            if not isinstance(each, int):
+        for position, size in enumerate(sizes):
+            if not isinstance(size, int):
                 raise TypeError(
-                    f"unflattened_size must be tuple of ints, but found element of type {type(each).__name__} at pos "
-                    f"{place}"
+                    f"unflattened_size must be tuple of ints, but found element of type {type(size).__name__} at pos "
+                    f"{position}"
                 )
         self.dim = dim
         self.unflattened_size = unflattened_size

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _ACTIVATIONS: dict[str, Any] = {"relu": relu, "gelu": gelu}
 
 
-def _activation(given: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    if not isinstance(given, str):
-        return given
-    found: Callable[[Tensor], Tensor] | None = _ACTIVATIONS.get(given)
-    if found is None:
-        raise RuntimeError(f"activation should be relu/gelu, not {given}")
-    return found
+def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    if not isinstance(activation, str):
+        return activation
+    function: Callable[[Tensor], Tensor] | None = _ACTIVATIONS.get(activation)
+    if function is None:
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return function
 
 
 class _Layer(Module):
@@ -56,17 +56,17 @@ class _Layer(Module):
         dtype: dtype | None = None,
     ) -> None:
         super().__init__()
-        made: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
-        attention = {"dropout": dropout, "batch_first": batch_first, **made}
+        options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        attention = {"dropout": dropout, "batch_first": batch_first, **options}
         self.self_attn = MultiheadAttention(d_model, nhead, **attention)
         if len(self.numbers) > 2:
             self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
-        self.linear1 = Linear(d_model, dim_feedforward, **made)
+        self.linear1 = Linear(d_model, dim_feedforward, **options)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, **made)
+        self.linear2 = Linear(dim_feedforward, d_model, **options)
         self.norm_first = norm_first
         for number in self.numbers:
-            setattr(self, f"norm{number}", LayerNorm(d_model, eps=layer_norm_eps, **made))
+            setattr(self, f"norm{number}", LayerNorm(d_model, eps=layer_norm_eps, **options))
         for number in self.numbers:
             setattr(self, f"dropout{number}", Dropout(dropout))
         self.activation = _activation(activation)
@@ -74,8 +74,8 @@ class _Layer(Module):
     def _step(self, x: Tensor, number: int, block: Callable[[Tensor], Tensor]) -> Tensor:
         """Residual connection around ``block``, with layer normalization before or after."""
         norm = getattr(self, f"norm{number}")
-        made: Tensor = x + block(norm(x)) if self.norm_first else norm(x + block(x))
-        return made
+        output: Tensor = x + block(norm(x)) if self.norm_first else norm(x + block(x))
+        return output
 
     # The blocks have PyTorch's names and arguments: classes that are derived from these layers replace them.
 
@@ -87,7 +87,7 @@ class _Layer(Module):
         is_causal: bool = False,
     ) -> Tensor:
         """Self-attention."""
-        found: Tensor = self.self_attn(
+        output: Tensor = self.self_attn(
             x,
             x,
             x,
@@ -96,13 +96,13 @@ class _Layer(Module):
             is_causal=is_causal,
             need_weights=False,
         )[0]
-        dropped: Tensor = self.dropout1(found)
+        dropped: Tensor = self.dropout1(output)
         return dropped
 
     def _ff_block(self, x: Tensor) -> Tensor:
         """The feedforward network."""
-        made: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
-        dropped: Tensor = getattr(self, f"dropout{self.numbers[-1]}")(made)
+        output: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        dropped: Tensor = getattr(self, f"dropout{self.numbers[-1]}")(output)
         return dropped
 
 
@@ -238,7 +238,7 @@ class TransformerDecoderLayer(_Layer):
         is_causal: bool = False,
     ) -> Tensor:
         """Cross-attention."""
-        found: Tensor = self.multihead_attn(
+        output: Tensor = self.multihead_attn(
             x,
             mem,
             mem,
@@ -247,7 +247,7 @@ class TransformerDecoderLayer(_Layer):
             is_causal=is_causal,
             need_weights=False,
         )[0]
-        dropped: Tensor = self.dropout2(found)
+        dropped: Tensor = self.dropout2(output)
         return dropped
 
 
@@ -263,12 +263,12 @@ def _causal_mask(size: int, device: Any, dtype: dtype | None) -> Tensor:
     return made
 
 
-def _is_causal(mask: Tensor | None, given: bool | None, length: int) -> bool:
+def _is_causal(mask: Tensor | None, hint: bool | None, length: int) -> bool:
     """Whether a mask was made by :func:`_causal_mask` and not changed since, or ``hint`` says so."""
-    if given is not None or mask is None:
-        return bool(given)
-    since = getattr(mask, "_causal_since", None)
-    return since is not None and since == mask._version and tuple(mask.shape) == (length, length)
+    if hint is not None or mask is None:
+        return bool(hint)
+    version = getattr(mask, "_causal_since", None)
+    return version is not None and version == mask._version and tuple(mask.shape) == (length, length)
 
 
 def _length(x: Tensor, layer: Any) -> int:
@@ -542,7 +542,7 @@ class Transformer(Module):
         memory = self.encoder(
             src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
         )
-        made: Tensor = self.decoder(
+        output: Tensor = self.decoder(
             tgt,
             memory,
             tgt_mask=tgt_mask,
@@ -552,7 +552,7 @@ class Transformer(Module):
             tgt_is_causal=tgt_is_causal,
             memory_is_causal=memory_is_causal,
         )
-        return made
+        return output
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: dtype | None = None) -> Tensor:

@@ -207,14 +207,20 @@ def register_module_module_registration_hook(hook: Callable[..., Any]) -> Remova
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, args)`` before ``forward`` of every module; see ``Module.register_forward_pre_hook``."""
+    """Call ``hook(module, args)`` before ``forward`` of every module, before the module's own hooks.
+
+    What it returns, if not ``None``, replaces ``args``.
+    """
     return add(every_module, Hook(hook, FORWARD_PRE))
 
 
 def register_module_forward_hook(
     hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Call ``hook(module, args, output)`` after ``forward`` of every module; see ``Module.register_forward_hook``."""
+    """Call ``hook(module, args, output)`` after ``forward`` of every module, before the module's own hooks.
+
+    The parameters are those of :meth:`~nn.Module.register_forward_hook`.
+    """
     return add(every_module, Hook(hook, FORWARD, with_kwargs, always_call))
 
 
@@ -240,7 +246,7 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Deprecated, for old scripts; see ``Module.register_backward_hook``.
+    """Deprecated, for old scripts: call ``hook`` as one of ``Module.register_backward_hook``, for every module.
 
     Raises
     ------

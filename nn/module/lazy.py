@@ -1,4 +1,4 @@
-"""Modules that find out from their first input how large their parameters are."""
+"""``LazyModuleMixin``: modules that infer the shapes of their parameters from their first input."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 class LazyModuleMixin(Module):
-    """What a lazy module is in addition to the module that it becomes when it is first called.
+    """Mixin of modules that infer the shapes of their parameters at the first call, and become another class then.
 
-    Derive from it first and from the module second; give the parameters as :class:`~nn.UninitializedParameter`, the
-    buffers as :class:`~nn.UninitializedBuffer`, and define :meth:`initialize_parameters`. Move and convert the module
-    as any other, call it once, and only then give its parameters to an optimizer's step. A state dict with initialised
-    parameters can be loaded before; so can one without, which leaves the module as it is.
+    Derive from it first and from the module second; register parameters as :class:`~nn.UninitializedParameter`, buffers as
+    :class:`~nn.UninitializedBuffer`, and define :meth:`initialize_parameters`. Move and convert the module as any other, call
+    it once, and only then pass its parameters to an optimizer. State dicts with initialized and with uninitialized
+    parameters can be loaded before the first call.
 
     Attributes
     ----------
     cls_to_become : type or None
-        The class that the module has from its first call on.
+        The class of the module after its first call.
     """
 
     cls_to_become: type[Module] | None = None
@@ -33,19 +33,25 @@ class LazyModuleMixin(Module):
         self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Give all parameters and buffers their shapes and first values, from the arguments of the first call."""
+        """Materialize and initialize all parameters and buffers, from the arguments of the first call; subclasses define it.
+
+        Raises
+        ------
+        NotImplementedError
+            If the subclass does not define it.
+        """
         raise NotImplementedError(
             f"initialize_parameters is not implemented for {type(self).__name__}: define it, as every lazy module does"
         )
 
     def has_uninitialized_params(self) -> bool:
-        """Whether a parameter or buffer of the module itself has no shape yet."""
+        """Whether a parameter or buffer of the module itself, not of submodules, has no shape yet."""
         return any(is_lazy(each) for table in (self._parameters, self._buffers) for each in table.values())
 
     def _infer_parameters(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     ) -> None:
-        """The hook before the first call."""
+        """Forward pre-hook of the first call."""
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(

@@ -15,22 +15,32 @@ if TYPE_CHECKING:
 
 
 class Adadelta(SteppingOptimizer):
-    """Gradient descent by the averages of squares of changes over those of gradients.
+    """Adadelta: steps by the gradient times the ratio of running averages of squared updates and squared gradients.
+
+    ``v = rho * v + (1 - rho) * g ** 2``, ``d = sqrt(u + eps) / sqrt(v + eps) * g``, ``u = rho * u + (1 - rho) * d ** 2`` and
+    ``p -= lr * d``.
 
     Parameters
     ----------
     params : iterable
-        See :class:`Optimizer`.
-    lr : float
-        What changes are multiplied by.
+        Parameters or groups; see :class:`Optimizer`.
+    lr : float or Tensor
+        Factor of the update.
     rho : float
-        How much of the averages remains at each step.
+        Decay rate of the running averages.
     eps : float
         Added to both averages.
     weight_decay : float
-        How much of a parameter is added to its gradient.
+        L2 penalty.
     maximize : bool
-        Whether the objective is maximized.
+        Whether to maximize the objective.
+    foreach, capturable, differentiable
+        Accepted for compatibility; ``differentiable=True`` raises NotImplementedError.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative, or ``rho`` not in [0, 1].
 
     References
     ----------

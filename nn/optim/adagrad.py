@@ -17,24 +17,33 @@ if TYPE_CHECKING:
 
 
 class Adagrad(SteppingOptimizer):
-    """Gradient descent by the root of the sum of all squares.
+    """Adagrad: steps by the gradient over the root of the sum of all squared gradients.
+
+    ``s += g ** 2`` and ``p -= lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)`` at step t.
 
     Parameters
     ----------
     params : iterable
-        See :class:`Optimizer`.
-    lr : float
+        Parameters or groups; see :class:`Optimizer`.
+    lr : float or Tensor
         Learning rate.
     lr_decay : float
-        The learning rate of step ``t`` is ``lr / (1 + (t - 1) * lr_decay)``.
+        Decay of the learning rate.
     weight_decay : float
-        How much of a parameter is added to its gradient.
+        L2 penalty.
     initial_accumulator_value : float
-        What the sum begins with.
+        Initial value of the sum.
     eps : float
-        Added to the root.
+        Added to the denominator.
     maximize : bool
-        Whether the objective is maximized.
+        Whether to maximize the objective.
+    foreach, differentiable, fused
+        Accepted for compatibility; ``differentiable=True`` raises NotImplementedError.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative.
 
     References
     ----------
@@ -81,7 +90,7 @@ class Adagrad(SteppingOptimizer):
                 self.prepare(group, each, ("sum",))
 
     def prepare(self, group: dict[str, Any], parameter: Tensor, names: Sequence[str]) -> dict[str, Any]:
-        """See :meth:`SteppingOptimizer.prepare`; the sum begins with the option's value."""
+        """See :meth:`SteppingOptimizer.prepare`; the sum starts with ``initial_accumulator_value``."""
         state: dict[str, Any] = self.state[parameter]
         if "sum" not in state:
             state["step"] = count()

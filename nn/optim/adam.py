@@ -15,30 +15,41 @@ if TYPE_CHECKING:
 
 
 class Adam(SteppingOptimizer):
-    """Adam: steps by averages of gradients over the root of averages of their squares.
+    """Adam: steps by bias-corrected running averages of the gradient over the root of those of its square.
+
+    ``m = beta1 * m + (1 - beta1) * g``, ``v = beta2 * v + (1 - beta2) * g ** 2`` and
+    ``p -= lr * m / (1 - beta1 ** t) / (sqrt(v / (1 - beta2 ** t)) + eps)`` at step t.
 
     Parameters
     ----------
     params : iterable
-        See :class:`Optimizer`.
-    lr : float
+        Parameters or groups; see :class:`Optimizer`.
+    lr : float or Tensor
         Learning rate.
-    betas : (float, float)
-        How much of the averages of gradients and of squares remains at each step.
+    betas : tuple of two floats
+        Decay rates of the running averages of the gradient and of its square.
     eps : float
-        Added to the root.
+        Added to the denominator.
     weight_decay : float
-        How much of a parameter is added to its gradient; with ``decoupled_weight_decay``, times the learning rate,
-        taken from the parameter.
+        L2 penalty; with ``decoupled_weight_decay`` each step multiplies parameters by ``1 - lr * weight_decay`` instead.
     amsgrad : bool
-        Whether the greatest average of squares so far is used.
+        Whether to divide by the maximum of all ``v`` so far (Reddi, Kale and Kumar, 2018).
     maximize : bool
-        Whether the objective is maximized.
+        Whether to maximize the objective.
+    foreach, capturable, differentiable, fused
+        Accepted for compatibility; ``differentiable=True`` raises NotImplementedError.
+    decoupled_weight_decay : bool
+        Whether weight decay is no part of the gradient, as in :class:`AdamW`.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative, or a decay rate not in [0, 1).
 
     References
     ----------
-    Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014; Reddi, Kale and Kumar, "On the Convergence
-    of Adam and Beyond", 2018.
+    Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014; Reddi, Kale and Kumar, "On the Convergence of Adam and
+    Beyond", 2018.
     """
 
     absent = SteppingOptimizer.absent | {
@@ -107,7 +118,9 @@ class Adam(SteppingOptimizer):
 
 
 class AdamW(Adam):
-    """Adam with weight decay that is no part of the gradient; the options are :class:`Adam`'s.
+    """Adam with decoupled weight decay: each step first multiplies parameters by ``1 - lr * weight_decay``.
+
+    The parameters are those of :class:`Adam`, with ``weight_decay=1e-2`` by default.
 
     References
     ----------

@@ -15,22 +15,31 @@ if TYPE_CHECKING:
 
 
 class Adamax(SteppingOptimizer):
-    """Adam by the infinity norm: steps by averages of gradients over the greatest of decayed gradients.
+    """Adamax, the variant of Adam with the infinity norm.
+
+    ``m = beta1 * m + (1 - beta1) * g``, ``u = max(beta2 * u, abs(g) + eps)`` and ``p -= lr / (1 - beta1 ** t) * m / u`` at step t.
 
     Parameters
     ----------
     params : iterable
-        See :class:`Optimizer`.
-    lr : float
+        Parameters or groups; see :class:`Optimizer`.
+    lr : float or Tensor
         Learning rate.
-    betas : (float, float)
-        How much of the average and of the norm remains at each step.
+    betas : tuple of two floats
+        Decay rates of the running average and of the norm.
     eps : float
-        Added to a gradient's magnitude.
+        Added to the magnitude of the gradient.
     weight_decay : float
-        How much of a parameter is added to its gradient.
+        L2 penalty.
     maximize : bool
-        Whether the objective is maximized.
+        Whether to maximize the objective.
+    foreach, capturable, differentiable
+        Accepted for compatibility; ``differentiable=True`` raises NotImplementedError.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative, or a decay rate not in [0, 1).
 
     References
     ----------

@@ -20,36 +20,40 @@ _CURVED = 1e-10
 
 
 class LBFGS(Optimizer):
-    """Newton's method with a Hessian that is approximated from the last steps.
+    """L-BFGS: a quasi-Newton method whose inverse Hessian is approximated from the last steps.
 
-    A step is up to ``max_iter`` iterations, and calls its closure up to ``max_eval`` times. All parameters are in
-    one group, and on one device.
+    A step is up to ``max_iter`` iterations, each of which evaluates the closure at least once. All parameters are in one
+    group, and on one device.
 
     Parameters
     ----------
     params : iterable
-        See :class:`Optimizer`.
-    lr : float
-        Learning rate; with a line search the step that is tried first.
+        Parameters; see :class:`Optimizer`.
+    lr : float or Tensor
+        Learning rate; with a line search, the step length that is tried first.
     max_iter : int
-        Iterations of a step.
+        Maximum of iterations in a step.
     max_eval : int, optional
-        Evaluations of the closure in a step, 5/4 of ``max_iter`` by default.
-    tolerance_grad, tolerance_change : float
-        A step ends when no element of the gradient, or of the change, is greater, or the loss changes by less.
+        Maximum of evaluations of the closure in a step; 5/4 of ``max_iter`` by default.
+    tolerance_grad : float
+        A step ends when no element of the gradient is greater.
+    tolerance_change : float
+        A step ends when no parameter, or the loss, changes by more.
     history_size : int
-        How many steps the Hessian is approximated from: each takes the memory of all parameters twice.
-    line_search_fn : {None, "strong_wolfe"}
-        How long an iteration's step is: ``lr``, or as the strong Wolfe conditions say.
+        Number of past steps that approximate the Hessian; each takes twice the memory of the parameters.
+    line_search_fn : str, optional
+        ``"strong_wolfe"`` for a line search by the strong Wolfe conditions; without it the step length is ``lr``.
 
     Raises
     ------
     ValueError
         If there are several groups.
+    RuntimeError
+        When it steps, if ``line_search_fn`` is unknown.
 
     References
     ----------
-    Nocedal and Wright, "Numerical Optimization", algorithm 7.4.
+    Nocedal and Wright, "Numerical Optimization", algorithm 7.4 (two-loop recursion).
     """
 
     absent = {}  # noqa: RUF012 - none
@@ -82,16 +86,21 @@ class LBFGS(Optimizer):
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Do one step.
+        """Run up to ``max_iter`` iterations.
 
         Parameters
         ----------
         closure : callable
-            Computes the loss anew, with its gradients, and returns it.
+            Computes the loss and its gradients anew, and returns the loss. It is called several times.
 
         Returns
         -------
-        The first loss.
+        The loss of the first evaluation.
+
+        Raises
+        ------
+        TypeError
+            Without a closure.
         """
         if closure is None:
             raise TypeError("LBFGS.step() wants a closure that computes the loss and its gradients anew")
@@ -120,33 +129,35 @@ class LBFGS(Optimizer):
                 state["prev_flat_grad"] = gradient.clone()
             else:
                 state["prev_flat_grad"].copy_(gradient)
-            state["prev_loss"] = former_loss = loss
+            state["prev_loss"] = previous_loss = loss
             step = lr * min(1.0, 1.0 / float(gradient.abs().sum())) if state["n_iter"] == 1 else lr
             state["t"] = step
             slope = float(gradient.dot(direction))
             if slope > -change:
                 break
-            made = 0
+            evaluations = 0
             if search:
                 start = Point(0.0, loss, gradient, slope)
-                found, made = self._search(closure, start, step, direction, change, group["max_eval"] - calls)
-                loss, gradient, step = found.loss, found.gradient, found.step
+                point, evaluations = self._search(
+                    closure, start, step, direction, change, group["max_eval"] - calls
+                )
+                loss, gradient, step = point.loss, point.gradient, point.step
                 state["t"] = step
             self._move(step, direction)
             if not search and iteration < group["max_iter"]:
                 with tensor.enable_grad():
                     loss = float(closure())
-                gradient, made = self._gradient(), 1
-            calls += made
-            state["func_evals"] += made
+                gradient, evaluations = self._gradient(), 1
+            calls += evaluations
+            state["func_evals"] += evaluations
             if calls >= group["max_eval"] or _greatest(gradient) <= group["tolerance_grad"]:
                 break
-            if abs(step) * _greatest(direction) <= change or abs(loss - former_loss) < change:
+            if abs(step) * _greatest(direction) <= change or abs(loss - previous_loss) < change:
                 break
         return first_loss
 
     def _direction(self, state: dict[str, Any], gradient: Tensor, history_size: int) -> Tensor:
-        """Direction of the next step, after the last one was put into the history."""
+        """Search direction of the next iteration, after the last step was put into the history."""
         if state["n_iter"] == 1:
             state["old_dirs"], state["old_stps"], state["ro"] = [], [], []
             state["H_diag"] = 1
@@ -165,17 +176,17 @@ class LBFGS(Optimizer):
             factors.append(1.0 / curvature)
             state["H_diag"] = curvature / change.dot(change)
         # The inverse Hessian times the gradient, in two loops over the history; the numbers stay on the device.
-        found = -gradient
-        shares = []
+        direction = -gradient
+        alphas = []
         for change, step, factor in zip(reversed(changes), reversed(steps), reversed(factors), strict=True):
-            share = step.dot(found) * factor
-            found.addcmul_(change, share, value=-1)
-            shares.append(share)
-        found.mul_(state["H_diag"])
-        for change, step, factor, share in zip(changes, steps, factors, reversed(shares), strict=True):
-            found.addcmul_(step, share - change.dot(found) * factor)
-        state["d"] = found
-        return found
+            alpha = step.dot(direction) * factor
+            direction.addcmul_(change, alpha, value=-1)
+            alphas.append(alpha)
+        direction.mul_(state["H_diag"])
+        for change, step, factor, alpha in zip(changes, steps, factors, reversed(alphas), strict=True):
+            direction.addcmul_(step, alpha - change.dot(direction) * factor)
+        state["d"] = direction
+        return direction
 
     def _search(
         self,
@@ -184,21 +195,21 @@ class LBFGS(Optimizer):
         step: float,
         direction: Tensor,
         change: float,
-        most: int,
+        max_evaluations: int,
     ) -> tuple[Point, int]:
         params = self.param_groups[0]["params"]
-        before = [each.clone() for each in params]
+        saved = [each.clone() for each in params]
 
         def evaluate(step: float) -> Point:
             self._move(step, direction)
             with tensor.enable_grad():
                 loss = float(closure())
             gradient = self._gradient()
-            for each, value in zip(params, before, strict=True):
+            for each, value in zip(params, saved, strict=True):
                 each.copy_(value)
             return Point(step, loss, gradient, float(gradient.dot(direction)))
 
-        return strong_wolfe(evaluate, start, step, _greatest(direction), change, most)
+        return strong_wolfe(evaluate, start, step, _greatest(direction), change, max_evaluations)
 
     def _gradient(self) -> Tensor:
         """The gradients of all parameters as one vector."""

@@ -43,34 +43,34 @@ def strong_wolfe(
     step: float,
     length: float,
     tolerance_change: float,
-    most: int,
+    max_evaluations: int,
 ) -> tuple[Point, int]:
-    """A point that fulfils the conditions, or the best that was found in time.
+    """A point at which the strong Wolfe conditions hold, or the best one after ``max_evaluations``.
 
     Parameters
     ----------
     evaluate
-        Computes the point at a step.
+        Computes the point at a step length.
     start
-        The point at step 0.
+        The point at step length 0.
     step
-        The first to be tried.
+        Step length to try first.
     length
-        Greatest element of the direction.
+        Largest magnitude in the direction.
     tolerance_change
-        Change of a parameter that matters no more.
-    most
-        How many further points are evaluated.
+        Change of a parameter that ends the search.
+    max_evaluations
+        Maximum of further evaluations.
 
     Returns
     -------
     (Point, int)
-        The point, and how many were evaluated.
+        The point, and the number of evaluations.
 
     References
     ----------
-    Nocedal and Wright, "Numerical Optimization", algorithms 3.5 and 3.6; the choices of trial steps are those of
-    Schmidt's minFunc, which PyTorch follows as well.
+    Nocedal and Wright, "Numerical Optimization", algorithms 3.5 and 3.6; trial steps are chosen as in Schmidt's minFunc,
+    which PyTorch follows as well.
     """
 
     def too_high(point: Point) -> bool:
@@ -79,26 +79,26 @@ def strong_wolfe(
     def flat_enough(point: Point) -> bool:
         return abs(point.slope) <= -_SLOPE * start.slope
 
-    former, point, tried = start, evaluate(step), 0
-    while tried < most:
-        if too_high(point) or (tried > 1 and point.loss >= former.loss):
+    previous, point, evaluations = start, evaluate(step), 0
+    while evaluations < max_evaluations:
+        if too_high(point) or (evaluations > 1 and point.loss >= previous.loss):
             break
         if flat_enough(point):
-            return point, tried + 1
+            return point, evaluations + 1
         if point.slope >= 0:
             break
-        nearest = point.step + 0.01 * (point.step - former.step)
-        following = interpolate(former, point, (nearest, 10 * point.step))
-        former, point = point, evaluate(following)
-        tried += 1
+        nearest = point.step + 0.01 * (point.step - previous.step)
+        next_step = interpolate(previous, point, (nearest, 10 * point.step))
+        previous, point = point, evaluate(next_step)
+        evaluations += 1
     else:
-        former = start
+        previous = start
 
     # Between the two there is such a point. The better one is `low`; the bracket shrinks until it is good.
-    low, high = (former, point) if former.loss <= point.loss else (point, former)
-    first, second = former, point
+    low, high = (previous, point) if previous.loss <= point.loss else (point, previous)
+    first, second = previous, point
     stuck = False
-    while tried < most:
+    while evaluations < max_evaluations:
         left, right = sorted((low.step, high.step))
         if (right - left) * length < tolerance_change:
             break
@@ -111,7 +111,7 @@ def strong_wolfe(
             near = False
         stuck = near
         point = evaluate(step)
-        tried += 1
+        evaluations += 1
         keeps_first = low is first
         if too_high(point) or point.loss >= low.loss:
             high = point
@@ -125,17 +125,17 @@ def strong_wolfe(
         first, second = (low, high) if keeps_first else (high, low)
         if done:
             break
-    return low, tried + 1
+    return low, evaluations + 1
 
 
 def interpolate(first: Point, second: Point, bounds: tuple[float, float] | None = None) -> float:
     """Step at the minimum of the cubic through two points with their slopes, not beyond the bounds."""
-    least, greatest = bounds or (min(first.step, second.step), max(first.step, second.step))
+    lower, upper = bounds or (min(first.step, second.step), max(first.step, second.step))
     if first.step > second.step:
         first, second = second, first
     width = second.step - first.step
     if not width:
-        return (least + greatest) / 2
+        return (lower + upper) / 2
     middle = first.slope + second.slope - 3 * (first.loss - second.loss) / (first.step - second.step)
     square = middle**2 - first.slope * second.slope
     divisor = 0.0
@@ -143,6 +143,6 @@ def interpolate(first: Point, second: Point, bounds: tuple[float, float] | None 
         root = sqrt(square)
         divisor = second.slope - first.slope + 2 * root
     if not divisor:
-        return (least + greatest) / 2
-    found = second.step - width * ((second.slope + root - middle) / divisor)
-    return min(max(found, least), greatest)
+        return (lower + upper) / 2
+    minimum = second.step - width * ((second.slope + root - middle) / divisor)
+    return min(max(minimum, lower), upper)

@@ -16,25 +16,33 @@ if TYPE_CHECKING:
 
 
 class NAdam(SteppingOptimizer):
-    """Adam with Nesterov's momentum.
+    """Adam with Nesterov momentum, whose factor grows with the steps: ``beta1 * (1 - 0.5 * 0.96 ** (t * momentum_decay))``.
 
     Parameters
     ----------
     params : iterable
-        See :class:`Optimizer`.
-    lr : float
+        Parameters or groups; see :class:`Optimizer`.
+    lr : float or Tensor
         Learning rate.
-    betas : (float, float)
-        How much of the averages of gradients and of squares remains at each step.
+    betas : tuple of two floats
+        Decay rates of the running averages of the gradient and of its square.
     eps : float
-        Added to the root.
+        Added to the denominator.
     weight_decay : float
-        How much of a parameter is added to its gradient; with ``decoupled_weight_decay``, times the learning rate,
-        taken from the parameter.
+        L2 penalty; with ``decoupled_weight_decay`` each step multiplies parameters by ``1 - lr * weight_decay`` instead.
     momentum_decay : float
-        How fast the momentum grows to the first of ``betas``.
+        How fast the momentum factor approaches the first of ``betas``.
+    decoupled_weight_decay : bool
+        Whether weight decay is no part of the gradient.
     maximize : bool
-        Whether the objective is maximized.
+        Whether to maximize the objective.
+    foreach, capturable, differentiable
+        Accepted for compatibility; ``differentiable=True`` raises NotImplementedError.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative, or a decay rate not in [0, 1).
 
     References
     ----------
@@ -91,7 +99,7 @@ class NAdam(SteppingOptimizer):
         beta1, beta2 = group["betas"]
         lr, growth = float(group["lr"]), group["momentum_decay"]
         for t, operands in self.counted(group, params, grads, ("exp_avg", "exp_avg_sq")):
-            mu, following = (beta1 * (1 - 0.5 * 0.96 ** (n * growth)) for n in (t, t + 1))
+            mu, next_mu = (beta1 * (1 - 0.5 * 0.96 ** (n * growth)) for n in (t, t + 1))
             products = [float(self.state[each]["mu_product"].mul_(mu)) for each in operands[0]]
             for product in sorted(set(products)):
                 members = [i for i, each in enumerate(products) if each == product]
@@ -105,5 +113,5 @@ class NAdam(SteppingOptimizer):
                     correction2=1 - beta2**t,
                     eps=float(group["eps"]),
                     gradient_step=lr * (1 - mu) / (1 - product),
-                    moment_step=lr * following / (1 - product * following),
+                    moment_step=lr * next_mu / (1 - product * next_mu),
                 )

@@ -1,4 +1,4 @@
-"""``Optimizer``: parameters in groups with options, and what is remembered of each parameter."""
+"""``Optimizer``: groups of parameters with their options, and the state that is kept for each parameter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _every_step_before, _every_step_after = HookTable(), HookTable()
 
 
 class _Required:
-    """Stands for an option that every group must be given."""
+    """Marks an option that every group must set."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -35,13 +35,24 @@ required = _Required()
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call ``hook(optimizer, args, kwargs)`` before each step of any optimizer.
 
-    It may return other arguments as ``(args, kwargs)``.
+    If it returns a pair, that replaces ``(args, kwargs)``.
+
+    Returns
+    -------
+    RemovableHandle
+        Its ``remove()`` removes the hook.
     """
     return _add(_every_step_before, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(optimizer, args, kwargs)`` after each step of any optimizer."""
+    """Call ``hook(optimizer, args, kwargs)`` after each step of any optimizer.
+
+    Returns
+    -------
+    RemovableHandle
+        Its ``remove()`` removes the hook.
+    """
     return _add(_every_step_after, hook)
 
 
@@ -67,15 +78,15 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         self._in_step = self._opt_called = True
         try:
             for hook in (*_every_step_before.values(), *self._step_pre_hooks.values()):
-                given = hook(self, args, kwargs)
-                if given is None:
+                changed = hook(self, args, kwargs)
+                if changed is None:
                     continue
-                if not isinstance(given, tuple) or len(given) != 2:
+                if not isinstance(changed, tuple) or len(changed) != 2:
                     raise RuntimeError(
                         f"a hook before {type(self).__name__}.step() must return None or a tuple of (new_args, new_kwargs), "
-                        f"but got {given}."
+                        f"but got {changed}."
                     )
-                args, kwargs = given
+                args, kwargs = changed
             result = step(self, *args, **kwargs)
             for hook in (*self._step_post_hooks.values(), *_every_step_after.values()):
                 hook(self, args, kwargs)
@@ -87,29 +98,41 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Optimizer:
-    """Base class of optimizers.
+    """Base class of the optimizers.
 
     Parameters
     ----------
     params : iterable
-        Tensors, pairs of a name and a tensor (as ``Module.named_parameters`` gives), or dicts: groups with
-        such tensors under ``"params"`` and options of their own.
+        Tensors, pairs of a name and a tensor (such as ``Module.named_parameters`` yields), or dicts: groups with tensors
+        or pairs under ``"params"`` and options of their own.
     defaults : dict
-        Options that groups have where they do not give others.
+        Options of groups that do not set them.
 
     Attributes
     ----------
     param_groups : list of dict
-        The groups: tensors under ``"params"``, options under their names.
+        The groups: tensors under ``"params"``, options under their names. Options may be changed between steps.
     state : dict
-        For each tensor what the optimizer remembers of it.
+        For each parameter a dict of what the optimizer keeps of it.
 
     Raises
     ------
     ValueError
-        If there is no parameter, one is in several groups, or is no leaf.
+        If there is no parameter, a parameter is in several groups, or is not a leaf of the graph.
     TypeError
-        If something else than tensors is given.
+        If ``params`` is a tensor or a set, or contains something other than tensors.
+
+    Examples
+    --------
+    >>> optimizer = nn.optim.SGD(
+    ...     [{"params": model.base.parameters()}, {"params": model.head.parameters(), "lr": 1e-2}],
+    ...     lr=1e-3,
+    ...     momentum=0.9,
+    ... )
+    >>> for x, y in batches:
+    ...     optimizer.zero_grad()
+    ...     loss(model(x), y).backward()
+    ...     optimizer.step()
     """
 
     _in_step = False
@@ -161,10 +184,10 @@ class Optimizer:
             for name, value in self.absent.items():
                 if name in self.defaults:
                     group.setdefault(name, value)
-        for kept in self.state.values():
-            step = kept.get("step") if isinstance(kept, dict) else None
+        for values in self.state.values():
+            step = values.get("step") if isinstance(values, dict) else None
             if step is not None and not isinstance(step, Tensor):
-                kept["step"] = count(float(step))
+                values["step"] = count(float(step))
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
@@ -176,12 +199,20 @@ class Optimizer:
     # Groups
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters, such as those of a layer that is to be trained from now on.
+        """Add a group of parameters, such as those of a layer that is trained from now on.
 
         Parameters
         ----------
         param_group : dict
-            A tensor or tensors (or pairs of names and tensors) under ``"params"``; options under their names.
+            A tensor, tensors, or pairs of names and tensors under ``"params"``; options under their names.
+
+        Raises
+        ------
+        TypeError
+            If ``param_group`` is not a dict, or contains something other than tensors.
+        ValueError
+            If a parameter is in another group, is not a leaf of the graph, a required option is missing, or only some groups
+            have names.
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
@@ -221,7 +252,7 @@ class Optimizer:
         self.param_groups.append(param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or fill them with zeros."""
+        """Reset the gradients of all parameters: to ``None``, or to zeros if ``set_to_none`` is False."""
         for group in self.param_groups:
             for each in group["params"]:
                 grad = each.grad
@@ -242,20 +273,20 @@ class Optimizer:
         Parameters
         ----------
         closure : callable, optional
-            Computes the loss anew, with its gradients.
+            Computes the loss and its gradients anew, and returns the loss.
 
         Returns
         -------
-        What ``closure`` returned.
+        What ``closure`` returned, or ``None``.
         """
         raise NotImplementedError(f"{type(self).__name__} has no step()")
 
     # State dicts
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes: ``{"state": ..., "param_groups": ...}``.
+        """A dict ``{"state": ..., "param_groups": ...}`` for :meth:`load_state_dict`, with PyTorch's layout.
 
-        Parameters are numbered in the order of the groups. The tensors are the optimizer's own, not copies.
+        Parameters are numbered in the order of the groups. The tensors share memory with the optimizer's.
         """
         for hook in self._state_dict_pre_hooks.values():
             hook(self)
@@ -271,19 +302,19 @@ class Optimizer:
         state = {
             numbers[id(key)] if isinstance(key, Tensor) else key: value for key, value in self.state.items()
         }
-        made: dict[str, Any] = {"state": state, "param_groups": groups}
+        state_dict: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in self._state_dict_post_hooks.values():
-            changed = hook(self, made)
-            made = made if changed is None else changed
-        return made
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        return state_dict
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a state dict, PyTorch's as well. Its tensors are copied to where the parameters are.
+        """Restore a state dict, of this library or of PyTorch. Its tensors are copied to the parameters' devices and dtypes.
 
         Raises
         ------
         ValueError
-            If it has other groups than this optimizer; nothing was changed then.
+            If groups or numbers of parameters differ from this optimizer's; nothing was changed then.
         """
         state_dict = state_dict.copy()
         for hook in self._load_pre_hooks.values():
@@ -295,16 +326,16 @@ class Optimizer:
                 f"loaded state dict has a different number of parameter groups: {len(saved)}, this optimizer has "
                 f"{len(groups)}"
             )
-        for number, (group, given) in enumerate(zip(groups, saved, strict=True)):
-            if len(group["params"]) != len(given["params"]):
+        for number, (group, loaded) in enumerate(zip(groups, saved, strict=True)):
+            if len(group["params"]) != len(loaded["params"]):
                 raise ValueError(
                     "loaded state dict contains a parameter group that doesn't match the size of optimizer's group: group "
-                    f"{number} has {len(given['params'])} parameters there, {len(group['params'])} here"
+                    f"{number} has {len(loaded['params'])} parameters there, {len(group['params'])} here"
                 )
         parameters = {
             key: each
-            for group, given in zip(groups, saved, strict=True)
-            for key, each in zip(given["params"], group["params"], strict=True)
+            for group, loaded in zip(groups, saved, strict=True)
+            for key, each in zip(loaded["params"], group["params"], strict=True)
         }
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
@@ -312,10 +343,10 @@ class Optimizer:
                 state[parameters[key]] = _adapted(parameters[key], value)
             else:
                 state[key] = value
-        for group, given in zip(groups, saved, strict=True):
-            given["params"] = group["params"]
+        for group, loaded in zip(groups, saved, strict=True):
+            loaded["params"] = group["params"]
             if "param_names" in group:
-                given.setdefault("param_names", group["param_names"])
+                loaded.setdefault("param_names", group["param_names"])
         self.__setstate__({"state": state, "param_groups": saved})
         for hook in self._load_post_hooks.values():
             hook(self)
@@ -323,7 +354,7 @@ class Optimizer:
     # Hooks
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, args, kwargs)`` before each step; it may return other ``(args, kwargs)``."""
+        """Call ``hook(optimizer, args, kwargs)`` before each step; if it returns a pair, that replaces ``(args, kwargs)``."""
         return _add(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -333,32 +364,32 @@ class Optimizer:
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer)`` before a state dict is made."""
+        """Call ``hook(optimizer)`` before :meth:`state_dict`; before the other hooks if ``prepend``."""
         return _add(self._state_dict_pre_hooks, hook, prepend=prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` on each state dict; it may return another."""
+        """Call ``hook(optimizer, state_dict)`` after :meth:`state_dict`; if it returns a dict, that is the result."""
         return _add(self._state_dict_post_hooks, hook, prepend=prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` before one is loaded; it may return another."""
+        """Call ``hook(optimizer, state_dict)`` before :meth:`load_state_dict`; if it returns a dict, that is loaded instead."""
         return _add(self._load_pre_hooks, hook, prepend=prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer)`` after a state dict was loaded."""
+        """Call ``hook(optimizer)`` after :meth:`load_state_dict`."""
         return _add(self._load_post_hooks, hook, prepend=prepend)
 
 
 def count(value: float = 0.0) -> Tensor:
-    """A number of steps, or another of ``ON_HOST``, as state dicts hold it."""
-    kind = tensor.float64 if tensor.get_default_dtype() is tensor.float64 else tensor.float32
-    return tensor.tensor(value, dtype=kind, device="cpu")
+    """A CPU scalar for a number of steps, or another of ``ON_HOST``, as state dicts hold it."""
+    dtype = tensor.float64 if tensor.get_default_dtype() is tensor.float64 else tensor.float32
+    return tensor.tensor(value, dtype=dtype, device="cpu")
 
 
 def _names_and_tensors(params: Any) -> tuple[list[str], list[Any]]:
@@ -377,16 +408,16 @@ def _names_and_tensors(params: Any) -> tuple[list[str], list[Any]]:
 
 
 def _adapted(parameter: Tensor, value: Any, key: Any = None) -> Any:
-    """A copy of a parameter's saved state, its tensors of the parameter's type and where the parameter is."""
+    """A copy of a parameter's loaded state, with the parameter's device and dtype."""
     if isinstance(value, Tensor):
         value = value.detach()
         if key in ON_HOST:
             return value.to(device="cpu", copy=True)
-        kind = parameter.dtype if parameter.is_floating_point() else value.dtype
+        dtype = parameter.dtype if parameter.is_floating_point() else value.dtype
         if value.shape == parameter.shape:
             # In the parameter's own order, so that steps need no copies.
-            return tensor.empty_like(parameter, dtype=kind, requires_grad=False).copy_(value)
-        return value.to(device=parameter.device, dtype=kind, copy=True)
+            return tensor.empty_like(parameter, dtype=dtype, requires_grad=False).copy_(value)
+        return value.to(device=parameter.device, dtype=dtype, copy=True)
     if isinstance(value, dict):
         return {name: _adapted(parameter, each, name) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -395,5 +426,5 @@ def _adapted(parameter: Tensor, value: Any, key: Any = None) -> Any:
 
 
 def _type_name(value: Any) -> str:
-    kind = type(value)
-    return f"{kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else kind.__qualname__
+    cls = type(value)
+    return f"{cls.__module__}.{cls.__qualname__}" if cls.__module__ != "builtins" else cls.__qualname__

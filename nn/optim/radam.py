@@ -19,23 +19,34 @@ _LONG_ENOUGH = 5.0
 
 
 class RAdam(SteppingOptimizer):
-    """Adam whose learning rate is rectified: the first steps are by averages of gradients alone.
+    """Rectified Adam: the adaptive learning rate is used once the variance of the averaged squares is tractable.
+
+    Before that (while the length of the approximated simple moving average is at most 5) steps are those of momentum alone;
+    afterwards the learning rate is multiplied by the rectification term.
 
     Parameters
     ----------
     params : iterable
-        See :class:`Optimizer`.
-    lr : float
+        Parameters or groups; see :class:`Optimizer`.
+    lr : float or Tensor
         Learning rate.
-    betas : (float, float)
-        How much of the averages of gradients and of squares remains at each step.
+    betas : tuple of two floats
+        Decay rates of the running averages of the gradient and of its square.
     eps : float
-        Added to the root.
+        Added to the denominator.
     weight_decay : float
-        How much of a parameter is added to its gradient; with ``decoupled_weight_decay``, times the learning rate,
-        taken from the parameter.
+        L2 penalty; with ``decoupled_weight_decay`` each step multiplies parameters by ``1 - lr * weight_decay`` instead.
+    decoupled_weight_decay : bool
+        Whether weight decay is no part of the gradient.
     maximize : bool
-        Whether the objective is maximized.
+        Whether to maximize the objective.
+    foreach, capturable, differentiable
+        Accepted for compatibility; ``differentiable=True`` raises NotImplementedError.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative, or a decay rate not in [0, 1).
 
     References
     ----------

@@ -15,31 +15,40 @@ if TYPE_CHECKING:
 
 
 class RMSprop(SteppingOptimizer):
-    """Gradient descent by the root of averages of squares.
+    """RMSprop: steps by the gradient over the root of a running average of its square.
+
+    ``v = alpha * v + (1 - alpha) * g ** 2`` and ``p -= lr * g / (sqrt(v) + eps)``; with ``momentum``,
+    ``b = momentum * b + g / (sqrt(v) + eps)`` and ``p -= lr * b``; with ``centered``, the variance takes the place of v.
 
     Parameters
     ----------
     params : iterable
-        See :class:`Optimizer`.
-    lr : float
+        Parameters or groups; see :class:`Optimizer`.
+    lr : float or Tensor
         Learning rate.
     alpha : float
-        How much of the averages remains at each step.
+        Decay rate of the running averages.
     eps : float
-        Added to the root.
+        Added to the denominator.
     weight_decay : float
-        How much of a parameter is added to its gradient.
+        L2 penalty.
     momentum : float
-        How much of the former steps goes on.
+        Momentum factor.
     centered : bool
-        Whether gradients are divided by their standard deviation instead.
+        Whether to divide by an estimate of the gradient's standard deviation (Graves, 2013).
     maximize : bool
-        Whether the objective is maximized.
+        Whether to maximize the objective.
+    capturable, foreach, differentiable
+        Accepted for compatibility; ``differentiable=True`` raises NotImplementedError.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative.
 
     References
     ----------
-    Tieleman and Hinton, "Lecture 6.5: RMSProp", 2012; Graves, "Generating Sequences With Recurrent Neural
-    Networks", 2013, for ``centered``.
+    Tieleman and Hinton, "Lecture 6.5: RMSProp", 2012; Graves, "Generating Sequences With Recurrent Neural Networks", 2013.
     """
 
     absent = SteppingOptimizer.absent | {"momentum": 0, "centered": False, "capturable": False}
@@ -80,7 +89,7 @@ class RMSprop(SteppingOptimizer):
         )
 
     def prepare(self, group: dict[str, Any], parameter: Tensor, names: Sequence[str]) -> dict[str, Any]:
-        """See :meth:`SteppingOptimizer.prepare`; states are made in the order that state dicts have."""
+        """See :meth:`SteppingOptimizer.prepare`; states are created in the order of PyTorch's state dicts."""
         if not self.state[parameter] and len(names) > 2:
             names = ("square_avg", "momentum_buffer", "grad_avg")
         return super().prepare(group, parameter, names)

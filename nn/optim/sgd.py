@@ -17,24 +17,38 @@ if TYPE_CHECKING:
 
 
 class SGD(SteppingOptimizer):
-    """Stochastic gradient descent, with momentum if wanted.
+    """Stochastic gradient descent, optionally with momentum.
+
+    With ``g = grad + weight_decay * p``, the buffer is ``b = momentum * b + (1 - dampening) * g`` (``b = g`` at the first step),
+    and ``p -= lr * b``; with ``nesterov``, ``p -= lr * (g + momentum * b)``.
 
     Parameters
     ----------
     params : iterable
-        See :class:`Optimizer`.
-    lr : float
+        Parameters or groups; see :class:`Optimizer`.
+    lr : float or Tensor
         Learning rate.
     momentum : float
-        How much of the former steps goes on.
+        Momentum factor.
     dampening : float
-        How much of the gradient does not go into the momentum.
+        Dampening of the gradient in the momentum buffer.
     weight_decay : float
-        How much of a parameter is added to its gradient.
+        L2 penalty.
     nesterov : bool
-        Whether the step is taken from where the momentum leads to.
+        Whether to use Nesterov momentum (Sutskever et al., "On the importance of initialization and momentum", 2013).
     maximize : bool
-        Whether the objective is maximized.
+        Whether to maximize the objective.
+    foreach, differentiable, fused
+        Accepted for compatibility; ``differentiable=True`` raises NotImplementedError.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative, or ``nesterov`` comes without momentum or with dampening.
+
+    Examples
+    --------
+    >>> optimizer = nn.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     """
 
     absent = SteppingOptimizer.absent | {"nesterov": False, "fused": False}
@@ -85,21 +99,21 @@ class SGD(SteppingOptimizer):
             PLAIN_SGD.update([params, grads], **numbers)
             return
         numbers["nesterov"] = float(group["nesterov"])
-        fresh: tuple[list[Tensor], ...] = ([], [], [])
-        known: tuple[list[Tensor], ...] = ([], [], [])
+        new: tuple[list[Tensor], ...] = ([], [], [])
+        existing: tuple[list[Tensor], ...] = ([], [], [])
         for each, grad in zip(params, grads, strict=True):
             buffer = self.state[each].get("momentum_buffer")
-            columns = known
+            columns = existing
             if buffer is None:
-                columns = fresh
+                columns = new
                 buffer = tensor.zeros_like(each, memory_format=tensor.preserve_format)
             for column, x in zip(columns, (each, grad, buffer), strict=True):
                 column.append(x)
         # The first gradient is the buffer, without dampening.
-        if fresh[0]:
-            MOMENTUM_SGD.update(fresh, momentum=momentum, share=1.0, **numbers)
-            for each, buffer in zip(fresh[0], fresh[2], strict=True):
+        if new[0]:
+            MOMENTUM_SGD.update(new, momentum=momentum, share=1.0, **numbers)
+            for each, buffer in zip(new[0], new[2], strict=True):
                 self.state[each]["momentum_buffer"] = buffer
-        if known[0]:
+        if existing[0]:
             share = 1 - float(group["dampening"])
-            MOMENTUM_SGD.update(known, momentum=momentum, share=share, **numbers)
+            MOMENTUM_SGD.update(existing, momentum=momentum, share=share, **numbers)

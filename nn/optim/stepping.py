@@ -1,4 +1,4 @@
-"""Optimizers that do the same to every element of every parameter, in one launch for many parameters."""
+"""Optimizers that apply the same elementwise update to every parameter, in one launch for many parameters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class SteppingOptimizer(Optimizer):
-    """Base class of these optimizers; they add :meth:`update`.
+    """Base class of these optimizers, which define :meth:`update`.
 
-    Options that choose between implementations in PyTorch are accepted and kept in state dicts; there is one
-    implementation here, which is a fused one. ``differentiable=True`` is refused.
+    Options that choose between implementations in PyTorch (``foreach``, ``fused``, ``capturable``) are accepted and kept in
+    state dicts; the one implementation here is fused. ``differentiable=True`` raises NotImplementedError.
     """
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
@@ -34,7 +34,17 @@ class SteppingOptimizer(Optimizer):
         super().__init__(params, defaults)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """See :meth:`Optimizer.step`. Parameters without a gradient are left alone."""
+        """Update the parameters by their gradients; parameters without a gradient are skipped.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the loss and its gradients anew, and returns the loss.
+
+        Returns
+        -------
+        What ``closure`` returned, or ``None``.
+        """
         loss = None
         if closure is not None:
             with tensor.enable_grad():
@@ -56,11 +66,11 @@ class SteppingOptimizer(Optimizer):
         return loss
 
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
-        """Update ``params`` of ``group``."""
+        """Update ``params``, some or all of ``group``, by ``grads``."""
         raise NotImplementedError
 
     def prepare(self, group: dict[str, Any], parameter: Tensor, names: Sequence[str]) -> dict[str, Any]:
-        """The state of a parameter; at its first step a count of steps, and zeros under each of ``names``."""
+        """The state of a parameter, initialized at its first step: a count of steps, and zeros under each of ``names``."""
         state: dict[str, Any] = self.state[parameter]
         if "step" not in state:
             state["step"] = count()
@@ -76,24 +86,24 @@ class SteppingOptimizer(Optimizer):
         grads: list[Tensor],
         names: Sequence[str],
     ) -> Iterator[tuple[float, list[list[Tensor]]]]:
-        """Count a step of each parameter, and take together those that have made as many.
+        """Count a step of each parameter, and group those that have the same count.
 
-        Yields the count, and the parameters, their gradients, and their states ``names``.
+        Yields the count, and the columns of the update: parameters, gradients and their states ``names``.
         """
         states = [self.prepare(group, each, names) for each in params]
         counts = advance([state["step"] for state in states])
-        kept = [[state[name] for state in states] for name in names]
+        columns = [[state[name] for state in states] for name in names]
         if min(counts) == max(counts):
-            yield counts[0], [params, grads, *kept]
+            yield counts[0], [params, grads, *columns]
             return
         for number in sorted(set(counts)):
             members = [i for i, each in enumerate(counts) if each == number]
-            yield number, [[column[i] for i in members] for column in (params, grads, *kept)]
+            yield number, [[column[i] for i in members] for column in (params, grads, *columns)]
 
     def counted_together(
         self, group: dict[str, Any], params: list[Tensor], names: Sequence[str]
     ) -> list[list[Tensor]]:
-        """Count a step of each parameter; their states ``names``, however many steps they have made."""
+        """Count a step of each parameter; their states ``names``, whatever their counts."""
         states = [self.prepare(group, each, names) for each in params]
         advance([state["step"] for state in states])
         return [[state[name] for state in states] for name in names]
@@ -105,7 +115,7 @@ def sign(group: dict[str, Any]) -> float:
 
 
 def decay(group: dict[str, Any]) -> dict[str, float]:
-    """How parameters decay: as a part of their gradient, or decoupled from it."""
+    """Factors of weight decay: as an L2 penalty in the gradient, or decoupled from it."""
     lr, weight_decay = float(group["lr"]), float(group["weight_decay"])
     if group.get("decoupled_weight_decay"):
         return {"decay": 0.0, "keep": 1 - lr * weight_decay}
@@ -113,7 +123,7 @@ def decay(group: dict[str, Any]) -> dict[str, float]:
 
 
 def at_least_zero(value: Any, what: str) -> None:
-    """Raise ValueError for a negative number, NaN, or a tensor of several."""
+    """Raise ValueError if ``value`` is negative, NaN, or a tensor of several elements."""
     if isinstance(value, Tensor) and value.numel() != 1:
         raise ValueError(
             f"the {what} must be a number or a 1-element Tensor, got one of shape {list(value.shape)}"
@@ -123,7 +133,7 @@ def at_least_zero(value: Any, what: str) -> None:
 
 
 def check_betas(betas: Any) -> None:
-    """Raise ValueError for averages that do not decay."""
+    """Raise ValueError unless both decay rates are in [0, 1)."""
     for number in (0, 1):
         if not 0.0 <= betas[number] < 1.0:
             raise ValueError(f"Invalid beta parameter at index {number}: {betas[number]}")

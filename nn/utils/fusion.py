@@ -1,4 +1,4 @@
-"""Batch normalisation of a trained model, put into the layer before it."""
+"""Fusion of batch normalization into the layer before it, for inference."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def _scales(bn_rv: Any, bn_eps: float, bn_w: Any) -> Any:
 def _fused(
     weight: Any, bias: Any, shape: list[int], mean: Any, scales: Any, shift: Any
 ) -> tuple[Parameter, Parameter]:
-    given = zeros_like(mean) if bias is None else bias
-    moved = (given - mean) * scales
+    old_bias = zeros_like(mean) if bias is None else bias
+    new_bias = (old_bias - mean) * scales
     if shift is not None:
-        moved = moved + shift
-    kind = weight.dtype if bias is None else bias.dtype
-    scaled = (weight * scales.reshape(shape)).to(weight.dtype)
+        new_bias = new_bias + shift
+    dtype = weight.dtype if bias is None else bias.dtype
+    new_weight = (weight * scales.reshape(shape)).to(weight.dtype)
     return (
-        Parameter(scaled.detach(), weight.requires_grad),
-        Parameter(moved.to(kind).detach(), given.requires_grad),
+        Parameter(new_weight.detach(), weight.requires_grad),
+        Parameter(new_bias.to(dtype).detach(), old_bias.requires_grad),
     )
 
 
@@ -44,16 +44,25 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a convolution that normalises too.
+    """Weight and bias of a convolution with a batch normalization folded in.
 
     Parameters
     ----------
-    conv_w, conv_b
-        Of the convolution.
-    bn_rm, bn_rv, bn_eps, bn_w, bn_b
-        Running mean and variance of the normalisation, what is added to the variance, weight and bias.
-    transpose
-        Whether the convolution is a transposed one, whose weight has the outputs second.
+    conv_w, conv_b : Tensor
+        Weight and, optionally, bias of the convolution.
+    bn_rm, bn_rv : Tensor
+        Running mean and variance.
+    bn_eps : float
+        Added to the variance.
+    bn_w, bn_b : Tensor, optional
+        Weight and bias of the normalization.
+    transpose : bool
+        Whether the convolution is transposed, with the output channels as second dimension of its weight.
+
+    Returns
+    -------
+    (Parameter, Parameter)
+        Weight and bias.
     """
     shape = [1] * conv_w.dim()
     shape[1 if transpose else 0] = -1
@@ -69,7 +78,10 @@ def fuse_linear_bn_weights(
     bn_w: Tensor,
     bn_b: Tensor,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a linear layer that normalises too; see :func:`fuse_conv_bn_weights`."""
+    """Weight and bias of a linear layer with a batch normalization folded in.
+
+    Apart from their prefix the parameters are those of :func:`fuse_conv_bn_weights`.
+    """
     return _fused(linear_w, linear_b, [-1, 1], bn_rm, _scales(bn_rv, bn_eps, bn_w), bn_b)
 
 
@@ -81,19 +93,23 @@ def _check(layer: Any, bn: Any) -> None:
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A convolution that does what ``bn`` does after ``conv``.
+    """A convolution that computes ``bn(conv(x))``, in evaluation mode.
 
     Parameters
     ----------
-    conv, bn
-        A convolution and a batch normalisation, both in eval mode; they stay as they are.
-    transpose
-        Whether ``conv`` is a transposed convolution.
+    conv, bn : Module
+        Convolution and batch normalization, which stay as they are.
+    transpose : bool
+        Whether ``conv`` is transposed.
 
     Raises
     ------
     AssertionError
-        In training mode, or without running statistics.
+        If one of them is in training mode, or there are no running statistics.
+
+    Examples
+    --------
+    >>> fused = nn.utils.fuse_conv_bn_eval(model.conv.eval(), model.bn.eval())
     """
     _check(conv, bn)
     fused = copy.deepcopy(conv)
@@ -104,12 +120,12 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A linear layer that does what ``bn`` does after ``linear``.
+    """A linear layer that computes ``bn(linear(x))``, in evaluation mode.
 
     Raises
     ------
     AssertionError
-        In training mode, without running statistics, or if the numbers of features differ.
+        If one of them is in training mode, there are no running statistics, or the numbers of features differ.
     """
     _check(linear, bn)
     # Normalisation of a single feature broadcasts, which no linear layer does.

@@ -1,6 +1,6 @@
-"""Bounding gradients: by the norm of all of them, or each element. Nothing here waits for a device.
+"""Gradient clipping, by the norm of all gradients or by value. Nothing here waits for a device.
 
-On a device the norm of all gradients takes two launches, and their scaling one, for up to 190 of them.
+On a device the norm of all gradients takes two launches, and scaling them one, for up to 190 of them.
 """
 
 from __future__ import annotations
@@ -29,28 +29,30 @@ def get_total_norm(
 
     Parameters
     ----------
-    norm_type
-        The exponent; ``inf`` for the largest magnitude.
-    error_if_nonfinite
-        Whether to wait for the result, and raise if it is not finite.
-    foreach
-        Accepted for PyTorch's users; changes nothing.
+    tensors : Tensor or iterable of Tensor
+        Floating point or complex tensors, such as gradients.
+    norm_type : float
+        The p of the p-norm; ``inf`` for the largest magnitude.
+    error_if_nonfinite : bool
+        Whether to raise if the result is not finite, for which the host waits for it.
+    foreach : bool, optional
+        Accepted for compatibility.
 
     Returns
     -------
     Tensor
-        With one element, on the device of the first tensor; zero where there are no tensors.
+        Scalar on the device of the first tensor; 0 without tensors.
 
     Raises
     ------
     RuntimeError
         If ``error_if_nonfinite`` and the norm is not finite.
     """
-    given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    if not given:
+    listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if not listed:
         return tensor(0.0)
     power = float(norm_type)
-    total = _norm(given, power)
+    total = _norm(listed, power)
     if error_if_nonfinite and not total.isfinite().item():
         raise RuntimeError(
             f"The total norm of order {power} for gradients from `parameters` is non-finite, so it cannot be clipped. "
@@ -60,15 +62,15 @@ def get_total_norm(
     return total
 
 
-def _norm(given: list[Tensor], power: float) -> Tensor:
-    kind = functools.reduce(promote_types, {each.dtype for each in given})
+def _norm(tensors: list[Tensor], power: float) -> Tensor:
+    dtype = functools.reduce(promote_types, {each.dtype for each in tensors})
     with no_grad():
-        found = total_norm(given) if power == 2 else None
-        if found is None:
-            first = given[0].device
-            found = stack([each.norm(power).to(first, kind) for each in given]).norm(power)
+        norm = total_norm(tensors) if power == 2 else None
+        if norm is None:
+            first = tensors[0].device
+            norm = stack([each.norm(power).to(first, dtype) for each in tensors]).norm(power)
         # The norm of complex numbers is real.
-        return found.to(found.dtype if kind.is_complex else kind)
+        return norm.to(norm.dtype if dtype.is_complex else dtype)
 
 
 def clip_grads_with_norm_(
@@ -77,14 +79,18 @@ def clip_grads_with_norm_(
     total_norm: Tensor,
     foreach: bool | None = None,
 ) -> None:
-    """Scale the gradients of ``parameters`` by ``max_norm / total_norm`` where that is below 1.
+    """Scale the gradients of ``parameters`` by ``min(1, max_norm / total_norm)``, in place.
 
     Parameters
     ----------
-    total_norm
-        What :func:`get_total_norm` gives.
-    foreach
-        Accepted for PyTorch's users; changes nothing.
+    parameters : Tensor or iterable of Tensor
+        Parameters; those without a gradient are skipped.
+    max_norm : float
+        Maximum norm.
+    total_norm : Tensor
+        Norm of the gradients, such as :func:`get_total_norm` returns.
+    foreach : bool, optional
+        Accepted for compatibility.
     """
     _scale(_gradients(parameters), max_norm, total_norm)
 
@@ -102,9 +108,32 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale the gradients of ``parameters`` so that the norm of all of them is at most ``max_norm``.
+    """Clip the gradients of ``parameters`` so that the norm of all of them together is at most ``max_norm``, in place.
 
-    The arguments are those of :func:`get_total_norm`, whose result before the scaling is returned.
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Parameters; those without a gradient are skipped.
+    max_norm : float
+        Maximum norm.
+    norm_type, error_if_nonfinite, foreach
+        As those of :func:`get_total_norm`.
+
+    Returns
+    -------
+    Tensor
+        The norm before clipping, a scalar.
+
+    Raises
+    ------
+    RuntimeError
+        If ``error_if_nonfinite`` and the norm is not finite; the gradients are unchanged then.
+
+    Examples
+    --------
+    >>> loss.backward()
+    >>> nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+    >>> optimizer.step()
     """
     if isinstance(parameters, types.GeneratorType):
         parameters = list(parameters)
@@ -125,7 +154,7 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Old name of :func:`clip_grad_norm_`."""
+    """Deprecated name of :func:`clip_grad_norm_`; the parameters are those of that function."""
     warnings.warn(
         "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
         FutureWarning,
@@ -137,7 +166,17 @@ def clip_grad_norm(
 def clip_grad_value_(
     parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
 ) -> None:
-    """Bring all elements of the gradients of ``parameters`` between ``-clip_value`` and ``clip_value``."""
+    """Clamp the gradients of ``parameters`` to [``-clip_value``, ``clip_value``], in place.
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Parameters; those without a gradient are skipped.
+    clip_value : float
+        Maximum magnitude of an element.
+    foreach : bool, optional
+        Accepted for compatibility.
+    """
     bound = float(clip_value)
     with no_grad():
         for gradient in _gradients(parameters):
@@ -145,5 +184,5 @@ def clip_grad_value_(
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    given = [parameters] if isinstance(parameters, Tensor) else parameters
-    return [each.grad for each in given if each.grad is not None]
+    tensors = [parameters] if isinstance(parameters, Tensor) else parameters
+    return [each.grad for each in tensors if each.grad is not None]

@@ -1,4 +1,4 @@
-"""Weights that stay orthogonal matrices while they are learned."""
+"""Orthogonal parametrization of weights."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 
 def _is_orthogonal(matrix: Any) -> bool:
     n, k = matrix.size(-2), matrix.size(-1)
-    unit = eye(k, dtype=matrix.dtype, device=matrix.device)
+    identity = eye(k, dtype=matrix.dtype, device=matrix.device)
     return allclose(
-        matrix.mH @ matrix, unit.expand(*matrix.shape[:-2], k, k), atol=10 * n * finfo(matrix.dtype).eps
+        matrix.mH @ matrix, identity.expand(*matrix.shape[:-2], k, k), atol=10 * n * finfo(matrix.dtype).eps
     )
 
 
@@ -30,7 +30,7 @@ def _orthogonalized(matrix: Any) -> Any:
 
 
 class _Orthogonal(Module):
-    """Maps any matrix to an orthogonal one; M. Lezcano-Casado and D. Martínez-Rubio, 2019, on maps and ``base``."""
+    """Maps any matrix to an orthogonal one (Lezcano-Casado and Martínez-Rubio, 2019; ``base`` is the trivialization's)."""
 
     base: Any
 
@@ -48,37 +48,37 @@ class _Orthogonal(Module):
         return "base" in self._buffers
 
     def forward(self, matrix: Any) -> Any:
-        wide = matrix.size(-2) < matrix.size(-1)
-        if wide:
+        has_more_columns = matrix.size(-2) < matrix.size(-1)
+        if has_more_columns:
             matrix = matrix.mT
-        found = self._reflected(matrix) if self.orthogonal_map == "householder" else self._turned(matrix)
+        result = self._reflected(matrix) if self.orthogonal_map == "householder" else self._turned(matrix)
         if self._has_base:
-            found = self.base @ found
-        return found.mT if wide else found
+            result = self.base @ result
+        return result.mT if has_more_columns else result
 
     def _turned(self, matrix: Any) -> Any:
-        """The lower triangle as a skew matrix, which the exponential and Cayley's map make a rotation of."""
+        """The lower triangle as a skew-symmetric matrix, which the exponential or the Cayley map turns into a rotation."""
         n, k = matrix.size(-2), matrix.size(-1)
         lower = matrix.tril()
         if n != k:
             lower = cat([lower, lower.new_zeros(*lower.shape[:-1], n - k)], -1)
         skew = lower - lower.mH
         if self.orthogonal_map == "matrix_exp":
-            found = linalg.matrix_exp(skew)
+            rotation = linalg.matrix_exp(skew)
         else:
-            unit = eye(n, dtype=skew.dtype, device=skew.device)
-            found = linalg.solve(unit - skew * 0.5, unit + skew * 0.5)
-        return found[..., :k]
+            identity = eye(n, dtype=skew.dtype, device=skew.device)
+            rotation = linalg.solve(identity - skew * 0.5, identity + skew * 0.5)
+        return rotation[..., :k]
 
     def _reflected(self, matrix: Any) -> Any:
-        """The columns below the diagonal as reflections; the diagonal holds signs, and is not learned."""
+        """The columns below the diagonal as Householder reflectors; the diagonal holds signs, and is not learned."""
         below = matrix.tril(-1)
         tau = 2.0 / (1.0 + (below * below).sum(-2))
         signs = matrix.detach().diagonal(dim1=-2, dim2=-1).trunc()
         return linalg.householder_product(below, tau) * signs.unsqueeze(-2)
 
     def right_inverse(self, value: Any) -> Any:
-        """What is mapped to an orthogonal ``value``, or to one near it."""
+        """A matrix that is mapped to the orthogonal ``value``, or to one near it."""
         with no_grad():
             return self._inverse(value)
 
@@ -87,23 +87,23 @@ class _Orthogonal(Module):
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {value.shape}."
             )
-        wide = value.size(-2) < value.size(-1)
-        matrix = value.mT if wide else value
+        has_more_columns = value.size(-2) < value.size(-1)
+        matrix = value.mT if has_more_columns else value
         if not self._has_base:
-            return self._reflections(matrix, wide)
+            return self._reflections(matrix, has_more_columns)
         n, k = matrix.size(-2), matrix.size(-1)
         if n != k:
             # Any columns that make it square.
-            rest = randn(*matrix.shape[:-1], n - k, dtype=matrix.dtype, device=matrix.device)
-            self.base = _orthogonalized(cat([matrix, rest], -1))
+            columns = randn(*matrix.shape[:-1], n - k, dtype=matrix.dtype, device=matrix.device)
+            self.base = _orthogonalized(cat([matrix, columns], -1))
         else:
             self.base = matrix.clone() if _is_orthogonal(matrix) else _orthogonalized(matrix)
         # All maps take this to the unit matrix: the diagonal counts as signs of reflections that are turned round.
-        found = zeros_like(value)
-        found.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
-        return found
+        original = zeros_like(value)
+        original.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        return original
 
-    def _reflections(self, matrix: Any, wide: bool) -> Any:
+    def _reflections(self, matrix: Any, has_more_columns: bool) -> Any:
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
                 "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
@@ -113,7 +113,7 @@ class _Orthogonal(Module):
         signs = reflectors.diagonal(dim1=-2, dim2=-1)
         # Where no reflection was needed the factorization left the sign that the others lack.
         signs.copy_(signs.sign() * (1 - 2 * (tau == 0).to(signs.dtype)))
-        return reflectors.mT if wide else reflectors
+        return reflectors.mT if has_more_columns else reflectors
 
 
 def orthogonal(
@@ -123,21 +123,33 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Module:
-    """Keep a weight an orthogonal (complex: a unitary) matrix; one that is not square, part of such a matrix.
+    """Constrain a weight to be an orthogonal (if complex, unitary) matrix; a rectangular one has orthonormal columns or rows.
 
     Parameters
     ----------
-    name
-        Of the parameter: a matrix or a batch of matrices. ``parametrizations.<name>.original`` is what is learned.
-    orthogonal_map : {"matrix_exp", "cayley", "householder"}
-        What makes orthogonal matrices; by default the first for square and complex ones, otherwise the last.
-    use_trivialization
-        Whether what is learned turns a matrix that is kept beside it, which allows to assign any value.
+    module : Module
+        Module with the weight.
+    name : str
+        Name of the parameter: a matrix or a batch of matrices. ``parametrizations.<name>.original`` is trained instead.
+    orthogonal_map : str, optional
+        ``"matrix_exp"`` (the default for square and complex matrices), ``"cayley"`` or ``"householder"`` (the default for
+        others).
+    use_trivialization : bool
+        Whether to parametrize relative to a base matrix, which makes any value assignable.
+
+    Returns
+    -------
+    Module
+        ``module``.
 
     Raises
     ------
     ValueError
-        If there is no such parameter, it is no matrix, or for another map.
+        If there is no such tensor, it has fewer than 2 dimensions, or the map is unknown or does not support it.
+
+    References
+    ----------
+    Lezcano-Casado, "Trivializations for Gradient-Based Optimization on Manifolds", 2019.
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
@@ -153,5 +165,5 @@ def orthogonal(
         raise ValueError(
             f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
         )
-    made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
-    return parametrize.register_parametrization(module, name, made, unsafe=True)
+    parametrization = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
+    return parametrize.register_parametrization(module, name, parametrization, unsafe=True)

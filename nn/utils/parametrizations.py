@@ -1,4 +1,4 @@
-"""Parametrizations of weights: by norm and direction, by their largest singular value, and as orthogonal ones."""
+"""Parametrizations of weights: weight normalization, spectral normalization and orthogonal matrices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def norm_except_dim(weight: Tensor, dim: int) -> Tensor:
-    """2-norm over all dimensions but ``dim``, which stay with size 1; with ``dim=-1`` that of all elements."""
+    """2-norm over all dimensions but ``dim``, kept with size 1; over all elements for ``dim=-1``."""
     if dim == -1:
         return weight.norm(2)
     others = [each for each in range(weight.dim()) if each != dim]
@@ -23,13 +23,13 @@ def norm_except_dim(weight: Tensor, dim: int) -> Tensor:
 
 
 def normalized(vector: Tensor, eps: float) -> Tensor:
-    """``vector`` divided by its norm, which counts as ``eps`` where it is less."""
+    """``vector`` divided by its norm, or by ``eps`` if that is greater."""
     unit: Tensor = vector / vector.norm(2).clamp(min=eps)
     return unit
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
-    """Matrix with a row for each position along ``dim``."""
+    """Matrix with a row for each index of ``dim``."""
     if dim:
         weight = weight.movedim(dim, 0)
     matrix: Tensor = weight.flatten(1) if weight.dim() > 1 else weight.unsqueeze(1)
@@ -50,14 +50,34 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn norm and direction of a weight apart (T. Salimans and D. P. Kingma, 2016).
+    """Weight normalization: train the norm and the direction of a weight separately (Salimans and Kingma, 2016).
+
+    ``weight = g * v / norm(v)``.
 
     Parameters
     ----------
-    name
-        Of the parameter. ``parametrizations.<name>.original0`` is its norm, ``original1`` its direction.
-    dim
-        Dimension along which there are norms of their own; ``None`` for one norm of all elements.
+    module : Module
+        Module with the weight.
+    name : str
+        Name of the parameter. ``parametrizations.<name>.original0`` is g, ``original1`` is v.
+    dim : int or None
+        Dimension that has a norm for each index; ``None`` for one norm.
+
+    Returns
+    -------
+    Module
+        ``module``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such tensor.
+
+    Examples
+    --------
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(20, 40))
+    >>> layer.parametrizations.weight.original0.shape
+    tensor.Size([40, 1])
     """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
@@ -66,7 +86,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 class _OlderForm:
-    """Reads ``weight_g`` and ``weight_v``, which :func:`nn.utils.weight_norm` has in state dicts."""
+    """Reads ``weight_g`` and ``weight_v`` of state dicts of :func:`nn.utils.weight_norm`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -107,7 +127,7 @@ class _SpectralNorm(Module):
                 self._iterate(matrix, 15)
 
     def _iterate(self, matrix: Tensor, count: int) -> None:
-        """Bring the vectors nearer to the singular vectors of the largest singular value."""
+        """Power iterations towards the singular vectors of the largest singular value."""
         with no_grad():
             for _ in range(count):
                 self._u.copy_(normalized(mv(matrix, self._v), self.eps))
@@ -128,10 +148,10 @@ class _SpectralNorm(Module):
         return value
 
 
-def default_dimension(module: Module, given: int | None) -> int:
-    """Dimension of the outputs of a module's weight, which transposed convolutions have second."""
-    if given is not None:
-        return given
+def default_dimension(module: Module, dim: int | None) -> int:
+    """Dimension of the outputs in a module's weight: 1 for transposed convolutions, otherwise 0."""
+    if dim is not None:
+        return dim
     names = [cls.__name__ for cls in type(module).__mro__]
     return 1 if any(name.startswith("ConvTranspose") for name in names) else 0
 
@@ -143,26 +163,37 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Module:
-    """Divide a weight by its largest singular value (T. Miyato et al., 2018).
+    """Spectral normalization: divide a weight by its largest singular value (Miyato et al., 2018).
+
+    The singular value is estimated by power iteration.
 
     Parameters
     ----------
-    name
-        Of the parameter. ``parametrizations.<name>.original`` is what is learned.
-    n_power_iterations
-        Steps, in each forward pass of training, towards the singular vectors.
-    eps
-        Least norm to divide by.
-    dim
-        Dimension of the outputs; by default 1 for transposed convolutions, otherwise 0.
+    module : Module
+        Module with the weight.
+    name : str
+        Name of the parameter. ``parametrizations.<name>.original`` is trained instead.
+    n_power_iterations : int
+        Power iterations at each call in training mode.
+    eps : float
+        Lower bound of norms.
+    dim : int, optional
+        Dimension of the outputs; 1 for transposed convolutions and 0 otherwise by default.
+
+    Returns
+    -------
+    Module
+        ``module``.
 
     Raises
     ------
     ValueError
-        If there is no such parameter.
+        If there is no such tensor, or ``n_power_iterations`` is not positive.
+    IndexError
+        If there is no such dimension.
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
-    made = _SpectralNorm(weight, n_power_iterations, default_dimension(module, dim), eps)
-    return parametrize.register_parametrization(module, name, made)
+    parametrization = _SpectralNorm(weight, n_power_iterations, default_dimension(module, dim), eps)
+    return parametrize.register_parametrization(module, name, parametrization)

@@ -1,7 +1,7 @@
-"""Parameters and buffers that are computed from others whenever they are read.
+"""Parametrizations: parameters and buffers that are computed from others whenever they are read.
 
-A module with such a tensor gets a class of its own, with a property in the tensor's place, and a submodule
-``parametrizations`` that holds what the tensor is computed from, by the tensor's name.
+A module with a parametrized tensor gets a class of its own, with a property in the tensor's place, and a submodule
+``parametrizations`` that holds a :class:`ParametrizationList` under the tensor's name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class _Cache:
-    """Values of parametrized tensors, kept inside :func:`cached`."""
+    """Values of parametrized tensors inside :func:`cached`."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -44,7 +44,13 @@ _cache = _Cache()
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Inside the block every parametrized tensor is computed once, when it is read first."""
+    """Context manager in which every parametrized tensor is computed once, when it is first read.
+
+    Examples
+    --------
+    >>> with nn.utils.parametrize.cached():
+    ...     output = recurrent_model(inputs)
+    """
     _cache.depth += 1
     try:
         yield
@@ -55,22 +61,22 @@ def cached() -> Iterator[None]:
 
 
 class ParametrizationList(ModuleList):
-    """What a tensor is computed from, and the modules that compute it, one after the other.
+    """The original tensor(s) of a parametrized tensor, and the modules that compute it one after another.
 
     Parameters
     ----------
-    modules
-        The parametrizations. Those that have ``right_inverse`` say what the original is to be.
-    original
-        The tensor as it was. It is kept as ``original``, or, where a right inverse gives several tensors, as
-        ``original0``, ``original1`` and so on.
-    unsafe
+    modules : sequence of Module
+        The parametrizations. Their ``right_inverse``, where they have one, computes the originals.
+    original : Tensor
+        The tensor to parametrize. It is registered as ``original``; a right inverse that returns several tensors makes
+        them ``original0``, ``original1``, ...
+    unsafe : bool
         Whether shape and dtype may change.
 
     Raises
     ------
     ValueError
-        If shape or dtype change and ``unsafe`` is not set, or a right inverse gives something else than tensors.
+        If shape or dtype change without ``unsafe``, or a right inverse returns something other than tensors.
     """
 
     original: Any
@@ -80,16 +86,16 @@ class ParametrizationList(ModuleList):
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
         self.unsafe = unsafe
-        shape, kind = original.shape, original.dtype
+        shape, dtype = original.shape, original.dtype
         with no_grad():
             inverse = self._inverted(original)
         self.is_tensor = isinstance(inverse, Tensor)
         self.ntensors = 1 if self.is_tensor else len(inverse)
         if self.is_tensor:
-            if inverse.dtype != kind:
+            if inverse.dtype != dtype:
                 raise ValueError(
                     "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
-                    f"original.dtype: {kind}\nright_inverse(original).dtype: {inverse.dtype}"
+                    f"original.dtype: {dtype}\nright_inverse(original).dtype: {inverse.dtype}"
                 )
             if inverse.device != original.device:
                 raise ValueError(
@@ -99,25 +105,25 @@ class ParametrizationList(ModuleList):
             _register(self, "original", original)
         else:
             for number, each in enumerate(inverse):
-                made = (
+                value = (
                     Parameter(each, original.requires_grad)
                     if isinstance(original, Parameter)
                     else each.detach()
                 )
-                _register(self, f"original{number}", made)
+                _register(self, f"original{number}", value)
         if not unsafe:
             # Before anything is changed.
             result = self._computed(inverse if self.is_tensor else tuple(inverse))
             if not isinstance(result, Tensor):
                 raise ValueError(f"A parametrization must return a tensor. Got {type(result).__name__}.")
-            for what, before, now in (
-                ("dtype", kind, result.dtype),
+            for attribute, before, after in (
+                ("dtype", dtype, result.dtype),
                 ("shape", shape, result.shape),
             ):
-                if before != now:
+                if before != after:
                     raise ValueError(
-                        f"Registering a parametrization may not change the {what} of the tensor, unless `unsafe` flag is "
-                        f"enabled.\nunparametrized {what}: {before}\nparametrized {what}: {now}"
+                        f"Registering a parametrization may not change the {attribute} of the tensor, unless `unsafe` flag is "
+                        f"enabled.\nunparametrized {attribute}: {before}\nparametrized {attribute}: {after}"
                     )
         if self.is_tensor and inverse is not original:
             # The very object, which an optimizer may know, shows the new elements.
@@ -153,14 +159,14 @@ class ParametrizationList(ModuleList):
         return value
 
     def right_inverse(self, value: Tensor) -> None:
-        """Set the originals so that the tensor becomes ``value``, as far as the parametrizations can invert it.
+        """Set the originals so that the tensor becomes ``value``, as far as the right inverses allow.
 
         Raises
         ------
         RuntimeError
             If a parametrization has no ``right_inverse``.
         ValueError
-            If the right inverses give other tensors than the originals are.
+            If the right inverses return tensors that do not match the originals.
         """
         with no_grad():
             for module in reversed(list(self)):
@@ -189,21 +195,21 @@ class ParametrizationList(ModuleList):
                     f"{self.ntensors}. Got a sequence of length {len(value)}."
                 )
             for number, each in enumerate(value):
-                own = getattr(self, f"original{number}")
-                if not isinstance(each, Tensor) or each.dtype != own.dtype:
+                original = getattr(self, f"original{number}")
+                if not isinstance(each, Tensor) or each.dtype != original.dtype:
                     raise ValueError(
-                        f"Tensor {number} returned by `right_inverse` does not fit `original{number}` of dtype {own.dtype}"
+                        f"Tensor {number} returned by `right_inverse` does not fit `original{number}` of dtype {original.dtype}"
                     )
             for number, each in enumerate(value):
                 getattr(self, f"original{number}").data = each.detach()
 
     def forward(self) -> Tensor:
-        """The tensor, computed anew."""
+        """Compute the tensor."""
         if self.is_tensor:
-            found: Tensor = self._computed(self.original)
+            value: Tensor = self._computed(self.original)
         else:
-            found = self._computed([getattr(self, f"original{number}") for number in range(self.ntensors)])
-        return found
+            value = self._computed([getattr(self, f"original{number}") for number in range(self.ntensors)])
+        return value
 
 
 def _register(module: Module, name: str, value: Tensor) -> None:
@@ -214,8 +220,8 @@ def _register(module: Module, name: str, value: Tensor) -> None:
 
 
 def _parametrized_class(module: Module) -> None:
-    """Give ``module`` a class of its own, to put properties in."""
-    former = type(module)
+    """Give ``module`` a class of its own, for properties."""
+    cls = type(module)
 
     def no_state(self: Any) -> Any:
         raise RuntimeError(
@@ -224,22 +230,22 @@ def _parametrized_class(module: Module) -> None:
         )
 
     def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
-        made = self.__new__(type(self))
-        memo[id(self)] = made
-        made.__dict__ = copy.deepcopy(self.__dict__, memo)
-        _own_class(made)
-        return made
+        copied = self.__new__(type(self))
+        memo[id(self)] = copied
+        copied.__dict__ = copy.deepcopy(self.__dict__, memo)
+        _own_class(copied)
+        return copied
 
     attributes: dict[str, Any] = {"__getstate__": no_state}
-    if not hasattr(former, "__deepcopy__"):
+    if not hasattr(cls, "__deepcopy__"):
         attributes["__deepcopy__"] = deep_copy
-    module.__class__ = type(f"Parametrized{former.__name__}", (former,), attributes)
+    module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), attributes)
 
 
 def _own_class(module: Module) -> None:
-    """Give a copied module another class than the one that it was copied of has."""
-    former = type(module)
-    module.__class__ = type(former.__name__, former.__bases__, dict(vars(former)))
+    """Give a copied module a class other than that of the module it was copied from."""
+    cls = type(module)
+    module.__class__ = type(cls.__name__, cls.__bases__, dict(vars(cls)))
 
 
 def _property(module: Module, name: str) -> None:
@@ -261,34 +267,49 @@ def _property(module: Module, name: str) -> None:
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Compute a parameter or buffer of ``module`` by ``parametrization`` from now on, whenever it is read.
+    """Parametrize a tensor: from now on it is ``parametrization(original)`` whenever it is read.
 
     Parameters
     ----------
-    tensor_name
-        Which one. If it is parametrized already, ``parametrization`` is applied after the others.
-    parametrization
-        A module called with the original tensor. If it has a method ``right_inverse``, the original is at first
-        what that gives for the tensor, and the tensor can be assigned to.
-    unsafe
+    module : Module
+        Module with the tensor.
+    tensor_name : str
+        Name of a parameter or buffer. If it is parametrized already, ``parametrization`` is applied after the others.
+    parametrization : Module
+        Called with the original. With a method ``right_inverse`` the original is initialized to what that returns for the
+        tensor, and the tensor can be assigned.
+    unsafe : bool
         Whether shape and dtype may change.
+
+    Returns
+    -------
+    Module
+        ``module``.
 
     Raises
     ------
     ValueError
-        If there is no such tensor, or its shape or dtype would change; then nothing was changed.
+        If there is no such tensor, or its shape or dtype would change; nothing was changed then.
+
+    Examples
+    --------
+    >>> class Symmetric(nn.Module):
+    ...     def forward(self, x):
+    ...         return x.triu() + x.triu(1).T
+    >>> layer = nn.Linear(5, 5)
+    >>> nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         _append(module, tensor_name, parametrization, unsafe)
     elif tensor_name in module._buffers or tensor_name in module._parameters:
-        made = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
+        parametrizations = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
         delattr(module, tensor_name)
         if not is_parametrized(module):
             _parametrized_class(module)
             module.parametrizations = ModuleDict()
         _property(module, tensor_name)
-        module.parametrizations[tensor_name] = made
+        module.parametrizations[tensor_name] = parametrizations
     else:
         raise ValueError(
             f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'"
@@ -297,61 +318,70 @@ def register_parametrization(
 
 
 def _append(module: Module, tensor_name: str, parametrization: Module, unsafe: bool) -> None:
-    known: ParametrizationList = module.parametrizations[tensor_name]
+    parametrizations: ParametrizationList = module.parametrizations[tensor_name]
     if not unsafe:
         with no_grad():
             value = getattr(module, tensor_name)
             result = parametrization(value)
             if not isinstance(result, Tensor):
                 raise ValueError(f"A parametrization must return a tensor. Got {type(result).__name__}.")
-            for what, before, now in (
+            for attribute, before, after in (
                 ("dtype", value.dtype, result.dtype),
                 ("shape", value.shape, result.shape),
             ):
-                if before != now:
+                if before != after:
                     raise ValueError(
-                        f"Registering a parametrization may not change the {what} of the tensor, unless the `unsafe` flag "
-                        f"is enabled.\nmodule.{tensor_name}.{what}: {before}\n"
-                        f"parametrization(module.{tensor_name}).{what}: {now}"
+                        f"Registering a parametrization may not change the {attribute} of the tensor, unless the `unsafe` flag "
+                        f"is enabled.\nmodule.{tensor_name}.{attribute}: {before}\n"
+                        f"parametrization(module.{tensor_name}).{attribute}: {after}"
                     )
-    known.append(parametrization)
-    known.unsafe |= unsafe
+    parametrizations.append(parametrization)
+    parametrizations.unsafe |= unsafe
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether the tensor of that name, or any, is parametrized."""
-    found = module._modules.get("parametrizations")
-    if not isinstance(found, ModuleDict):
+    """Whether ``module`` has a parametrized tensor, or, with ``tensor_name``, whether that one is parametrized."""
+    parametrizations = module._modules.get("parametrizations")
+    if not isinstance(parametrizations, ModuleDict):
         return False
-    return bool(len(found)) if tensor_name is None else tensor_name in found
+    return bool(len(parametrizations)) if tensor_name is None else tensor_name in parametrizations
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Make a parametrized tensor a parameter or buffer again.
+    """Turn a parametrized tensor back into a parameter or buffer.
 
     Parameters
     ----------
-    leave_parametrized
-        Whether it keeps its value, or becomes the original.
+    module : Module
+        Module with the tensor.
+    tensor_name : str
+        Its name.
+    leave_parametrized : bool
+        Whether it keeps its current value instead of the original's.
+
+    Returns
+    -------
+    Module
+        ``module``.
 
     Raises
     ------
     ValueError
-        If it is not parametrized, or is to become the original and there are several.
+        If it is not parametrized, or has several originals and ``leave_parametrized`` is False.
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
-    known: ParametrizationList = module.parametrizations[tensor_name]
-    if not leave_parametrized and not known.is_tensor:
+    parametrizations: ParametrizationList = module.parametrizations[tensor_name]
+    if not leave_parametrized and not parametrizations.is_tensor:
         raise ValueError(
             "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a "
             "sequence of tensors."
         )
-    original = known.original if known.is_tensor else known.original0
+    original = parametrizations.original if parametrizations.is_tensor else parametrizations.original0
     if leave_parametrized:
         with no_grad():
             value = getattr(module, tensor_name).detach()
-        if known.is_tensor and value.dtype == original.dtype:
+        if parametrizations.is_tensor and value.dtype == original.dtype:
             original.data = value
         else:
             original = Parameter(value, original.requires_grad) if isinstance(original, Parameter) else value
@@ -365,14 +395,26 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class that the module had before."""
+    """The class of the module without its parametrizations."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Copy the parametrizations of one module, or of one of its tensors, with their originals to another.
+    """Copy the parametrizations of a module, or of one of its tensors, with their originals to another module.
+
+    Parameters
+    ----------
+    from_module, to_module : Module
+        Source and target.
+    tensor_name : str, optional
+        The tensor; all parametrized ones by default.
+
+    Returns
+    -------
+    Module
+        ``to_module``.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Pruning: parameters of which some elements are held at 0."""
+"""Pruning: parameters with elements that are held at 0 by a mask."""
 
 from __future__ import annotations
 
@@ -45,39 +45,76 @@ __all__ = [
 
 
 def identity(module: Module, name: str) -> Module:
-    """Give the parameter ``name`` of ``module`` a mask that prunes nothing."""
+    """Add a mask that prunes nothing to the parameter ``name`` of ``module``."""
     Identity.apply(module, name)
     return module
 
 
 def random_unstructured(module: Module, name: str, amount: float) -> Module:
-    """Prune random elements of the parameter ``name`` of ``module``.
+    """Prune random elements of a parameter.
 
     Parameters
     ----------
-    amount
-        How many: an integer, or a share from 0.0 to 1.0.
+    module : Module
+        Module with the parameter.
+    name : str
+        Name of the parameter. It becomes ``<name>_orig``, with a buffer ``<name>_mask``.
+    amount : int or float
+        Number of elements, or their part from 0.0 to 1.0.
+
+    Returns
+    -------
+    Module
+        ``module``.
+
+    Raises
+    ------
+    ValueError
+        If ``amount`` is out of range.
     """
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
 def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Any = None) -> Module:
-    """Prune the elements of the parameter ``name`` of ``module`` with the least absolute values.
+    """Prune the elements of a parameter with the smallest magnitudes.
 
     Parameters
     ----------
-    amount
-        How many: an integer, or a share from 0.0 to 1.0.
-    importance_scores
-        Of the shape of the parameter: what decides in place of its elements.
+    module : Module
+        Module with the parameter.
+    name : str
+        Name of the parameter. It becomes ``<name>_orig``, with a buffer ``<name>_mask``.
+    amount : int or float
+        Number of elements, or their part from 0.0 to 1.0.
+    importance_scores : Tensor, optional
+        Of the parameter's shape: their magnitudes are compared instead.
+
+    Returns
+    -------
+    Module
+        ``module``.
+
+    Raises
+    ------
+    ValueError
+        If ``amount`` is out of range.
+
+    Examples
+    --------
+    >>> layer = nn.utils.prune.l1_unstructured(nn.Linear(2, 3), "weight", amount=0.5)
+    >>> layer.weight_mask.sum()
+    tensor(3.)
     """
     L1Unstructured.apply(module, name, amount=amount, importance_scores=importance_scores)
     return module
 
 
 def random_structured(module: Module, name: str, amount: float, dim: int) -> Module:
-    """Prune random positions along ``dim`` of the parameter ``name`` of ``module``; see :func:`random_unstructured`."""
+    """Prune random indices along dimension ``dim`` of a parameter.
+
+    The other parameters are those of :func:`random_unstructured`; ``amount`` counts indices.
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -85,13 +122,16 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Mod
 def ln_structured(
     module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Any = None
 ) -> Module:
-    """Prune the positions along ``dim`` of the parameter ``name`` with the least ``n``-norms; see :func:`l1_unstructured`."""
+    """Prune the indices along dimension ``dim`` of a parameter with the smallest ``n``-norms.
+
+    The other parameters are those of :func:`l1_unstructured`; ``amount`` counts indices.
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
 
 def custom_from_mask(module: Module, name: str, mask: Any) -> Module:
-    """Prune the parameter ``name`` of ``module`` where ``mask`` is 0."""
+    """Prune the parameter ``name`` of ``module`` where ``mask``, of its shape, is 0."""
     CustomFromMask.apply(module, name, mask)
     return module
 
@@ -99,23 +139,23 @@ def custom_from_mask(module: Module, name: str, mask: Any) -> Module:
 def global_unstructured(
     parameters: Any, pruning_method: Any, importance_scores: Any = None, **kwargs: Any
 ) -> None:
-    """Prune elements of several parameters as if they were one.
+    """Prune elements of several parameters, compared across all of them.
 
     Parameters
     ----------
-    parameters
-        Pairs of a module and the name of a parameter.
-    pruning_method
-        A class whose ``PRUNING_TYPE`` is "unstructured".
-    importance_scores
-        For some of the pairs what decides in place of their elements.
+    parameters : iterable of (Module, str)
+        Modules and names of their parameters.
+    pruning_method : type
+        Class with ``PRUNING_TYPE`` "unstructured", such as :class:`L1Unstructured`.
+    importance_scores : dict, optional
+        Scores by (module, name), to compare instead of the parameters.
     **kwargs
-        For the class, such as ``amount``.
+        Arguments of the class, such as ``amount``.
 
     Raises
     ------
     TypeError
-        For another kind of method, or ``parameters`` and scores that are no such things.
+        If ``parameters`` is not iterable, the scores are not a dict, or the method is not unstructured.
     """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
@@ -143,7 +183,7 @@ def global_unstructured(
 
 
 def remove(module: Module, name: str) -> Module:
-    """Make the pruned tensor ``name`` of ``module`` a parameter as it was, for good.
+    """Make the pruning of the parameter ``name`` of ``module`` permanent, and remove its mask.
 
     Raises
     ------
@@ -159,5 +199,5 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter of ``module`` or of a module in it is pruned."""
+    """Whether a parameter of ``module`` or of a submodule is pruned."""
     return any(hooks_of(each) for each in module.modules())

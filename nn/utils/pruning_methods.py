@@ -1,4 +1,4 @@
-"""Which elements of a parameter are pruned, and how a module is made to prune them."""
+"""Pruning methods: how the pruned elements of a parameter are selected, and the hook that applies the mask."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ __all__ = [
 
 
 class BasePruningMethod(ABC):
-    """A way to choose elements to prune: a hook that sets the pruned tensor before each forward pass.
+    """Base class of pruning methods: a forward pre-hook that computes the pruned tensor.
 
-    The parameter ``name`` of a module becomes ``name_orig``, which is learned; the buffer ``name_mask`` is 0 where
-    elements are pruned; ``name`` is the product of both. A subclass defines :meth:`compute_mask` and ``PRUNING_TYPE``:
-    "unstructured" (elements), "structured" (whole positions along the dimension ``dim``) or "global".
+    The parameter ``name`` of a module becomes ``name_orig``, which is trained; the buffer ``name_mask`` is 0 where elements
+    are pruned; ``name`` is the product of both. A subclass defines :meth:`compute_mask` and ``PRUNING_TYPE``:
+    "unstructured" (elements), "structured" (indices along a dimension ``dim``) or "global".
     """
 
     _tensor_name: str
     PRUNING_TYPE: str
 
     def __call__(self, module: Module, inputs: Any) -> None:
-        """Set the pruned tensor."""
+        """Compute the pruned tensor."""
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     @abstractmethod
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """Mask for elements of the importance ``t``, of which ``default_mask`` has pruned some before."""
+        """The mask for elements of importance ``t``, of which ``default_mask`` has pruned some before."""
 
     def apply_mask(self, module: Module) -> Any:
         """The pruned tensor."""
@@ -53,14 +53,19 @@ class BasePruningMethod(ABC):
     def apply(
         cls, module: Module, name: str, *args: Any, importance_scores: Any = None, **kwargs: Any
     ) -> BasePruningMethod:
-        """Prune the parameter ``name`` of ``module``, in addition to what is pruned of it already.
+        """Prune the parameter ``name`` of ``module``, in addition to previous pruning.
 
         Parameters
         ----------
         *args, **kwargs
-            For the method.
-        importance_scores
-            Of the shape of the parameter: what decides in place of its elements.
+            Arguments of the method.
+        importance_scores : Tensor, optional
+            Of the parameter's shape: compared instead of its elements.
+
+        Raises
+        ------
+        AssertionError
+            If the scores have another shape.
         """
         original = getattr(module, name)
         scores = original if importance_scores is None else importance_scores
@@ -71,36 +76,51 @@ class BasePruningMethod(ABC):
             )
         method = cls(*args, **kwargs)
         method._tensor_name = name
-        found = [(key, hook) for key, hook in hooks_of(module) if hook._tensor_name == name]
-        if len(found) > 1:
+        hooks = [(key, hook) for key, hook in hooks_of(module) if hook._tensor_name == name]
+        if len(hooks) > 1:
             raise AssertionError(
                 f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a PruningContainer."
             )
-        if not found:
+        if not hooks:
             mask = method.compute_mask(scores, default_mask=ones_like(original)).detach()
             del module._parameters[name]
             module.register_parameter(f"{name}_orig", original)
             return _install(method, module, mask)
-        key, before = found[0]
-        container = before if isinstance(before, PruningContainer) else PruningContainer(before)
-        given = getattr(module, f"{name}_mask").detach().clone()
-        mask = container._combined(method, scores, given).detach()
+        key, existing = hooks[0]
+        container = existing if isinstance(existing, PruningContainer) else PruningContainer(existing)
+        current = getattr(module, f"{name}_mask").detach().clone()
+        mask = container._combined(method, scores, current).detach()
         container.add_pruning_method(method)
         del module._forward_pre_hooks[key]
         return _install(container, module, mask)
 
     def prune(self, t: Any, default_mask: Any = None, importance_scores: Any = None) -> Any:
-        """``t`` with pruned elements 0."""
+        """``t`` with pruned elements set to 0.
+
+        Parameters
+        ----------
+        t : Tensor
+            Any tensor.
+        default_mask : Tensor, optional
+            Mask of previous pruning.
+        importance_scores : Tensor, optional
+            Of the shape of ``t``: compared instead of its elements.
+
+        Raises
+        ------
+        AssertionError
+            If the scores have another shape.
+        """
         scores = t if importance_scores is None else importance_scores
         if scores.shape != t.shape:
             raise AssertionError(
                 f"importance_scores should have the same shape as tensor t, got {scores.shape} vs {t.shape}"
             )
-        given = ones_like(t) if default_mask is None else default_mask
-        return t * self.compute_mask(scores, default_mask=given)
+        mask = ones_like(t) if default_mask is None else default_mask
+        return t * self.compute_mask(scores, default_mask=mask)
 
     def remove(self, module: Module) -> None:
-        """Make the pruned tensor the parameter, for good. The hook itself is left to whoever called."""
+        """Make the pruning permanent. The hook itself is left to the caller."""
         name = self._tensor_name
         pruned = self.apply_mask(module)
         if hasattr(module, name):
@@ -112,7 +132,7 @@ class BasePruningMethod(ABC):
 
 
 def hooks_of(module: Module) -> list[tuple[int, BasePruningMethod]]:
-    """The hooks of ``module`` that prune, by their places in its table."""
+    """The pruning hooks of ``module`` with their keys in its table."""
     hooks = [(key, hook.function) for key, hook in module._forward_pre_hooks.items()]
     return [(key, hook) for key, hook in hooks if isinstance(hook, BasePruningMethod)]
 
@@ -125,7 +145,13 @@ def _install(method: BasePruningMethod, module: Module, mask: Any) -> BasePrunin
 
 
 class PruningContainer(BasePruningMethod):
-    """Several methods for one parameter, each of which prunes of what the ones before it left."""
+    """Sequence of pruning methods for one parameter, each of which prunes what the ones before it left.
+
+    Parameters
+    ----------
+    *args : BasePruningMethod
+        Methods for the same parameter.
+    """
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
@@ -155,25 +181,25 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """``default_mask`` with what the last method prunes of its rest."""
+        """``default_mask``, further pruned by the last method."""
         return self._combined(self._pruning_methods[-1], t, default_mask)
 
     @staticmethod
     def _combined(method: BasePruningMethod, t: Any, mask: Any) -> Any:
-        part: Any
+        region: Any
         if method.PRUNING_TYPE == "unstructured":
-            part = mask == 1
+            region = mask == 1
         elif method.PRUNING_TYPE == "structured":
             dim = _dimension(t, method)
             others = [each for each in range(t.dim()) if each != dim]
-            part = (*[slice(None)] * dim, mask.sum(others) != 0)
+            region = (*[slice(None)] * dim, mask.sum(others) != 0)
         elif method.PRUNING_TYPE == "global":
-            part = (slice(None),) * t.dim()
+            region = (slice(None),) * t.dim()
         else:
             raise ValueError(f"Unrecognized PRUNING_TYPE {method.PRUNING_TYPE}")
-        made = mask.to(dtype=t.dtype).clone()
-        made[part] = method.compute_mask(t[part], default_mask=mask[part]).to(dtype=made.dtype)
-        return made
+        combined = mask.to(dtype=t.dtype).clone()
+        combined[region] = method.compute_mask(t[region], default_mask=mask[region]).to(dtype=combined.dtype)
+        return combined
 
 
 def _dimension(t: Any, method: Any) -> int:
@@ -193,21 +219,21 @@ class Identity(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """The mask that is there."""
+        """``default_mask``."""
         return default_mask
 
     @classmethod
     def apply(cls, module: Module, name: str) -> Self:  # type: ignore[override]
-        """Give the parameter ``name`` of ``module`` a mask."""
+        """Add a mask to the parameter ``name`` of ``module``."""
         return super().apply(module, name)  # type: ignore[return-value]
 
 
-def _is(value: Any, kind: type) -> bool:
-    return isinstance(value, kind)
+def _is(value: Any, cls: type) -> bool:
+    return isinstance(value, cls)
 
 
 class _Amount(BasePruningMethod):
-    """Prunes a number of elements or positions, or a share of them."""
+    """Base class of methods that prune a number of elements or indices, or a part of them."""
 
     amount: Any
 
@@ -222,8 +248,8 @@ class _Amount(BasePruningMethod):
 
     def _count(self, total: int) -> int:
         if not _is(self.amount, numbers.Integral):
-            share: int = round(self.amount * total)
-            return share
+            count: int = round(self.amount * total)
+            return count
         if self.amount > total:
             raise ValueError(
                 f"amount={self.amount} should be smaller than the number of parameters to prune={total}"
@@ -235,11 +261,11 @@ class _Unstructured(_Amount):
     PRUNING_TYPE = "unstructured"
 
     def _scores(self, t: Any) -> Any:
-        """What is pruned where it is least."""
+        """Importance of each element: the smallest are pruned."""
         raise NotImplementedError
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """The given mask with 0 for the least important elements."""
+        """``default_mask`` with 0 for the least important elements."""
         count = self._count(t.numel())
         flat = default_mask.flatten().clone()
         if count:
@@ -248,19 +274,19 @@ class _Unstructured(_Amount):
 
 
 class RandomUnstructured(_Unstructured):
-    """Prunes random elements."""
+    """Prunes random elements: ``amount`` of them, or a part from 0.0 to 1.0."""
 
     def _scores(self, t: Any) -> Any:
         return rand_like(t)
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: float) -> Self:  # type: ignore[override]
-        """Prune so many elements of the parameter ``name`` of ``module``, or a share from 0 to 1."""
+        """Prune ``amount`` elements of the parameter ``name`` of ``module``."""
         return super().apply(module, name, amount=amount)  # type: ignore[return-value]
 
 
 class L1Unstructured(_Unstructured):
-    """Prunes the elements with the least absolute values."""
+    """Prunes the elements with the smallest magnitudes: ``amount`` of them, or a part from 0.0 to 1.0."""
 
     def _scores(self, t: Any) -> Any:
         return t.abs()
@@ -269,7 +295,7 @@ class L1Unstructured(_Unstructured):
     def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, importance_scores: Any = None
     ) -> Self:
-        """Prune so many elements of the parameter ``name`` of ``module``, or a share from 0 to 1."""
+        """Prune ``amount`` elements of the parameter ``name`` of ``module``."""
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)  # type: ignore[return-value]
 
 
@@ -278,11 +304,11 @@ class _Structured(_Amount):
     dim: int
 
     def _scores(self, t: Any, dim: int) -> Any:
-        """For each position along a dimension what is pruned where it is least."""
+        """Importance of each index along a dimension: the smallest are pruned."""
         raise NotImplementedError
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
-        """The given mask with 0 for the least important positions."""
+        """``default_mask`` with 0 for the least important indices."""
         if t.dim() < 2:
             raise ValueError(
                 f"Structured pruning can only be applied to multidimensional tensors. Found tensor of shape {t.shape} with "
@@ -300,7 +326,7 @@ class _Structured(_Amount):
 
 
 class RandomStructured(_Structured):
-    """Prunes random positions along a dimension."""
+    """Prunes random indices along dimension ``dim``: ``amount`` of them, or a part from 0.0 to 1.0."""
 
     def __init__(self, amount: float, dim: int = -1) -> None:
         super().__init__(amount)
@@ -311,12 +337,12 @@ class RandomStructured(_Structured):
 
     @classmethod
     def apply(cls, module: Module, name: str, amount: float, dim: int = -1) -> Self:  # type: ignore[override]
-        """Prune so many positions along ``dim`` of the parameter ``name`` of ``module``, or a share from 0 to 1."""
+        """Prune ``amount`` indices along ``dim`` of the parameter ``name`` of ``module``."""
         return super().apply(module, name, amount=amount, dim=dim)  # type: ignore[return-value]
 
 
 class LnStructured(_Structured):
-    """Prunes the positions along a dimension whose elements have the least ``n``-norms."""
+    """Prunes the indices along ``dim`` with the smallest ``n``-norms: ``amount`` of them, or a part from 0.0 to 1.0."""
 
     def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
         super().__init__(amount)
@@ -330,14 +356,14 @@ class LnStructured(_Structured):
     def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Any = None
     ) -> Self:
-        """Prune so many positions along ``dim`` of the parameter ``name`` of ``module``, or a share from 0 to 1."""
+        """Prune ``amount`` indices along ``dim`` of the parameter ``name`` of ``module``."""
         return super().apply(  # type: ignore[return-value]
             module, name, amount=amount, n=n, dim=dim, importance_scores=importance_scores
         )
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes where a given mask is 0."""
+    """Prunes where ``mask`` is 0."""
 
     PRUNING_TYPE = "global"
 

@@ -1,4 +1,4 @@
-"""Batches of sequences of several lengths, padded or packed."""
+"""Batches of sequences of different lengths, padded or packed."""
 
 from __future__ import annotations
 
@@ -33,23 +33,31 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """A batch of sequences, step after step, without padding; made by the functions of this module.
+    """A batch of sequences of different lengths without padding, time step by time step.
+
+    The functions of this module construct it, and the recurrent layers take it.
 
     Attributes
     ----------
     data : Tensor
-        Of shape (rows, ...): the first elements of all sequences, then the second ones of those that have two, ...
+        Shape (sum of batch_sizes, ...): the first elements of all sequences, then the second ones of those that have two, ...
     batch_sizes : Tensor
-        How many sequences have an element at each step, int64 on the CPU.
+        Number of sequences that have an element at each time step, int64 on the CPU.
     sorted_indices : Tensor or None
-        The place that each sequence had before they were sorted by their lengths, longest first.
+        Original index of each sequence; they are sorted by decreasing length. ``None`` if they were sorted already.
     unsorted_indices : Tensor or None
-        The inverse of it, that is the place of each sequence in what is sorted.
+        The inverse permutation.
 
     Raises
     ------
     ValueError
         If ``batch_sizes`` is not on the CPU.
+
+    Examples
+    --------
+    >>> packed = nn.utils.rnn.pack_sequence([tensor.tensor([1, 2, 3]), tensor.tensor([4])])
+    >>> packed.data, packed.batch_sizes
+    (tensor([1, 4, 2, 3]), tensor([2, 1, 1]))
     """
 
     __slots__ = ()
@@ -61,7 +69,7 @@ class PackedSequence(_Fields):
         sorted_indices: Tensor | None = None,
         unsorted_indices: Tensor | None = None,
     ) -> Self:
-        """Packed sequences of their parts, or of a pair of data and batch sizes."""
+        """A packed sequence of its fields, or of a pair of data and batch sizes."""
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         if batch_sizes is None:
@@ -78,7 +86,7 @@ class PackedSequence(_Fields):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """The sequences with ``data.to(...)``, and the indices on the same device; itself if nothing changes."""
+        """Convert the data as ``data.to(...)`` does, and move the indices to their device; itself if nothing changes."""
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -93,103 +101,108 @@ class PackedSequence(_Fields):
         return type(self)(data, self.batch_sizes, *indices)
 
     def cuda(self, *args: Any, **kwargs: Any) -> Self:
-        """The sequences on a CUDA device, by default the current one."""
+        """Move to a CUDA device, by default the current one."""
         if self._device_after(args, kwargs) == "cuda":
             return self.to(*args, **kwargs)
         return self.to(*args, **{**kwargs, "device": "cuda"})
 
     def cpu(self, *args: Any, **kwargs: Any) -> Self:
-        """The sequences on the CPU."""
+        """Move to the CPU."""
         if self._device_after(args, kwargs) == "cpu":
             return self.to(*args, **kwargs)
         return self.to(*args, **{**kwargs, "device": "cpu"})
 
     def _device_after(self, args: Any, kwargs: Any) -> str:
-        """The type of device that ``to`` with these arguments leads to."""
+        """The type of device of the result of ``to`` with these arguments."""
         return str(self.data.new_empty(0).to(*args, **kwargs).device.type)
 
     def pin_memory(self) -> Self:
-        """The sequences in pinned memory."""
+        """Copy to pinned host memory."""
         indices = [
             None if each is None else each.pin_memory()
             for each in (self.sorted_indices, self.unsorted_indices)
         ]
         return type(self)(self.data.pin_memory(), self.batch_sizes, *indices)
 
-    def _converted(self, kind: dtype) -> Self:
-        return self.to(dtype=kind)
+    def _converted(self, dtype: dtype) -> Self:
+        return self.to(dtype=dtype)
 
     def double(self) -> Self:
-        """The sequences as float64."""
+        """Convert the data to float64."""
         return self._converted(library.float64)
 
     def float(self) -> Self:
-        """The sequences as float32."""
+        """Convert the data to float32."""
         return self._converted(library.float32)
 
     def half(self) -> Self:
-        """The sequences as float16."""
+        """Convert the data to float16."""
         return self._converted(library.float16)
 
     def long(self) -> Self:
-        """The sequences as int64."""
+        """Convert the data to int64."""
         return self._converted(library.int64)
 
     def int(self) -> Self:
-        """The sequences as int32."""
+        """Convert the data to int32."""
         return self._converted(library.int32)
 
     def short(self) -> Self:
-        """The sequences as int16."""
+        """Convert the data to int16."""
         return self._converted(library.int16)
 
     def char(self) -> Self:
-        """The sequences as int8."""
+        """Convert the data to int8."""
         return self._converted(library.int8)
 
     def byte(self) -> Self:
-        """The sequences as uint8."""
+        """Convert the data to uint8."""
         return self._converted(library.uint8)
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the data are on a CUDA device."""
+        """Whether the data is on a CUDA device."""
         return self.data.is_cuda
 
     def is_pinned(self) -> bool:
-        """Whether the data are in pinned memory."""
+        """Whether the data is in pinned memory."""
         return bool(self.data.is_pinned())
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes ``permutation``; ``None`` for none."""
+    """The inverse of a permutation: ``result[permutation] = arange(n)``; ``None`` for ``None``."""
     if permutation is None:
         return None
-    places = library.arange(permutation.numel(), device=permutation.device, dtype=permutation.dtype)
-    return library.empty_like(permutation).scatter_(0, permutation, places)
+    positions = library.arange(permutation.numel(), device=permutation.device, dtype=permutation.dtype)
+    return library.empty_like(permutation).scatter_(0, permutation, positions)
 
 
 def pack_padded_sequence(
     input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Pack a padded batch.
+    """Pack a padded batch of sequences.
 
     Parameters
     ----------
     input : Tensor
-        Of shape (T, B, ...), or (B, T, ...) if ``batch_first``.
+        Shape (T, N, ...), or (N, T, ...) if ``batch_first``.
     lengths : Tensor or sequence of int
-        Of each sequence; a tensor must be on the CPU.
+        Length of each sequence; a tensor must be on the CPU.
     batch_first : bool
         Whether the first dimension of ``input`` is the batch.
     enforce_sorted : bool
-        Whether it is an error if a sequence is longer than the one before; else they are sorted.
+        Whether the lengths must be in decreasing order; otherwise the sequences are sorted.
+
+    Returns
+    -------
+    PackedSequence
+        With gradients to ``input``.
 
     Raises
     ------
     RuntimeError
-        If a length is below 1 or above T, there are not as many as sequences, they are not on the CPU, or should be
-        sorted and are not.
+        If a length is less than 1 or greater than T, there is not one for each sequence, they are not on the CPU, or not
+        sorted although ``enforce_sorted``.
     """
     if isinstance(lengths, Tensor):
         if lengths.device.type != "cpu":
@@ -219,15 +232,15 @@ def pack_padded_sequence(
         )
     sorted_indices = None
     if enforce_sorted:
-        if any(later > former for former, later in pairwise(numbers)):
+        if any(following > previous for previous, following in pairwise(numbers)):
             raise RuntimeError(
                 "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
                 "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if "
                 "you do not need ONNX exportability."
             )
     else:
-        order = sorted(range(batch), key=lambda place: -numbers[place])
-        numbers = [numbers[place] for place in order]
+        order = sorted(range(batch), key=lambda sample: -numbers[sample])
+        numbers = [numbers[sample] for sample in order]
         sorted_indices = library.tensor(order, dtype=library.int64).to(input.device)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
     if numbers[0] > steps:
@@ -240,7 +253,7 @@ def pack_padded_sequence(
 
 
 def _batch_sizes(lengths: Sequence[int]) -> list[int]:
-    """How many of the sequences, longest first, have each step."""
+    """Number of sequences, of decreasing lengths, that have an element at each time step."""
     sizes, still = [], len(lengths)
     for step in range(lengths[0]):
         while lengths[still - 1] <= step:
@@ -250,11 +263,11 @@ def _batch_sizes(lengths: Sequence[int]) -> list[int]:
 
 
 def _lengths(sizes: Sequence[int]) -> list[int]:
-    """Lengths of the sequences, longest first, of which so many have each step."""
-    found: list[int] = [0] * (sizes[0] if sizes else 0)
+    """Lengths of the sequences, in decreasing order, from the batch sizes."""
+    lengths: list[int] = [0] * (sizes[0] if sizes else 0)
     for step, count in enumerate(sizes):
-        found[:count] = [step + 1] * count
-    return found
+        lengths[:count] = [step + 1] * count
+    return lengths
 
 
 def pad_packed_sequence(
@@ -263,26 +276,28 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Undo :func:`pack_padded_sequence`.
+    """Inverse of :func:`pack_padded_sequence`.
 
     Parameters
     ----------
+    sequence : PackedSequence
+        The sequences.
     batch_first : bool
         Whether the first dimension of the result is the batch.
     padding_value : float
-        What is behind the end of a sequence.
+        Value of the padding.
     total_length : int, optional
-        Length to pad to, where not to that of the longest sequence.
+        Length to pad to; the longest sequence's by default.
 
     Returns
     -------
     tuple of Tensor
-        The padded batch, of shape (T, B, ...) or (B, T, ...), and the lengths, int64 on the CPU.
+        The padded batch, of shape (T, N, ...) or (N, T, ...), and the lengths, int64 on the CPU.
 
     Raises
     ------
     ValueError
-        If ``total_length`` is less than the longest sequence.
+        If ``total_length`` is less than the length of the longest sequence.
     """
     sizes = sequence.batch_sizes.tolist()
     steps = len(sizes)
@@ -297,10 +312,10 @@ def pad_packed_sequence(
     padded = packing.pad(sequence.data, sizes, sizes[0], steps, padding_value)
     if batch_first:
         padded = padded.transpose(0, 1)
-    places = sequence.unsorted_indices
-    if places is None:
+    order = sequence.unsorted_indices
+    if order is None:
         return padded, lengths
-    return padded.index_select(0 if batch_first else 1, places), lengths[places.cpu()]
+    return padded.index_select(0 if batch_first else 1, order), lengths[order.cpu()]
 
 
 def pad_sequence(
@@ -309,59 +324,98 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Put sequences of several lengths, (L, ...), into one tensor (T, B, ...), or (B, T, ...) if ``batch_first``.
+    """Stack sequences of different lengths, padding the shorter ones.
 
     Parameters
     ----------
+    sequences : iterable of Tensor
+        Sequences of shape (L, ...), equal but for L.
+    batch_first : bool
+        Whether the first dimension of the result is the batch.
     padding_value : float
-        What fills the shorter ones up.
+        Value of the padding.
     padding_side : str
-        ``"right"`` for the end, ``"left"`` for the beginning.
+        ``"right"`` to pad at the end, ``"left"`` at the beginning.
+
+    Returns
+    -------
+    Tensor
+        Shape (T, N, ...), or (N, T, ...) if ``batch_first``.
 
     Raises
     ------
     RuntimeError
-        If there are no sequences, or their other dimensions are not the same.
+        If there are no sequences, their other dimensions differ, or the side is unknown.
+    TypeError
+        If one of them is not a tensor.
+
+    Examples
+    --------
+    >>> nn.utils.rnn.pad_sequence([tensor.ones(2), tensor.ones(3)], batch_first=True)
+    tensor([[1., 1., 0.],
+            [1., 1., 1.]])
     """
     if not isinstance(sequences, Iterable):
         raise RuntimeError(
             f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
         )
-    given = list(sequences)
-    if not given:
+    listed = list(sequences)
+    if not listed:
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
         raise RuntimeError(f'Expected padding_side to be one of "left" or "right", but got {padding_side}.')
-    for each in given:
+    for each in listed:
         if not isinstance(each, Tensor):
             raise TypeError(f"pad_sequence: expected sequences that are tensors, got {type(each).__name__}")
-        if not each.dim() or each.shape[1:] != given[0].shape[1:]:
+        if not each.dim() or each.shape[1:] != listed[0].shape[1:]:
             raise RuntimeError(
-                f"pad_sequence: expected sequences of shape (L, {', '.join(map(str, given[0].shape[1:]))}), got "
+                f"pad_sequence: expected sequences of shape (L, {', '.join(map(str, listed[0].shape[1:]))}), got "
                 f"{list(each.shape)}"
             )
-    return packing.pad_sequences(given, padding_value, batch_first=batch_first, left=padding_side == "left")
+    return packing.pad_sequences(listed, padding_value, batch_first=batch_first, left=padding_side == "left")
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """The sequences of a padded batch, each with its own length."""
+    """Split a padded batch into its sequences.
+
+    Parameters
+    ----------
+    padded_sequences : Tensor
+        Shape (T, N, ...), or (N, T, ...) if ``batch_first``.
+    lengths : Tensor
+        Length of each sequence.
+    batch_first : bool
+        Whether the first dimension is the batch.
+
+    Returns
+    -------
+    list of Tensor
+        Copies of shape (L, ...).
+    """
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [rows[number, :length].clone() for number, length in enumerate(lengths.tolist())]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Pack sequences of shape (L, ...), of decreasing lengths if ``enforce_sorted``.
+    """Pack sequences of different lengths.
+
+    Parameters
+    ----------
+    sequences : sequence of Tensor
+        Sequences of shape (L, ...).
+    enforce_sorted : bool
+        Whether they must be in order of decreasing length; otherwise they are sorted.
 
     Raises
     ------
     RuntimeError
-        As :func:`pad_sequence` and :func:`pack_padded_sequence`.
+        See :func:`pad_sequence` and :func:`pack_padded_sequence`.
     """
     lengths = [each.size(0) for each in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed, in the order in which they were given."""
+    """The sequences of ``packed_sequences``, a :class:`PackedSequence`, in their original order."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -1,4 +1,4 @@
-"""Modules whose parameters are left as their memory was."""
+"""Construction of modules without initialization."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make a module without initial values: the functions of :mod:`nn.init` leave its parameters alone.
+    """Construct a module without initialization: its parameters hold whatever their memory does.
 
-    That saves time where values are loaded, or set otherwise, and takes no random numbers.
+    That saves time where values are loaded or set otherwise, and draws no random numbers.
 
     Parameters
     ----------
-    module_cls
-        Class of the module, which takes a ``device``.
+    module_cls : type
+        A Module class that takes a ``device``.
     *args, **kwargs
-        For the class.
+        Arguments of the class.
 
     Raises
     ------
     RuntimeError
-        For another class.
+        If ``module_cls`` is not a Module class, or takes no ``device``.
+
+    Examples
+    --------
+    >>> layer = nn.utils.skip_init(nn.Linear, 4096, 4096, device="cuda")
     """
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")

@@ -1,4 +1,4 @@
-"""The older form of spectral normalisation: the weight is computed before each call of the module."""
+"""Spectral normalization as a forward pre-hook: the older form, for existing state dicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["remove_spectral_norm", "spectral_norm"]
 
 
 class SpectralNorm:
-    """The hook that computes parameter ``name`` from ``<name>_orig`` and the vector ``<name>_u``."""
+    """Hook that computes the parameter ``name`` from ``<name>_orig`` and the singular vectors ``<name>_u`` and ``<name>_v``."""
 
     #: Of what it keeps in state dicts.
     _version = 1
@@ -47,7 +47,7 @@ class SpectralNorm:
 
 
 class _Version:
-    """Notes the form in the metadata of state dicts."""
+    """Writes the version of the layout into the metadata of state dicts."""
 
     def __init__(self, hook: SpectralNorm) -> None:
         self.hook = hook
@@ -71,15 +71,16 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Module:
-    """Divide a weight by its largest singular value; what is learned is ``<name>_orig``.
+    """Divide a weight by its largest singular value; ``<name>_orig`` is trained instead.
 
-    :func:`nn.utils.parametrizations.spectral_norm` is the form to use; this one is for state dicts of old.
-    The arguments are the same.
+    Use :func:`nn.utils.parametrizations.spectral_norm` in new code. The parameters are those of that function.
 
     Raises
     ------
     RuntimeError
-        If the weight is normalised already.
+        If the weight is normalized already.
+    ValueError
+        If the parameter is ``None``, or ``n_power_iterations`` is not positive.
     """
     if _hook_of(module, name) is not None:
         raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
@@ -104,12 +105,12 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
-    """Make the weight a parameter again.
+    """Turn the weight ``name`` of ``module`` back into a parameter.
 
     Raises
     ------
     ValueError
-        If it is not normalised.
+        If it has no spectral normalization.
     """
     number = _hook_of(module, name)
     if number is None:

@@ -23,39 +23,48 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """``module(*args, **kwargs)`` with the given tensors in place of parameters and buffers.
+    """Call ``module(*args, **kwargs)`` with other tensors as its parameters and buffers.
 
     Parameters
     ----------
-    parameters_and_buffers
-        Tensors by path, as in the module's state dict.
-    args
-        A tuple of arguments, or the only one.
-    tie_weights
-        Whether a tensor also takes the place of what is the same object under another path.
-    strict
-        Whether all parameters and buffers must be given.
+    module : Module
+        It is restored when the call returns or raises.
+    parameters_and_buffers : mapping
+        Tensors by path.
+    args : tuple or Any
+        Positional arguments, or the only one.
+    kwargs : dict, optional
+        Keyword arguments.
+    tie_weights : bool
+        Whether a tensor also replaces parameters that are the same object under another path.
+    strict : bool
+        Whether all parameters and buffers must be replaced.
 
     Raises
     ------
     RuntimeError
-        If a path leads nowhere, or one is missing and ``strict``.
+        If a path is unknown, or, if ``strict``, missing.
     ValueError
-        If different tensors are given for one that is tied.
+        If different tensors are passed for tied parameters.
+
+    Examples
+    --------
+    >>> parameters = dict(model.named_parameters())
+    >>> output = nn.utils.stateless.functional_call(model, parameters, (x,))
     """
     if args is None:
         args = ()
     elif not isinstance(args, tuple):
         args = (args,)
-    own: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
-    own.update(module.named_buffers(remove_duplicate=False))
-    unknown = [path for path in parameters_and_buffers if path not in own]
-    missing = [path for path in own if path not in parameters_and_buffers]
+    members: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    members.update(module.named_buffers(remove_duplicate=False))
+    unknown = [path for path in parameters_and_buffers if path not in members]
+    missing = [path for path in members if path not in parameters_and_buffers]
     if unknown:
         raise RuntimeError(f"functional_call(): the module has no parameter or buffer {', '.join(unknown)}")
     replaced = dict(parameters_and_buffers)
     if tie_weights:
-        replaced = _tied(replaced, own)
+        replaced = _tied(replaced, members)
         missing = [path for path in missing if path not in replaced]
     if strict and missing:
         raise RuntimeError(f"functional_call(): missing key(s): {', '.join(missing)}")
@@ -63,30 +72,30 @@ def functional_call(
         return module(*args, **(kwargs or {}))
 
 
-def _tied(given: dict[str, Tensor], own: dict[str, Any]) -> dict[str, Tensor]:
-    """What is given, also for the paths of the same objects."""
+def _tied(tensors: dict[str, Tensor], members: dict[str, Any]) -> dict[str, Tensor]:
+    """The tensors for all paths, those of tied members included."""
     by_object: dict[int, tuple[str, Tensor]] = {}
-    for path, value in given.items():
-        known = by_object.setdefault(id(own[path]), (path, value))
-        if known[1] is not value:
+    for path, value in tensors.items():
+        first = by_object.setdefault(id(members[path]), (path, value))
+        if first[1] is not value:
             raise ValueError(
-                f"functional_call() got different tensors for the keys {known[0]} and {path}, which are tied: give one, "
+                f"functional_call() got different tensors for the keys {first[0]} and {path}, which are tied: give one, "
                 "or set tie_weights=False"
             )
-    return {path: by_object[id(each)][1] for path, each in own.items() if id(each) in by_object}
+    return {path: by_object[id(each)][1] for path, each in members.items() if id(each) in by_object}
 
 
 @contextmanager
 def _replaced(module: Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    former: list[tuple[dict[str, Any], str, Any]] = []
+    originals: list[tuple[dict[str, Any], str, Any]] = []
     for path, value in tensors.items():
-        where, _, name = path.rpartition(".")
-        owner = module.get_submodule(where)
+        owner_path, _, name = path.rpartition(".")
+        owner = module.get_submodule(owner_path)
         table: dict[str, Any] = owner._parameters if name in owner._parameters else owner._buffers
-        former.append((table, name, table[name]))
+        originals.append((table, name, table[name]))
         table[name] = value
     try:
         yield
     finally:
-        for table, name, value in former:
+        for table, name, value in originals:
             table[name] = value

@@ -1,4 +1,4 @@
-"""All parameters as one vector, and back."""
+"""Conversion between parameters and one vector."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
-def _check_device(given: list[Tensor]) -> None:
-    places = {each.device for each in given}
-    if len(places) > 1:
-        names = ", ".join(sorted(str(each) for each in places))
+def _check_device(tensors: list[Tensor]) -> None:
+    devices = {each.device for each in tensors}
+    if len(devices) > 1:
+        names = ", ".join(sorted(str(each) for each in devices))
         raise TypeError(
             f"Found two parameters on different devices, this is currently not supported: got {names}; move them to "
             "one first"
@@ -23,7 +23,7 @@ def _check_device(given: list[Tensor]) -> None:
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """The elements of all parameters in a row.
+    """Concatenate the flattened parameters into one vector.
 
     Raises
     ------
@@ -32,34 +32,34 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     ValueError
         If there are none.
     """
-    given = list(parameters)
-    if not given:
+    listed = list(parameters)
+    if not listed:
         raise ValueError("parameters_to_vector(): expected at least one parameter, got none")
-    _check_device(given)
-    return cat([each.reshape(-1) for each in given])
+    _check_device(listed)
+    return cat([each.reshape(-1) for each in listed])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Let the parameters show parts of the vector, from its start on.
+    """Set the parameters to views of consecutive slices of the vector.
 
     Raises
     ------
     TypeError
-        If ``vec`` is no tensor, or the parameters are on different devices.
+        If ``vec`` is not a tensor, or the parameters are on different devices.
     RuntimeError
-        If it has too few elements; then nothing was changed.
+        If it has too few elements; nothing was changed then.
     """
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected tensor.Tensor, but got: {type(vec).__name__}")
-    given = list(parameters)
-    _check_device(given)
-    wanted = sum(each.numel() for each in given)
-    if vec.dim() != 1 or vec.numel() < wanted:
+    listed = list(parameters)
+    _check_device(listed)
+    size = sum(each.numel() for each in listed)
+    if vec.dim() != 1 or vec.numel() < size:
         raise RuntimeError(
-            f"vector_to_parameters(): the parameters have {wanted} elements, the vector has shape {list(vec.shape)}"
+            f"vector_to_parameters(): the parameters have {size} elements, the vector has shape {list(vec.shape)}"
         )
     first = 0
-    for each in given:
+    for each in listed:
         count = each.numel()
         each.data = vec[first : first + count].view(each.shape).data
         first += count

@@ -1,4 +1,4 @@
-"""The older form of weight normalisation: the weight is computed before each call of the module."""
+"""Weight normalization as a forward pre-hook: the older form, for existing state dicts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["remove_weight_norm", "weight_norm"]
 
 
 class WeightNorm:
-    """The hook that computes parameter ``name`` from ``<name>_g`` and ``<name>_v``."""
+    """Hook that computes the parameter ``name`` from ``<name>_g`` and ``<name>_v``."""
 
     def __init__(self, name: str, dim: int | None) -> None:
         self.name = name
         self.dim = -1 if dim is None else dim
 
     def compute_weight(self, module: Module) -> Any:
-        """The weight, of norm and direction."""
+        """The weight, from norm and direction."""
         g, v = getattr(module, f"{self.name}_g"), getattr(module, f"{self.name}_v")
         return v * (g / norm_except_dim(v, self.dim))
 
@@ -39,14 +39,14 @@ def _hook_of(module: Module, name: str) -> int | None:
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn norm and direction of a weight apart, as ``<name>_g`` and ``<name>_v``.
+    """Train the norm and the direction of a weight separately, as ``<name>_g`` and ``<name>_v``.
 
-    :func:`nn.utils.parametrizations.weight_norm` is the form to use; this one is for state dicts of old.
+    Deprecated: use :func:`nn.utils.parametrizations.weight_norm` in new code. The parameters are those of that function.
 
     Raises
     ------
     RuntimeError
-        If the weight has such norms already.
+        If the weight is normalized already.
     """
     warnings.warn(
         "`nn.utils.weight_norm` is deprecated in favor of `nn.utils.parametrizations.weight_norm`.",
@@ -66,12 +66,12 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
-    """Make the weight a parameter again.
+    """Turn the weight ``name`` of ``module`` back into a parameter.
 
     Raises
     ------
     ValueError
-        If it has no norms of its own.
+        If it has no weight normalization.
     """
     number = _hook_of(module, name)
     if number is None:

@@ -18,23 +18,31 @@ Rate = Any
 
 
 class LRScheduler:
-    """Base class of schedulers; they define :meth:`get_lr`.
+    """Base class of the schedulers, which define :meth:`get_lr`.
 
-    Its attributes are its state dict. Call :meth:`step` after the optimizer's.
+    Call :meth:`step` after the optimizer's, once an epoch (or once a batch, as the schedule says). Its attributes are its
+    state dict.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates are set. The present ones become ``initial_lr`` of its groups.
+        Wrapped optimizer, whose current learning rates become ``initial_lr`` of its groups.
     last_epoch : int
-        The epoch to go on after; -1 to begin.
+        Index of the last epoch when training is resumed; -1 to start.
 
     Raises
     ------
     TypeError
-        If ``optimizer`` is none.
+        If ``optimizer`` is not an Optimizer.
     KeyError
-        If an epoch is given, but the groups have no ``initial_lr``.
+        If ``last_epoch`` is set, but the groups have no ``initial_lr``.
+
+    Examples
+    --------
+    >>> scheduler = nn.optim.lr_scheduler.StepLR(optimizer, step_size=30, gamma=0.1)
+    >>> for epoch in range(100):
+    ...     train(optimizer)
+    ...     scheduler.step()
     """
 
     _get_lr_called_within_step = False
@@ -55,7 +63,7 @@ class LRScheduler:
         self._initial_step()
 
     def _initial_step(self) -> None:
-        """Set the first learning rates."""
+        """Set the initial learning rates."""
         self._step_count = 0
         self._is_initial = True
         try:
@@ -68,7 +76,7 @@ class LRScheduler:
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a state dict."""
+        """Restore a state dict."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Rate]:
@@ -76,16 +84,16 @@ class LRScheduler:
         return self._last_lr
 
     def get_lr(self) -> list[Rate]:
-        """Compute the learning rates of epoch ``last_epoch``, from the present ones of the groups or otherwise."""
+        """Compute the learning rates of epoch ``last_epoch``, one for each group."""
         raise NotImplementedError(f"{type(self).__name__} has no get_lr()")
 
     def step(self, epoch: int | None = None) -> None:
-        """Go to the next epoch.
+        """Advance to the next epoch and set its learning rates.
 
         Parameters
         ----------
-        epoch
-            Deprecated: go to this epoch, by the closed form of the schedule where it has one.
+        epoch : int, optional
+            Deprecated: the epoch to set, by the closed form of the schedule if it has one.
         """
         if self._step_count == 1 and not self.optimizer.__dict__.get(
             "_opt_called", "step" in vars(self.optimizer)
@@ -124,7 +132,7 @@ class LRScheduler:
     # What get_lr() of the schedules is made of
 
     def _scaled(self, factor: float = 1.0) -> list[Rate]:
-        """The present learning rates times a number."""
+        """The current learning rates times a factor."""
         self._warn_outside()
         if factor == 1.0:
             return present(self.optimizer)
@@ -140,7 +148,7 @@ class LRScheduler:
 
 
 def checked_optimizer(optimizer: Any) -> Optimizer:
-    """``optimizer``; raises TypeError if it is none."""
+    """``optimizer``; raises TypeError if it is not an Optimizer."""
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
     return optimizer
@@ -152,12 +160,12 @@ def own(value: Any) -> Any:
 
 
 def present(optimizer: Optimizer) -> list[Rate]:
-    """The learning rates of the groups."""
+    """The current learning rates of the groups."""
     return [own(group["lr"]) for group in optimizer.param_groups]
 
 
 def set_rate(group: dict[str, Any], rate: Rate) -> None:
-    """Set the learning rate of a group; one that is a tensor stays the same tensor."""
+    """Set the learning rate of a group; a tensor is filled in place."""
     if isinstance(group["lr"], Tensor):
         group["lr"].fill_(rate.squeeze() if isinstance(rate, Tensor) else rate)
     else:
@@ -165,7 +173,7 @@ def set_rate(group: dict[str, Any], rate: Rate) -> None:
 
 
 def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """``value`` for each group, or the values that a list has for them."""
+    """``value`` for every group, or a list's values one for each."""
     count = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):
         return [own(value) for _ in range(count)]
@@ -178,14 +186,14 @@ def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
 
 
 def state_of(function: Callable[..., Any] | None) -> dict[str, Any] | None:
-    """What a state dict holds of a callable: the attributes of an object, nothing of a function."""
+    """What a state dict holds of a callable: the attributes of an object, ``None`` for a function."""
     if function is None or isinstance(function, types.FunctionType):
         return None
     return function.__dict__.copy()
 
 
 def warn_of_epoch() -> None:
-    """Warn of an epoch given to ``step``."""
+    """Warn that the argument ``epoch`` of ``step`` is deprecated."""
     warnings.warn(
         "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
         "`scheduler.step()` to step the scheduler. With an epoch the closed form is used, where there is one.",

@@ -1,4 +1,4 @@
-"""Schedules made of others: one after the other, or all at once."""
+"""Schedules composed of others: one after another, or all at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Combined(LRScheduler):
-    """Has several schedulers of one optimizer."""
+    """Base class of schedulers that hold several schedulers of one optimizer."""
 
     _schedulers: Sequence[LRScheduler]
 
@@ -52,18 +52,29 @@ class _Combined(LRScheduler):
 
 
 class SequentialLR(_Combined):
-    """One scheduler after the other.
+    """Runs schedulers one after another, each from its milestone on.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates are set.
+        Wrapped optimizer.
     schedulers : list of LRScheduler
-        Of the same optimizer.
+        Schedulers of this optimizer.
     milestones : list of int
-        Epochs at which the next one begins, at its epoch 0.
+        Epochs at which the second, third, ... scheduler starts with its epoch 0.
     last_epoch : int
-        The epoch to go on after.
+        Index of the last epoch when training is resumed; -1 to start.
+
+    Raises
+    ------
+    ValueError
+        If the schedulers are not one more than the milestones, one is of another optimizer, or a ReduceLROnPlateau.
+
+    Examples
+    --------
+    >>> warmup = LinearLR(optimizer, start_factor=0.1, total_iters=5)
+    >>> decay = ExponentialLR(optimizer, gamma=0.9)
+    >>> scheduler = SequentialLR(optimizer, schedulers=[warmup, decay], milestones=[5])
     """
 
     def __init__(
@@ -93,7 +104,7 @@ class SequentialLR(_Combined):
         self._last_lr = first.get_last_lr()
 
     def step(self) -> None:  # type: ignore[override]
-        """Go to the next epoch."""
+        """Advance to the next epoch and set its learning rates."""
         self.last_epoch += 1
         at = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[at]
@@ -105,7 +116,7 @@ class SequentialLR(_Combined):
 
 
 def _take_back(scheduler: LRScheduler) -> None:
-    """Undo the first step of all schedulers in ``scheduler``, however deep."""
+    """Undo the initial step of every scheduler in ``scheduler``, recursively."""
     if isinstance(scheduler, _Combined):
         for each in scheduler._schedulers:
             _take_back(each)
@@ -114,14 +125,19 @@ def _take_back(scheduler: LRScheduler) -> None:
 
 
 class ChainedScheduler(_Combined):
-    """All schedulers at each epoch, one upon the result of the other.
+    """Runs all schedulers at every epoch, each on the result of the one before it.
 
     Parameters
     ----------
     schedulers : sequence of LRScheduler
-        Of one optimizer.
+        Schedulers of one optimizer.
     optimizer : Optimizer, optional
-        Theirs.
+        That optimizer.
+
+    Raises
+    ------
+    ValueError
+        If there is none, they are of several optimizers, or one is a ReduceLROnPlateau.
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
@@ -130,7 +146,7 @@ class ChainedScheduler(_Combined):
         self._last_lr = present(self.optimizer)
 
     def step(self) -> None:  # type: ignore[override]
-        """Go to the next epoch."""
+        """Advance to the next epoch and set its learning rates."""
         for each in self._schedulers:
             each.step()
         self._last_lr = present(self.optimizer)

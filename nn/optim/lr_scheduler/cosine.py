@@ -14,9 +14,21 @@ if TYPE_CHECKING:
 
 
 class CosineAnnealingLR(LRScheduler):
-    """From the initial learning rate to ``eta_min`` in ``T_max`` epochs, along half a cosine, and back again.
+    """Cosine annealing: from the initial learning rate to ``eta_min`` in ``T_max`` epochs, and back.
 
-    What other schedulers or the user do to the learning rate stays: it is changed by a factor.
+    ``eta_min + (initial - eta_min) * (1 + cos(pi * epoch / T_max)) / 2``, computed from the current learning rate, so that
+    changes by other schedulers persist.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Wrapped optimizer.
+    T_max : int
+        Epochs from the maximum to the minimum.
+    eta_min : float
+        Minimum learning rate.
+    last_epoch : int
+        Index of the last epoch when training is resumed; -1 to start.
 
     References
     ----------
@@ -33,17 +45,18 @@ class CosineAnnealingLR(LRScheduler):
         if self._is_initial:
             return self._scaled()
         self._warn_outside()
-        epoch, groups, least = self.last_epoch, self.optimizer.param_groups, self.eta_min
+        epoch, groups, eta_min = self.last_epoch, self.optimizer.param_groups, self.eta_min
         if self._step_count == 1 and epoch > 0:
             return self._get_closed_form_lr()
         if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             # The last one was the least: no factor leads away from it.
             rise = (1 - cos(pi / self.T_max)) / 2
             return [
-                group["lr"] + (rate - least) * rise for rate, group in zip(self.base_lrs, groups, strict=True)
+                group["lr"] + (rate - eta_min) * rise
+                for rate, group in zip(self.base_lrs, groups, strict=True)
             ]
         factor = (1 + cos(pi * epoch / self.T_max)) / (1 + cos(pi * (epoch - 1) / self.T_max))
-        return [factor * (group["lr"] - least) + least for group in groups]
+        return [factor * (group["lr"] - eta_min) + eta_min for group in groups]
 
     def _get_closed_form_lr(self) -> list[Rate]:
         height = (1 + cos(pi * self.last_epoch / self.T_max)) / 2
@@ -51,20 +64,25 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """From the initial learning rate to ``eta_min`` along half a cosine, again and again.
+    """Cosine annealing with warm restarts: from the initial learning rate to ``eta_min``, then the same again.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates are set.
+        Wrapped optimizer.
     T_0 : int
         Epochs until the first restart.
     T_mult : int
-        How many times as many there are until the next.
+        Factor of the number of epochs after each restart.
     eta_min : float
-        The least learning rate.
+        Minimum learning rate.
     last_epoch : int
-        The epoch to go on after.
+        Index of the last epoch when training is resumed; -1 to start.
+
+    Raises
+    ------
+    ValueError
+        If ``T_0`` or ``T_mult`` is not a positive int, or ``eta_min`` is not a number.
 
     References
     ----------
@@ -93,7 +111,18 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (rate - self.eta_min) * height for rate in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """Go to the next epoch, or to a given one, which may be a fraction: ``epoch + batch / batches``."""
+        """Advance to the next epoch, or to ``epoch``, and set its learning rates.
+
+        Parameters
+        ----------
+        epoch : float, optional
+            May be fractional, such as ``epoch + batch / batches`` to anneal within an epoch.
+
+        Raises
+        ------
+        ValueError
+            If it is negative.
+        """
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:

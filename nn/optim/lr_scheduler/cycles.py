@@ -38,32 +38,38 @@ def _set_momentum(group: dict[str, Any], is_beta: bool, value: float) -> None:
 
 
 class CyclicLR(LRScheduler):
-    """Up and down between two learning rates, and the momentum down and up.
+    """Cyclical learning rates: the learning rate goes up and down between two bounds, the momentum down and up.
+
+    Step it after each batch.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates are set.
-    base_lr, max_lr : float or list
-        The least and the greatest learning rate, of all groups or each.
+        Wrapped optimizer.
+    base_lr, max_lr : float or list of float
+        Lower and upper bound, for all groups or for each.
     step_size_up, step_size_down : int
-        Batches of the two halves of a cycle, which are equal by default.
-    mode : {"triangular", "triangular2", "exp_range"}
-        Whether all cycles are as high, each is half as high as the last one, or the height is ``gamma`` to the
-        number of batches.
+        Batches of the increasing and the decreasing half of a cycle; the second is equal to the first by default.
+    mode : str
+        ``"triangular"`` for cycles of equal amplitude, ``"triangular2"`` if it halves after each cycle, ``"exp_range"`` if it
+        is ``gamma`` to the power of the number of batches.
     gamma : float
         For ``"exp_range"``.
     scale_fn : callable, optional
-        The height as a function of the number of the cycle (from 1), or with ``scale_mode="iterations"`` of the
-        batch; ``mode`` is ignored then.
-    scale_mode : {"cycle", "iterations"}
-        What ``scale_fn`` is given.
+        The amplitude as a function of the number of the cycle, from 1, or of batches; replaces ``mode``.
+    scale_mode : str
+        Argument of ``scale_fn``: ``"cycle"`` or ``"iterations"``.
     cycle_momentum : bool
-        Whether the momentum, or the first beta, goes from ``max_momentum`` to ``base_momentum`` and back.
-    base_momentum, max_momentum : float or list
-        These.
+        Whether the momentum (or the first beta) cycles between ``max_momentum`` and ``base_momentum``.
+    base_momentum, max_momentum : float or list of float
+        Bounds of the momentum, for all groups or for each.
     last_epoch : int
-        The batch to go on after.
+        Index of the last batch when training is resumed; -1 to start.
+
+    Raises
+    ------
+    ValueError
+        If ``mode`` is unknown, a list has not a value for each group, or the optimizer has no momentum to cycle.
 
     References
     ----------
@@ -114,7 +120,7 @@ class CyclicLR(LRScheduler):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
-        """Height of a cycle, or at a batch."""
+        """Amplitude at a cycle, or at a batch."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular2":
@@ -122,7 +128,7 @@ class CyclicLR(LRScheduler):
         return float(self.gamma**x) if self.mode == "exp_range" else 1.0
 
     def get_lr(self) -> list[Rate]:
-        """See :meth:`LRScheduler.get_lr`; sets the momentum as well."""
+        """See :meth:`LRScheduler.get_lr`; sets the momentum too."""
         self._warn_outside()
         cycle = floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
@@ -136,46 +142,53 @@ class CyclicLR(LRScheduler):
         return [low + (high - low) * height for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
-        """See :meth:`LRScheduler.state_dict`; of functions nothing is kept, of callable objects the attributes."""
+        """See :meth:`LRScheduler.state_dict`; holds the attributes of a callable object, and nothing of a function."""
         return super().state_dict() | {"_scale_fn_custom": state_of(self._scale_fn_custom)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """See :meth:`LRScheduler.load_state_dict`."""
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "_scale_fn_custom"})
-        kept = state_dict.get("_scale_fn_custom")
-        if kept is not None and self._scale_fn_custom is not None:
-            self._scale_fn_custom.__dict__.update(kept)
+        attributes = state_dict.get("_scale_fn_custom")
+        if attributes is not None and self._scale_fn_custom is not None:
+            self._scale_fn_custom.__dict__.update(attributes)
 
 
 class OneCycleLR(LRScheduler):
-    """Up to a great learning rate and down to a very small one, in all the batches of a training.
+    """1cycle policy: up to ``max_lr``, and down to a learning rate far below the initial one, over the whole training.
+
+    Step it after each batch.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates are set.
-    max_lr : float or list
-        The greatest learning rate, of all groups or each.
+        Wrapped optimizer.
+    max_lr : float or list of float
+        Maximum learning rate, for all groups or for each.
     total_steps : int, optional
-        Batches of the training.
+        Number of batches.
     epochs, steps_per_epoch : int, optional
-        The same as a product.
+        Their product is the number of batches, if ``total_steps`` is not given.
     pct_start : float
-        The part of them in which the learning rate rises.
-    anneal_strategy : {"cos", "linear"}
-        Along what it changes.
+        Part of the batches in which the learning rate increases.
+    anneal_strategy : str
+        ``"cos"`` or ``"linear"``.
     cycle_momentum : bool
-        Whether the momentum, or the first beta, goes from ``max_momentum`` to ``base_momentum`` and back.
-    base_momentum, max_momentum : float or list
-        These.
+        Whether the momentum (or the first beta) goes from ``max_momentum`` to ``base_momentum`` and back.
+    base_momentum, max_momentum : float or list of float
+        Bounds of the momentum, for all groups or for each.
     div_factor : float
-        The greatest learning rate over the first.
+        The initial learning rate is ``max_lr / div_factor``.
     final_div_factor : float
-        The first learning rate over the last.
+        The final learning rate is the initial one divided by this.
     three_phase : bool
-        Whether it goes down to the first one as fast as up, and to the last one from there.
+        Whether it decreases to the initial learning rate as fast as it increased, and then to the final one.
     last_epoch : int
-        The batch to go on after.
+        Index of the last batch when training is resumed; -1 to start.
+
+    Raises
+    ------
+    ValueError
+        If the number of batches is not determined or not positive, ``pct_start`` is not in [0, 1], or the strategy is unknown.
 
     References
     ----------
@@ -267,7 +280,7 @@ class OneCycleLR(LRScheduler):
 
 
 def _phase(end: float, start_lr: str, end_lr: str, start_momentum: str, end_momentum: str) -> dict[str, Any]:
-    """A part of the cycle: the batch it ends with, and the options of a group that it goes from and to."""
+    """A phase of the cycle: the batch at its end, and the options of a group that it interpolates between."""
     return {
         "end_step": end,
         "start_lr": start_lr,

@@ -1,4 +1,4 @@
-"""Schedules that multiply the learning rate by something each epoch."""
+"""Schedules that multiply the learning rate by a factor."""
 
 from __future__ import annotations
 
@@ -15,18 +15,29 @@ if TYPE_CHECKING:
 
 
 class LambdaLR(LRScheduler):
-    """The initial learning rate times a function of the epoch.
+    """The initial learning rate times ``lr_lambda(epoch)``.
 
     State dicts hold the attributes of callable objects, and nothing of functions.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates are set.
-    lr_lambda : callable or list
-        The function, or one for each group.
+        Wrapped optimizer.
+    lr_lambda : callable or list of callables
+        The factor as a function of the epoch, for all groups or for each.
     last_epoch : int
-        The epoch to go on after.
+        Index of the last epoch when training is resumed; -1 to start.
+
+    Raises
+    ------
+    ValueError
+        If a list does not have a function for each group.
+    TypeError
+        If one of them is not callable.
+
+    Examples
+    --------
+    >>> scheduler = LambdaLR(optimizer, lr_lambda=lambda epoch: 0.95**epoch)
     """
 
     def __init__(
@@ -36,13 +47,13 @@ class LambdaLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         count = len(checked_optimizer(optimizer).param_groups)
-        several = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
-        if len(several) != count:
-            raise ValueError(f"Expected {count} lr_lambdas, but got {len(several)}")
-        for each in several:
+        functions = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
+        if len(functions) != count:
+            raise ValueError(f"Expected {count} lr_lambdas, but got {len(functions)}")
+        for each in functions:
             if not callable(each):
                 raise TypeError(f"lr_lambda should be a function, but got {type(each).__name__}")
-        self.lr_lambdas = several
+        self.lr_lambdas = functions
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
@@ -66,7 +77,7 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """The last learning rate times a function of the epoch; the options are :class:`LambdaLR`'s."""
+    """The current learning rate times ``lr_lambda(epoch)``, every epoch; the parameters are those of :class:`LambdaLR`."""
 
     def get_lr(self) -> list[Rate]:
         """See :meth:`LRScheduler.get_lr`."""
@@ -80,7 +91,19 @@ class MultiplicativeLR(LambdaLR):
 
 
 class StepLR(LRScheduler):
-    """The learning rate times ``gamma`` every ``step_size`` epochs."""
+    """The learning rate is multiplied by ``gamma`` every ``step_size`` epochs.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Wrapped optimizer.
+    step_size : int
+        Period of the decay, in epochs.
+    gamma : float
+        Factor.
+    last_epoch : int
+        Index of the last epoch when training is resumed; -1 to start.
+    """
 
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
@@ -99,7 +122,19 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """The learning rate times ``gamma`` at each epoch of ``milestones``."""
+    """The learning rate is multiplied by ``gamma`` at each epoch of ``milestones``.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Wrapped optimizer.
+    milestones : iterable of int
+        Epochs; one that is listed twice counts twice.
+    gamma : float
+        Factor.
+    last_epoch : int
+        Index of the last epoch when training is resumed; -1 to start.
+    """
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -119,7 +154,24 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """The learning rate times ``factor`` until epoch ``total_iters``."""
+    """The learning rate is multiplied by ``factor`` until epoch ``total_iters``.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Wrapped optimizer.
+    factor : float
+        In [0, 1].
+    total_iters : int
+        Epoch from which the factor is 1.
+    last_epoch : int
+        Index of the last epoch when training is resumed; -1 to start.
+
+    Raises
+    ------
+    ValueError
+        If ``factor`` is not in [0, 1].
+    """
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -142,7 +194,26 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The learning rate times a factor that goes from ``start_factor`` to ``end_factor`` in ``total_iters`` epochs."""
+    """The learning rate is multiplied by a factor that changes linearly in the first ``total_iters`` epochs, such as a warm-up.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Wrapped optimizer.
+    start_factor : float
+        Factor at epoch 0, in (0, 1].
+    end_factor : float
+        Factor from epoch ``total_iters`` on, in [0, 1].
+    total_iters : int
+        Epochs of the change.
+    last_epoch : int
+        Index of the last epoch when training is resumed; -1 to start.
+
+    Raises
+    ------
+    ValueError
+        If a factor is out of range.
+    """
 
     def __init__(
         self,
@@ -164,7 +235,7 @@ class LinearLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self, epoch: int) -> float:
-        """What the initial learning rate is multiplied by."""
+        """Factor of the initial learning rate."""
         part = min(epoch, self.total_iters) / self.total_iters
         return self.start_factor + (self.end_factor - self.start_factor) * part
 
@@ -181,7 +252,17 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """The learning rate times ``gamma`` every epoch."""
+    """The learning rate is multiplied by ``gamma`` every epoch.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Wrapped optimizer.
+    gamma : float
+        Factor.
+    last_epoch : int
+        Index of the last epoch when training is resumed; -1 to start.
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -196,7 +277,19 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The learning rate times the ``power`` of the part of ``total_iters`` epochs that is left; 0 after them."""
+    """Polynomial decay: the initial learning rate times ``(1 - epoch / total_iters) ** power``, 0 from ``total_iters`` on.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Wrapped optimizer.
+    total_iters : int
+        Epochs of the decay.
+    power : float
+        Power of the polynomial.
+    last_epoch : int
+        Index of the last epoch when training is resumed; -1 to start.
+    """
 
     def __init__(
         self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1

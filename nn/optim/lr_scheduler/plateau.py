@@ -1,4 +1,4 @@
-"""A schedule by how the training goes."""
+"""A schedule that follows a metric."""
 
 from __future__ import annotations
 
@@ -12,28 +12,40 @@ if TYPE_CHECKING:
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """The learning rate times ``factor`` when a metric has not become better for a while.
+    """Multiplies the learning rate by ``factor`` when a metric has stopped improving.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Whose learning rates are set.
-    mode : {"min", "max"}
-        Whether less is better, or more.
+        Wrapped optimizer.
+    mode : str
+        ``"min"`` if a lower metric is better, ``"max"`` if a higher one is.
     factor : float
-        What the learning rates are multiplied by, less than 1.
+        Factor of the learning rate, less than 1.
     patience : int
-        For how many epochs in a row the metric may be no better.
+        Number of epochs without improvement that are tolerated.
     threshold : float
-        By how much it must be better than the best.
-    threshold_mode : {"rel", "abs"}
-        Whether that is a part of the best, or a difference.
+        Improvement over the best metric that counts.
+    threshold_mode : str
+        ``"rel"`` if the threshold is a part of the best metric, ``"abs"`` if it is a difference.
     cooldown : int
-        Epochs after a change that do not count.
-    min_lr : float or list
-        The least learning rate, of all groups or each.
+        Number of epochs after a reduction that do not count.
+    min_lr : float or list of float
+        Lower bound of the learning rate, for all groups or for each.
     eps : float
-        A smaller change is not made.
+        A smaller reduction is not carried out.
+
+    Raises
+    ------
+    ValueError
+        If ``factor`` is not less than 1, a mode is unknown, or ``min_lr`` has not a value for each group.
+
+    Examples
+    --------
+    >>> scheduler = ReduceLROnPlateau(optimizer, "min", patience=5)
+    >>> for epoch in range(100):
+    ...     train(optimizer)
+    ...     scheduler.step(validate())
     """
 
     def __init__(
@@ -57,8 +69,8 @@ class ReduceLROnPlateau(LRScheduler):
         self.factor = factor
         self.optimizer = checked_optimizer(optimizer)
         count = len(optimizer.param_groups)
-        several = isinstance(min_lr, (list, tuple))
-        self.default_min_lr = None if several else min_lr
+        is_list = isinstance(min_lr, (list, tuple))
+        self.default_min_lr = None if is_list else min_lr
         self.min_lrs: list[Any] = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
         if len(self.min_lrs) != count:
             raise ValueError(f"expected {count} min_lrs, got {len(self.min_lrs)}")
@@ -77,11 +89,19 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether epochs do not count."""
+        """Whether the last reduction is less than ``cooldown`` epochs ago."""
         return self.cooldown_counter > 0
 
     def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Take the metric of an epoch into account."""
+        """Take the metric of an epoch into account.
+
+        Parameters
+        ----------
+        metrics : float or Tensor
+            The metric.
+        epoch : int, optional
+            Deprecated.
+        """
         current = float(metrics)
         if epoch is not None:
             warn_of_epoch()
@@ -118,8 +138,8 @@ class ReduceLROnPlateau(LRScheduler):
                     "modify the `min_lrs` field to match the length of the `optimizer` param groups."
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)
-        for group, least in zip(groups, self.min_lrs, strict=True):
-            former = float(group["lr"])
-            rate = max(former * self.factor, least)
-            if former - rate > self.eps:
-                set_rate(group, rate)
+        for group, min_lr in zip(groups, self.min_lrs, strict=True):
+            old_lr = float(group["lr"])
+            new_lr = max(old_lr * self.factor, min_lr)
+            if old_lr - new_lr > self.eps:
+                set_rate(group, new_lr)
