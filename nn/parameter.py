@@ -100,7 +100,7 @@ class Buffer(Tensor):
         return result
 
 
-#: Where a tensor's layout is, whatever its class makes of the name.
+#: The slot of a tensor's layout, which the class below shadows.
 _layout: Any = TensorBase.__dict__["_layout"]
 
 

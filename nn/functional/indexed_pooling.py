@@ -39,7 +39,7 @@ def max_pool1d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = windows.max_pool1d(
+    result: tuple[Tensor, Tensor] = pooling.max_pool1d(
         input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
     )
     return result
@@ -62,7 +62,7 @@ def max_pool2d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = windows.max_pool2d(
+    result: tuple[Tensor, Tensor] = pooling.max_pool2d(
         input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
     )
     return result
@@ -85,7 +85,7 @@ def max_pool3d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = windows.max_pool3d(
+    result: tuple[Tensor, Tensor] = pooling.max_pool3d(
         input, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True
     )
     return result
@@ -102,7 +102,7 @@ def adaptive_max_pool1d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = windows.adaptive_max_pool1d(input, output_size, return_indices=True)
+    result: tuple[Tensor, Tensor] = pooling.adaptive_max_pool1d(input, output_size, return_indices=True)
     return result
 
 
@@ -117,7 +117,7 @@ def adaptive_max_pool2d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = windows.adaptive_max_pool2d(input, output_size, return_indices=True)
+    result: tuple[Tensor, Tensor] = pooling.adaptive_max_pool2d(input, output_size, return_indices=True)
     return result
 
 
@@ -132,7 +132,7 @@ def adaptive_max_pool3d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = windows.adaptive_max_pool3d(input, output_size, return_indices=True)
+    result: tuple[Tensor, Tensor] = pooling.adaptive_max_pool3d(input, output_size, return_indices=True)
     return result
 
 
@@ -152,7 +152,7 @@ def fractional_max_pool2d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = windows.fractional_max_pool2d(
+    result: tuple[Tensor, Tensor] = fractional_pooling.fractional_max_pool2d(
         input, kernel_size, output_size, output_ratio, return_indices=True, _random_samples=_random_samples
     )
     return result
@@ -174,7 +174,7 @@ def fractional_max_pool3d_with_indices(
     (Tensor, Tensor)
         The maxima, and their int64 positions in the flattened channel.
     """
-    result: tuple[Tensor, Tensor] = windows.fractional_max_pool3d(
+    result: tuple[Tensor, Tensor] = fractional_pooling.fractional_max_pool3d(
         input, kernel_size, output_size, output_ratio, return_indices=True, _random_samples=_random_samples
     )
     return result

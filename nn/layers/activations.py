@@ -6,7 +6,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from nn import functional
-from nn import functional as functions
 from nn.module import Module
 from nn.parameter import Parameter
 from tensor import full
@@ -50,7 +49,7 @@ class ReLU(_InPlace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.relu(input, self.inplace)
+        return functional.relu(input, self.inplace)
 
 
 class LeakyReLU(Module):
@@ -71,7 +70,7 @@ class LeakyReLU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.leaky_relu(input, self.negative_slope, self.inplace)
+        return functional.leaky_relu(input, self.negative_slope, self.inplace)
 
     def extra_repr(self) -> str:
         """Numbers."""
@@ -106,7 +105,7 @@ class RReLU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape and dtype."""
-        return functions.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+        return functional.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:
         """Numbers."""
@@ -149,7 +148,7 @@ class PReLU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.prelu(input, self.weight)
+        return functional.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         """Numbers."""
@@ -177,7 +176,7 @@ class Threshold(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.threshold(input, self.threshold, self.value, self.inplace)
+        return functional.threshold(input, self.threshold, self.value, self.inplace)
 
     def extra_repr(self) -> str:
         """Numbers."""
@@ -207,7 +206,7 @@ class ELU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.elu(input, self.alpha, self.inplace)
+        return functional.elu(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
         """Numbers."""
@@ -234,7 +233,7 @@ class CELU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.celu(input, self.alpha, self.inplace)
+        return functional.celu(input, self.alpha, self.inplace)
 
     def extra_repr(self) -> str:
         """Numbers."""
@@ -255,7 +254,7 @@ class SELU(_InPlace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.selu(input, self.inplace)
+        return functional.selu(input, self.inplace)
 
 
 class GELU(Module):
@@ -281,7 +280,7 @@ class GELU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.gelu(input, approximate=self.approximate)
+        return functional.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         """Formula."""
@@ -299,7 +298,7 @@ class SiLU(_InPlace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.silu(input, self.inplace)
+        return functional.silu(input, self.inplace)
 
 
 class Mish(_InPlace):
@@ -313,7 +312,7 @@ class Mish(_InPlace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.mish(input, self.inplace)
+        return functional.mish(input, self.inplace)
 
 
 class Softplus(Module):
@@ -334,7 +333,7 @@ class Softplus(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.softplus(input, self.beta, self.threshold)
+        return functional.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
         """Numbers."""
@@ -349,7 +348,7 @@ class Sigmoid(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.sigmoid(input)
+        return functional.sigmoid(input)
 
 
 class LogSigmoid(Module):
@@ -357,7 +356,7 @@ class LogSigmoid(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.logsigmoid(input)
+        return functional.logsigmoid(input)
 
 
 class Tanh(Module):
@@ -365,7 +364,7 @@ class Tanh(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.tanh(input)
+        return functional.tanh(input)
 
 
 class Softsign(Module):
@@ -373,7 +372,7 @@ class Softsign(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.softsign(input)
+        return functional.softsign(input)
 
 
 class Hardtanh(Module):
@@ -418,7 +417,7 @@ class Hardtanh(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.hardtanh(input, self.min_val, self.max_val, self.inplace)
+        return functional.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
     def extra_repr(self) -> str:
         """Numbers."""
@@ -453,7 +452,7 @@ class Hardsigmoid(_InPlace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.hardsigmoid(input, self.inplace)
+        return functional.hardsigmoid(input, self.inplace)
 
     def extra_repr(self) -> str:
         """Nothing, as in PyTorch."""
@@ -471,7 +470,7 @@ class Hardswish(_InPlace):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.hardswish(input, self.inplace)
+        return functional.hardswish(input, self.inplace)
 
     def extra_repr(self) -> str:
         """Nothing, as in PyTorch."""
@@ -496,7 +495,7 @@ class Hardshrink(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.hardshrink(input, self.lambd)
+        return functional.hardshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
         """Number."""
@@ -523,7 +522,7 @@ class Softshrink(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.softshrink(input, self.lambd)
+        return functional.softshrink(input, self.lambd)
 
     def extra_repr(self) -> str:
         """Number."""
@@ -535,7 +534,7 @@ class Tanhshrink(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of the input's shape."""
-        return functions.tanhshrink(input)
+        return functional.tanhshrink(input)
 
 
 # Gates
@@ -564,7 +563,7 @@ class GLU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Tensor of half the input's size along ``dim``."""
-        return functions.glu(input, self.dim)
+        return functional.glu(input, self.dim)
 
     def extra_repr(self) -> str:
         """Dimension."""

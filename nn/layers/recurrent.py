@@ -195,7 +195,7 @@ class RNNBase(Module):
         """States with the samples of the batch permuted."""
         return hx if permutation is None else hx.index_select(1, permutation)
 
-    # States of all kinds of layers are handled as tuples: of one tensor, or of two.
+    # States are tuples of one tensor, or of two for LSTM.
 
     def _run(self, input: Any, hx: Any) -> tuple[Any, tuple[Tensor, ...]]:
         """Output and last states, in the form of the input."""

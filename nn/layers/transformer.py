@@ -257,10 +257,9 @@ _MINUS_INFINITY = float("-inf")
 def _causal_mask(size: int, device: Any, dtype: dtype | None) -> Tensor:
     mask: Any = full((size, size), _MINUS_INFINITY, device=device, dtype=dtype).triu(1)
     if not mask.is_inference():
-        # The layers know it again by this, without looking at its elements: that would wait for the device.
+        # The layers recognize it by this, without reading its elements, which would wait for the device.
         mask._causal_since = mask._version
-    made: Tensor = mask
-    return made
+    return mask  # type: ignore[no-any-return]
 
 
 def _is_causal(mask: Tensor | None, hint: bool | None, length: int) -> bool:
@@ -425,7 +424,7 @@ class Transformer(Module):
     activation : str or callable
         Of the feedforward networks: ``"relu"``, ``"gelu"`` or a function.
     custom_encoder, custom_decoder : Module, optional
-        Instead of the encoder and decoder that are made here.
+        Instead of the default encoder and decoder.
     layer_norm_eps : float
         Added to the variance in layer normalization.
     batch_first : bool

@@ -1,6 +1,6 @@
 """Hooks of modules: their tables, and how a call runs them.
 
-A module has a table for each kind of hook; one table holds the hooks of all kinds that every module runs.
+A module has a table for each kind of hook; one table holds the hooks of every kind that all modules run.
 :func:`call` is what a module with any hook does when it is called; without hooks a call is ``forward``.
 """
 
@@ -58,7 +58,7 @@ class Hook:
     function
         What the user registered.
     kind
-        Which kind it is, in the table of the hooks of every module.
+        Its kind, for hooks that every module runs.
     with_kwargs
         Whether it is called with the keyword arguments of ``forward`` too.
     always_call

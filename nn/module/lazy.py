@@ -65,7 +65,7 @@ class LazyModuleMixin(Module):
             module.__class__ = module.cls_to_become
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        # What has no shape is kept as it is: there is nothing to detach.
+        # Uninitialized tensors are saved as they are: there is nothing to detach.
         super()._save_to_state_dict(destination, prefix, True)
         if not keep_vars:
             for table in (self._parameters, self._buffers):

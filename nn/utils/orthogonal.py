@@ -93,12 +93,12 @@ class _Orthogonal(Module):
             return self._reflections(matrix, has_more_columns)
         n, k = matrix.size(-2), matrix.size(-1)
         if n != k:
-            # Any columns that make it square.
+            # Random columns complete it to a square matrix.
             columns = randn(*matrix.shape[:-1], n - k, dtype=matrix.dtype, device=matrix.device)
             self.base = _orthogonalized(cat([matrix, columns], -1))
         else:
             self.base = matrix.clone() if _is_orthogonal(matrix) else _orthogonalized(matrix)
-        # All maps take this to the unit matrix: the diagonal counts as signs of reflections that are turned round.
+        # All maps take this to the identity: the diagonal holds the negated signs of reflections.
         original = zeros_like(value)
         original.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
         return original
@@ -111,7 +111,7 @@ class _Orthogonal(Module):
             )
         reflectors, tau = geqrf(matrix)
         signs = reflectors.diagonal(dim1=-2, dim2=-1)
-        # Where no reflection was needed the factorization left the sign that the others lack.
+        # The factorization skips a reflection where none is needed, and leaves the sign that the others lack.
         signs.copy_(signs.sign() * (1 - 2 * (tau == 0).to(signs.dtype)))
         return reflectors.mT if has_more_columns else reflectors
 

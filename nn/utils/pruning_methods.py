@@ -320,8 +320,8 @@ class _Structured(_Amount):
         if not count:
             return default_mask
         mask = zeros_like(t)
-        kept = topk(self._scores(t.detach(), dim), size - count).indices
-        mask[(*[slice(None)] * dim, kept)] = 1
+        remaining = topk(self._scores(t.detach(), dim), size - count).indices
+        mask[(*[slice(None)] * dim, remaining)] = 1
         return mask * default_mask.to(dtype=mask.dtype)
 
 

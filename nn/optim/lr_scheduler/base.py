@@ -52,13 +52,13 @@ class LRScheduler:
         self.optimizer = checked_optimizer(optimizer)
         for number, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", own(group["lr"]))
+                group.setdefault("initial_lr", copied(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"param 'initial_lr' is not specified in param_groups[{number}] when resuming scheduler with last_epoch "
                     f"{last_epoch}: load the optimizer's state dict before, or begin with last_epoch=-1"
                 )
-        self.base_lrs: list[Rate] = [own(group["initial_lr"]) for group in optimizer.param_groups]
+        self.base_lrs: list[Rate] = [copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._initial_step()
 
@@ -127,15 +127,15 @@ class LRScheduler:
     def _set(self, rates: list[Rate]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             set_rate(group, rate)
-        self._last_lr = present(self.optimizer)
+        self._last_lr = current_rates(self.optimizer)
 
-    # What get_lr() of the schedules is made of
+    # For get_lr() of the schedules
 
     def _scaled(self, factor: float = 1.0) -> list[Rate]:
         """The current learning rates times a factor."""
         self._warn_outside()
         if factor == 1.0:
-            return present(self.optimizer)
+            return current_rates(self.optimizer)
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
     def _warn_outside(self) -> None:
@@ -154,14 +154,14 @@ def checked_optimizer(optimizer: Any) -> Optimizer:
     return optimizer
 
 
-def own(value: Any) -> Any:
+def copied(value: Any) -> Any:
     """``value``, or a copy of it where it is a tensor, which others may change."""
     return value.clone() if isinstance(value, Tensor) else value
 
 
-def present(optimizer: Optimizer) -> list[Rate]:
+def current_rates(optimizer: Optimizer) -> list[Rate]:
     """The current learning rates of the groups."""
-    return [own(group["lr"]) for group in optimizer.param_groups]
+    return [copied(group["lr"]) for group in optimizer.param_groups]
 
 
 def set_rate(group: dict[str, Any], rate: Rate) -> None:
@@ -176,13 +176,13 @@ def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
     """``value`` for every group, or a list's values one for each."""
     count = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):
-        return [own(value) for _ in range(count)]
+        return [copied(value) for _ in range(count)]
     if len(value) != count:
         raise ValueError(
             f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups has "
             f"{count}."
         )
-    return [own(each) for each in value]
+    return [copied(each) for each in value]
 
 
 def state_of(function: Callable[..., Any] | None) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
-from .base import LRScheduler, own, present, set_rate
+from .base import LRScheduler, copied, current_rates, set_rate
 from .plateau import ReduceLROnPlateau
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ class SequentialLR(_Combined):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # All of them have set their first learning rates when they were made; only the first one should have.
+        # Every scheduler has set its initial learning rates when it was constructed; only the first one should have.
         for group in optimizer.param_groups:
-            set_rate(group, own(group["initial_lr"]))
+            set_rate(group, copied(group["initial_lr"]))
         _take_back(self)
         first = schedulers[bisect_right(milestones, 0)]
         first._initial_step()
@@ -106,9 +106,9 @@ class SequentialLR(_Combined):
     def step(self) -> None:  # type: ignore[override]
         """Advance to the next epoch and set its learning rates."""
         self.last_epoch += 1
-        at = bisect_right(self._milestones, self.last_epoch)
-        scheduler = self._schedulers[at]
-        if at > 0 and self._milestones[at - 1] == self.last_epoch:
+        index = bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[index]
+        if index > 0 and self._milestones[index - 1] == self.last_epoch:
             scheduler._update_lr(0)
         else:
             scheduler.step()
@@ -143,10 +143,10 @@ class ChainedScheduler(_Combined):
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         self.optimizer = self._check(schedulers, optimizer)
         self._schedulers = schedulers
-        self._last_lr = present(self.optimizer)
+        self._last_lr = current_rates(self.optimizer)
 
     def step(self) -> None:  # type: ignore[override]
         """Advance to the next epoch and set its learning rates."""
         for each in self._schedulers:
             each.step()
-        self._last_lr = present(self.optimizer)
+        self._last_lr = current_rates(self.optimizer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
-from .base import LRScheduler, checked_optimizer, present, set_rate, warn_of_epoch
+from .base import LRScheduler, checked_optimizer, current_rates, set_rate, warn_of_epoch
 
 if TYPE_CHECKING:
     from nn.optim.optimizer import Optimizer
@@ -78,7 +78,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown = cooldown
         self.eps = eps
         self.last_epoch = 0
-        self._last_lr = present(optimizer)
+        self._last_lr = current_rates(optimizer)
         self.mode_worse = inf if mode == "min" else -inf
         self.mode = mode
         self.threshold = threshold
@@ -118,7 +118,7 @@ class ReduceLROnPlateau(LRScheduler):
             self._reduce()
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
-        self._last_lr = present(self.optimizer)
+        self._last_lr = current_rates(self.optimizer)
 
     def _is_better(self, current: float) -> bool:
         sign = 1 if self.mode == "max" else -1
