@@ -31,13 +31,15 @@ class Step:
     name : str
         Of the kernel.
     functor : str
-        Type of the functor in ``cuda/optimizer_steps.cuh``; ``{W}`` is the type that is computed in.
+        Type of the functor; ``{W}`` is the type that is computed in.
     operands : int
         Tensors that an element has one of each: the parameter, its gradient, states.
     numbers : int
         Members of the functor that are given at the launch, before the addresses.
     addresses : int
         Members that are addresses.
+    definition : str
+        CUDA C++ of the functor, such as :func:`functor_of` makes, if it is not in ``cuda/optimizer_steps.cuh``.
     """
 
     name: str
@@ -45,6 +47,28 @@ class Step:
     operands: int
     numbers: int
     addresses: int = 0
+    definition: str = ""
+
+
+def functor_of(name: str, operands: Sequence[str], numbers: Sequence[str], body: str) -> str:
+    """CUDA C++ of a functor ``name`` whose statements refer to an element's operands and to numbers by name.
+
+    The operands are the parameter, its gradient, which is read only, and states. Statements may use what
+    ``cuda/optimizer_steps.cuh`` offers: ``decayed``, ``square_root``, ``magnitude``, ``greater``, and the type ``W``
+    that is computed in.
+    """
+    parameter, gradient, *states = operands
+    references = [
+        f"W& {parameter} = x[0];",
+        f"const W {gradient} = x[1];",
+        *(f"W& {state} = x[{number}];" for number, state in enumerate(states, 2)),
+    ]
+    statements = [line.strip() for line in body.strip().splitlines()]
+    lines = "\n".join(f"        {line}" for line in (*references, *statements))
+    return (
+        f"template <class W>\nstruct {name} {{\n    static constexpr int read_only = 1;\n    W {', '.join(numbers)};\n"
+        f"    __device__ void operator()(W (&x)[{len(operands)}]) const {{\n{lines}\n    }}\n}};\n\n"
+    )
 
 
 def plan(device: Device, step: Step, dtype: dtype) -> Callable[..., None]:
@@ -80,7 +104,7 @@ def _kernel(device: Device, step: Step, dtype: dtype, tables: Tables, shape: str
     ]
     members = ", ".join([f"static_cast<{compute_type}>({name})" for name in numbers] + addresses)
     source = (
-        f"{includes('optimizer_steps.cuh', dtype)}"
+        f"{includes('optimizer_steps.cuh', dtype)}{step.definition}"
         f'extern "C" __global__ void {step.name}({", ".join(parameters)}) {{\n'
         f"    step_tensors<{dtype.cuda}, {shape}>({functor}{{{members}}}, table, tensors);\n}}\n"
     )

@@ -4,14 +4,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.operations.optimizers.steps import ADADELTA
+import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, sign
+from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tensor import Tensor
+
+
+@step("""
+    const W g = decayed(sign, weight_decay, W(1), grad, p);
+    square_avg = rho * square_avg + one_minus_rho * g * g;
+    const W change = square_root(acc_delta + eps) / square_root(square_avg + eps) * g;
+    acc_delta = rho * acc_delta + one_minus_rho * change * change;
+    p -= lr * change;
+""")
+def adadelta_step(
+    p: Any,
+    grad: Any,
+    square_avg: Any,
+    acc_delta: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    rho: float,
+    one_minus_rho: float,
+    eps: float,
+    lr: float,
+) -> None:
+    """Gradient descent by the ratio of the averages of squared changes and gradients."""
+    g = decayed(sign, weight_decay, 1.0, grad, p)
+    square_avg *= rho
+    square_avg += one_minus_rho * g * g
+    change = np.sqrt(acc_delta + eps)
+    change /= np.sqrt(square_avg + eps)
+    change *= g
+    acc_delta *= rho
+    acc_delta += one_minus_rho * change * change
+    p -= lr * change
 
 
 class Adadelta(SteppingOptimizer):
@@ -44,7 +76,7 @@ class Adadelta(SteppingOptimizer):
 
     References
     ----------
-    Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012.
+    Zeiler, "adadelta_step: An Adaptive Learning Rate Method", 2012.
     """
 
     absent = SteppingOptimizer.absent | {"capturable": False}
@@ -84,12 +116,12 @@ class Adadelta(SteppingOptimizer):
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """See :meth:`SteppingOptimizer.update`."""
         rho = float(group["rho"])
-        ADADELTA.update(
+        adadelta_step.update(
             [params, grads, *self.counted_together(group, params, ("square_avg", "acc_delta"))],
             sign=sign(group),
             weight_decay=float(group["weight_decay"]),
             rho=rho,
-            rest=1 - rho,
+            one_minus_rho=1 - rho,
             eps=float(group["eps"]),
             lr=float(group["lr"]),
         )

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import tensor
-from tensor.operations.optimizers.steps import ADAGRAD
 
 from .optimizer import count
-from .stepping import SteppingOptimizer, at_least_zero, sign
+from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tensor import Tensor
+
+
+@step("""
+    const W g = decayed(sign, weight_decay, W(1), grad, p);
+    sum += g * g;
+    p -= lr * (g / (square_root(sum) + eps));
+""")
+def adagrad_step(
+    p: Any, grad: Any, sum: Any, *, sign: float, weight_decay: float, eps: float, lr: float
+) -> None:
+    """Gradient descent by the root of the sum of squares."""
+    g = decayed(sign, weight_decay, 1.0, grad, p)
+    sum += g * g
+    p -= lr * (g / (np.sqrt(sum) + eps))
 
 
 class Adagrad(SteppingOptimizer):
@@ -103,7 +118,7 @@ class Adagrad(SteppingOptimizer):
     def update(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """See :meth:`SteppingOptimizer.update`."""
         for t, operands in self.counted(group, params, grads, ("sum",)):
-            ADAGRAD.update(
+            adagrad_step.update(
                 operands,
                 sign=sign(group),
                 weight_decay=float(group["weight_decay"]),

@@ -5,13 +5,100 @@ from __future__ import annotations
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from tensor import Tensor
-from tensor.operations.optimizers.steps import ADAM, AMSGRAD
+import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, sign
+from tensor import Tensor
+
+from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, decayed, sign, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+#: Running averages of the gradient and of its square.
+MOMENTS = """
+    const W g = decayed(sign, weight_decay, param_factor, grad, p);
+    exp_avg += one_minus_beta1 * (g - exp_avg);
+    exp_avg_sq = beta2 * exp_avg_sq + one_minus_beta2 * g * g;
+"""
+
+
+def update_moments(
+    g: Any, exp_avg: Any, exp_avg_sq: Any, one_minus_beta1: float, beta2: float, one_minus_beta2: float
+) -> None:
+    """The same on arrays."""
+    change = g - exp_avg
+    change *= one_minus_beta1
+    exp_avg += change
+    exp_avg_sq *= beta2
+    np.multiply(g, g, out=change)
+    change *= one_minus_beta2
+    exp_avg_sq += change
+
+
+def _descend(p: Any, mean: Any, square: Any, step_size: float, root_correction2: float, eps: float) -> None:
+    root = np.sqrt(square)
+    root /= root_correction2
+    root += eps
+    np.divide(mean, root, out=root)
+    root *= step_size
+    p -= root
+
+
+# `root_correction2` is sqrt(1 - beta2 ** t), `step_size` is lr / (1 - beta1 ** t).
+
+
+@step(f"""{MOMENTS}
+    p -= step_size * (exp_avg / (square_root(exp_avg_sq) / root_correction2 + eps));
+""")
+def adam_step(
+    p: Any,
+    grad: Any,
+    exp_avg: Any,
+    exp_avg_sq: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    param_factor: float,
+    one_minus_beta1: float,
+    beta2: float,
+    one_minus_beta2: float,
+    step_size: float,
+    root_correction2: float,
+    eps: float,
+) -> None:
+    """Adam."""
+    g = decayed(sign, weight_decay, param_factor, grad, p)
+    update_moments(g, exp_avg, exp_avg_sq, one_minus_beta1, beta2, one_minus_beta2)
+    _descend(p, exp_avg, exp_avg_sq, step_size, root_correction2, eps)
+
+
+@step(f"""{MOMENTS}
+    max_exp_avg_sq = greater(max_exp_avg_sq, exp_avg_sq);
+    p -= step_size * (exp_avg / (square_root(max_exp_avg_sq) / root_correction2 + eps));
+""")
+def amsgrad_step(
+    p: Any,
+    grad: Any,
+    exp_avg: Any,
+    exp_avg_sq: Any,
+    max_exp_avg_sq: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    param_factor: float,
+    one_minus_beta1: float,
+    beta2: float,
+    one_minus_beta2: float,
+    step_size: float,
+    root_correction2: float,
+    eps: float,
+) -> None:
+    """Adam with the maximum of all averages of squares so far."""
+    g = decayed(sign, weight_decay, param_factor, grad, p)
+    update_moments(g, exp_avg, exp_avg_sq, one_minus_beta1, beta2, one_minus_beta2)
+    np.maximum(max_exp_avg_sq, exp_avg_sq, out=max_exp_avg_sq)
+    _descend(p, exp_avg, max_exp_avg_sq, step_size, root_correction2, eps)
 
 
 class Adam(SteppingOptimizer):
@@ -104,15 +191,15 @@ class Adam(SteppingOptimizer):
         names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if amsgrad else ("exp_avg", "exp_avg_sq")
         beta1, beta2 = map(float, group["betas"])
         for t, operands in self.counted(group, params, grads, names):
-            (AMSGRAD if amsgrad else ADAM).update(
+            (amsgrad_step if amsgrad else adam_step).update(
                 operands,
                 sign=sign(group),
                 **decay(group),
-                rest1=1 - beta1,
+                one_minus_beta1=1 - beta1,
                 beta2=beta2,
-                rest2=1 - beta2,
+                one_minus_beta2=1 - beta2,
                 step_size=float(group["lr"]) / (1 - beta1**t),
-                scale=sqrt(1 - beta2**t),
+                root_correction2=sqrt(1 - beta2**t),
                 eps=float(group["eps"]),
             )
 

@@ -4,14 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.operations.optimizers.steps import ADAMAX
+import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, check_betas, sign
+from .stepping import SteppingOptimizer, at_least_zero, check_betas, decayed, sign, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tensor import Tensor
+
+
+@step("""
+    const W g = decayed(sign, weight_decay, W(1), grad, p);
+    exp_avg += one_minus_beta1 * (g - exp_avg);
+    exp_inf = greater(beta2 * exp_inf, magnitude(g) + eps);
+    p -= step_size * (exp_avg / exp_inf);
+""")
+def adamax_step(
+    p: Any,
+    grad: Any,
+    exp_avg: Any,
+    exp_inf: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    one_minus_beta1: float,
+    beta2: float,
+    eps: float,
+    step_size: float,
+) -> None:
+    """Adam with the infinity norm; ``step_size`` is ``lr / (1 - beta1 ** t)``."""
+    g = decayed(sign, weight_decay, 1.0, grad, p)
+    exp_avg += one_minus_beta1 * (g - exp_avg)
+    exp_inf *= beta2
+    np.maximum(exp_inf, np.abs(g) + eps, out=exp_inf)
+    p -= step_size * (exp_avg / exp_inf)
 
 
 class Adamax(SteppingOptimizer):
@@ -83,11 +110,11 @@ class Adamax(SteppingOptimizer):
         """See :meth:`SteppingOptimizer.update`."""
         beta1, beta2 = group["betas"]
         for t, operands in self.counted(group, params, grads, ("exp_avg", "exp_inf")):
-            ADAMAX.update(
+            adamax_step.update(
                 operands,
                 sign=sign(group),
                 weight_decay=float(group["weight_decay"]),
-                rest1=1 - beta1,
+                one_minus_beta1=1 - beta1,
                 beta2=beta2,
                 eps=float(group["eps"]),
                 step_size=float(group["lr"]) / (1 - beta1**t),

@@ -4,15 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.operations.optimizers.steps import NADAM
+import numpy as np
 
+from .adam import MOMENTS, update_moments
 from .optimizer import count
-from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, sign
+from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, decayed, sign, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tensor import Tensor
+
+
+@step(f"""{MOMENTS}
+    const W root = square_root(exp_avg_sq / correction2) + eps;
+    p -= gradient_step * (g / root);
+    p -= moment_step * (exp_avg / root);
+""")
+def nadam_step(
+    p: Any,
+    grad: Any,
+    exp_avg: Any,
+    exp_avg_sq: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    param_factor: float,
+    one_minus_beta1: float,
+    beta2: float,
+    one_minus_beta2: float,
+    correction2: float,
+    eps: float,
+    gradient_step: float,
+    moment_step: float,
+) -> None:
+    """Adam with Nesterov momentum; ``correction2`` is ``1 - beta2 ** t``."""
+    g = decayed(sign, weight_decay, param_factor, grad, p)
+    update_moments(g, exp_avg, exp_avg_sq, one_minus_beta1, beta2, one_minus_beta2)
+    root = exp_avg_sq / correction2
+    np.sqrt(root, out=root)
+    root += eps
+    p -= gradient_step * (g / root)
+    p -= moment_step * (exp_avg / root)
 
 
 class NAdam(SteppingOptimizer):
@@ -103,13 +136,13 @@ class NAdam(SteppingOptimizer):
             products = [float(self.state[each]["mu_product"].mul_(mu)) for each in operands[0]]
             for product in sorted(set(products)):
                 members = [i for i, each in enumerate(products) if each == product]
-                NADAM.update(
+                nadam_step.update(
                     [[column[i] for i in members] for column in operands],
                     sign=sign(group),
                     **decay(group),
-                    rest1=1 - beta1,
+                    one_minus_beta1=1 - beta1,
                     beta2=beta2,
-                    rest2=1 - beta2,
+                    one_minus_beta2=1 - beta2,
                     correction2=1 - beta2**t,
                     eps=float(group["eps"]),
                     gradient_step=lr * (1 - mu) / (1 - product),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from tensor.operations.optimizers.steps import RADAM
+import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, sign
+from .adam import MOMENTS, update_moments
+from .stepping import SteppingOptimizer, at_least_zero, check_betas, decay, decayed, sign, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +17,31 @@ if TYPE_CHECKING:
 
 #: Length of the average of squares above which its variance is known well enough.
 _LONG_ENOUGH = 5.0
+
+
+@step(f"""{MOMENTS}
+    p -= step_size * (rectified != 0 ? exp_avg / (square_root(exp_avg_sq) + eps) : exp_avg);
+""")
+def radam_step(
+    p: Any,
+    grad: Any,
+    exp_avg: Any,
+    exp_avg_sq: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    param_factor: float,
+    one_minus_beta1: float,
+    beta2: float,
+    one_minus_beta2: float,
+    eps: float,
+    step_size: float,
+    rectified: float,
+) -> None:
+    """Adam if ``rectified``, otherwise momentum."""
+    g = decayed(sign, weight_decay, param_factor, grad, p)
+    update_moments(g, exp_avg, exp_avg_sq, one_minus_beta1, beta2, one_minus_beta2)
+    p -= step_size * (exp_avg / (np.sqrt(exp_avg_sq) + eps) if rectified else exp_avg)
 
 
 class RAdam(SteppingOptimizer):
@@ -101,13 +127,13 @@ class RAdam(SteppingOptimizer):
                 step_size *= sqrt(
                     (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
                 ) * sqrt(correction2)
-            RADAM.update(
+            radam_step.update(
                 operands,
                 sign=sign(group),
                 **decay(group),
-                rest1=1 - beta1,
+                one_minus_beta1=1 - beta1,
                 beta2=beta2,
-                rest2=1 - beta2,
+                one_minus_beta2=1 - beta2,
                 eps=float(group["eps"]),
                 step_size=step_size,
                 rectified=float(rectified),

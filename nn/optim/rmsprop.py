@@ -4,14 +4,177 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.operations.optimizers.steps import RMSPROP
+import numpy as np
 
-from .stepping import SteppingOptimizer, at_least_zero, sign
+from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tensor import Tensor
+
+
+_AVERAGE = """
+    const W g = decayed(sign, weight_decay, W(1), grad, p);
+    square_avg = alpha * square_avg + one_minus_alpha * g * g;
+"""
+_PLAIN = """
+    const W change = g / (square_root(square_avg) + eps);
+"""
+_CENTERED = """
+    grad_avg += one_minus_alpha * (g - grad_avg);
+    const W change = g / (square_root(square_avg - grad_avg * grad_avg) + eps);
+"""
+_DESCENT = """
+    p -= lr * change;
+"""
+_MOMENTUM = """
+    momentum_buffer = momentum * momentum_buffer + change;
+    p -= lr * momentum_buffer;
+"""
+
+
+def _rmsprop(
+    p: Any,
+    grad: Any,
+    square_avg: Any,
+    grad_avg: Any,
+    momentum_buffer: Any,
+    sign: float,
+    weight_decay: float,
+    alpha: float,
+    one_minus_alpha: float,
+    eps: float,
+    lr: float,
+    momentum: float,
+) -> None:
+    """The same on arrays, where the last two states may be ``None``."""
+    g = decayed(sign, weight_decay, 1.0, grad, p)
+    square_avg *= alpha
+    square_avg += one_minus_alpha * g * g
+    variance = square_avg
+    if grad_avg is not None:
+        grad_avg += one_minus_alpha * (g - grad_avg)
+        variance = square_avg - grad_avg * grad_avg
+    change = g / (np.sqrt(variance) + eps)
+    if momentum_buffer is not None:
+        momentum_buffer *= momentum
+        momentum_buffer += change
+        change = momentum_buffer
+    p -= lr * change
+
+
+@step(_AVERAGE + _PLAIN + _DESCENT)
+def rmsprop_step(
+    p: Any,
+    grad: Any,
+    square_avg: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    alpha: float,
+    one_minus_alpha: float,
+    eps: float,
+    lr: float,
+    momentum: float,
+) -> None:
+    """RMSprop."""
+    _rmsprop(p, grad, square_avg, None, None, sign, weight_decay, alpha, one_minus_alpha, eps, lr, momentum)
+
+
+@step(_AVERAGE + _CENTERED + _DESCENT)
+def centered_rmsprop_step(
+    p: Any,
+    grad: Any,
+    square_avg: Any,
+    grad_avg: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    alpha: float,
+    one_minus_alpha: float,
+    eps: float,
+    lr: float,
+    momentum: float,
+) -> None:
+    """RMSprop by the variance."""
+    _rmsprop(
+        p, grad, square_avg, grad_avg, None, sign, weight_decay, alpha, one_minus_alpha, eps, lr, momentum
+    )
+
+
+@step(_AVERAGE + _PLAIN + _MOMENTUM)
+def momentum_rmsprop_step(
+    p: Any,
+    grad: Any,
+    square_avg: Any,
+    momentum_buffer: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    alpha: float,
+    one_minus_alpha: float,
+    eps: float,
+    lr: float,
+    momentum: float,
+) -> None:
+    """RMSprop with momentum."""
+    _rmsprop(
+        p,
+        grad,
+        square_avg,
+        None,
+        momentum_buffer,
+        sign,
+        weight_decay,
+        alpha,
+        one_minus_alpha,
+        eps,
+        lr,
+        momentum,
+    )
+
+
+@step(_AVERAGE + _CENTERED + _MOMENTUM)
+def centered_momentum_rmsprop_step(
+    p: Any,
+    grad: Any,
+    square_avg: Any,
+    grad_avg: Any,
+    momentum_buffer: Any,
+    *,
+    sign: float,
+    weight_decay: float,
+    alpha: float,
+    one_minus_alpha: float,
+    eps: float,
+    lr: float,
+    momentum: float,
+) -> None:
+    """RMSprop by the variance, with momentum."""
+    _rmsprop(
+        p,
+        grad,
+        square_avg,
+        grad_avg,
+        momentum_buffer,
+        sign,
+        weight_decay,
+        alpha,
+        one_minus_alpha,
+        eps,
+        lr,
+        momentum,
+    )
+
+
+#: By whether it is centered, and whether it has momentum.
+_STEPS = {
+    (False, False): rmsprop_step,
+    (True, False): centered_rmsprop_step,
+    (False, True): momentum_rmsprop_step,
+    (True, True): centered_momentum_rmsprop_step,
+}
 
 
 class RMSprop(SteppingOptimizer):
@@ -104,12 +267,12 @@ class RMSprop(SteppingOptimizer):
             names.append("momentum_buffer")
         # Nothing here depends on how many steps there were, so all parameters go together.
         operands = [params, grads, *self.counted_together(group, params, names)]
-        RMSPROP[centered, momentum > 0].update(
+        _STEPS[centered, momentum > 0].update(
             operands,
             sign=sign(group),
             weight_decay=float(group["weight_decay"]),
             alpha=float(group["alpha"]),
-            rest=1 - float(group["alpha"]),
+            one_minus_alpha=1 - float(group["alpha"]),
             eps=float(group["eps"]),
             lr=float(group["lr"]),
             momentum=momentum,

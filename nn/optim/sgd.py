@@ -5,15 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensor
-from tensor.operations.optimizers.steps import MOMENTUM_SGD
-from tensor.operations.optimizers.steps import SGD as PLAIN_SGD
 
-from .stepping import SteppingOptimizer, at_least_zero, sign
+from .stepping import SteppingOptimizer, at_least_zero, decayed, sign, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tensor import Tensor
+
+
+@step("""
+    const W g = decayed(sign, weight_decay, W(1), grad, p);
+    p -= lr * g;
+""")
+def sgd_step(p: Any, grad: Any, *, sign: float, lr: float, weight_decay: float) -> None:
+    """Gradient descent."""
+    p -= lr * decayed(sign, weight_decay, 1.0, grad, p)
+
+
+@step("""
+    const W g = decayed(sign, weight_decay, W(1), grad, p);
+    momentum_buffer = momentum * momentum_buffer + undamped * g;
+    p -= lr * (nesterov != 0 ? g + momentum * momentum_buffer : momentum_buffer);
+""")
+def momentum_sgd_step(
+    p: Any,
+    grad: Any,
+    momentum_buffer: Any,
+    *,
+    sign: float,
+    lr: float,
+    weight_decay: float,
+    momentum: float,
+    undamped: float,
+    nesterov: float,
+) -> None:
+    """Gradient descent with momentum; ``undamped`` is ``1 - dampening``."""
+    g = decayed(sign, weight_decay, 1.0, grad, p)
+    momentum_buffer *= momentum
+    momentum_buffer += undamped * g
+    p -= lr * (g + momentum * momentum_buffer if nesterov else momentum_buffer)
 
 
 class SGD(SteppingOptimizer):
@@ -96,7 +127,7 @@ class SGD(SteppingOptimizer):
         }
         momentum = float(group["momentum"])
         if not momentum:
-            PLAIN_SGD.update([params, grads], **numbers)
+            sgd_step.update([params, grads], **numbers)
             return
         numbers["nesterov"] = float(group["nesterov"])
         new: tuple[list[Tensor], ...] = ([], [], [])
@@ -111,9 +142,9 @@ class SGD(SteppingOptimizer):
                 column.append(x)
         # The first gradient is the buffer, without dampening.
         if new[0]:
-            MOMENTUM_SGD.update(new, momentum=momentum, share=1.0, **numbers)
+            momentum_sgd_step.update(new, momentum=momentum, undamped=1.0, **numbers)
             for each, buffer in zip(new[0], new[2], strict=True):
                 self.state[each]["momentum_buffer"] = buffer
         if existing[0]:
-            share = 1 - float(group["dampening"])
-            MOMENTUM_SGD.update(existing, momentum=momentum, share=share, **numbers)
+            undamped = 1 - float(group["dampening"])
+            momentum_sgd_step.update(existing, momentum=momentum, undamped=undamped, **numbers)

@@ -1,4 +1,8 @@
-"""Optimizers that apply the same elementwise update to every parameter, in one launch for many parameters."""
+"""Optimizers that apply the same elementwise update to every parameter, in one launch for many parameters.
+
+Such an optimizer is one file: its step, defined by the decorator :func:`step` for device and host, and its class, which
+defines the options and :meth:`SteppingOptimizer.update`. :mod:`nn.optim.adagrad` is a short example.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import tensor
 from tensor import Tensor
-from tensor.operations.optimizers.steps import advance
+from tensor.operations.optimizers.steps import advance, decayed, step
 
 from .optimizer import Optimizer, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+__all__ = [
+    "SteppingOptimizer",
+    "at_least_zero",
+    "check_betas",
+    "decay",
+    "decayed",
+    "sign",
+    "step",
+]
 
 
 class SteppingOptimizer(Optimizer):
@@ -118,8 +132,8 @@ def decay(group: dict[str, Any]) -> dict[str, float]:
     """Factors of weight decay: as an L2 penalty in the gradient, or decoupled from it."""
     lr, weight_decay = float(group["lr"]), float(group["weight_decay"])
     if group.get("decoupled_weight_decay"):
-        return {"decay": 0.0, "keep": 1 - lr * weight_decay}
-    return {"decay": weight_decay, "keep": 1.0}
+        return {"weight_decay": 0.0, "param_factor": 1 - lr * weight_decay}
+    return {"weight_decay": weight_decay, "param_factor": 1.0}
 
 
 def at_least_zero(value: Any, what: str) -> None:

@@ -1,6 +1,6 @@
 // Optimizer steps: one launch updates many parameters.
 //
-// A step reads a parameter, its gradient and what the optimizer remembers of it (its moments), and writes all
+// A step reads a parameter, its gradient and its states (such as moments), and writes all
 // but the gradient back: it is bound by memory, and over a model's many small tensors by launches. So a launch
 // gets a `Table` of up to `Tensors` tensors in its arguments, which needs no memory and no copy, and which the
 // hardware broadcasts from its constant bank. Tensors are cut into chunks of `Chunk` elements, and each block
@@ -12,8 +12,7 @@
 // with in float.
 //
 // A step is a functor over an element's operands `x[0]` (parameter), `x[1]` (gradient), `x[2]`, ... (states).
-// Names of its numbers are those of the optimizers' papers and of PyTorch's documentation; factors that are the
-// same for all elements, such as bias corrections, come computed from the host. `sign` is -1 to maximize.
+// Factors that are the same for all elements, such as bias corrections, come computed from the host.
 
 #pragma once
 
@@ -136,7 +135,7 @@ struct WriteOnly<ScaledCopy<W>> {
     static constexpr int operand = 0;
 };
 
-// The optimizers
+// For the statements of optimizers, which are defined in nn/optim
 
 __device__ inline float square_root(float x) { return sqrtf(x); }
 __device__ inline double square_root(double x) { return sqrt(x); }
@@ -146,133 +145,15 @@ __device__ inline double magnitude(double x) { return fabs(x); }
 template <class W>
 __device__ inline W greater(W a, W b) { return a > b || a != a ? a : b; }
 
+// The gradient of what is minimized, with `decay` times the parameter as L2 penalty; decoupled weight decay multiplies
+// the parameter by `factor`.
 template <class W>
-struct Sgd {
-    static constexpr int read_only = 1;
-    W sign, lr, weight_decay;
-    __device__ void operator()(W (&x)[2]) const {
-        W g = sign * x[1];
-        if (weight_decay != 0) g += weight_decay * x[0];
-        x[0] -= lr * g;
-    }
-};
-
-template <class W>
-struct MomentumSgd {
-    static constexpr int read_only = 1;
-    W sign, lr, weight_decay, momentum, share, nesterov;  // share: 1 - dampening
-    __device__ void operator()(W (&x)[3]) const {
-        W g = sign * x[1];
-        if (weight_decay != 0) g += weight_decay * x[0];
-        x[2] = momentum * x[2] + share * g;
-        x[0] -= lr * (nesterov != 0 ? g + momentum * x[2] : x[2]);
-    }
-};
-
-// Weight decay is `decay`, a part of the gradient, or `keep`, what remains of the parameter itself.
-template <class W>
-__device__ inline W decayed(W sign, W decay, W keep, W gradient, W& parameter) {
+__device__ inline W decayed(W sign, W decay, W factor, W gradient, W& parameter) {
     W g = sign * gradient;
     if (decay != 0) g += decay * parameter;
-    parameter *= keep;
+    parameter *= factor;
     return g;
 }
-
-template <class W, int Operands>
-struct Adam {
-    static constexpr int read_only = 1;
-    W sign, decay, keep, rest1, beta2, rest2, step_size, scale, eps;  // scale: sqrt(1 - beta2^t)
-    __device__ void operator()(W (&x)[Operands]) const {
-        const W g = decayed(sign, decay, keep, x[1], x[0]);
-        x[2] += rest1 * (g - x[2]);
-        x[3] = beta2 * x[3] + rest2 * g * g;
-        W v = x[3];
-        if (Operands == 5) v = x[Operands - 1] = greater(x[Operands - 1], v);  // amsgrad
-        x[0] -= step_size * (x[2] / (square_root(v) / scale + eps));
-    }
-};
-
-template <class W>
-struct Adamax {
-    static constexpr int read_only = 1;
-    W sign, weight_decay, rest1, beta2, eps, step_size;
-    __device__ void operator()(W (&x)[4]) const {
-        const W g = decayed(sign, weight_decay, W(1), x[1], x[0]);
-        x[2] += rest1 * (g - x[2]);
-        x[3] = greater(beta2 * x[3], magnitude(g) + eps);
-        x[0] -= step_size * (x[2] / x[3]);
-    }
-};
-
-template <class W>
-struct Nadam {
-    static constexpr int read_only = 1;
-    W sign, decay, keep, rest1, beta2, rest2, correction2, eps, gradient_step, moment_step;
-    __device__ void operator()(W (&x)[4]) const {
-        const W g = decayed(sign, decay, keep, x[1], x[0]);
-        x[2] += rest1 * (g - x[2]);
-        x[3] = beta2 * x[3] + rest2 * g * g;
-        const W root = square_root(x[3] / correction2) + eps;
-        x[0] -= gradient_step * (g / root);
-        x[0] -= moment_step * (x[2] / root);
-    }
-};
-
-template <class W>
-struct Radam {
-    static constexpr int read_only = 1;
-    W sign, decay, keep, rest1, beta2, rest2, eps, step_size, rectified;
-    __device__ void operator()(W (&x)[4]) const {
-        const W g = decayed(sign, decay, keep, x[1], x[0]);
-        x[2] += rest1 * (g - x[2]);
-        x[3] = beta2 * x[3] + rest2 * g * g;
-        x[0] -= step_size * (rectified != 0 ? x[2] / (square_root(x[3]) + eps) : x[2]);
-    }
-};
-
-// States: the average of squares, that of gradients if `Centered`, the buffer if `Momentum`.
-template <class W, bool Centered, bool Momentum>
-struct Rmsprop {
-    static constexpr int read_only = 1;
-    static constexpr int operands = 3 + Centered + Momentum;
-    W sign, weight_decay, alpha, rest, eps, lr, momentum;
-    __device__ void operator()(W (&x)[operands]) const {
-        const W g = decayed(sign, weight_decay, W(1), x[1], x[0]);
-        x[2] = alpha * x[2] + rest * g * g;
-        W square = x[2];
-        if (Centered) {
-            x[operands - 1 - Momentum] += rest * (g - x[operands - 1 - Momentum]);
-            square -= x[operands - 1 - Momentum] * x[operands - 1 - Momentum];
-        }
-        W change = g / (square_root(square) + eps);
-        if (Momentum) change = x[operands - 1] = momentum * x[operands - 1] + change;
-        x[0] -= lr * change;
-    }
-};
-
-template <class W>
-struct Adagrad {
-    static constexpr int read_only = 1;
-    W sign, weight_decay, eps, lr;
-    __device__ void operator()(W (&x)[3]) const {
-        const W g = decayed(sign, weight_decay, W(1), x[1], x[0]);
-        x[2] += g * g;
-        x[0] -= lr * (g / (square_root(x[2]) + eps));
-    }
-};
-
-template <class W>
-struct Adadelta {
-    static constexpr int read_only = 1;
-    W sign, weight_decay, rho, rest, eps, lr;
-    __device__ void operator()(W (&x)[4]) const {
-        const W g = decayed(sign, weight_decay, W(1), x[1], x[0]);
-        x[2] = rho * x[2] + rest * g * g;
-        const W change = square_root(x[3] + eps) / square_root(x[2] + eps) * g;
-        x[3] = rho * x[3] + rest * change * change;
-        x[0] -= lr * change;
-    }
-};
 
 // Gradients times `factor`; `*found` becomes 1 where one of them is not finite. All blocks that find one write the
 // same number, so their order does not matter.

@@ -1,11 +1,12 @@
 """Steps of optimizers, in place: on a device one launch updates many parameters.
 
->>> from tensor.operations.optimizers import steps
->>> steps.SGD.update([parameters, gradients], sign=1.0, lr=0.1, weight_decay=0.0)  # doctest: +SKIP
+A step is defined once, as a NumPy function with the statements of its kernel, by the decorator :func:`step`; those of the
+optimizers are in :mod:`nn.optim`.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,6 @@ import numpy as np
 from nvrtc_kernels import optimizer_steps as kernels
 from nvrtc_kernels.dtypes import float32
 from tensor.core.modes.grad_mode import modes
-
-from . import formulas as formulas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,33 +23,59 @@ if TYPE_CHECKING:
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
+    Array = NDArray[Any]
+
 #: Elements that a step on the host works on at a time: its operands stay in the processor's cache.
 _BLOCK = 1 << 15
 
 
-class Step:
-    """What an optimizer does to each parameter.
+def step(cuda: str) -> Callable[[Callable[..., None]], Step]:
+    """Define an optimizer's step: both its forms in one place.
+
+    The decorated function is the form for the host, on arrays, in place. Its positional parameters are the operands: the
+    parameter, its gradient, which stays as it is, and the states; its keyword-only parameters are numbers that are the
+    same for all elements. Both forms compute in float32 for half precision.
 
     Parameters
     ----------
-    name : str
-        Name of the kernels.
-    functor : str
-        The kernels' functor, see :class:`nvrtc_kernels.optimizer_steps.Step`.
+    cuda
+        Statements of the kernel, which refer to an element's operands and to the numbers by the same names; see
+        :func:`nvrtc_kernels.optimizer_steps.functor_of`.
+
+    Examples
+    --------
+    >>> @step("p -= lr * grad;")
+    ... def descent(p, grad, *, lr):
+    ...     p -= lr * grad
+    >>> descent.update([parameters, gradients], lr=0.1)  # doctest: +SKIP
+    """
+    return lambda function: Step(function, cuda)
+
+
+class Step:
+    """An optimizer's update of parameters and states, made by :func:`step`.
+
+    Attributes
+    ----------
     numpy : callable
-        The same on arrays: ``numpy(parameter, gradient, *states, *numbers)``.
-    states : int
-        Tensors that the optimizer keeps for each parameter.
-    numbers : str
-        Names of the numbers, in the order of the functor's members.
+        The form for the host.
+    numbers : tuple of str
+        Names of the numbers.
+    kernel : nvrtc_kernels.optimizer_steps.Step
+        The form for a device.
     """
 
-    def __init__(
-        self, name: str, functor: str, numpy: Callable[..., None], states: int, numbers: str
-    ) -> None:
-        self.numbers = tuple(numbers.split())
-        self.numpy = numpy
-        self.kernel = kernels.Step(name, functor, 2 + states, len(self.numbers))
+    def __init__(self, function: Callable[..., None], cuda: str) -> None:
+        parameters = inspect.signature(function).parameters.values()
+        operands = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+        self.numpy = function
+        self.numbers = tuple(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)
+        self.__doc__ = function.__doc__
+        name = function.__name__.removesuffix("_step")
+        definition = kernels.functor_of(f"{name}_element", operands, self.numbers, cuda)
+        self.kernel = kernels.Step(
+            name, f"{name}_element<{{W}}>", len(operands), len(self.numbers), definition=definition
+        )
 
     def __repr__(self) -> str:
         return f"<Step {self.kernel.name}>"
@@ -94,7 +119,7 @@ class Step:
         run(place.local.stream.handle, [x._address for x in tensors], counts, *values)
 
     def _on_host(self, tensors: list[Tensor], values: list[float]) -> None:
-        operands = self.kernel.operands
+        operands, numbers = self.kernel.operands, dict(zip(self.numbers, values, strict=True))
         with np.errstate(all="ignore"):
             for begin in range(0, len(tensors), operands):
                 arrays = [_elements(x) for x in tensors[begin : begin + operands]]
@@ -102,10 +127,10 @@ class Step:
                 for start in range(0, len(arrays[0]), _BLOCK):
                     parts = [array[start : start + _BLOCK] for array in arrays]
                     if not half:
-                        self.numpy(*parts, *values)
+                        self.numpy(*parts, **numbers)
                         continue
                     wide = [part.astype(np.float32) for part in parts]
-                    self.numpy(*wide, *values)
+                    self.numpy(*wide, **numbers)
                     for number, (part, found) in enumerate(zip(parts, wide, strict=True)):
                         if number != 1:
                             part[...] = found
@@ -173,7 +198,7 @@ def _as_real(layouts: list[Layout]) -> tuple[Any, list[int]]:
     return kind.to_real(), [2 * layout.numel for layout in layouts]
 
 
-def _elements(x: Tensor) -> NDArray[Any]:
+def _elements(x: Tensor) -> Array:
     """Elements of a CPU tensor without gaps in the order of memory, complex ones as pairs."""
     array, layout = x._writable, x._layout
     if not layout.contiguous:
@@ -183,39 +208,17 @@ def _elements(x: Tensor) -> NDArray[Any]:
     return array.view(layout.dtype.to_real().numpy) if layout.dtype.is_complex else array
 
 
-_DECAY = "sign decay keep rest1 beta2 rest2"
+def decayed(sign: float, decay: float, factor: float, grad: Array, p: Array) -> Array:
+    """The gradient of what is minimized, with ``decay`` times the parameter as L2 penalty.
 
-SGD = Step("sgd", "Sgd<{W}>", formulas.sgd, 0, "sign lr weight_decay")
-MOMENTUM_SGD = Step(
-    "momentum_sgd",
-    "MomentumSgd<{W}>",
-    formulas.momentum_sgd,
-    1,
-    "sign lr weight_decay momentum share nesterov",
-)
-ADAM = Step("adam", "Adam<{W}, 4>", formulas.adam, 2, f"{_DECAY} step_size scale eps")
-AMSGRAD = Step("amsgrad", "Adam<{W}, 5>", formulas.adam, 3, f"{_DECAY} step_size scale eps")
-ADAMAX = Step("adamax", "Adamax<{W}>", formulas.adamax, 2, "sign weight_decay rest1 beta2 eps step_size")
-NADAM = Step("nadam", "Nadam<{W}>", formulas.nadam, 2, f"{_DECAY} correction2 eps gradient_step moment_step")
-RADAM = Step("radam", "Radam<{W}>", formulas.radam, 2, f"{_DECAY} eps step_size rectified")
-ADAGRAD = Step("adagrad", "Adagrad<{W}>", formulas.adagrad, 1, "sign weight_decay eps lr")
-ADADELTA = Step("adadelta", "Adadelta<{W}>", formulas.adadelta, 2, "sign weight_decay rho rest eps lr")
-#: By whether it is centered, and whether it has momentum.
-RMSPROP = {
-    (centered, momentum): Step(
-        name,
-        f"Rmsprop<{{W}}, {str(centered).lower()}, {str(momentum).lower()}>",
-        numpy,
-        1 + centered + momentum,
-        "sign weight_decay alpha rest eps lr momentum",
-    )
-    for centered, momentum, name, numpy in (
-        (False, False, "rmsprop", formulas.rmsprop),
-        (True, False, "centered_rmsprop", formulas.centered_rmsprop),
-        (False, True, "momentum_rmsprop", formulas.momentum_rmsprop),
-        (True, True, "centered_momentum_rmsprop", formulas.centered_momentum_rmsprop),
-    )
-}
+    Decoupled weight decay multiplies the parameter by ``factor``. ``sign`` is -1 to maximize.
+    """
+    g = grad if sign > 0 else -grad
+    if decay:
+        g = g + decay * p
+    if factor != 1:
+        p *= factor
+    return g
 
 
 class Unscale:

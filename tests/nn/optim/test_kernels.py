@@ -11,29 +11,32 @@ import pytest
 import drv
 import nn.optim
 import tensor
-from tensor.operations.optimizers import steps
+from nn.optim import adadelta, adagrad, adam, adamax, nadam, radam, rmsprop, sgd
 from tests.tensor.driver_calls import counted
 
 STEPS = [
-    steps.SGD,
-    steps.MOMENTUM_SGD,
-    steps.ADAM,
-    steps.AMSGRAD,
-    steps.ADAMAX,
-    steps.NADAM,
-    steps.RADAM,
-    steps.ADAGRAD,
-    steps.ADADELTA,
-    *steps.RMSPROP.values(),
+    sgd.sgd_step,
+    sgd.momentum_sgd_step,
+    adam.adam_step,
+    adam.amsgrad_step,
+    adamax.adamax_step,
+    nadam.nadam_step,
+    radam.radam_step,
+    adagrad.adagrad_step,
+    adadelta.adadelta_step,
+    rmsprop.rmsprop_step,
+    rmsprop.centered_rmsprop_step,
+    rmsprop.momentum_rmsprop_step,
+    rmsprop.centered_momentum_rmsprop_step,
 ]
 _NUMBERS = {
     "sign": 1.0,
-    "keep": 1.0,
-    "decay": 0.25,
+    "param_factor": 1.0,
     "weight_decay": 0.25,
-    "rest1": 0.25,
-    "rest2": 0.25,
-    "rest": 0.25,
+    "one_minus_beta1": 0.25,
+    "one_minus_beta2": 0.25,
+    "one_minus_rho": 0.25,
+    "one_minus_alpha": 0.25,
 }
 
 
@@ -79,7 +82,7 @@ def test_unaligned_addresses(kind: str) -> None:
         whole.fill_(1)
         part = whole[start : start + size]
         grad = tensor.full((size,), 2, dtype=dtype, device="cuda")
-        steps.SGD.update([[part], [grad]], sign=1.0, lr=0.25, weight_decay=0.0)
+        sgd.sgd_step.update([[part], [grad]], sign=1.0, lr=0.25, weight_decay=0.0)
         found = whole.cpu().float().numpy()
         assert (found[start : start + size] == 0.5).all()
         assert (found[:start] == 1).all()
