@@ -1,10 +1,10 @@
-"""Tensors exchanged between the devices of one process.
+"""Transfers of tensors between the devices of one process: broadcast, sum, scatter and gather.
 
 All functions are differentiable: the derivative of :func:`broadcast` is :func:`reduce_add`, that of :func:`scatter` is
 :func:`gather`, and the reverse. Work is queued on the current streams of the devices, which are ordered by events: what
-the functions return may be used on them at once, and what they were given may be written.
+the functions return may be used on them at once, and their inputs may be overwritten.
 
-Devices are given as :class:`tensor.device`, as text or as index.
+A device is a :class:`tensor.device`, a string such as ``"cuda:1"``, or an index.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tensor import Tensor
 from tensor.core.arguments import dimension
 from tensor.operations.shapes.slices import step_through
 
-from .broadcasting import broadcasted, reduced
-from .chunks import gathered, scattered
-from .coalescing import BUFFER_SIZE
-from .device_arguments import destination_named, place_named, places_named
+from .data_parallel.broadcasting import broadcasted, reduced
+from .data_parallel.coalescing import BUFFER_SIZE
+from .data_parallel.devices import destination_state, device_state, device_states
+from .data_parallel.scattering import gathered, scattered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,13 +35,15 @@ def broadcast(
 ) -> tuple[Tensor, ...]:
     """Copy a tensor to several devices.
 
+    >>> x0, x1 = parallel.comm.broadcast(x, ["cuda:0", "cuda:1"])  # doctest: +SKIP
+
     Parameters
     ----------
-    tensor
-        On any device.
-    devices
+    tensor : Tensor
+        On any device, of any shape and dtype.
+    devices : iterable of device, str or int, optional
         CUDA devices. On the tensor's own one the result is the tensor itself.
-    out
+    out : sequence of Tensor, optional
         Instead of ``devices``: CUDA tensors of the same shape to write to.
 
     Returns
@@ -51,8 +53,13 @@ def broadcast(
 
     Raises
     ------
+    TypeError
+        If ``tensor`` or one of ``out`` is not a Tensor.
     RuntimeError
-        If not exactly one of ``devices`` and ``out`` is given, or ``out`` does not fit.
+        If not exactly one of ``devices`` and ``out`` is passed, or one of ``out`` is not on a CUDA device or has
+        another shape.
+    ValueError
+        If ``devices`` is empty, or has one that is not a CUDA device.
     """
     _check_tensor(tensor, "broadcast")
     if (devices is None) is (out is None):
@@ -60,10 +67,10 @@ def broadcast(
             f"broadcast() expects exactly one of 'devices' and 'out', but got devices={devices} and out={out}"
         )
     if devices is not None:
-        places = places_named(devices, "broadcast")
+        states = device_states(devices, "broadcast")
         if not tensor.is_cuda:
-            return tuple([tensor.to(place.device, non_blocking=True) for place in places])
-        return tuple([column[0] for column in broadcasted([tensor], places, BUFFER_SIZE)])
+            return tuple([tensor.to(state.device, non_blocking=True) for state in states])
+        return tuple([column[0] for column in broadcasted([tensor], states, BUFFER_SIZE)])
     assert out is not None
     for number, each in enumerate(out):
         _check_cuda(each, "broadcast", f"out[{number}]")
@@ -80,16 +87,19 @@ def broadcast(
 def broadcast_coalesced(
     tensors: Sequence[Tensor], devices: Devices, buffer_size: int = BUFFER_SIZE
 ) -> tuple[tuple[Tensor, ...], ...]:
-    """Copy several tensors to several devices. Small ones travel together.
+    """Copy several tensors to several devices, small ones packed together.
+
+    >>> copies = parallel.comm.broadcast_coalesced(parameters, [0, 1])  # doctest: +SKIP
+    >>> copies[1]  # those on device 1  # doctest: +SKIP
 
     Parameters
     ----------
-    tensors
+    tensors : sequence of Tensor
         All on the first of ``devices``.
-    devices
+    devices : iterable of device, str or int
         CUDA devices.
-    buffer_size
-        Bytes that are copied at a time at most, unless one tensor has more.
+    buffer_size : int
+        Bytes that are copied at a time at most, unless one tensor has more; 10 MiB by default.
 
     Returns
     -------
@@ -98,66 +108,75 @@ def broadcast_coalesced(
 
     Raises
     ------
+    TypeError
+        If one of ``tensors`` is not a Tensor.
     RuntimeError
-        If a tensor is not on the first device.
+        If a tensor is not on the first device, or ``buffer_size`` is not positive.
+    ValueError
+        If ``devices`` is empty, or has one that is not a CUDA device.
     """
-    places = places_named(devices, "broadcast_coalesced")
+    states = device_states(devices, "broadcast_coalesced")
     tensors = list(tensors)
     for number, each in enumerate(tensors):
         _check_cuda(each, "broadcast_coalesced", f"tensors[{number}]")
-        if each._layout.place is not places[0]:
+        if each._layout.place is not states[0]:
             raise RuntimeError(
-                f"broadcast_coalesced() expects all tensors on devices[0], {places[0].device}, but tensors[{number}] is on "
+                f"broadcast_coalesced() expects all tensors on devices[0], {states[0].device}, but tensors[{number}] is on "
                 f"{each.device}"
             )
     _check_size(buffer_size, "broadcast_coalesced")
-    return tuple([tuple(column) for column in broadcasted(tensors, places, buffer_size)])
+    return tuple([tuple(column) for column in broadcasted(tensors, states, buffer_size)])
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
     """Sum of tensors of one shape from several devices.
 
+    >>> total = parallel.comm.reduce_add([x0, x1], destination=0)  # doctest: +SKIP
+
     Parameters
     ----------
-    inputs
-        CUDA tensors; one of them on the destination.
-    destination
-        The sum's device, by default the current one.
+    inputs : sequence of Tensor
+        CUDA tensors of one shape and dtype; one of them on the destination.
+    destination : device, str or int, optional
+        The sum's device; the current one by default.
 
     Returns
     -------
     Tensor
-        The sum. Half precision is added in single precision and rounded once. The only one of ``inputs``
-        is the result itself.
+        The sum. Half precision accumulates in float32 and is rounded once. A single input is the result itself.
 
     Raises
     ------
-    RuntimeError, ValueError
-        If inputs are not on CUDA devices, none is on the destination, or shapes differ.
+    TypeError
+        If an input is not a Tensor.
+    RuntimeError
+        If there are no inputs, one is not on a CUDA device, or none is on the destination.
+    ValueError
+        If shapes or dtypes differ.
     """
-    given = _summands(inputs, "reduce_add")
-    place = place_named(destination)
-    if not any(x._layout.place is place for x in given):
+    summands = _summands(inputs, "reduce_add")
+    state = device_state(destination)
+    if not any(x._layout.place is state for x in summands):
         raise RuntimeError(
-            f"reduce_add() expects one of the inputs on the destination {place.device}, but they are on "
-            f"{', '.join(str(x.device) for x in given)}"
+            f"reduce_add() expects one of the inputs on the destination {state.device}, but they are on "
+            f"{', '.join(str(x.device) for x in summands)}"
         )
-    return reduced([[x] for x in given], place, None, BUFFER_SIZE)[0]
+    return reduced([[x] for x in summands], state, None, BUFFER_SIZE)[0]
 
 
 def reduce_add_coalesced(
     inputs: Iterable[Iterable[Tensor]], destination: Any = None, buffer_size: int = BUFFER_SIZE
 ) -> tuple[Tensor, ...]:
-    """Sums of several tensors over several devices. Small ones travel together.
+    """Sums of several tensors over several devices, small ones packed together.
 
     Parameters
     ----------
-    inputs
-        For each device its tensors; those in the same place of each are summed.
-    destination
-        The sums' device, by default the current one.
-    buffer_size
-        Bytes that are copied at a time at most, unless one tensor has more.
+    inputs : iterable of iterable of Tensor
+        For each device its tensors; those at the same position are summed.
+    destination : device, str or int, optional
+        The sums' device; the current one by default.
+    buffer_size : int
+        Bytes that are copied at a time at most, unless one tensor has more; 10 MiB by default.
 
     Returns
     -------
@@ -166,11 +185,16 @@ def reduce_add_coalesced(
 
     Raises
     ------
-    RuntimeError, ValueError
-        If inputs are not on CUDA devices, those of a device are not all there, or numbers or shapes differ.
+    TypeError
+        If an input is not a Tensor.
+    RuntimeError
+        If one is not on a CUDA device, the tensors of one entry are on several devices, or ``buffer_size`` is not
+        positive.
+    ValueError
+        If numbers of tensors, shapes or dtypes differ.
     """
     columns = [list(each) for each in inputs]
-    place = place_named(destination)
+    state = device_state(destination)
     _check_size(buffer_size, "reduce_add_coalesced")
     if len({len(column) for column in columns}) > 1:
         raise ValueError(
@@ -188,7 +212,7 @@ def reduce_add_coalesced(
                     f"reduce_add_coalesced() expects the tensors of inputs[{number}] on one device, but they are on "
                     f"{column[0].device} and {x.device}"
                 )
-    return tuple(reduced(columns, place, None, buffer_size))
+    return tuple(reduced(columns, state, None, buffer_size))
 
 
 def scatter(
@@ -202,21 +226,23 @@ def scatter(
 ) -> tuple[Tensor, ...]:
     """Send chunks of a tensor to several devices.
 
+    >>> first, second = parallel.comm.scatter(x, [0, 1])  # x of shape (5, 3): (3, 3) and (2, 3)  # doctest: +SKIP
+
     Parameters
     ----------
-    tensor
-        On any device. Pinned memory must not be written before the copies are done.
-    devices
+    tensor : Tensor
+        On any device, with at least one dimension. Pinned memory must not be written before the copies are done.
+    devices : iterable of device, str or int, optional
         CUDA devices. On the tensor's own one a chunk is a view.
-    chunk_sizes
+    chunk_sizes : sequence of int, optional
         Size of each device's chunk along ``dim``. By default all but the last have one size, and where there is too
         little for all devices, the last ones get none.
-    dim
+    dim : int
         Dimension that is divided.
-    streams
-        Streams to copy on, for each chunk, ``None`` for the current one; the caller then waits for them. By default
-        copies run beside the devices' other work, and the current streams wait for them.
-    out
+    streams : sequence of Stream or None, optional
+        Streams to copy on, for each chunk, None for the current one; the caller then waits for them. By default copies
+        run beside the devices' other work, and the current streams wait for them.
+    out : sequence of Tensor, optional
         Instead of ``devices``: CUDA tensors to write to, whose sizes along ``dim`` sum to the tensor's.
 
     Returns
@@ -226,8 +252,13 @@ def scatter(
 
     Raises
     ------
+    TypeError
+        If ``tensor`` or one of ``out`` is not a Tensor.
     RuntimeError
-        If not exactly one of ``devices`` and ``out`` is given, or sizes do not fit.
+        If not exactly one of ``devices`` and ``out`` is passed, sizes do not fit, or there is not a stream for each
+        chunk.
+    ValueError
+        If ``devices`` is empty, or has one that is not a CUDA device.
     """
     _check_tensor(tensor, "scatter")
     if (devices is None) is (out is None):
@@ -244,23 +275,23 @@ def scatter(
             )
         return _scatter_out(tensor, out, at, streams)
     assert devices is not None
-    places = places_named(devices, "scatter")
+    states = device_states(devices, "scatter")
     size = tensor.size(at)
     if chunk_sizes is None:
-        sizes = even_sizes(size, len(places))
-        places = places[: len(sizes)]
+        sizes = even_sizes(size, len(states))
+        states = states[: len(sizes)]
     else:
         sizes = [int(each) for each in chunk_sizes]
-        if len(sizes) != len(places) or sum(sizes) != size or min(sizes) < 0:
+        if len(sizes) != len(states) or sum(sizes) != size or min(sizes) < 0:
             raise RuntimeError(
-                f"scatter() expects {len(places)} chunk_sizes, one for each device, that sum to {size}, the size of "
+                f"scatter() expects {len(states)} chunk_sizes, one for each device, that sum to {size}, the size of "
                 f"dimension {at}, but got {sizes}"
             )
-    if streams is not None and len(streams) < len(places):
+    if streams is not None and len(streams) < len(states):
         raise RuntimeError(
-            f"scatter() expects a stream or None for each of {len(places)} chunks, got {len(streams)}"
+            f"scatter() expects a stream or None for each of {len(states)} chunks, got {len(streams)}"
         )
-    return tuple(scattered(tensor, places, sizes, at, streams))
+    return tuple(scattered(tensor, states, sizes, at, streams))
 
 
 def even_sizes(size: int, count: int) -> list[int]:
@@ -288,71 +319,75 @@ def _scatter_out(
         )
     start = 0
     for number, each in enumerate(out):
-        part = step_through(tensor, dim, start, each.size(dim), 1)
+        chunk = step_through(tensor, dim, start, each.size(dim), 1)
         start += each.size(dim)
         stream = None if streams is None else streams[number]
         if stream is None:
-            each.copy_(part, non_blocking=True)
+            each.copy_(chunk, non_blocking=True)
         else:
             with stream:
-                each.copy_(part, non_blocking=True)
+                each.copy_(chunk, non_blocking=True)
     return tuple(out)
 
 
 def gather(
     tensors: Iterable[Tensor], dim: int = 0, destination: Any = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Join tensors from several devices on one.
+    """Concatenate tensors from several devices on one.
+
+    >>> y = parallel.comm.gather([y0, y1], destination="cpu")  # doctest: +SKIP
 
     Parameters
     ----------
-    tensors
-        CUDA tensors of one shape but for ``dim``.
-    dim
-        Dimension along which they are joined.
-    destination
-        The result's device, by default the current one. ``"cpu"`` or -1 is the host.
-    out
+    tensors : iterable of Tensor
+        CUDA tensors, with at least one dimension, of one shape but for ``dim``.
+    dim : int
+        Dimension along which they are concatenated.
+    destination : device, str or int, optional
+        The result's device; the current one by default, ``"cpu"`` or -1 for the host.
+    out : Tensor, optional
         Instead of ``destination``: a CUDA tensor to write to.
 
     Returns
     -------
     Tensor
-        Of the first tensor's type.
+        Of the first tensor's dtype.
 
     Raises
     ------
+    TypeError
+        If one of ``tensors``, or ``out``, is not a Tensor.
     RuntimeError
-        If both ``destination`` and ``out`` are given, or shapes or devices do not fit.
+        If ``tensors`` is empty, both ``destination`` and ``out`` are passed, or shapes or devices do not fit.
     """
-    given = list(tensors)
-    if not given:
+    sources = list(tensors)
+    if not sources:
         raise RuntimeError("gather() expects at least one tensor, got an empty list")
-    for number, x in enumerate(given):
+    for number, x in enumerate(sources):
         _check_cuda(x, "gather", f"tensors[{number}]")
         if not x.dim():
             raise RuntimeError(
                 f"gather() expects tensors with at least one dimension, but tensors[{number}] has none: unsqueeze it"
             )
-    shape = list(given[0].shape)
+    shape = list(sources[0].shape)
     at = dimension(dim, len(shape))
-    for number, x in enumerate(given):
+    for number, x in enumerate(sources):
         if x.dim() != len(shape) or [*x.shape[:at], *x.shape[at + 1 :]] != [*shape[:at], *shape[at + 1 :]]:
             raise RuntimeError(
                 f"gather() expects tensors of one shape but for dimension {at}, but tensors[0] has shape {shape} and "
                 f"tensors[{number}] {list(x.shape)}"
             )
     if out is None:
-        return gathered(given, at, destination_named(destination))
+        return gathered(sources, at, destination_state(destination))
     if destination is not None:
         raise RuntimeError(
             f"gather() expects one of 'destination' and 'out', but got destination={destination} beside out"
         )
     _check_cuda(out, "gather", "out")
-    expected = [*shape[:at], sum(x.size(at) for x in given), *shape[at + 1 :]]
+    expected = [*shape[:at], sum(x.size(at) for x in sources), *shape[at + 1 :]]
     if list(out.shape) != expected:
         raise RuntimeError(f"gather() expects out of shape {expected}, got {list(out.shape)}")
-    return out.copy_(gathered(given, at, out._layout.place))
+    return out.copy_(gathered(sources, at, out._layout.place))
 
 
 def _check_tensor(x: Any, function: str) -> None:
@@ -373,17 +408,17 @@ def _check_size(buffer_size: int, function: str) -> None:
 
 
 def _summands(inputs: Sequence[Tensor], function: str) -> list[Tensor]:
-    given = list(inputs)
-    if not given:
+    summands = list(inputs)
+    if not summands:
         raise RuntimeError(f"{function}() expects at least one tensor, got an empty list")
-    for number, x in enumerate(given):
+    for number, x in enumerate(summands):
         _check_cuda(x, function, f"input {number}")
-        if x.shape != given[0].shape:
+        if x.shape != summands[0].shape:
             raise ValueError(
-                f"{function}(): input {number} has invalid size: got {list(x.shape)}, but expected {list(given[0].shape)}"
+                f"{function}(): input {number} has invalid size: got {list(x.shape)}, but expected {list(summands[0].shape)}"
             )
-        if x.dtype is not given[0].dtype:
+        if x.dtype is not summands[0].dtype:
             raise ValueError(
-                f"{function}(): input {number} has another type: got {x.dtype}, but expected {given[0].dtype}"
+                f"{function}(): input {number} has another type: got {x.dtype}, but expected {summands[0].dtype}"
             )
-    return given
+    return summands

@@ -1,4 +1,11 @@
-"""Communication hooks: how :class:`parallel.DistributedDataParallel` reduces its buckets."""
+"""Communication hooks of :class:`parallel.DistributedDataParallel`: how buckets of gradients are reduced.
+
+- ``default_hooks`` averages them as they are, or in half precision.
+- ``powerSGD_hook`` sends matrices of low rank instead.
+
+>>> hooks = parallel.ddp_comm_hooks.default_hooks  # doctest: +SKIP
+>>> model.register_comm_hook(None, hooks.fp16_compress_hook)  # doctest: +SKIP
+"""
 
 from . import default_hooks, powerSGD_hook
 

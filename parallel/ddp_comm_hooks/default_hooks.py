@@ -1,19 +1,19 @@
-"""Hooks that average buckets, as they are or in half precision; for ``register_comm_hook(process_group, hook)``."""
+"""Hooks that average buckets, as they are or in half precision: ``model.register_comm_hook(process_group, hook)``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import tensor
-from parallel.collectives import all_reduce
-from parallel.process_groups import get_world_size
+from parallel.groups.collectives.tensor_collectives import all_reduce
+from parallel.groups.process_groups import get_world_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from parallel.buckets import GradBucket
-    from parallel.futures import Future
-    from parallel.process_groups import ProcessGroup
+    from parallel.ddp.buckets import GradBucket
+    from parallel.groups.futures import Future
+    from parallel.groups.process_groups import ProcessGroup
 
     Hook = Callable[[Any, GradBucket], Future[tensor.Tensor]]
 
@@ -27,29 +27,35 @@ __all__ = [
 
 
 def allreduce_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future[tensor.Tensor]:
-    """Average the bucket, as DistributedDataParallel does without a hook."""
+    """Average the bucket over ``process_group`` (None: all ranks), as DistributedDataParallel does without a hook."""
     buffer = bucket.buffer()
     buffer.div_(get_world_size(process_group))
     return _summed(buffer, process_group).then(lambda future: future.value()[0])
 
 
 def fp16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future[tensor.Tensor]:
-    """Average the bucket in float16: half the bytes are sent."""
+    """Average the bucket in float16, which halves the bytes of float32 gradients that are sent.
+
+    It is divided by the number of ranks before it is rounded, so that sums stay in the range of float16.
+    """
     return _compressed(process_group, bucket, tensor.float16)
 
 
 def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future[tensor.Tensor]:
-    """Average the bucket in bfloat16: half the bytes are sent, and the range of float32 is kept."""
+    """Average the bucket in bfloat16, which halves the bytes of float32 gradients and has the same range."""
     return _compressed(process_group, bucket, tensor.bfloat16)
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
-    """``hook`` with float16 buckets, whose results are converted back."""
+    """A hook that gives ``hook`` buckets in float16 and converts its results back.
+
+    >>> model.register_comm_hook(state, fp16_compress_wrapper(powerSGD_hook))  # doctest: +SKIP
+    """
     return _wrapped(hook, tensor.float16)
 
 
 def bf16_compress_wrapper(hook: Hook) -> Hook:
-    """``hook`` with bfloat16 buckets, whose results are converted back."""
+    """A hook that gives ``hook`` buckets in bfloat16 and converts its results back."""
     return _wrapped(hook, tensor.bfloat16)
 
 
@@ -60,18 +66,18 @@ def _summed(buffer: tensor.Tensor, process_group: ProcessGroup | None) -> Future
 
 
 def _compressed(
-    process_group: ProcessGroup | None, bucket: GradBucket, kind: tensor.dtype
+    process_group: ProcessGroup | None, bucket: GradBucket, dtype: tensor.dtype
 ) -> Future[tensor.Tensor]:
     buffer = bucket.buffer()
     # Divided before it is rounded: sums of many ranks stay in the range of float16.
-    compressed = (buffer / get_world_size(process_group)).to(kind)
+    compressed = (buffer / get_world_size(process_group)).to(dtype)
     return _summed(compressed, process_group).then(lambda future: buffer.copy_(future.value()[0]))
 
 
-def _wrapped(hook: Hook, kind: tensor.dtype) -> Hook:
+def _wrapped(hook: Hook, dtype: tensor.dtype) -> Hook:
     def wrapper(state: Any, bucket: GradBucket) -> Future[tensor.Tensor]:
         buffer = bucket.buffer()
-        bucket.set_buffer(buffer.to(kind))
+        bucket.set_buffer(buffer.to(dtype))
 
         def decompress(future: Future[Any]) -> tensor.Tensor:
             value = future.value()

@@ -15,17 +15,17 @@ import math
 from typing import TYPE_CHECKING
 
 import tensor
-from parallel.collectives import all_reduce
-from parallel.process_groups import get_world_size
+from parallel.groups.collectives.tensor_collectives import all_reduce
+from parallel.groups.process_groups import get_world_size
 
 from .default_hooks import allreduce_hook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parallel.buckets import GradBucket
-    from parallel.futures import Future
-    from parallel.process_groups import ProcessGroup
+    from parallel.ddp.buckets import GradBucket
+    from parallel.groups.futures import Future
+    from parallel.groups.process_groups import ProcessGroup
     from tensor import Tensor
 
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
@@ -45,8 +45,7 @@ class PowerSGDState:
     start_powerSGD_iter : int
         Iterations that reduce gradients as they are, before the first that compresses them.
     min_compression_rate : float
-        Gradients are compressed where that leaves less than this part of them to be sent, the first number divided by
-        the second.
+        A gradient is compressed only where that divides the elements to send by more than this.
     use_error_feedback : bool
         Whether what was lost is added to the next gradient. It takes as much memory as the gradients.
     warm_start : bool
@@ -137,7 +136,7 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:  
         state.maybe_increase_iter(bucket)
         return allreduce_hook(state.process_group, bucket)
     buffer = bucket.buffer()
-    lost = _with_feedback(state, bucket, buffer)
+    exact = _with_feedback(state, bucket, buffer)
     compressed: dict[object, list[Tensor]] = {}
     plain: list[Tensor] = []
     sent = 0
@@ -163,9 +162,9 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:  
 
     def take_rest() -> Tensor:
         rest_sum.wait()
-        for target, part in zip(plain, rest.split([each.numel() for each in plain]), strict=True):
-            target.copy_(part)
-        return _keep_lost(state, bucket, buffer, lost)
+        for target, piece in zip(plain, rest.split([each.numel() for each in plain]), strict=True):
+            target.copy_(piece)
+        return _store_error(state, bucket, buffer, exact)
 
     if not compressed:
         return rest_sum.then(lambda _: take_rest())
@@ -174,10 +173,10 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:  
 
     def finish(_: object) -> Tensor:
         _approximate(state, bucket.index(), groups, ps)
-        for given, group in zip(compressed.values(), groups, strict=True):
-            if len(given) > 1:
-                for target, part in zip(given, group.unbind(0), strict=True):
-                    target.copy_(part)
+        for gradients, group in zip(compressed.values(), groups, strict=True):
+            if len(gradients) > 1:
+                for target, piece in zip(gradients, group.unbind(0), strict=True):
+                    target.copy_(piece)
         return take_rest()
 
     return p_sum.then(finish)
@@ -192,7 +191,7 @@ def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Te
         state.maybe_increase_iter(bucket)
         return allreduce_hook(state.process_group, bucket)
     buffer = bucket.buffer()
-    lost = _with_feedback(state, bucket, buffer)
+    exact = _with_feedback(state, bucket, buffer)
     side = math.isqrt(max(buffer.numel() - 1, 0)) + 1
     square = tensor.zeros(side * side, dtype=buffer.dtype, device=buffer.device)
     square[: buffer.numel()] = buffer
@@ -204,13 +203,13 @@ def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Te
     def finish(_: object) -> Tensor:
         _approximate(state, bucket.index(), groups, ps)
         buffer.copy_(square[: buffer.numel()])
-        return _keep_lost(state, bucket, buffer, lost)
+        return _store_error(state, bucket, buffer, exact)
 
     return p_sum.then(finish)
 
 
 def _with_feedback(state: PowerSGDState, bucket: GradBucket, buffer: Tensor) -> Tensor | None:
-    """Add to the gradients what was lost of the last; a copy of the sum, where that is wanted."""
+    """Add to the gradients what was lost of the last; a copy of the sum, with error feedback."""
     if not state.use_error_feedback:
         return None
     error = state.error_dict.get(bucket.index())
@@ -219,10 +218,10 @@ def _with_feedback(state: PowerSGDState, bucket: GradBucket, buffer: Tensor) -> 
     return buffer.clone()
 
 
-def _keep_lost(state: PowerSGDState, bucket: GradBucket, buffer: Tensor, wanted: Tensor | None) -> Tensor:
+def _store_error(state: PowerSGDState, bucket: GradBucket, buffer: Tensor, exact: Tensor | None) -> Tensor:
     """Remember what the result lacks, and count the iteration."""
-    if wanted is not None:
-        state.error_dict[bucket.index()] = wanted.sub_(buffer)
+    if exact is not None:
+        state.error_dict[bucket.index()] = exact.sub_(buffer)
     if not state.warm_start:
         state.q_memory_dict.clear()
     state.maybe_increase_iter(bucket)
@@ -246,7 +245,7 @@ def _project(
         state.q_memory_dict[index] = qs
     for q in qs:
         _orthogonalize(q, state.orthogonalization_epsilon)
-    flat, ps = _side_by_side([tensor.bmm(each, q) for each, q in zip(groups, qs, strict=True)])
+    flat, ps = _flatten([tensor.bmm(each, q) for each, q in zip(groups, qs, strict=True)])
     return ps, _summed(flat, state)
 
 
@@ -254,9 +253,7 @@ def _approximate(state: PowerSGDState, index: int, groups: Sequence[Tensor], ps:
     """Replace matrices by their mean over ranks, of low rank."""
     for p in ps:
         _orthogonalize(p, state.orthogonalization_epsilon)
-    flat, qs = _side_by_side(
-        [tensor.bmm(each.transpose(1, 2), p) for each, p in zip(groups, ps, strict=True)]
-    )
+    flat, qs = _flatten([tensor.bmm(each.transpose(1, 2), p) for each, p in zip(groups, ps, strict=True)])
     flat.div_(get_world_size(state.process_group))
     _summed(flat, state).wait()
     state.q_memory_dict[index] = qs
@@ -264,11 +261,11 @@ def _approximate(state: PowerSGDState, index: int, groups: Sequence[Tensor], ps:
         each.copy_(tensor.bmm(p, q.transpose(1, 2)))
 
 
-def _side_by_side(parts: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """One flat tensor, and the parts in it."""
-    flat = tensor.cat([each.reshape(-1) for each in parts])
-    pieces = flat.split([each.numel() for each in parts])
-    return flat, [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
+def _flatten(tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """One flat tensor, and the tensors as views of it."""
+    flat = tensor.cat([each.reshape(-1) for each in tensors])
+    pieces = flat.split([each.numel() for each in tensors])
+    return flat, [piece.view(original.shape) for piece, original in zip(pieces, tensors, strict=True)]
 
 
 def _summed(flat: Tensor, state: PowerSGDState) -> Future[list[Tensor]]:

@@ -8,7 +8,7 @@ import pytest
 import drv
 import tensor
 from parallel import comm
-from parallel.chunks import copy_stream
+from parallel.data_parallel.scattering import copy_stream
 from tensor import cuda
 from tensor.core.devices.state import cuda_place
 

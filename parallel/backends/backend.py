@@ -1,0 +1,139 @@
+"""The two seams of a process group: what carries tensors between ranks, and what carries host arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    import tensor
+    from parallel.groups.reduce_op import ReduceOp
+    from parallel.groups.works import Work
+
+    Array = NDArray[np.generic[Any]]
+
+
+class Backend(Protocol):
+    """Collectives of one group on tensors, as ``nccl`` and the host backends offer them.
+
+    The callers (:mod:`parallel.groups.collectives.tensor_collectives`) have checked devices, dtypes, sizes and ranks.
+    Every tensor is contiguous, and ranks are ranks of the group. A method queues the operation and returns at once;
+    operations of a group run in the order in which they were queued. A "flat" tensor holds the chunks of all ranks one
+    after another, in the order of the ranks.
+    """
+
+    name: str
+    rank: int
+    size: int
+
+    def all_reduce(self, tensor: tensor.Tensor, op: ReduceOp) -> Work:
+        """Replace ``tensor`` by the combination of every rank's."""
+        ...
+
+    def reduce(self, tensor: tensor.Tensor, dst: int, op: ReduceOp) -> Work:
+        """As :meth:`all_reduce`, on rank ``dst`` alone; the tensors of the others keep their values."""
+        ...
+
+    def broadcast(self, tensor: tensor.Tensor, src: int) -> Work:
+        """Replace ``tensor`` by rank ``src``'s."""
+        ...
+
+    def all_gather(self, output: tensor.Tensor, input: tensor.Tensor) -> Work:
+        """Fill the flat ``output`` with every rank's ``input``."""
+        ...
+
+    def reduce_scatter(self, output: tensor.Tensor, input: tensor.Tensor, op: ReduceOp) -> Work:
+        """Fill ``output`` with this rank's chunk of the combination of every rank's flat ``input``."""
+        ...
+
+    def gather(self, output: tensor.Tensor | None, input: tensor.Tensor, dst: int) -> Work:
+        """Fill the flat ``output`` of rank ``dst`` (None elsewhere) with every rank's ``input``."""
+        ...
+
+    def scatter(self, output: tensor.Tensor, input: tensor.Tensor | None, src: int) -> Work:
+        """Fill ``output`` with this rank's chunk of the flat ``input`` of rank ``src`` (None elsewhere)."""
+        ...
+
+    def all_to_all(
+        self,
+        output: tensor.Tensor,
+        input: tensor.Tensor,
+        output_counts: Sequence[int],
+        input_counts: Sequence[int],
+    ) -> Work:
+        """Send ``input_counts[r]`` elements of the flat ``input`` to each rank r, and receive as many as it sends."""
+        ...
+
+    def send(self, tensor: tensor.Tensor, dst: int, tag: int) -> Work:
+        """Send ``tensor`` to rank ``dst``, which receives it with the same ``tag``."""
+        ...
+
+    def recv(self, tensor: tensor.Tensor, src: int | None, tag: int) -> Work:
+        """Fill ``tensor`` from rank ``src``, or from any (None); the work's ``source_rank()`` says which."""
+        ...
+
+    def barrier(self) -> Work:
+        """Done when every rank has called it."""
+        ...
+
+    def close(self) -> None:
+        """Finish what is queued and release everything. Idempotent."""
+        ...
+
+    def abort(self) -> None:
+        """Cancel queued operations: their works fail, and connections are closed. Never blocks."""
+        ...
+
+
+class HostTransport(Protocol):
+    """Blocking collectives of one group on host memory; ``gloo`` (sockets) and ``mpi`` are two.
+
+    Arrays are one-dimensional and contiguous; half precision types are ``ml_dtypes``' and NumPy's. Collectives
+    are called from one thread, in the same order on every rank; ``send`` and ``recv`` may be called from other threads
+    meanwhile. ``deadline`` is a ``time.monotonic()`` second, after which the call raises
+    :class:`parallel.DistBackendError` with the operation and the ranks it waited for; so it does when another rank
+    has gone.
+    """
+
+    name: str
+    rank: int
+    size: int
+
+    def all_reduce(self, array: Array, op: ReduceOp, deadline: float) -> None: ...
+
+    def reduce(self, array: Array, dst: int, op: ReduceOp, deadline: float) -> None: ...
+
+    def broadcast(self, array: Array, src: int, deadline: float) -> None: ...
+
+    def all_gather(self, output: Array, input: Array, deadline: float) -> None: ...
+
+    def reduce_scatter(self, output: Array, input: Array, op: ReduceOp, deadline: float) -> None: ...
+
+    def gather(self, output: Array | None, input: Array, dst: int, deadline: float) -> None: ...
+
+    def scatter(self, output: Array, input: Array | None, src: int, deadline: float) -> None: ...
+
+    def all_to_all(
+        self,
+        output: Array,
+        input: Array,
+        output_counts: Sequence[int],
+        input_counts: Sequence[int],
+        deadline: float,
+    ) -> None: ...
+
+    def send(self, array: Array, dst: int, tag: int, deadline: float) -> None: ...
+
+    def recv(self, array: Array, src: int | None, tag: int, deadline: float) -> int:
+        """Fill ``array`` and return the rank that sent it."""
+        ...
+
+    def barrier(self, deadline: float) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Collectives over sockets and shared memory, which need nothing installed."""

@@ -1,0 +1,1 @@
+"""Collectives over NVIDIA's NCCL, queued on streams."""

@@ -1,0 +1,1 @@
+"""One process, several devices: batches divided between threads, and transfers of tensors between devices."""

@@ -1,0 +1,1 @@
+"""Process groups: how ranks meet, what a group is, and the operations its ranks call together."""

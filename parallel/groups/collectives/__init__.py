@@ -1,0 +1,1 @@
+"""The operations of process groups, on tensors and on Python objects."""

@@ -1,0 +1,22 @@
+"""Errors of operations between ranks."""
+
+from __future__ import annotations
+
+
+class DistError(RuntimeError):
+    """A distributed operation failed. Base class of the other errors; a RuntimeError."""
+
+
+class DistBackendError(DistError):
+    """A collective failed: a rank died, left, did not call it within the timeout, or called another operation.
+
+    The message names the operation and, where they are known, the ranks.
+    """
+
+
+class DistNetworkError(DistError):
+    """A connection between ranks, or to a store, cannot be established or has broken."""
+
+
+class DistStoreError(DistError):
+    """A store refused a request, or a key was not set within the timeout; the message names the keys."""

@@ -1,0 +1,1 @@
+"""Key-value stores, by which the processes of a job find each other."""

@@ -1,0 +1,257 @@
+"""The server of a :class:`parallel.TCPStore`: one thread that answers all clients."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+import weakref
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from parallel.groups.errors import DistNetworkError
+
+from .table import MAXIMUM_BYTES, WRITES, Request, Table, pack_fields, unpack_request
+
+# The first byte of an answer: it is there, the request made no sense, keys did not come in time.
+ANSWERED: Final = 0
+REFUSED: Final = 1
+LATE: Final = 2
+
+_HEAD = struct.Struct("<Id")
+_LENGTH = struct.Struct("<I")
+
+
+@dataclass(eq=False, slots=True)
+class _Client:
+    connection: socket.socket
+    received: bytearray = field(default_factory=bytearray)
+    unsent: bytearray = field(default_factory=bytearray)
+    waiting: tuple[Request, float] | None = None
+
+
+class Server:
+    """Listens on a port and serves one table. Made by :meth:`at`; ends with the last :meth:`release`."""
+
+    _shared: dict[tuple[str, int], Server] = {}  # noqa: RUF012 (servers of this process that masters share)
+    _shared_lock = threading.Lock()
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._table = Table()
+        self._clients: set[_Client] = set()
+        self._users = 1
+        self._selector = selectors.DefaultSelector()
+        self._woken, self._wake = socket.socketpair()
+        for one in (self._listener, self._woken):
+            one.setblocking(False)
+            self._selector.register(one, selectors.EVENT_READ)
+        _servers.add(self)
+        self.port: int = listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, name=f"TCPStore server {self.port}", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def at(cls, host: str, port: int, *, shared: bool, descriptor: int | None) -> Server:
+        """A server at ``host:port``; with ``shared`` the one that this process has there already."""
+        if descriptor is not None:
+            listener = socket.socket(fileno=descriptor)
+            if port not in (0, listener.getsockname()[1]):
+                taken = listener.getsockname()[1]
+                raise DistNetworkError(
+                    f"master_listen_fd {descriptor} listens on port {taken}, not on {port}"
+                )
+            return cls(listener)
+        if not shared:
+            return cls(_listen(host, port))
+        with cls._shared_lock:
+            server = cls._shared.get((host, port))
+            if server is None:
+                server = cls(_listen(host, port))
+                cls._shared[host, server.port] = server
+            else:
+                server._users += 1
+            return server
+
+    def release(self) -> None:
+        """One user less; after the last the thread ends and all connections close."""
+        with self._shared_lock:
+            self._users -= 1
+            if self._users:
+                return
+            for address in [address for address, server in self._shared.items() if server is self]:
+                del self._shared[address]
+        self._wake.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def close_in_child(self) -> None:
+        """Close what a forked child has inherited, so that the port is free when the server has ended."""
+        self._listener.close()
+        for client in self._clients:
+            client.connection.close()
+
+    def _serve(self) -> None:
+        try:
+            while True:
+                for key, events in self._selector.select(self._patience()):
+                    if key.fileobj is self._woken:
+                        return
+                    if key.fileobj is self._listener:
+                        self._accept()
+                    elif key.data in self._clients:
+                        self._attend(key.data, events)
+                self._expire()
+        finally:
+            for client in list(self._clients):
+                self._drop(client)
+            self._selector.close()
+            self._listener.close()
+            self._woken.close()
+
+    def _patience(self) -> float | None:
+        deadlines = [client.waiting[1] for client in self._clients if client.waiting]
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client = _Client(connection)
+        self._clients.add(client)
+        self._selector.register(connection, selectors.EVENT_READ, client)
+
+    def _drop(self, client: _Client) -> None:
+        self._clients.discard(client)
+        self._selector.unregister(client.connection)
+        client.connection.close()
+
+    def _attend(self, client: _Client, events: int) -> None:
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._flush(client)
+            if events & selectors.EVENT_READ:
+                data = client.connection.recv(1 << 18)
+                if not data:
+                    self._drop(client)
+                    return
+                client.received += data
+                self._take_requests(client)
+        except BlockingIOError:
+            pass
+        except (OSError, ValueError, LookupError):
+            # A stranger, or a client that died: nothing it sends can be answered.
+            if client in self._clients:
+                self._drop(client)
+
+    def _take_requests(self, client: _Client) -> None:
+        while len(client.received) >= _HEAD.size:
+            length, timeout = _HEAD.unpack_from(client.received)
+            if length > MAXIMUM_BYTES or not timeout >= 0:
+                raise ValueError("no request of a store")
+            end = _HEAD.size + length
+            if len(client.received) < end:
+                return
+            request = unpack_request(bytes(client.received[_HEAD.size : end]))
+            del client.received[:end]
+            if self._table.missing(request):
+                client.waiting = (request, time.monotonic() + timeout)
+            else:
+                self._answer(client, request)
+
+    def _answer(self, client: _Client, request: Request) -> None:
+        client.waiting = None
+        try:
+            fields = self._table.answer(request)
+        except ValueError as error:
+            self._send(client, REFUSED, (str(error).encode(),))
+            return
+        self._send(client, ANSWERED, fields)
+        if request.operation in WRITES:
+            for other in list(self._clients):
+                if other.waiting and not self._table.missing(other.waiting[0]):
+                    self._answer(other, other.waiting[0])
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for client in list(self._clients):
+            if client.waiting and client.waiting[1] <= now:
+                missing = self._table.missing(client.waiting[0])
+                client.waiting = None
+                self._send(client, LATE, missing)
+
+    def _send(self, client: _Client, status: int, fields: tuple[bytes, ...]) -> None:
+        body = pack_fields(fields)
+        client.unsent += _LENGTH.pack(len(body) + 1) + bytes([status]) + body
+        try:
+            self._flush(client)
+        except OSError:
+            if client in self._clients:
+                self._drop(client)
+
+    def _flush(self, client: _Client) -> None:
+        try:
+            while client.unsent:
+                del client.unsent[: client.connection.send(client.unsent)]
+        except BlockingIOError:
+            pass
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.unsent else 0)
+        if self._selector.get_key(client.connection).events != events:
+            self._selector.modify(client.connection, events, client)
+
+
+_servers: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for server in list(_servers):
+        server.close_in_child()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise DistNetworkError(f"the host {host!r} of a store has no address ({error})") from None
+    try:
+        # The name of a machine is often its own loopback address there, and another one for others.
+        if host == "localhost" or _is_loopback(host):
+            return _listen_on_loopback(candidates)
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True)
+        return socket.create_server(("", port), backlog=1024)
+    except OSError as error:
+        raise DistNetworkError(
+            f"cannot serve a store at {host}:{port} ({error}): is another process the master of this port? Only rank 0 "
+            f"is, and port 0 takes a free one"
+        ) from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen_on_loopback(candidates: list[tuple[Any, ...]]) -> socket.socket:
+    for index, (family, _, _, _, address) in enumerate(candidates):
+        try:
+            # On the first family that the machine has; create_server() lets a port be taken again that was closed a
+            # moment ago, and never by two processes.
+            return socket.create_server(address[:2], family=family, backlog=1024)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE or index == len(candidates) - 1:
+                raise
+    raise OSError("no address")

@@ -1,0 +1,236 @@
+"""Starts a script as several ranks, each a process: ``python -m parallel.launch --nproc-per-node 4 script.py``.
+
+Every rank finds in its environment what ``torchrun`` sets: RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
+MASTER_ADDR, MASTER_PORT and more, from which ``parallel.init_process_group`` makes the group. When one rank fails, the
+others are ended, its traceback is shown last, and its exit status is the launcher's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .local_ranks import LocalRanks, Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_BOTH = frozenset(("stdout", "stderr"))
+_STREAMS = {"0": frozenset[str](), "1": frozenset(("stdout",)), "2": frozenset(("stderr",)), "3": _BOTH}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status is 0, or that of the first rank that failed."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    nproc = _process_count(parser, options.nproc_per_node)
+    nodes, node = _nodes(parser, options)
+    command = _command(parser, options)
+    if options.redirects and options.log_dir is None:
+        parser.error("--redirects needs --log-dir, the folder for the output")
+    crowded = nproc > 1 and "OMP_NUM_THREADS" not in os.environ
+    if crowded:
+        print(
+            "parallel.launch: OMP_NUM_THREADS is set to 1 for every rank, so that they do not crowd the machine; "
+            "set it yourself for other numbers of threads",
+            file=sys.stderr,
+        )
+    with _master(options, nodes) as (address, port):
+        ranks = []
+        for local_rank in range(nproc):
+            rank = node * nproc + local_rank
+            environment = {
+                **os.environ,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(local_rank),
+                "WORLD_SIZE": str(nodes * nproc),
+                "LOCAL_WORLD_SIZE": str(nproc),
+                "GROUP_RANK": str(node),
+                "GROUP_WORLD_SIZE": str(nodes),
+                "ROLE_NAME": "default",
+                "ROLE_RANK": str(rank),
+                "ROLE_WORLD_SIZE": str(nodes * nproc),
+                "MASTER_ADDR": address,
+                "MASTER_PORT": str(port),
+                # What scripts and libraries look for to know that they were launched, and restarted how often.
+                "TORCHELASTIC_RUN_ID": f"{address}:{port}",
+                "TORCHELASTIC_RESTART_COUNT": "0",
+                "TORCHELASTIC_MAX_RESTARTS": "0",
+            }
+            if crowded:
+                environment["OMP_NUM_THREADS"] = "1"
+            ranks.append(_rank(options, rank, local_rank, command, environment))
+        return LocalRanks(ranks).run()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m parallel.launch",
+        description="Start a script as several ranks, each a process. Options are spelt with dashes or underscores.",
+        allow_abbrev=False,
+    )
+
+    def option(name: str, *more: str, **keywords: object) -> None:
+        spellings = dict.fromkeys((*more, name, "--" + name[2:].replace("-", "_")))
+        parser.add_argument(*spellings, **keywords)  # type: ignore[arg-type]
+
+    option(
+        "--nproc-per-node",
+        default="1",
+        metavar="N",
+        help="ranks on this machine: a number, 'gpu' (one for each), 'cpu' (one for each core), or 'auto' (GPUs, "
+        "and cores where there are none)",
+    )
+    option("--nnodes", default="1", metavar="M", help="machines; the launcher is started on each")
+    option("--node-rank", type=int, default=None, metavar="R", help="number of this machine, from 0")
+    option("--master-addr", metavar="HOST", help="name or address of machine 0; this machine by default")
+    option(
+        "--master-port",
+        type=int,
+        metavar="PORT",
+        help="a free port of machine 0 (29500); found by itself for one machine",
+    )
+    option(
+        "--standalone",
+        action="store_true",
+        help="one machine, on a free port; what a single machine is anyway",
+    )
+    option("--module", "-m", action="store_true", help="SCRIPT is a module, run as by python -m")
+    option("--no-python", action="store_true", help="SCRIPT is a program and not Python")
+    option(
+        "--log-dir",
+        metavar="DIR",
+        help="keep the ranks' output in DIR/rank_N/stdout.log and stderr.log: all of it, or that of --tee and --redirects",
+    )
+    option(
+        "--redirects",
+        "-r",
+        type=_streams,
+        default="0",
+        metavar="K",
+        help="output that goes to --log-dir and is not shown: 0 none, 1 stdout, 2 stderr, 3 both, or 0:1,1:3 by local rank",
+    )
+    option(
+        "--tee",
+        "-t",
+        type=_streams,
+        default="0",
+        metavar="K",
+        help="output of which each line is shown with its rank (and kept in --log-dir); written as for --redirects",
+    )
+    parser.add_argument("script", metavar="SCRIPT", help="what is run")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    return parser
+
+
+def _process_count(parser: argparse.ArgumentParser, text: str) -> int:
+    if text in ("gpu", "auto"):
+        import drv
+
+        count = drv.device_count()
+        if count == 0 and text == "gpu":
+            parser.error("--nproc-per-node gpu: there is no GPU; give a number, or 'cpu'")
+        if count:
+            return count
+    if text in ("cpu", "auto"):
+        return len(os.sched_getaffinity(0))
+    if not text.isdecimal() or int(text) < 1:
+        parser.error(f"--nproc-per-node must be a number of at least 1, 'gpu', 'cpu' or 'auto', not {text!r}")
+    return int(text)
+
+
+def _nodes(parser: argparse.ArgumentParser, options: argparse.Namespace) -> tuple[int, int]:
+    """How many machines there are, and which one this is."""
+    low, _, high = options.nnodes.partition(":")
+    if not low.isdecimal() or int(low) < 1 or (high and high != low):
+        parser.error(
+            f"--nnodes must be a number of at least 1, not {options.nnodes!r}; the number of machines cannot change "
+            "during a run"
+        )
+    nodes = int(low)
+    if nodes > 1:
+        if options.standalone:
+            parser.error(f"--standalone is for one machine, and --nnodes says {nodes}")
+        if options.node_rank is None:
+            parser.error(
+                f"--node-rank is needed with --nnodes {nodes}: 0 on the first machine, up to {nodes - 1}"
+            )
+        if options.master_addr is None:
+            parser.error(f"--master-addr is needed with --nnodes {nodes}: the name or address of machine 0")
+    node = options.node_rank or 0
+    if not 0 <= node < nodes:
+        parser.error(f"--node-rank must be from 0 to {nodes - 1} with --nnodes {nodes}, not {node}")
+    if options.master_port is not None and not 0 < options.master_port < 1 << 16:
+        parser.error(f"--master-port must be from 1 to 65535, not {options.master_port}")
+    return nodes, node
+
+
+def _command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+    if options.no_python:
+        if options.module:
+            parser.error("--module and --no-python exclude each other")
+        if shutil.which(options.script) is None:
+            parser.error(f"there is no program {options.script!r}")
+        return [options.script, *options.arguments]
+    # Unbuffered: what a rank printed is there when it has crashed.
+    if options.module:
+        return [sys.executable, "-u", "-m", options.script, *options.arguments]
+    if not Path(options.script).exists():
+        parser.error(
+            f"there is no script {options.script!r} in {Path.cwd()}; for a module add -m, for a program --no-python"
+        )
+    return [sys.executable, "-u", options.script, *options.arguments]
+
+
+@contextlib.contextmanager
+def _master(options: argparse.Namespace, nodes: int) -> Iterator[tuple[str, int]]:
+    """Where the ranks meet: address and port."""
+    if nodes > 1 or (options.master_port is not None and not options.standalone):
+        yield options.master_addr or "127.0.0.1", options.master_port or 29500
+        return
+    # Bound and not listening: rank 0 can listen there, and the system gives the port to nobody else meanwhile.
+    with socket.socket() as reservation:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.bind(("", 0))
+        yield options.master_addr or "127.0.0.1", reservation.getsockname()[1]
+
+
+def _rank(
+    options: argparse.Namespace, rank: int, local_rank: int, command: list[str], environment: dict[str, str]
+) -> Rank:
+    redirected, teed = (
+        streams.get(local_rank, streams.get(None, frozenset()))
+        for streams in (options.redirects, options.tee)
+    )
+    recorded = redirected | teed or _BOTH
+    folder = Path(options.log_dir or "") / f"rank_{rank}"
+    files = {name: folder / f"{name}.log" for name in recorded} if options.log_dir is not None else {}
+    return Rank(
+        rank,
+        local_rank,
+        command,
+        environment,
+        console=_BOTH - redirected | teed,
+        prefixed=teed,
+        files=files,
+    )
+
+
+def _streams(text: str) -> dict[int | None, frozenset[str]]:
+    """The streams that ``3`` (for every rank, None here) or ``0:1,1:3`` (by local rank) names."""
+    streams: dict[int | None, frozenset[str]] = {}
+    for part in text.split(",") if text != "0" else ():
+        local_rank, colon, number = part.rpartition(":")
+        if number not in _STREAMS or bool(colon) != local_rank.isdecimal():
+            raise argparse.ArgumentTypeError(
+                "must be 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or such a number by local rank, as 0:1,1:3; "
+                f"not {text!r}"
+            )
+        streams[int(local_rank) if colon else None] = _STREAMS[number]
+    return streams

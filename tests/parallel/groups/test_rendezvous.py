@@ -1,0 +1,134 @@
+"""From an init_method to a store: what is missing or contradicts itself is said."""
+
+from __future__ import annotations
+
+import socket
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from parallel.groups.errors import DistNetworkError, DistStoreError
+from parallel.groups.rendezvous import rendezvous
+from tests.parallel.processes import run
+
+SHORT = timedelta(seconds=0.2)
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "TORCHELASTIC_USE_AGENT_STORE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def _meets(rank: int, size: int, init_method: str) -> tuple[int, int, bytes]:
+    store, own, world_size = rendezvous(init_method, rank, size, timedelta(seconds=20))
+    store.set(f"rank {rank}", str(rank))
+    other = store.get(f"rank {1 - rank}")
+    store.barrier("end", size)
+    store.close()
+    return own, world_size, other
+
+
+def test_a_file(tmp_path: Path) -> None:
+    # A name with a blank, as a URL writes it.
+    assert run(_meets, 2, f"file://{tmp_path}/a%20store") == [(0, 2, b"1"), (1, 2, b"0")]
+    assert not list(tmp_path.iterdir())
+
+
+def test_tcp(free_port: int) -> None:
+    url = f"tcp://127.0.0.1:{free_port}"
+    assert run(_meets_patiently, 2, url) == [(0, 2, b"1"), (1, 2, b"0")]
+
+
+def _meets_patiently(rank: int, size: int, init_method: str) -> tuple[int, int, bytes]:
+    store, own, world_size = rendezvous(f"{init_method}?rank={rank}&world_size={size}", -1, -1)
+    store.set(f"rank {rank}", str(rank))
+    other = store.get(f"rank {1 - rank}")
+    # The server stays until the last has read.
+    if rank == 0:
+        store.get("read")
+    else:
+        store.set("read", "1")
+    store.close()
+    return own, world_size, other
+
+
+def test_variables(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(free_port))
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    store, rank, size = rendezvous("env://", timeout=SHORT)
+    assert (rank, size) == (0, 3)
+    # What the caller gives precedes the variables.
+    client, rank, size = rendezvous("env://", 1, 2, SHORT)
+    assert (rank, size) == (1, 2)
+    client.set("key", "1")
+    assert store.get("key") == b"1"
+    # A launcher that serves the store itself makes rank 0 a client.
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    zero, rank, _ = rendezvous("env://", timeout=SHORT)
+    assert rank == 0
+    assert zero.get("key") == b"1"
+    for one in (zero, client, store):
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("init_method", "rank", "size", "message"),
+    [
+        ("http://host:1", 0, 1, "one of env://, tcp://, file://, not 'http://host:1'"),
+        ("", 0, 1, "one of env://"),
+        ("env://", -1, -1, "MASTER_ADDR, MASTER_PORT, RANK .*, WORLD_SIZE"),
+        ("env://host:1", 0, 1, "takes its address from MASTER_ADDR"),
+        ("tcp://host", 0, 1, "tcp://host:port, not"),
+        ("tcp://:80", 0, 1, "tcp://host:port, not"),
+        ("tcp://host:99999", 0, 1, "not a number from 0 to 65535"),
+        ("tcp://host:port", 0, 1, "not a number from 0 to 65535"),
+        ("tcp://host:1/path", 0, 1, "has no path"),
+        ("tcp://host:0", 0, 2, "port 0"),
+        ("tcp://host:1", -1, -1, "needs rank and world_size"),
+        ("tcp://host:1", 0, -1, "needs world_size"),
+        ("tcp://host:1?rank=0", 1, 2, "rank=1 was given, and .* says 0"),
+        ("tcp://host:1?world_size=4", 1, 2, "world_size=2 was given, and .* says 4"),
+        ("tcp://host:1?rank=first", -1, 2, "from 0 on, not 'first'"),
+        ("tcp://host:1?rank=0&rank=1", -1, 2, "gives rank 2 times"),
+        ("tcp://host:1?size=2", 0, 2, "has 'size'"),
+        ("tcp://host:1", 2, 2, "rank 2 is not below the world size 2"),
+        ("file://relative/path", 0, 1, "file:///path, not"),
+        ("file://", 0, 1, "needs the path of a file"),
+        ("file:///", 0, 1, "needs the path of a file"),
+        ("file:///x", -1, 1, "needs rank"),
+    ],
+)
+def test_what_is_missing_or_contradicts_itself(init_method: str, rank: int, size: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rendezvous(init_method, rank, size, SHORT)
+
+
+def test_variables_that_are_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", "http")
+    monkeypatch.setenv("RANK", "zero")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="RANK is a number from 0 on, not 'zero'"):
+        rendezvous("env://")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(ValueError, match="MASTER_PORT is a number from 0 on, not 'http'"):
+        rendezvous("env://")
+
+
+def test_nobody_there(free_port: int, tmp_path: Path) -> None:
+    with pytest.raises(DistNetworkError, match=rf"rank 1 of 2: no store answers at 127.0.0.1:{free_port}"):
+        rendezvous(f"tcp://127.0.0.1:{free_port}", 1, 2, SHORT)
+    with pytest.raises(DistStoreError, match="cannot open"):
+        rendezvous(f"file://{tmp_path}/none/store", 0, 2, SHORT)
+    with pytest.raises(TypeError, match="init_method is a string"):
+        rendezvous(None, 0, 1)  # type: ignore[arg-type]
