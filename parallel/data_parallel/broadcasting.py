@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class DevicesNode(Node):
     """A recorded operation on several devices.
 
+    It is a class of its own because it runs on a stream of each device, and gradients of some outputs may be missing.
+
     Attributes
     ----------
     used_streams : tuple of Stream

@@ -15,7 +15,7 @@ from tensor.core.base import empty, view_of
 from tensor.core.copy_plans import COPY, copied
 from tensor.core.devices.state import cpu
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.cuda import Stream
 from tensor.operations.shapes.slices import step_through
 
@@ -123,12 +123,9 @@ def scattered(
     streams
         If passed, the copies run on these streams, or on the current one for None, and the caller waits for them.
     """
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         chunks = _scatter(input, states, sizes, dim, streams)
-    finally:
-        modes.recording = recording
-    if recording and input.requires_grad:
+    if modes.recording and input.requires_grad:
         node = ScatterNode.__new__(ScatterNode)
         node.dim, node.origin = dim, input._layout
         node.attach((input,), chunks)
@@ -195,17 +192,18 @@ def _copy_on(stream: Stream, chunk: Tensor) -> Tensor:
 
 def gathered(tensors: Sequence[Tensor], dim: int, destination: Place) -> Tensor:
     """Tensors of one shape but for ``dim``, which are on CUDA devices, joined along it on ``destination``."""
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         result = empty(_joined(tensors, dim, destination))
         if destination.is_cuda:
             _gather_to_device(tensors, dim, result)
         else:
             _gather_to_host(tensors, dim, result)
-    finally:
-        modes.recording = recording
     dtype = result._layout.dtype
-    if recording and (dtype.is_floating_point or dtype.is_complex) and any(x.requires_grad for x in tensors):
+    if (
+        modes.recording
+        and (dtype.is_floating_point or dtype.is_complex)
+        and any(x.requires_grad for x in tensors)
+    ):
         node = GatherNode.__new__(GatherNode)
         node.dim, node.origins = dim, tuple([x._layout for x in tensors])
         node.attach(tensors, (result,))

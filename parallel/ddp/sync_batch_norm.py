@@ -14,8 +14,8 @@ from nn.layers.normalization import _BatchNorm
 from nvrtc_kernels.normalization import statistics_type
 from parallel.groups.collectives.tensor_collectives import all_gather_into_tensor, all_reduce
 from parallel.groups.process_groups import checked_group, get_world_size, is_initialized
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.operations.normalization import batch_normalization as operations
-from tensor.operations.recorder import record
 
 if TYPE_CHECKING:
     from nn import Module
@@ -161,14 +161,8 @@ def _normalize(
         b = None if bias is None else bias.detach().contiguous()
         layouts = [None if each is None else each._layout for each in (mean, var, w, b)]
         output: Tensor = plans[(operations.APPLY, layout, *layouts)](x, mean, var, w, b, eps)
-    record(
-        (output,),
-        (input, weight, bias),
-        "SyncBatchNormBackward",
-        _gradients,
-        (input, weight, mean, var, total),
-        (None if bias is None else bias.dtype, eps, ranks),
-    )
+    context = None if bias is None else bias.dtype, eps, ranks
+    _FORMULA.record((output,), (input, weight, bias), (mean, var, total), context)
     return output
 
 
@@ -239,3 +233,10 @@ def _gradients(
         else:
             gradients[0] = tensor.zeros_like(input)
     return tuple(gradients)
+
+
+_FORMULA = BackwardFormula(
+    "SyncBatchNormBackward",
+    "input weight bias mean var total",
+    joint=Derivative(_gradients, needs="input weight mean var total"),
+)

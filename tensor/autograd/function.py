@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tensor.core.base import TensorBase, view_of
 from tensor.core.fill_plans import filled
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import modes, unrecorded
 
 from .recording import saved
 from .recording.inplace import attach_in_place, check_in_place
-from .recording.node import Node, attach, place_in_graph, track_view
+from .recording.node import Node, place_in_graph, track_view
+from .recording.recorder import record
 from .recording.state import AutogradState
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ _OF_NODE = frozenset({"name", "next_functions", "metadata", "register_hook", "re
 
 class FunctionNode(Node):
     """The node of a user's function.
+
+    It is a class of its own because it runs users' code: on the streams of all devices of its inputs and outputs,
+    with checks of what that code returns; and it shows the context's attributes as its own.
 
     Attributes
     ----------
@@ -263,17 +267,14 @@ class Function:
             if not separate:
                 args = args[1:]
         ctx.needs_input_grad = tuple([isinstance(x, TensorBase) and x.requires_grad for x in args])
-        before, modes.recording = modes.recording, False
-        try:
+        with unrecorded():
             if separate:
                 output = cls.forward(*args)
                 cls.setup_context(ctx, args, output)
             else:
                 output = cls.forward(ctx, *args)
-        finally:
-            modes.recording = before
         outputs = output if isinstance(output, tuple) else (output,)
-        finished = _recorded(cls, ctx, args, outputs, before and any(ctx.needs_input_grad))
+        finished = _recorded(cls, ctx, args, outputs, modes.recording and any(ctx.needs_input_grad))
         return finished if isinstance(output, tuple) else finished[0]
 
 
@@ -406,13 +407,10 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def backward(ctx: Any, *args: Any) -> Any:
-        before, modes.recording = modes.recording, False
-        try:
+        with unrecorded():
             results = fn(ctx, *args)
-        finally:
-            modes.recording = before
         inputs = [x for x in args if isinstance(x, TensorBase) and x.requires_grad]
-        if not before or not inputs:
+        if not modes.recording or not inputs:
             return results
         if not isinstance(results, tuple):
             return _refusing(results, inputs)
@@ -426,24 +424,13 @@ def _refusing(result: Any, inputs: Sequence[Any]) -> Any:
     if not isinstance(result, TensorBase) or not _can_have_gradient(result):
         return result
     made = view_of(result._storage, result._layout, result._offset)
-    node = OnceNode.__new__(OnceNode)
-    node.saved = ()
-    attach(node, inputs, (made,))
+    record((made,), inputs, "Error", _refuse)
     return made
 
 
-class OnceNode(Node):
+def _refuse(*_: Any) -> Any:
     """In place of the derivative of what has none."""
-
-    __slots__ = ()
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "Error"
-
-    def backward(self, *grads: Any) -> Any:
-        """Raise RuntimeError."""
-        raise RuntimeError(
-            "trying to differentiate twice a function that was marked with @once_differentiable: write its backward "
-            "with differentiable operations, and leave the decorator out"
-        )
+    raise RuntimeError(
+        "trying to differentiate twice a function that was marked with @once_differentiable: write its backward "
+        "with differentiable operations, and leave the decorator out"
+    )

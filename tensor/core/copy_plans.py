@@ -20,6 +20,7 @@ from nvrtc_kernels import pointwise
 from nvrtc_kernels.dtypes import Category, float16
 
 from .base import empty, maker
+from .plans import planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,26 +38,26 @@ Run = "Callable[[Tensor, Tensor, bool], None]"
 _CAST = pointwise.Expression("copy", "a")
 
 
-class _Copy:
-    """The operation; ``place.plans[COPY, destination_layout, source_layout]`` carries it out."""
+def _copy_plan(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
+    """How to copy between two layouts of one shape.
 
-    def plan(self, to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-        """How to copy between two layouts of one shape."""
-        check_no_overlap(to)
-        if not to.numel:
-            return _nothing
-        if not to.place.is_cuda and not origin.place.is_cuda:
-            return _host_copy(to.dtype, origin.dtype)
-        if to.place is origin.place:
-            return _device_copy(to, origin)
-        if _same_bytes(to, origin):
-            if not origin.place.is_cuda:
-                return _to_device(to)
-            return _peer_copy(to, origin) if to.place.is_cuda else _to_host(origin)
-        return _staged(to, origin)
+    ``place.plans[COPY, destination_layout, source_layout]`` carries it out.
+    """
+    check_no_overlap(to)
+    if not to.numel:
+        return _nothing
+    if not to.place.is_cuda and not origin.place.is_cuda:
+        return _host_copy(to.dtype, origin.dtype)
+    if to.place is origin.place:
+        return _device_copy(to, origin)
+    if _same_bytes(to, origin):
+        if not origin.place.is_cuda:
+            return _to_device(to)
+        return _peer_copy(to, origin) if to.place.is_cuda else _to_host(origin)
+    return _staged(to, origin)
 
 
-COPY = _Copy()
+COPY = planned(_copy_plan)
 
 
 def copied(input: Tensor, layout: Layout, *, non_blocking: bool = False, pin_memory: bool = False) -> Tensor:
@@ -71,22 +72,22 @@ def copied(input: Tensor, layout: Layout, *, non_blocking: bool = False, pin_mem
     return made
 
 
-class _Copied:
-    """``place.plans[COPIED, layout, source_layout](source)`` is a new tensor with the elements of another."""
+def _copied_plan(layout: Layout, origin: Layout) -> Callable[[Tensor], Tensor]:
+    """How to make one of ``layout``.
 
-    def plan(self, layout: Layout, origin: Layout) -> Callable[[Tensor], Tensor]:
-        """How to make one of ``layout``."""
-        make, copy = maker(layout), COPY.plan(layout, origin)
+    ``place.plans[COPIED, layout, source_layout](source)`` is a new tensor with the elements of another.
+    """
+    make, copy = maker(layout), COPY.plan(layout, origin)
 
-        def run(source: Tensor) -> Tensor:
-            made = make()
-            copy(made, source, False)
-            return made
+    def run(source: Tensor) -> Tensor:
+        made = make()
+        copy(made, source, False)
+        return made
 
-        return run
+    return run
 
 
-COPIED = _Copied()
+COPIED = planned(_copied_plan)
 
 
 def check_no_overlap(layout: Layout) -> None:

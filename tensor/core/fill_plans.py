@@ -12,6 +12,7 @@ from nvrtc_kernels.dtypes import Category
 
 from .base import empty, maker, wrap
 from .dtypes.scalars import element
+from .plans import planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,55 +29,55 @@ _EXPRESSIONS = {
 }
 
 
-class _Fill:
-    """The operation; ``place.plans[FILL, layout]`` carries it out."""
+def _fill_plan(layout: Layout) -> Callable[[Tensor, Any], None]:
+    """How to fill a layout.
 
-    def plan(self, layout: Layout) -> Callable[[Tensor, Any], None]:
-        """How to fill a layout."""
-        if not layout.place.is_cuda:
-            return _on_host
-        # What a stretched dimension shows is written once.
-        sizes = zip(layout.shape, layout.strides, strict=True)
-        layout = layout.with_strides(
-            tuple(1 if step == 0 and size else size for size, step in sizes), layout.strides
-        )
-        place, count = layout.place, layout.numel
-        launch = pointwise.plan(
-            place.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
-        )
-        local = place.local
-        is_complex = layout.dtype.is_complex
-        by_memset = layout.dense and count > 0 and not is_complex
-        is_floating = layout.dtype.is_floating_point
-        clear = _clearing(layout)
+    ``place.plans[FILL, layout]`` carries it out.
+    """
+    if not layout.place.is_cuda:
+        return _on_host
+    # What a stretched dimension shows is written once.
+    sizes = zip(layout.shape, layout.strides, strict=True)
+    layout = layout.with_strides(
+        tuple(1 if step == 0 and size else size for size, step in sizes), layout.strides
+    )
+    place, count = layout.place, layout.numel
+    launch = pointwise.plan(
+        place.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
+    )
+    local = place.local
+    is_complex = layout.dtype.is_complex
+    by_memset = layout.dense and count > 0 and not is_complex
+    is_floating = layout.dtype.is_floating_point
+    clear = _clearing(layout)
 
-        def run(target: Tensor, value: Any) -> None:
-            # A negative zero is no zero here: its bits are not all 0.
-            if by_memset and not value and not (is_floating and copysign(1.0, value) < 0):
-                clear(target)
-            elif is_complex:
-                launch(local.stream.handle, target._address, value.real, value.imag)
-            else:
-                launch(local.stream.handle, target._address, value)
+    def run(target: Tensor, value: Any) -> None:
+        # A negative zero is no zero here: its bits are not all 0.
+        if by_memset and not value and not (is_floating and copysign(1.0, value) < 0):
+            clear(target)
+        elif is_complex:
+            launch(local.stream.handle, target._address, value.real, value.imag)
+        else:
+            launch(local.stream.handle, target._address, value)
 
-        return run
-
-
-FILL = _Fill()
+    return run
 
 
-class _Zero:
-    """``place.plans[ZERO, layout](target)`` fills with zeros."""
-
-    def plan(self, layout: Layout) -> Callable[[Tensor], None]:
-        """How to clear a layout."""
-        if layout.place.is_cuda and layout.dense and layout.numel:
-            return _clearing(layout)
-        fill, zero = FILL.plan(layout), element(0, layout.dtype)
-        return lambda target: fill(target, zero)
+FILL = planned(_fill_plan)
 
 
-ZERO = _Zero()
+def _zero_plan(layout: Layout) -> Callable[[Tensor], None]:
+    """How to clear a layout.
+
+    ``place.plans[ZERO, layout](target)`` fills with zeros.
+    """
+    if layout.place.is_cuda and layout.dense and layout.numel:
+        return _clearing(layout)
+    fill, zero = FILL.plan(layout), element(0, layout.dtype)
+    return lambda target: fill(target, zero)
+
+
+ZERO = planned(_zero_plan)
 
 
 def _clearing(layout: Layout) -> Callable[[Tensor], None]:
@@ -95,30 +96,30 @@ def _clearing(layout: Layout) -> Callable[[Tensor], None]:
     return clear
 
 
-class _Filled:
-    """``place.plans[FILLED, layout](value)`` is a new tensor on a device with ``value`` everywhere."""
+def _filled_plan(layout: Layout) -> Callable[[Any], Tensor]:
+    """How to make one of ``layout``.
 
-    def plan(self, layout: Layout) -> Callable[[Any], Tensor]:
-        """How to make one of ``layout``."""
-        make, fill = maker(layout), FILL.plan(layout)
-        by_memset = layout.dense and layout.numel > 0
-        clear = _clearing(layout)
-        kind = layout.dtype
+    ``place.plans[FILLED, layout](value)`` is a new tensor on a device with ``value`` everywhere.
+    """
+    make, fill = maker(layout), FILL.plan(layout)
+    by_memset = layout.dense and layout.numel > 0
+    clear = _clearing(layout)
+    kind = layout.dtype
 
-        def run(value: Any) -> Tensor:
-            if by_memset and type(value) is int and value == 0:
-                made = make()
-                clear(made)
-                return made
-            number = element(value, kind)
+    def run(value: Any) -> Tensor:
+        if by_memset and type(value) is int and value == 0:
             made = make()
-            fill(made, number)
+            clear(made)
             return made
+        number = element(value, kind)
+        made = make()
+        fill(made, number)
+        return made
 
-        return run
+    return run
 
 
-FILLED = _Filled()
+FILLED = planned(_filled_plan)
 
 
 def _on_host(target: Tensor, value: Any) -> None:

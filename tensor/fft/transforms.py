@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nvrtc_kernels.dtypes import complex64, complex128, float32, float64
-from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import maker, view_of, wrap
 from tensor.core.constants import kept
 from tensor.core.copy_plans import COPY
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans import planned
 from tensor.operations.pointwise.arithmetic import MUL
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
@@ -86,28 +87,27 @@ def in_order(shape: tuple[int, ...], order: tuple[int, ...], dtype: dtype, place
     return layouts.strided[shape, tuple(strides), dtype, place]
 
 
-class _Transform:
-    """``place.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]``: ``run(x)``, not recorded."""
+def _transform_plan(
+    kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
+) -> Callable[[Tensor], Tensor]:
+    """How to transform tensors of a layout, times ``scale``.
 
-    def plan(
-        self, kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
-    ) -> Callable[[Tensor], Tensor]:
-        """How to transform tensors of a layout, times ``scale``.
+    ``place.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]``: ``run(x)``, not recorded.
 
-        Parameters
-        ----------
-        size
-            Elements of the last dimension of a real result.
-        """
-        if not layout.numel:
-            made = _Shape.of(kind, layout, dims, size).made
-            make = maker(made.as_contiguous())
-            return lambda _: make()
-        plan = _on_device if layout.place.is_cuda else _on_host
-        return plan(kind, layout, dims, size, inverse, scale)
+    Parameters
+    ----------
+    size
+        Elements of the last dimension of a real result.
+    """
+    if not layout.numel:
+        made = _Shape.of(kind, layout, dims, size).made
+        make = maker(made.as_contiguous())
+        return lambda _: make()
+    plan = _on_device if layout.place.is_cuda else _on_host
+    return plan(kind, layout, dims, size, inverse, scale)
 
 
-TRANSFORM = _Transform()
+TRANSFORM = planned(_transform_plan)
 
 
 def _on_host(
@@ -265,39 +265,28 @@ def _side(layout: Layout, order: tuple[int, ...], count: int) -> Side | None:
     return Side(tuple(embed), step, batch or 1)
 
 
-class FftNode(Node):
-    """A recorded transform; ``given`` is the size of the transformed dimension of its input."""
+def _adjoint(
+    grad: Tensor, kind: str, dims: tuple[int, ...], size: int | None, given: int, inverse: bool, scale: float
+) -> Tensor:
+    """The adjoint transform of the gradient; ``given`` is the size of the last transformed dimension of the input."""
+    dim = dims[-1]
+    if kind == "c2c":
+        return c2c(grad, dims, inverse=not inverse, scale=scale)
+    if kind == "r2c":
+        # A real element has half the gradient of each coefficient that has a mirror image.
+        return c2r(_weighted(grad, dim, given, 0.5), dims, given, scale=scale)
+    assert size is not None
+    back = r2c(grad, dims, scale=scale)
+    back = _weighted(back, dim, size, 2.0)
+    if back._layout.shape[dim] != given:
+        raise AssertionError("an irfft's input has as many coefficients as its output needs")
+    return back
 
-    __slots__ = ("dims", "given", "inverse", "kind", "scale", "size")
 
-    dims: tuple[int, ...]
-    given: int
-    inverse: bool
-    kind: str
-    scale: float
-    size: int | None
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return f"Fft{self.kind.upper()}Backward0"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """The adjoint transform."""
-        grad, dims, dim = grads[0], self.dims, self.dims[-1]
-        if self.kind == "c2c":
-            return c2c(grad, dims, inverse=not self.inverse, scale=self.scale)
-        if self.kind == "r2c":
-            # A real element has half the gradient of each coefficient that has a mirror image.
-            return c2r(_weighted(grad, dim, self.given, 0.5), dims, self.given, scale=self.scale)
-        assert self.size is not None
-        back = r2c(grad, dims, scale=self.scale)
-        back = _weighted(back, dim, self.size, 2.0)
-        if back._layout.shape[dim] != self.given:
-            raise AssertionError("an irfft's input has as many coefficients as its output needs")
-        return back
+_FORMULAS = {
+    kind: BackwardFormula(f"Fft{kind.upper()}Backward0", "x", [Derivative(_adjoint, needs="")])
+    for kind in ("c2c", "r2c", "c2r")
+}
 
 
 def _weighted(x: Tensor, dim: int, size: int, weight: float) -> Tensor:
@@ -326,15 +315,13 @@ def recorded(
 
     def prepared(layout: Layout) -> Callable[[Tensor], Tensor]:
         transform = layout.place.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]
-        given = layout.shape[dims[-1]]
+        context = kind, dims, size, layout.shape[dims[-1]], inverse, scale
+        formula = _FORMULAS[kind]
 
         def run(x: Tensor) -> Tensor:
             result: Tensor = transform(x)
-            if x._autograd is not None and modes.recording and x.requires_grad:
-                node = FftNode.__new__(FftNode)
-                node.kind, node.dims, node.size, node.inverse, node.scale = kind, dims, size, inverse, scale
-                node.given, node.saved = given, ()
-                attach(node, (x,), (result,))
+            if x._autograd is not None and modes.recording:
+                formula.record((result,), (x,), context=context)
             return result
 
         return run

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
 from tensor.operations.shapes import slices as parts
 
@@ -79,6 +79,11 @@ def _gradient(wanted: Any, grads: Any, factor: Tensor, upper: bool) -> Any:
     return (substituted(lower.mH, found, upper=True),)
 
 
+_CHOLESKY_BACKWARD = BackwardFormula(
+    "LinalgCholeskyExBackward0", "a", joint=Derivative(_gradient, needs="out")
+)
+
+
 def factored(name: str, a: Tensor, upper: bool, check: bool = True) -> tuple[Tensor, Tensor]:
     """Factors, and orders of minors that are not positive definite; ``name`` is what the user called."""
     check_square(name, a)
@@ -90,7 +95,7 @@ def factored(name: str, a: Tensor, upper: bool, check: bool = True) -> tuple[Ten
         return found, info
 
     result, info = on_host(work, a)
-    record((result,), (a,), "LinalgCholeskyExBackward0", _gradient, (result,), (upper,))
+    _CHOLESKY_BACKWARD.record((result,), (a,), context=(upper,))
     return result, info
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.products.contractions import matmul
-from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
@@ -81,6 +81,11 @@ def _determinant_gradient(wanted: Any, grads: Any, a: Tensor, found: Tensor) -> 
     return (_as_matrices(grads) * cofactors,)
 
 
+_DETERMINANT_BACKWARD = BackwardFormula(
+    "LinalgDetBackward0", "a", joint=Derivative(_determinant_gradient, needs="a out")
+)
+
+
 @operation(namespace="linalg", method=False)
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
     """Determinants of square matrices ``(*, n, n)``. CUDA tensors go through the host, which waits for them.
@@ -96,7 +101,7 @@ def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTo
 def _determinants(name: str, a: Tensor) -> Tensor:
     check_square(name, a)
     (result,) = on_host(lambda array: (np.linalg.det(array),), a)
-    record((result,), (a,), "LinalgDetBackward0", _determinant_gradient, (a, result))
+    _DETERMINANT_BACKWARD.record((result,), (a,))
     return result
 
 
@@ -111,11 +116,19 @@ def _logarithm_gradient(wanted: Any, grads: Any, a: Tensor, sign: Tensor) -> Any
     return (_as_matrices(total) * inv(a).mH,)
 
 
+_LOGARITHM_BACKWARD = BackwardFormula(
+    "LinalgSlogdetBackward0",
+    "a",
+    joint=Derivative(_logarithm_gradient, needs="a sign"),
+    outputs="sign logarithm",
+)
+
+
 def sign_and_logarithm(name: str, a: Tensor) -> SignAndLogarithm:
     """Signs and logarithms, recorded; ``name`` is what the user called."""
     check_square(name, a)
     sign, logarithm = results = on_host(np.linalg.slogdet, a)
-    record(results, (a,), "LinalgSlogdetBackward0", _logarithm_gradient, (a, sign))
+    _LOGARITHM_BACKWARD.record(results, (a,))
     return SignAndLogarithm(sign, logarithm)
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
 from tensor.operations.shapes import views
 
@@ -55,6 +55,14 @@ def _eigh_gradient(wanted: Any, grads: Any, values: Tensor, vectors: Tensor) -> 
     return (matmul(vectors, matmul(inner, vectors.mH)),)
 
 
+_EIGH_BACKWARD = BackwardFormula(
+    "LinalgEighBackward0",
+    "a",
+    joint=Derivative(_eigh_gradient, needs="values vectors"),
+    outputs="values vectors",
+)
+
+
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigenpairs:  # noqa: N803
     """Real eigenvalues in ascending order, and orthonormal eigenvectors, of Hermitian matrices ``(*, n, n)``.
@@ -84,7 +92,7 @@ def _eigh(name: str, a: Tensor, triangle: Any) -> tuple[Tensor, ...]:
         return converged(name, partial(np.linalg.eigh, UPLO=triangle), array, "eigen")
 
     results = on_host(work, a)
-    record(results, (a,), "LinalgEighBackward0", _eigh_gradient, results)
+    _EIGH_BACKWARD.record(results, (a,))
     return results
 
 
@@ -130,6 +138,14 @@ def _eig_gradient(wanted: Any, grads: Any, values: Tensor, vectors: Tensor, real
     return (found.real if real else found,)
 
 
+_EIG_BACKWARD = BackwardFormula(
+    "LinalgEigBackward0",
+    "a",
+    joint=Derivative(_eig_gradient, needs="values vectors"),
+    outputs="values vectors",
+)
+
+
 def _check_eig(name: str, array: Array) -> None:
     finite = np.isfinite(array).all((-2, -1))
     if not finite.all():
@@ -151,7 +167,7 @@ def _eig(name: str, a: Tensor) -> tuple[Tensor, ...]:
 
     results = on_host(work, a)
     real = not a._layout.dtype.is_complex
-    record(results, (a,), "LinalgEigBackward0", _eig_gradient, results, (real,))
+    _EIG_BACKWARD.record(results, (a,), context=(real,))
     return results
 
 

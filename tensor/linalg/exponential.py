@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.operations.definition import operation
-from tensor.operations.recorder import record
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes.joining import cat
 
@@ -80,6 +80,11 @@ def _gradient(wanted: Any, grads: Any, a: Tensor) -> Any:
     return (parts.narrow(parts.narrow(whole, -2, 0, n), -1, n, n),)
 
 
+_EXPONENTIAL_BACKWARD = BackwardFormula(
+    "LinalgMatrixExpBackward0", "a", joint=Derivative(_gradient, needs="a")
+)
+
+
 @operation(namespace="linalg", method=False)
 def matrix_exp(input: Tensor) -> Tensor:
     """Exponentials ``I + A + A @ A / 2 + ...`` of square matrices ``(*, n, n)``.
@@ -93,5 +98,5 @@ def matrix_exp(input: Tensor) -> Tensor:
     """
     check_square("linalg.matrix_exp", input, half=True)
     (result,) = on_host(_exponential, input)
-    record((result,), (input,), "LinalgMatrixExpBackward0", _gradient, (input,))
+    _EXPONENTIAL_BACKWARD.record((result,), (input,))
     return result

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import int32
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor
 from tensor.operations.definition import operation
-from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
 
 from . import ldl_on_host
@@ -33,6 +33,11 @@ def _no_derivative(wanted: Any, grads: Any) -> Any:
     )
 
 
+_FACTOR_BACKWARD = BackwardFormula(
+    "LinalgLdlFactorExBackward0", "a", joint=Derivative(_no_derivative, needs="")
+)
+
+
 def _factored(name: str, a: Tensor, hermitian: bool, check: bool) -> LdlFactorWithInfo:
     check_square(name, a)
 
@@ -47,7 +52,7 @@ def _factored(name: str, a: Tensor, hermitian: bool, check: bool) -> LdlFactorWi
         return factors, pivots, info
 
     factors, pivots, info = on_host(work, a)
-    record((factors,), (a,), "LinalgLdlFactorExBackward0", _no_derivative, ())
+    _FACTOR_BACKWARD.record((factors,), (a,))
     return LdlFactorWithInfo(factors, pivots, info)
 
 
@@ -103,6 +108,11 @@ def _solve_gradient(
     return None, None, _solved(factors, pivots, grads.conj(), hermitian).conj()
 
 
+_SOLVE_BACKWARD = BackwardFormula(
+    "LinalgLdlSolveBackward0", "factors pivots b", joint=Derivative(_solve_gradient, needs="factors pivots")
+)
+
+
 def _through_blocks(blocks: Array, b: Array) -> Array:
     try:
         return np.linalg.solve(blocks, b)
@@ -123,14 +133,7 @@ def _solved(factors: Tensor, pivots: Tensor, b: Tensor, hermitian: bool) -> Tens
         return (np.linalg.solve(back, _through_blocks(middle, np.linalg.solve(lower, b))),)
 
     (result,) = on_host(work, factors, pivots, b)
-    record(
-        (result,),
-        (factors, pivots, b),
-        "LinalgLdlSolveBackward0",
-        _solve_gradient,
-        (factors, pivots),
-        (hermitian,),
-    )
+    _SOLVE_BACKWARD.record((result,), (factors, pivots, b), context=(hermitian,))
     return result
 
 

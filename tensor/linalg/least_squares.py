@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import layouts
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase, check_tensor
 from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.products.contractions import matmul
-from tensor.operations.recorder import record
 from tensor.operations.reduction import given
 from tensor.operations.shapes import views
 
@@ -95,6 +95,9 @@ def _pinv_gradient(wanted: Any, grads: Any, a: Tensor, found: Tensor) -> Any:
     return (_toward_matrix(grads, a, found),)
 
 
+_PINV_BACKWARD = BackwardFormula("LinalgPinvBackward0", "a", joint=Derivative(_pinv_gradient, needs="a out"))
+
+
 def _toward_matrix(grad: Tensor, a: Tensor, found: Tensor) -> Any:
     """The gradient of ``a`` from that of its pseudoinverse ``found`` (Golub and Pereyra, 1973)."""
     back, towards = found.mH, grad.mH
@@ -147,7 +150,7 @@ def pseudoinverse(name: str, a: Tensor, rtol: Any, atol: Any, hermitian: bool) -
         check_square_shape(name, a)
     tolerance = _Tolerance(name, atol, rtol)
     (result,) = on_host(lambda array: _pseudoinverse(name, array, tolerance, hermitian), a)
-    record((result,), (a,), "LinalgPinvBackward0", _pinv_gradient, (a, result))
+    _PINV_BACKWARD.record((result,), (a,))
     return result
 
 
@@ -235,6 +238,11 @@ def _lstsq_gradient(wanted: Any, grads: Any, a: Tensor, b: Tensor, rtol: Any, ve
     return towards, views.squeeze(right, -1) if vector else right
 
 
+_LSTSQ_BACKWARD = BackwardFormula(
+    "LinalgLstsqBackward0", "A B", joint=Derivative(_lstsq_gradient, needs="A B")
+)
+
+
 @operation(namespace="linalg", method=False, autocast=Autocast(cuda=AS_GIVEN, cpu=FLOAT32))
 def lstsq(
     A: Tensor,  # noqa: N803
@@ -308,7 +316,7 @@ def lstsq(
         return found[..., 0] if vector else found, ranks, values
 
     solution, ranks, values = on_host(work, A, B)
-    record((solution,), (A, B), "LinalgLstsqBackward0", _lstsq_gradient, (A, B), (rcond, vector))
+    _LSTSQ_BACKWARD.record((solution,), (A, B), context=(rcond, vector))
     residuals = values.new_empty(0)
     if driver != "gelsy" and rows > columns and _full_rank(ranks, columns):
         x, right = (views.unsqueeze(each, -1) if vector else each for each in (solution, B))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import int32
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes.joining import cat
@@ -102,12 +102,25 @@ def _lu_gradient(wanted: Any, grads: Any, permutation: Tensor, lower: Tensor, up
     return (matmul(permutation, _gradient_of_rows(lower, upper, towards_lower, towards_upper)),)
 
 
+_LU_BACKWARD = BackwardFormula(
+    "LinalgLuBackward0",
+    "A permutation",
+    joint=Derivative(_lu_gradient, needs="permutation lower upper"),
+    outputs="lower upper",
+)
+
+
 def _factor_gradient(wanted: Any, grads: Any, factors: Tensor, permutation: Tensor) -> Any:
     lower, upper = _triangles(factors)
     rank = lower._layout.shape[-1]
     towards_lower = triangle(parts.narrow(grads, -1, 0, rank), upper=False, without_diagonal=True)
     towards_upper = triangle(parts.narrow(grads, -2, 0, rank), upper=True)
     return (matmul(permutation, _gradient_of_rows(lower, upper, towards_lower, towards_upper)),)
+
+
+_FACTOR_BACKWARD = BackwardFormula(
+    "LinalgLuFactorExBackward0", "A permutation", joint=Derivative(_factor_gradient, needs="out permutation")
+)
 
 
 @operation(namespace="linalg", method=False)
@@ -138,7 +151,7 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> PermutedTriangles: 
         return permutation, lower, np.triu(factors[..., :rank, :])
 
     permutation, lower, upper = on_host(work, A)
-    record((lower, upper), (A,), "LinalgLuBackward0", _lu_gradient, (permutation, lower, upper))
+    _LU_BACKWARD.record((lower, upper), (A,), (permutation,))
     found = PermutedTriangles(permutation if pivot else A.new_empty(0), lower, upper)
     result: PermutedTriangles = all_given(found, out, "linalg.lu")
     return result
@@ -156,7 +169,7 @@ def factored(name: str, a: Tensor, pivot: bool, check: bool, error: type[Excepti
         return factors, pivots, info, _permutations(order, array.dtype)
 
     factors, pivots, info, permutation = on_host(work, a)
-    record((factors,), (a,), "LinalgLuFactorExBackward0", _factor_gradient, (factors, permutation))
+    _FACTOR_BACKWARD.record((factors,), (a,), (permutation,))
     return LuFactorWithInfo(factors, pivots, info)
 
 
@@ -238,6 +251,13 @@ def _solve_gradient(
     return found + triangle(matmul(lower.mH, towards), upper=True), None, right
 
 
+_SOLVE_BACKWARD = BackwardFormula(
+    "LinalgLuSolveBackward0",
+    "factors pivots b",
+    joint=Derivative(_solve_gradient, needs=("factors pivots out", "", "factors pivots")),
+)
+
+
 def _substituted(name: str, factors: Tensor, pivots: Tensor, b: Tensor, left: bool, adjoint: bool) -> Tensor:
     def work(factors: Array, pivots: Array, b: Array) -> tuple[Array]:
         _check_pivots(name, pivots, factors.shape[-1])
@@ -249,14 +269,7 @@ def _substituted(name: str, factors: Tensor, pivots: Tensor, b: Tensor, left: bo
         return (adjoint_of(found),)
 
     (result,) = on_host(work, factors, pivots, b)
-    record(
-        (result,),
-        (factors, pivots, b),
-        "LinalgLuSolveBackward0",
-        _solve_gradient,
-        (factors, pivots, result),
-        (left, adjoint),
-    )
+    _SOLVE_BACKWARD.record((result,), (factors, pivots, b), context=(left, adjoint))
     return result
 
 

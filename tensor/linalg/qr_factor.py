@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.operations.autocast import AS_GIVEN, FLOAT32, Autocast
 from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
@@ -59,6 +59,11 @@ def _gradient(wanted: Any, grads: Any, q: Tensor, r: Tensor, mode: str) -> Any:
     return (cat((found, matmul(q, towards_second)), -1),)
 
 
+_QR_BACKWARD = BackwardFormula(
+    "LinalgQrBackward0", "a", joint=Derivative(_gradient, needs="q r"), outputs="q r"
+)
+
+
 def _wider(x: Tensor, columns: int) -> tuple[int, ...]:
     return (*x._layout.shape[:-1], columns)
 
@@ -99,7 +104,7 @@ def factored(name: str, a: Tensor, mode: str) -> OrthogonalTriangular:
         return found.Q, found.R
 
     results = on_host(work, a)
-    record(results, (a,), "LinalgQrBackward0", _gradient, results, (mode,))
+    _QR_BACKWARD.record(results, (a,), context=(mode,))
     return OrthogonalTriangular(*results)
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.products.contractions import matmul
-from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
@@ -50,6 +50,11 @@ def _svd_gradient(wanted: Any, grads: Any, u: Tensor, s: Tensor, vh: Tensor, ful
         towards_vh = None if towards_vh is None else towards_vh.mH
         vh = parts.narrow(vh, -2, 0, rank)
     return (svd_gradient(u, s, vh, towards_u, towards_s, towards_vh),)
+
+
+_SVD_BACKWARD = BackwardFormula(
+    "LinalgSvdBackward0", "a", joint=Derivative(_svd_gradient, needs="u s vh"), outputs="u s vh"
+)
 
 
 def _thin(what: str, towards: Tensor | None, rank: int) -> Tensor | None:
@@ -115,7 +120,7 @@ def svd_gradient(
 def factored(name: str, a: Tensor, full: bool) -> tuple[Tensor, ...]:
     """``U``, ``S`` and ``Vh`` of checked matrices, recorded."""
     results = on_host(_svd_work(name, full), a)
-    record(results, (a,), "LinalgSvdBackward0", _svd_gradient, results, (full,))
+    _SVD_BACKWARD.record(results, (a,), context=(full,))
     return results
 
 

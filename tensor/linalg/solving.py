@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import layouts
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.recorder import record
 from tensor.operations.reduction import all_given, given
 from tensor.operations.shapes import views
 
@@ -54,6 +54,11 @@ def _inverse_gradient(wanted: Any, grads: Any, inverse: Tensor) -> Any:
     return (-matmul(turned, matmul(grads, turned)),)
 
 
+_INVERSE_BACKWARD = BackwardFormula(
+    "LinalgInvExBackward0", "a", joint=Derivative(_inverse_gradient, needs="out")
+)
+
+
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: N803 - PyTorch's name
     """Inverses of square matrices ``(*, n, n)``. CUDA tensors go through the host, which waits for them.
@@ -78,7 +83,7 @@ def inverted(name: str, a: Tensor, out: Tensor | None) -> Tensor:
         return (found,)
 
     (result,) = on_host(work, a)
-    record((result,), (a,), "LinalgInvExBackward0", _inverse_gradient, (result,))
+    _INVERSE_BACKWARD.record((result,), (a,))
     return given(result, out, name)
 
 
@@ -100,7 +105,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Inverse
         return found, info
 
     result, info = on_host(work, A)
-    record((result,), (A,), "LinalgInvExBackward0", _inverse_gradient, (result,))
+    _INVERSE_BACKWARD.record((result,), (A,))
     found: InverseWithInfo = all_given(InverseWithInfo(result, info), out, "linalg.inv_ex")
     return found
 
@@ -133,6 +138,11 @@ def _solve_gradient(wanted: Any, grads: Any, a: Tensor, x: Tensor, left: bool, v
     return -(matmul(right, x.mH) if left else matmul(x.mH, right)), right
 
 
+_SOLVE_BACKWARD = BackwardFormula(
+    "LinalgSolveExBackward0", "a b", joint=Derivative(_solve_gradient, needs=("a out", "a"))
+)
+
+
 def _solve(
     name: str, a: Tensor, b: Tensor, left: bool, vector: bool, check: bool = True
 ) -> tuple[Tensor, Tensor]:
@@ -149,7 +159,7 @@ def _solve(
         return found[..., 0] if vector else found if left else np.swapaxes(found, -1, -2), info
 
     result, info = on_host(work, a, b)
-    record((result,), (a, b), "LinalgSolveExBackward0", _solve_gradient, (a, result), (left, vector))
+    _SOLVE_BACKWARD.record((result,), (a, b), context=(left, vector))
     return result, info
 
 

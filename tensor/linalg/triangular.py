@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.creation.ranges import eye
 from tensor.operations.definition import operation
 from tensor.operations.products.contractions import matmul
-from tensor.operations.recorder import record
 from tensor.operations.reduction import given
 from tensor.operations.shapes import triangles
 
@@ -43,6 +43,11 @@ def _gradient(wanted: Any, grads: Any, a: Tensor, x: Tensor, upper: bool, left: 
     return triangle(towards, upper=upper, without_diagonal=unit), right
 
 
+_SOLVED_BACKWARD = BackwardFormula(
+    "LinalgSolveTriangularBackward0", "a b", joint=Derivative(_gradient, needs=("a out", "a"))
+)
+
+
 def substituted(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unit: bool = False) -> Tensor:
     """The solution of a checked triangular system, recorded."""
 
@@ -56,7 +61,7 @@ def substituted(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unit: b
         result = triangular_on_device.solved(a, b, System(upper, left, unit))
     else:
         (result,) = on_host(work, a, b)
-    record((result,), (a, b), "LinalgSolveTriangularBackward0", _gradient, (a, result), (upper, left, unit))
+    _SOLVED_BACKWARD.record((result,), (a, b), context=(upper, left, unit))
     return result
 
 
@@ -118,6 +123,11 @@ def _cholesky_gradient(wanted: Any, grads: Any, factor: Tensor, x: Tensor, upper
     return _toward_factor(-(towards + towards.mH), factor, upper), right
 
 
+_CHOLESKY_BACKWARD = BackwardFormula(
+    "CholeskySolveBackward0", "factor b", joint=Derivative(_cholesky_gradient, needs=("factor out", "factor"))
+)
+
+
 def _toward_factor(towards: Tensor, factor: Tensor, upper: bool) -> Any:
     """The gradient of a Cholesky factor from that of the matrix, which is Hermitian."""
     ours = triangle(factor, upper=upper)
@@ -129,7 +139,7 @@ def _solved(factor: Tensor, b: Tensor, upper: bool) -> Tensor:
         result = triangular_on_device.solved(factor, b, *_cholesky_systems(upper))
     else:
         (result,) = on_host(lambda factor, b: _from_cholesky(factor, b, upper), factor, b)
-    record((result,), (factor, b), "CholeskySolveBackward0", _cholesky_gradient, (factor, result), (upper,))
+    _CHOLESKY_BACKWARD.record((result,), (factor, b), context=(upper,))
     return result
 
 
@@ -180,9 +190,14 @@ def cholesky_inverse(
         result = triangular_on_device.solved(L, one, *_cholesky_systems(upper))
     else:
         (result,) = on_host(work, L)
-    record((result,), (L,), "CholeskyInverseBackward0", _inverse_gradient, (L, result), (upper,))
+    _INVERSE_BACKWARD.record((result,), (L,), context=(upper,))
     return given(result, out, "cholesky_inverse")
 
 
 def _inverse_gradient(wanted: Any, grads: Any, factor: Tensor, found: Tensor, upper: bool) -> Any:
     return (_toward_factor(-matmul(found, matmul(grads + grads.mH, found)), factor, upper),)
+
+
+_INVERSE_BACKWARD = BackwardFormula(
+    "CholeskyInverseBackward0", "L", joint=Derivative(_inverse_gradient, needs="L out")
+)

@@ -20,6 +20,7 @@ from nvrtc_kernels.dtypes import complex64, complex128, float32, float64, int64
 from tensor.core.base import empty
 from tensor.core.copy_plans import COPY
 from tensor.core.layout import contiguous
+from tensor.core.plans import planned
 from tensor.operations.creation.factories import full
 from tensor.operations.creation.ranges import arange
 from tensor.operations.products import blas
@@ -61,38 +62,37 @@ class System(NamedTuple):
     adjoint: bool = False
 
 
-class _Trsm:
-    """``place.plans[TRSM, system, a, x]``: ``run(a, x)`` solves for the right sides in ``x``, which it overwrites.
+def _trsm_plan(system: System, a: Layout, x: Layout) -> Callable[[Tensor, Tensor], None]:
+    """How to solve systems of given layouts.
+
+    ``place.plans[TRSM, system, a, x]``: ``run(a, x)`` solves for the right sides in ``x``, which it overwrites.
 
     ``x`` is row-major, and the batch dimensions of ``a`` broadcast to its own.
     """
+    if not x.numel:
+        return lambda *_: None
+    place: Any = x.place
+    order, count = a.shape[-1], prod(x.shape[:-2])
+    flat = _flattened(a, (*x.shape[:-2], order, order))
+    read = None if flat is None else blas.factor(flat.shape, flat.strides)
+    if read is None or (read.transposed and system.adjoint and a.dtype.is_complex):
+        packed = a.as_contiguous()
+        if packed is a:
+            # The batch dimensions lie too far apart for one step from triangle to triangle.
+            packed = contiguous[(*x.shape[:-2], order, order), a.dtype, place]
+        solve, spread = place.plans[TRSM, system, packed, x], _spread(a, packed.shape)
+        fill = place.plans[COPY, packed, spread]
 
-    def plan(self, system: System, a: Layout, x: Layout) -> Callable[[Tensor, Tensor], None]:
-        """How to solve systems of given layouts."""
-        if not x.numel:
-            return lambda *_: None
-        place: Any = x.place
-        order, count = a.shape[-1], prod(x.shape[:-2])
-        flat = _flattened(a, (*x.shape[:-2], order, order))
-        read = None if flat is None else blas.factor(flat.shape, flat.strides)
-        if read is None or (read.transposed and system.adjoint and a.dtype.is_complex):
-            packed = a.as_contiguous()
-            if packed is a:
-                # The batch dimensions lie too far apart for one step from triangle to triangle.
-                packed = contiguous[(*x.shape[:-2], order, order), a.dtype, place]
-            solve, spread = place.plans[self, system, packed, x], _spread(a, packed.shape)
-            fill = place.plans[COPY, packed, spread]
+        def run_packed(a: Tensor, x: Tensor) -> None:
+            matrices = empty(packed)
+            fill(matrices, a, True)
+            solve(matrices, x)
 
-            def run_packed(a: Tensor, x: Tensor) -> None:
-                matrices = empty(packed)
-                fill(matrices, a, True)
-                solve(matrices, x)
-
-            return run_packed
-        return _solver(system, place, read, x, order, count)
+        return run_packed
+    return _solver(system, place, read, x, order, count)
 
 
-TRSM = _Trsm()
+TRSM = planned(_trsm_plan)
 
 
 def _spread(a: Layout, shape: tuple[int, ...]) -> Layout:

@@ -9,8 +9,7 @@ look-up, one allocation and one launch.
 from __future__ import annotations
 
 from copy import copy
-from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,15 +17,14 @@ from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import pointwise as kernels
 from nvrtc_kernels.dtypes import Category, dtype, int64
 from tensor.autograd.recording.inplace import attach_in_place, check_in_place
-from tensor.autograd.recording.node import attach
-from tensor.autograd.recording.saved import save_operands
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative, mask_of
 from tensor.core.base import TensorBase, maker
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.dtypes.scalars import packed_number, wrapped
 from tensor.core.modes.grad_mode import modes
 
-from .pointwise_node import Form, OperationNode, node_name
+from .pointwise_node import node_name
 from .results import check_partial_overlap, check_target, result_layout
 
 if TYPE_CHECKING:
@@ -38,14 +36,9 @@ if TYPE_CHECKING:
 #: ``out=IN_PLACE`` writes the result to the first operand, and records that.
 IN_PLACE: Any = object()
 _LETTERS = "abcdefgh"
-_new: Any = object.__new__
 #: Elements that a NumPy form with several steps is computed for at a time, so that its arrays stay in the cache.
 _BLOCK = 1 << 14
-#: Of which operands gradients are wanted; ``None`` for numbers.
-_Mask: TypeAlias = "tuple[bool | None, ...]"
 _NUMBERS = (bool, int, float, complex)
-#: Looked up once: before Python 3.12 members of enumerations are found by Python code.
-_FLOATING = Category.FLOATING
 
 
 class Pointwise:
@@ -63,9 +56,8 @@ class Pointwise:
     rule : callable
         Promotion: see :mod:`.rules`.
     derivatives : sequence
-        For each operand a function of ``grad`` and any of ``a``, ``b``, ..., ``out`` by name, that gives the
-        gradient of that operand with differentiable operations; ``None`` where there is none. What the
-        functions name is saved.
+        For each operand a :class:`.Derivative` by ``grad`` and any of ``a``, ``b``, ..., ``out``, or a function whose
+        parameters name these; ``None`` where there is none.
     typed : int, optional
         How many operands decide about types; those after them are converted. All by default.
     masks : int
@@ -99,7 +91,7 @@ class Pointwise:
         numpy: Callable[..., Any],
         *,
         rule: Callable[[dtype], tuple[dtype, dtype]] = rules.same,
-        derivatives: Sequence[Callable[..., Any] | None] = (),
+        derivatives: Sequence[Derivative | Callable[..., Any] | None] = (),
         typed: int | None = None,
         masks: int = 0,
         numbers: str = _LETTERS,
@@ -124,14 +116,10 @@ class Pointwise:
         self.include = include
         self.options = options
         self.row_major = row_major
-        self.derivatives = tuple(derivatives)
-        self.node_name = node or node_name(name)
-        self._needs = tuple(
-            () if function is None else tuple(signature(function).parameters)[1:]
-            for function in self.derivatives
+        #: ``None`` for an operation that has no derivatives.
+        self.formula: BackwardFormula | None = (
+            BackwardFormula(node or node_name(name), tuple(_LETTERS), derivatives) if derivatives else None
         )
-        #: By which operands want gradients.
-        self._by_mask: dict[_Mask, Form] = {}
 
     def __repr__(self) -> str:
         return f"<Pointwise {self.name}>"
@@ -139,8 +127,7 @@ class Pointwise:
     def shown_as(self, node: str | Callable[..., str]) -> Pointwise:
         """The same operation whose nodes have another name."""
         made = copy(self)
-        made.node_name = node
-        made._by_mask = {}
+        made.formula = None if self.formula is None else self.formula.named(node)
         return made
 
     # Calling
@@ -152,8 +139,8 @@ class Pointwise:
         except AttributeError:
             raise self._no_tensor(a) from None
         result: Tensor = layout.place.plans[self, None, layout](a)
-        if a._autograd is not None and modes.recording:
-            self.record(result, (a,))
+        if a._autograd is not None and modes.recording and self.formula is not None:
+            self.formula.record((result,), (a,))
         return result
 
     def binary(self, a: Any, b: Any) -> Tensor:
@@ -169,13 +156,13 @@ class Pointwise:
         state = a._autograd
         if isinstance(b, TensorBase):
             other = b._autograd
-            if (state is not None or other is not None) and modes.recording:
+            if (state is not None or other is not None) and modes.recording and self.formula is not None:
                 wanted_a = state is not None and state.requires_grad
                 wanted_b = other is not None and other.requires_grad
                 if wanted_a or wanted_b:
-                    self._attach(result, (a, b), (wanted_a, wanted_b))
-        elif state is not None and state.requires_grad and modes.recording:
-            self._attach(result, (a, b), (True, None))
+                    self.formula.record((result,), (a, b), (), (), (wanted_a, wanted_b))
+        elif state is not None and state.requires_grad and modes.recording and self.formula is not None:
+            self.formula.record((result,), (a, b), (), (), (True, None))
         return result
 
     def __call__(self, *operands: Any) -> Tensor:
@@ -189,8 +176,8 @@ class Pointwise:
             kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
             run = self._place(operands).plans[self, None, *kinds]
         result: Tensor = run(*operands)
-        if modes.recording and self.derivatives:
-            self.record(result, operands)
+        if modes.recording and self.formula is not None:
+            self.formula.record((result,), operands)
         return result
 
     def in_place(self, *operands: Any) -> Tensor:
@@ -221,19 +208,21 @@ class Pointwise:
                 layout.place.plans[self, layout, layout, type(other)](out, out, other)
                 out._storage.version += 1
                 return out
-        mask = self.wanted(operands) if out._layout.dtype.category >= Category.FLOATING else None
-        if mask is None:
+        formula = self.formula
+        mask = None
+        if formula is not None and out._layout.dtype.category >= Category.FLOATING:
+            mask = mask_of(operands)
+        if formula is None or mask is None:
             self._write(out, operands)
             return out
-        # A derivative that wants the former value gets a copy of it, with its history for second derivatives.
-        form = self._by_mask.get(mask) or self._form(mask, operands)
+        # A derivative that needs the former value gets a copy of it, with its history for second derivatives.
+        form = formula.forms.get(mask) or formula.form(mask, operands)
         former = out.clone() if 0 in form.kept else out
-        made: OperationNode = _new(OperationNode)
-        made.form = form
-        made.saved = save_operands(form.kept, (former, *operands[1:]), None)
+        node = formula.node(mask, (former, *operands[1:]))
         self._write(out, operands)
-        made.keep_output(out)
-        attach_in_place(made, operands, out)
+        if -1 in form.kept:
+            node.keep_output(out)
+        attach_in_place(node, operands, out)
         return out
 
     def out(self, out: Tensor | None, *operands: Any) -> Tensor:
@@ -311,49 +300,6 @@ class Pointwise:
                 x = item()
             found.append(x)
         return tuple(found)
-
-    # Recording
-
-    def record(self, result: Tensor, operands: tuple[Any, ...]) -> None:
-        """Put the operation into the graph where a gradient is wanted."""
-        mask = self.wanted(operands)
-        if mask is not None:
-            self._attach(result, operands, mask)
-
-    def _attach(self, result: Tensor, operands: tuple[Any, ...], mask: _Mask) -> None:
-        if self.derivatives and result._layout.dtype.category >= _FLOATING:
-            made: OperationNode = _new(OperationNode)
-            made.form = form = self._by_mask.get(mask) or self._form(mask, operands)
-            made.saved = save_operands(form.kept, operands, result)
-            attach(made, operands, (result,))
-
-    def wanted(self, operands: tuple[Any, ...]) -> _Mask | None:
-        """Of which operands gradients are wanted; ``None`` where nothing is to be recorded."""
-        if not modes.recording or not self.derivatives:
-            return None
-        mask = tuple(
-            [
-                x._autograd is not None and x._autograd.requires_grad if isinstance(x, TensorBase) else None
-                for x in operands
-            ]
-        )
-        return mask if True in mask else None
-
-    def _form(self, mask: _Mask, operands: tuple[Any, ...]) -> Form:
-        """What nodes have in common that want the gradients in ``mask``; remembered for the next time."""
-        needed = {name for needs, wanted in zip(self._needs, mask, strict=False) if wanted for name in needs}
-        names = sorted(needed)
-        kept = tuple(None if name == "out" else _LETTERS.index(name) for name in names)
-        steps = [
-            (function, tuple(names.index(name) for name in needs))
-            if wanted and function is not None
-            else None
-            for wanted, function, needs in zip(mask, self.derivatives, self._needs, strict=False)
-        ]
-        steps += [None] * (len(mask) - len(steps))
-        shown = self.node_name if isinstance(self.node_name, str) else self.node_name(*operands)
-        found = self._by_mask[mask] = Form(shown, kept, tuple(steps))
-        return found
 
     # Planning
 

@@ -14,14 +14,11 @@ from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels import reduction as kernels
 from nvrtc_kernels.dtypes import Category, dtype, from_numpy
 from nvrtc_kernels.reducers import Reducer
-from tensor.autograd.recording.node import Node, attach
-from tensor.autograd.recording.saved import freed, restore_all, save, save_output
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimensions
 from tensor.core.base import empty, maker, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
-from tensor.core.modes.grad_mode import modes
 
 from .creation.factories import deliver
 from .shapes import views
@@ -224,54 +221,6 @@ def axes_of(name: str, input: Tensor, dim: Any) -> tuple[int, ...]:
 def _no_axes(dim: int) -> tuple[int, ...]:
     dimensions((dim,), 0, "")
     return ()
-
-
-class ReductionNode(Node):
-    """A recorded reduction.
-
-    ``derivative(grad, *saved, *context)`` is the gradient of the input; ``context`` is the input's shape, the
-    reduced dimensions, whether they were kept, and numbers.
-    """
-
-    __slots__ = ("context", "derivative", "title")
-
-    title: str
-    derivative: Callable[..., Any]
-    context: tuple[Any, ...]
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return self.title
-
-    def backward(self, *grads: Any) -> Any:
-        """Gradient of the input."""
-        if self.saved is None:
-            raise freed(self)
-        values = restore_all(self.saved, self)
-        given = grads if len(self.layouts) > 1 else grads[:1]
-        return (self.derivative(*given, *values, *self.context),)
-
-
-def record(
-    results: Sequence[Tensor],
-    input: Tensor,
-    title: str,
-    derivative: Callable[..., Any],
-    context: tuple[Any, ...],
-    saved: Sequence[Tensor] = (),
-) -> None:
-    """Put a reduction of ``input`` into the graph, where a gradient is wanted."""
-    state = input._autograd
-    if state is None or not state.requires_grad or not modes.recording:
-        return
-    if results[0]._layout.dtype.category < Category.FLOATING:
-        return
-    node = ReductionNode.__new__(ReductionNode)
-    node.title, node.derivative, node.context = title, derivative, context
-    outputs = {id(result): number for number, result in enumerate(results)}
-    node.saved = tuple([save_output(x, outputs[id(x)]) if id(x) in outputs else save(x) for x in saved])
-    floating = [x for x in results if x._layout.dtype.category >= Category.FLOATING]
-    attach(node, (input,), floating)
 
 
 def stretched(x: Tensor, shape: Sequence[int], axes: Sequence[int], keepdim: bool) -> Tensor:

@@ -63,7 +63,10 @@ class set_checkpoint_early_stop:  # noqa: N801 - PyTorch's name
 
 
 class _Arguments(Node):
-    """Stands for the function where its arguments are saved, and found to be written since."""
+    """Stands for the function where its arguments are saved, and found to be written since.
+
+    It is never in a graph: only its name is used.
+    """
 
     __slots__ = ()
 

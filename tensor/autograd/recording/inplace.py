@@ -11,12 +11,14 @@ import gc
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
+from nvrtc_kernels.dtypes import Category
 from tensor.core.base import TensorBase
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import modes, recording
 
 from . import node as nodes
 from .hooks import keep_gradient
 from .node import Node, attach, place_in_graph, track_view
+from .recorder import mask_of
 from .state import AutogradState
 from .storage_views import AS_STRIDED, as_strided, view_as_complex, view_as_real
 from .views import ViewNode
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
     from tensor.core.layout import Layout
     from tensor.core.storage import Storage
     from tensor.methods.tensor import Tensor
+
+    from .recorder import BackwardFormula
+
+
+#: Looked up once: before Python 3.12 members of enumerations are found by Python code.
+_FLOATING = Category.FLOATING
 
 
 def check_in_place(tensor: Tensor) -> None:
@@ -118,6 +126,19 @@ def attach_in_place(
     renew(tensor)
 
 
+def record_in_place(
+    formula: BackwardFormula,
+    written: Tensor,
+    inputs: Sequence[Any],
+    others: Sequence[Any] = (),
+    context: tuple[Any, ...] = (),
+) -> None:
+    """:meth:`.BackwardFormula.record` for an operation that has written the tensor ``written``."""
+    mask = mask_of(inputs)
+    if mask is not None and written._layout.dtype.category >= _FLOATING:
+        attach_in_place(formula.node(mask, (*inputs, *others), (written,), context), inputs, written)
+
+
 def _new_history(tensor: Tensor, node: Node, number: int, written: Tensor | None) -> None:
     """Let ``tensor`` come from ``node``, which wrote its view ``written`` or, with ``None``, all of it."""
     state = tensor._autograd
@@ -184,11 +205,8 @@ def renew(view: Tensor) -> None:
         node.args = (layout.shape, layout.strides, (view._offset - base._offset) // layout.itemsize)
         attach(node, (base,), (view,))
     else:
-        recording, modes.recording = modes.recording, True
-        try:
+        with recording():
             same = _part(base, layout, view._offset // layout.itemsize)
-        finally:
-            modes.recording = recording
         view._autograd = same._autograd
     track_view(view)
     if former is not None and former.edge is not None:
@@ -211,6 +229,9 @@ def _part(whole: Tensor, layout: Layout, start: int) -> Tensor:
 
 class CopySlices(Node):
     """An operation that wrote a part of a tensor.
+
+    It is a class of its own because it stands around another node: it runs that one on its part of the gradient, on
+    that one's streams, and frees what that one has saved.
 
     Attributes
     ----------

@@ -114,6 +114,9 @@ class Node:
 class AccumulateGrad(Node):
     """End of the graph: adds gradients up in a leaf's ``grad``.
 
+    It is a class of its own because it is no operation: it has no inputs, the engine runs it before everything else,
+    and the leaf has it as long as somebody uses it.
+
     Its stream is the one that was current at the leaf's first use in the recorded forward pass.
     """
 

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase, view_of
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 
 from .node import edge_of
 from .state import AutogradState
@@ -44,6 +44,10 @@ class _Packed:
         self.origin = origin
 
 
+#: The position of a value that a derivative does without this time.
+NOTHING = -(1 << 30)
+
+
 def save(value: Any) -> Any:
     """``value`` as a node keeps it: an input of the operation, or a number."""
     if not isinstance(value, TensorBase):
@@ -63,15 +67,17 @@ def save(value: Any) -> Any:
     return value, version
 
 
-def save_operands(
-    kept: Sequence[int | None], operands: Sequence[Any], result: Tensor | None
-) -> tuple[Any, ...]:
-    """What ``kept`` names, as a node keeps it: operands by position; ``None`` is the result, where there is one yet."""
+def save_operands(kept: Sequence[int], operands: Sequence[Any], outputs: Sequence[Tensor]) -> tuple[Any, ...]:
+    """What ``kept`` names, as a node keeps it: operands by position, outputs by the complement of their number.
+
+    Without ``outputs``, which are still to be written, their entries are ``None``, as for :data:`NOTHING`.
+    """
     packing = hooks.stack
     entries: list[Any] = []
     for position in kept:
-        if position is None:
-            entries.append(None if result is None else save_output(result))
+        if position < 0:
+            is_there = outputs and position != NOTHING
+            entries.append(save_output(outputs[~position], ~position) if is_there else None)
             continue
         x = operands[position]
         if packing or not isinstance(x, TensorBase) or x._storage.version < 0:
@@ -92,11 +98,8 @@ def save_output(value: Tensor, number: int = 0) -> Any:
 def _pack(value: Tensor, origin: Any) -> Any:
     pack, unpack = hooks.stack[-1]
     before = value._storage.version
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         packed = pack(view_of(value._storage, value._layout, value._offset))
-    finally:
-        modes.recording = recording
     if value._storage.version != before:
         raise RuntimeError(
             "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "

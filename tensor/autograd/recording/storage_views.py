@@ -8,15 +8,15 @@ input reads it. The derivative of that is the same with both ways exchanged.
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nvrtc_kernels.dtypes import int64
 from tensor.core.arguments import integers
 from tensor.core.base import empty, view_of
 from tensor.core.layout import Layout, Memo
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 
-from .node import Node, attach
+from .recorder import BackwardFormula, Derivative
 from .views import View, show
 
 if TYPE_CHECKING:
@@ -75,16 +75,14 @@ def _moved(grad: Tensor, written: Way, read: Way, origin: Way) -> Tensor:
 
     Elements that ``origin`` shows several times share what is there equally.
     """
-    before, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         made = _through_storage(grad, written, read, origin)
-    finally:
-        modes.recording = before
-    if before and grad.requires_grad:
-        node = MovedNode.__new__(MovedNode)
-        node.written, node.read, node.origin, node.saved = written, read, origin, ()
-        attach(node, (grad,), (made,))
+    # The derivative is the same, with the ways exchanged.
+    _MOVED.record((made,), (grad,), context=(read, written, origin))
     return made
+
+
+_MOVED = BackwardFormula("AsStridedBackward0Backward", "grad", [Derivative(_moved, needs="")])
 
 
 def _through_storage(grad: Tensor, written: Way, read: Way, origin: Way) -> Tensor:
@@ -134,27 +132,6 @@ def may_overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:
             return True
         reach += step * (size - 1)
     return False
-
-
-class MovedNode(Node):
-    """The derivative of ``as_strided``, recorded itself."""
-
-    __slots__ = ("origin", "read", "written")
-
-    written: Way
-    read: Way
-    origin: Way
-
-    def name(self) -> str:
-        """Name of the derivative."""
-        return "AsStridedBackward0Backward"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """The same, with the ways exchanged."""
-        return _moved(grads[0], self.read, self.written, self.origin)
 
 
 def view_as_real(input: Tensor) -> Tensor:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import empty, view_of
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import modes, unrecorded
 
 from .node import Node, attach, track_view
+from .recorder import record
 from .state import AutogradState
 
 if TYPE_CHECKING:
@@ -83,7 +84,11 @@ def _has_derivative(layout: Layout) -> bool:
 
 
 class ViewNode(Node):
-    """A recorded view."""
+    """A recorded view.
+
+    It is a class of its own because it saves nothing and is never used up: it says how the view is taken, from which
+    its derivative follows; and because views are recorded more often than anything else.
+    """
 
     __slots__ = ("args", "origin", "view")
 
@@ -107,36 +112,16 @@ class ViewNode(Node):
 
 def spread(grad: Tensor, layout: Layout, view: View, args: tuple[Any, ...]) -> Tensor:
     """Zeros of ``layout``'s shape with ``grad`` in the place of a view."""
-    before, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         made = empty(layout.with_dtype(grad._layout.dtype).as_dense())
         made.zero_()
         view.function(made, *args).copy_(grad)
-    finally:
-        modes.recording = before
-    if before and grad.requires_grad:
-        node = SpreadNode.__new__(SpreadNode)
-        node.view, node.args = view, args
-        node.saved = ()
-        attach(node, (grad,), (made,))
+    if modes.recording and grad.requires_grad:
+        record((made,), (grad,), f"{view.node_name}Backward", _viewed, (), (view, args))
     return made
 
 
-class SpreadNode(Node):
-    """The derivative of a view, recorded itself."""
-
-    __slots__ = ("args", "view")
-
-    view: View
-    args: tuple[Any, ...]
-
-    def name(self) -> str:
-        """Name of the derivative."""
-        return f"{self.view.node_name}Backward"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """Gradient of the gradient: its view."""
-        return self.view.function(grads[0], *self.args)
+def _viewed(_: tuple[bool], grad: Tensor, view: View, args: tuple[Any, ...]) -> Tensor:
+    """Gradient of the gradient: its view."""
+    result: Tensor = view.function(grad, *args)
+    return result

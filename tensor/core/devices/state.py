@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 import drv
 from drv.allocators import device_allocator, pinned_allocator
+from tensor.core.plans import Plans
 
 from . import device as devices
 
@@ -19,25 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .stream import Stream
-
-#: Launch plans after which a place starts over; see :mod:`tensor.core.layout`.
-PLAN_LIMIT = 16384
-
-
-class Plans(dict[Any, Any]):
-    """What carries out an operation on operands of given layouts: ``plans[operation, *layouts]``.
-
-    A missing plan is made by the operation's ``plan`` method.
-    """
-
-    __slots__ = ()
-
-    def __missing__(self, key: tuple[Any, ...]) -> Any:
-        made = key[0].plan(*key[1:])
-        if len(self) >= PLAN_LIMIT:
-            self.clear()
-        self[key] = made
-        return made
 
 
 class Place:

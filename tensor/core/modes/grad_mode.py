@@ -56,6 +56,38 @@ def first_version() -> int:
     return INFERENCE if modes.inference else 0
 
 
+class unrecorded:  # noqa: N801 - read as a word: ``with unrecorded():``
+    """Inside ``with``, operations of this thread are not recorded: what an operation is made of is no part of the graph.
+
+    The runtime's own form of :class:`no_grad`, with as few calls as there can be.
+    """
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = modes.recording
+        modes.recording = False
+
+    def __exit__(self, *exception: object) -> None:
+        modes.recording = self._before
+
+
+class recording:  # noqa: N801 - read as a word: ``with recording():``
+    """Inside ``with``, operations of this thread are recorded whatever the mode is, inference mode included.
+
+    It is for histories that an earlier recorded operation left to be written down later.
+    """
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = modes.recording
+        modes.recording = True
+
+    def __exit__(self, *exception: object) -> None:
+        modes.recording = self._before
+
+
 class _Mode:
     """A mode that holds inside ``with``, and inside functions decorated with it."""
 

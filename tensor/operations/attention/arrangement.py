@@ -10,6 +10,7 @@ from nvrtc_kernels.layouts import broadcast_shapes, broadcast_strides, view_stri
 from tensor.core.base import view_of
 from tensor.core.copy_plans import copied
 from tensor.core.layout import contiguous, strided
+from tensor.core.plans import planned
 from tensor.operations.products.blas import factor
 
 from .blocks import Problem
@@ -238,14 +239,14 @@ def _reader(layout: Layout, shape: Ints, strides: Ints, batch: Ints, rows: int) 
     return copy
 
 
-class _Arrange:
-    """``place.plans[operation, query, key, value, mask, causal, grouped]``."""
+def _arrange_plan(
+    q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool, grouped: bool
+) -> Arrangement:
+    """The arrangement.
 
-    def plan(
-        self, q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool, grouped: bool
-    ) -> Arrangement:
-        """The arrangement."""
-        return Arrangement(q, k, v, mask, causal, grouped)
+    ``place.plans[operation, query, key, value, mask, causal, grouped]``.
+    """
+    return Arrangement(q, k, v, mask, causal, grouped)
 
 
-ARRANGE = _Arrange()
+ARRANGE = planned(_arrange_plan)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from nvrtc_kernels import attention as kernels
 from nvrtc_kernels.dtypes import bool_
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase, view_of
-from tensor.core.modes.grad_mode import modes
+from tensor.core.plans import planned
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import where
 from tensor.operations.products.contractions import matmul
 from tensor.operations.random.dropout import DROPOUT, Drop
 from tensor.operations.random.fills import source
-from tensor.operations.recorder import record
 
 from . import on_device as attention_on_device
 from . import on_host as attention_on_host
@@ -48,47 +48,45 @@ def _capacity(kind: dtype, arrays: int, workspace: int) -> int:
     return max(workspace // (each * arrays), 1)
 
 
-class _Forward:
-    """``place.plans[operation, query, key, value, mask, problem, dropping, workspace]``.
+def _forward_plan(
+    query: Layout, key: Layout, value: Layout, mask: Layout | None, problem: Problem, dropping: bool,
+    workspace: int,
+) -> Callable[..., tuple[Tensor, Tensor]]:  # fmt: skip
+    """What computes them.
+
+    ``place.plans[operation, query, key, value, mask, problem, dropping, workspace]``.
 
     ``run(query, key, value, mask, dropout, scale)``: queries are of shape ``(matrices, rows, width)``, keys and
     values likewise; the mask is what users gave, and its layout that of its elements over ``(*batch, *groups,
     positions, keys)``. It gives the result, of
     ``(matrices, rows, values)``, and the logarithms of the sums of exponentials, of ``(matrices, rows)``.
     """
-
-    def plan(
-        self, query: Layout, key: Layout, value: Layout, mask: Layout | None, problem: Problem, dropping: bool,
-        workspace: int,
-    ) -> Callable[..., tuple[Tensor, Tensor]]:  # fmt: skip
-        """What computes them."""
-        capacity = _capacity(query.dtype, 1, workspace)
-        if not query.place.is_cuda:
-            return attention_on_host.plan(query, mask, problem, capacity)
-        return attention_on_device.plan(query, key, value, mask, problem, capacity, dropping)
+    capacity = _capacity(query.dtype, 1, workspace)
+    if not query.place.is_cuda:
+        return attention_on_host.plan(query, mask, problem, capacity)
+    return attention_on_device.plan(query, key, value, mask, problem, capacity, dropping)
 
 
-class _Backward:
-    """``place.plans[operation, grad, query, key, value, mask, problem, dropping, workspace, wanted, mask_shape]``.
+def _backward_plan(
+    grad: Layout, query: Layout, key: Layout, value: Layout, mask: Layout | None, problem: Problem,
+    dropping: bool, workspace: int, wanted: tuple[bool, ...], mask_shape: tuple[int, ...] | None,
+) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
+    """What computes them.
+
+    ``place.plans[operation, grad, query, key, value, mask, problem, dropping, workspace, wanted, mask_shape]``.
 
     ``run(grad, query, key, value, mask, result, logarithms, dropout, scale)`` gives the gradients that are wanted
     of query, key, value and mask, the last one of ``mask_shape``, whose sizes of 1 the mask was stretched from.
     """
-
-    def plan(
-        self, grad: Layout, query: Layout, key: Layout, value: Layout, mask: Layout | None, problem: Problem,
-        dropping: bool, workspace: int, wanted: tuple[bool, ...], mask_shape: tuple[int, ...] | None,
-    ) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
-        """What computes them."""
-        capacity = _capacity(query.dtype, 2, workspace)
-        if not query.place.is_cuda:
-            return attention_on_host.plan_backward(query, mask, problem, capacity, wanted, mask_shape)
-        return attention_on_device.plan_backward(
-            grad, query, key, value, mask, problem, capacity, dropping, wanted, mask_shape
-        )
+    capacity = _capacity(query.dtype, 2, workspace)
+    if not query.place.is_cuda:
+        return attention_on_host.plan_backward(query, mask, problem, capacity, wanted, mask_shape)
+    return attention_on_device.plan_backward(
+        grad, query, key, value, mask, problem, capacity, dropping, wanted, mask_shape
+    )
 
 
-_FORWARD, _BACKWARD = _Forward(), _Backward()
+_FORWARD, _BACKWARD = planned(_forward_plan), planned(_backward_plan)
 
 
 def _attend(
@@ -113,8 +111,6 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     # Anew: what was saved may have been laid out differently since, by hooks.
     arrangement = _arranged(query, key, value, mask, causal, grouped)
-    if modes.recording:
-        return _composite(arrangement, wanted, grad, query, key, value, mask, dropout, scale)
     q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
     grad, result = grad.contiguous(), result.contiguous()
     dropping, rows = dropout is not None, arrangement.rows
@@ -134,27 +130,26 @@ def _gradients(
     return (*made, of_mask)
 
 
-def _composite(
-    arrangement: Arrangement, wanted: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor,
-    mask: Tensor | None, dropout: kernels.Dropout | None, scale: float,
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """The same gradients as operations that have derivatives themselves, with the scores in memory."""
+def _composed(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, grouped: bool,
+    dropout: kernels.Dropout | None, scale: float,
+) -> Tensor:  # fmt: skip
+    """The same by operations that have derivatives themselves, with the scores in memory."""
+    arrangement = _arranged(query, key, value, mask, causal, grouped)
     wide, problem = kernels.wide_type(query._layout.dtype), arrangement.problem
     assert problem is not None
-    shapes = (*arrangement.parted, arrangement.mask_shape)
-    operands = query, key, value, mask
     # With heads in groups.
     q, k, v = (
         x.reshape(shape).to(wide) for x, shape in zip((query, key, value), arrangement.parted, strict=True)
     )
-    mask = None if mask is None else mask.reshape(arrangement.mask_shape)
-    g = grad.reshape(*problem.batch, *problem.groups, problem.positions, problem.values).to(wide)
     scores = matmul(q, k.transpose(-2, -1)) * scale
     hidden = None
-    if mask is not None and mask._layout.dtype is bool_:
-        hidden = mask.logical_not()
-    elif mask is not None:
-        scores = scores + mask.to(wide)
+    if mask is not None:
+        mask = mask.reshape(arrangement.mask_shape)
+        if mask._layout.dtype is bool_:
+            hidden = mask.logical_not()
+        else:
+            scores = scores + mask.to(wide)
     if problem.causal:
         hidden = scores.new_ones((problem.positions, problem.keys), dtype=bool_).triu(1)
     if hidden is not None:
@@ -162,27 +157,17 @@ def _composite(
     # Rows without keys have the weight 0 everywhere.
     dead = (scores == _MINUS_INFINITY).all(-1, keepdim=True)
     weights = where(dead, 0.0, scores.masked_fill(dead, 0.0).softmax(-1))
-    factors = None if dropout is None else _factors(dropout, problem, weights)
-    of_weights = matmul(g, v.transpose(-2, -1))
-    dropped = weights
-    if factors is not None:
-        of_weights = of_weights * factors
-        dropped = weights * factors
-    slopes = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
-    found: list[Tensor | None] = [None, None, None, None]
-    if wanted[0]:
-        found[0] = matmul(slopes, k) * scale
-    if wanted[1]:
-        found[1] = matmul(slopes.transpose(-2, -1), q) * scale
-    if wanted[2]:
-        found[2] = matmul(dropped.transpose(-2, -1), g)
-    if wanted[3]:
-        found[3] = slopes
-    for number, (like, shape) in enumerate(zip(operands, shapes, strict=True)):
-        x = found[number]
-        if x is not None and like is not None:
-            found[number] = x.sum_to_size(shape).reshape(like.shape).to(like._layout.dtype)
-    return tuple(found)
+    if dropout is not None:
+        weights = weights * _factors(dropout, problem, weights.detach())
+    return matmul(weights, v).reshape(arrangement.out.shape).to(query._layout.dtype)
+
+
+_FORMULA = BackwardFormula(
+    "ScaledDotProductAttentionBackward0",
+    "query key value mask logarithms",
+    joint=Derivative(_gradients, needs="query key value mask out logarithms"),
+    composition=_composed,
+)
 
 
 def _factors(dropout: kernels.Dropout, problem: Problem, like: Tensor) -> Tensor:
@@ -255,10 +240,7 @@ def scaled_dot_product_attention(
         dropout = kernels.Dropout(seed, call, below, -(-problem.keys // 4), kept)
     result, logarithms = _attend(arrangement, query, key, value, attn_mask, dropout, scale)
     operands = query, key, value, attn_mask
-    record(
-        (result,), operands, "ScaledDotProductAttentionBackward0", _gradients, (*operands, result, logarithms),
-        (causal, grouped, dropout, scale),
-    )  # fmt: skip
+    _FORMULA.record((result,), operands, (logarithms,), (causal, grouped, dropout, scale))
     return result
 
 

@@ -13,7 +13,7 @@ from nvrtc_kernels import pointwise
 from nvrtc_kernels.layouts import contiguous_strides
 from tensor.core.base import empty, view_of
 from tensor.core.layout import contiguous, strided
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.storage import DeviceStorage
 from tensor.operations.products import blas
 
@@ -347,9 +347,6 @@ def _add_to_mask(
     slopes = view_of(scratch, strided[shape, strides, kind, scratch.place], offset)
     sizes = into.shape
     stretched = [dim for dim, size in enumerate(sizes) if size == 1]
-    before, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         where = tuple(slice(0, 1) if size == 1 else each for size, each in zip(sizes, region, strict=True))
         into[where] += slopes.sum(stretched, keepdim=True) if stretched else slopes
-    finally:
-        modes.recording = before

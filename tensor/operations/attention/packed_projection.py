@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import view_of
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.creation.factories import zeros
-from tensor.operations.recorder import record
 from tensor.operations.shapes.joining import cat
 
 if TYPE_CHECKING:
@@ -24,14 +24,11 @@ def unpacked(input: Tensor, count: int) -> tuple[Tensor, ...]:
     """
     layout = input._layout
     shape = (*layout.shape[:-1], layout.shape[-1] // count)
-    before, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         rows = input.unflatten(-1, (count, shape[-1])).movedim(-2, 0).contiguous()
-    finally:
-        modes.recording = before
     part = contiguous[shape, layout.dtype, layout.place]
     made = tuple(view_of(rows._storage, part, rows._offset + i * part.nbytes) for i in range(count))
-    record(made, (input,), "UnsafeSplitBackward0", _gradient, (), (shape,))
+    _SPLIT.record(made, (input,), (), (shape,))
     return made
 
 
@@ -39,3 +36,6 @@ def _gradient(_: Any, grads: Sequence[Tensor | None], shape: tuple[int, ...]) ->
     like = next(x for x in grads if x is not None)
     every = [zeros(shape, dtype=like.dtype, device=like.device) if x is None else x for x in grads]
     return (cat(every, -1),)
+
+
+_SPLIT = BackwardFormula("UnsafeSplitBackward0", "input", joint=Derivative(_gradient, needs=""))

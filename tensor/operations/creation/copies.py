@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import layouts
+from nvrtc_kernels.dtypes import Category
 from tensor.autograd.recording.inplace import attach_in_place, check_in_place
-from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.node import attach
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative, OperationNode, mask_of
 from tensor.core.base import wrap
 from tensor.core.copy_plans import COPY, copied
 from tensor.core.dtypes.scalars import dtype_of, is_number
@@ -129,51 +131,22 @@ def contiguous(input: Tensor) -> Tensor:
     return input if layout.contiguous else copy_into_new(input, layout.as_contiguous(), name="CloneBackward0")
 
 
-class CopyNode(Node):
-    """A recorded copy.
+class CopyNode(OperationNode):
+    """A recorded copy between two CUDA devices: it works on the streams of both.
 
     Attributes
     ----------
-    title : str
-        The node's name.
-    origin : Layout
-        Of what was copied.
-    there : Stream or None
-        The stream of the copied tensor's device, where that is another device than the copy's.
+    there : Stream
+        The stream of the copied tensor's device.
     """
 
-    __slots__ = ("origin", "there", "title")
+    __slots__ = ("there",)
 
-    title: str
-    origin: Layout
-    there: Stream | None
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return self.title
+    there: Stream
 
     def streams(self) -> tuple[Stream, ...]:
         """Streams of both devices."""
-        found = super().streams()
-        return found if self.there is None else (*found, self.there)
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """The gradient, where the copied tensor was."""
-        return _brought_back(grads[0], self.origin)
-
-
-class WriteNode(CopyNode):
-    """A recorded copy into a tensor that was there before."""
-
-    __slots__ = ()
-
-    def backward(self, *grads: Any) -> Any:
-        """Zeros for what was overwritten, and the gradient for what was copied."""
-        former = None if self.next[0] is None else grads[0].new_zeros(grads[0].shape)
-        return former, None if self.next[1] is None else _brought_back(grads[0], self.origin)
+        return (*super().streams(), self.there)
 
 
 def _brought_back(grad: Tensor, origin: Layout) -> Tensor:
@@ -186,21 +159,43 @@ def _brought_back(grad: Tensor, origin: Layout) -> Tensor:
     return grad.to(kind).to(origin.device)
 
 
-def _node(cls: type[CopyNode], title: str, made: Tensor, input: Tensor) -> CopyNode:
-    node = cls.__new__(cls)
-    node.title, node.origin, node.saved = title, input._layout, ()
-    here, there = made._layout.place, input._layout.place
-    node.there = there.local.stream if there.is_cuda and here.is_cuda and there is not here else None
+def _write_gradients(mask: tuple[bool, bool], grad: Tensor, origin: Layout) -> tuple[Tensor | None, ...]:
+    """Zeros for what was overwritten, and the gradient for what was copied."""
+    former = grad.new_zeros(grad._layout.shape) if mask[0] else None
+    return former, _brought_back(grad, origin) if mask[1] else None
+
+
+#: By the name of the node.
+_COPIES = {
+    name: BackwardFormula(name, "input", [Derivative(_brought_back, needs="")])
+    for name in ("CloneBackward0", "ToCopyBackward0")
+}
+_WRITTEN = BackwardFormula("CopyBackwards", "written source", joint=Derivative(_write_gradients, needs=""))
+
+
+def _node_between(
+    formula: BackwardFormula, mask: tuple[bool, ...], values: tuple[Tensor, ...], made: Tensor
+) -> OperationNode:
+    """The node of a copy of the last one of ``values`` to another device, or within one."""
+    there = values[-1]._layout.place
+    context = (values[-1]._layout,)
+    if there is made._layout.place or not (there.is_cuda and made._layout.place.is_cuda):
+        return formula.node(mask, values, (), context)
+    node = formula.node(mask, values, (), context, CopyNode)
+    node.there = there.local.stream
     return node
 
 
 def _record_new(made: Tensor, input: Tensor, name: str) -> None:
-    kind = made._layout.dtype
-    if kind.is_floating_point or kind.is_complex:
-        attach(_node(CopyNode, name, made, input), (input,), (made,))
+    formula = _COPIES[name]
+    if made._layout.place is input._layout.place:
+        formula.record((made,), (input,), (), (input._layout,), (True,))
+    elif made._layout.dtype.category >= Category.FLOATING:
+        attach(_node_between(formula, (True,), (input,), made), (input,), (made,))
 
 
 def _record_write(written: Tensor, source: Tensor) -> None:
-    kind = written._layout.dtype
-    if (written.requires_grad or source.requires_grad) and (kind.is_floating_point or kind.is_complex):
-        attach_in_place(_node(WriteNode, "CopyBackwards", written, source), (written, source), written)
+    inputs = written, source
+    mask = mask_of(inputs)
+    if mask is not None and written._layout.dtype.category >= Category.FLOATING:
+        attach_in_place(_node_between(_WRITTEN, mask, inputs, written), inputs, written)

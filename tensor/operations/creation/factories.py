@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from nvrtc_kernels import layouts as strides_of
-from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.recorder import BackwardFormula
 from tensor.core import layout as layouts
 from tensor.core.arguments import checked_sizes
 from tensor.core.base import TensorBase, check_tensor
@@ -28,7 +28,7 @@ from tensor.core.fill_plans import filled
 from tensor.core.memory_format import format_of, preserve_format
 from tensor.core.memory_format import memory_format as MemoryFormat
 from tensor.core.modes.determinism import determinism, filling
-from tensor.core.modes.grad_mode import first_version, modes
+from tensor.core.modes.grad_mode import first_version, unrecorded
 from tensor.operations.definition import operation
 
 if TYPE_CHECKING:
@@ -346,21 +346,7 @@ def number_to_fill(fill_value: Any, function: str) -> tuple[dtype, Any]:
     return default_dtype_of(fill_value), fill_value
 
 
-class ComplexNode(Node):
-    """Recorded numbers of two parts."""
-
-    __slots__ = ()
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "ComplexBackward0"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """The parts of the gradient."""
-        return grads[0].real, grads[0].imag
+_COMPLEX = BackwardFormula("ComplexBackward0", "real imag", [lambda grad: grad.real, lambda grad: grad.imag])
 
 
 @operation(method=False)
@@ -386,16 +372,10 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
         )
     shape = strides_of.broadcast_shapes(real._layout.shape, imag._layout.shape)
     made = make(layouts.contiguous[shape, kind.to_complex(), real._layout.place])
-    before, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         made.real.copy_(real)
         made.imag.copy_(imag)
-    finally:
-        modes.recording = before
     # Filling it was its making, not a change.
     made._storage.version = first_version()
-    if before and (real.requires_grad or imag.requires_grad):
-        node = ComplexNode.__new__(ComplexNode)
-        node.saved = ()
-        attach(node, (real, imag), (made,))
+    _COMPLEX.record((made,), (real, imag))
     return made if out is None else deliver(out, made, "complex")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.autograd.recording.inplace import attach_in_place, check_in_place
-from tensor.autograd.recording.node import Node
+from tensor.autograd.recording.inplace import check_in_place, record_in_place
+from tensor.autograd.recording.recorder import BackwardFormula
 from tensor.core.dtypes.scalars import element
 from tensor.core.fill_plans import FILL, ZERO
-from tensor.core.modes.grad_mode import modes
 from tensor.operations.definition import operation
 
 from .copies import copy_
@@ -37,43 +36,14 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     layout = input._layout
     layout.place.plans[FILL, layout](input, element(value, layout.dtype))
     input._storage.version += 1
-    _recorded(input, FillNode)
+    if input._autograd is not None:
+        record_in_place(_FILLED, input, (input,))
     return input
 
 
-def _recorded(input: Tensor, cls: type[FillNode]) -> None:
-    state = input._autograd
-    if state is not None and state.requires_grad and modes.recording:
-        node = cls.__new__(cls)
-        node.saved = ()
-        attach_in_place(node, (input,), input)
-
-
-class FillNode(Node):
-    """A recorded fill: what was there before has no influence."""
-
-    __slots__ = ()
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "FillBackward0"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """Zeros."""
-        return grads[0].new_zeros(grads[0].shape)
-
-
-class ZeroNode(FillNode):
-    """A recorded fill with 0."""
-
-    __slots__ = ()
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "ZeroBackward0"
+#: What was there before has no influence.
+_FILLED = BackwardFormula("FillBackward0", "input", [lambda grad: grad.new_zeros(grad.shape)])
+_ZEROED = _FILLED.named("ZeroBackward0")
 
 
 @operation()
@@ -83,7 +53,8 @@ def zero_(input: Tensor) -> Tensor:
     layout = input._layout
     layout.place.plans[ZERO, layout](input)
     input._storage.version += 1
-    _recorded(input, ZeroNode)
+    if input._autograd is not None:
+        record_in_place(_ZEROED, input, (input,))
     return input
 
 

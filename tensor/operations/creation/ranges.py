@@ -14,6 +14,7 @@ from tensor.core.devices.state import place_of
 from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
 from tensor.core.dtypes.scalars import element, is_number
 from tensor.core.modes.grad_mode import no_grad
+from tensor.core.plans import planned
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import polar
 from tensor.operations.shapes import slices as parts
@@ -48,28 +49,30 @@ _POWERS = pointwise.Expression(
 )
 
 
-class Generate:
-    """Elements computed from their index: ``place.plans[operation, layout](*scalars)`` is a new tensor on a device."""
+def _generate_plan(expression: pointwise.Expression, layout: Layout) -> Callable[..., Tensor]:
+    """How to make one of ``layout``.
 
-    def __init__(self, expression: pointwise.Expression) -> None:
-        self._expression = expression
+    Elements computed from their index: ``place.plans[operation, layout](*scalars)`` is a new tensor on a device.
+    """
+    place: Any = layout.place
+    make, local = maker(layout), place.local
+    launch = pointwise.plan_generator(place.native, expression, layout.numel, layout.dtype)
 
-    def plan(self, layout: Layout) -> Callable[..., Tensor]:
-        """How to make one of ``layout``."""
-        place: Any = layout.place
-        make, local = maker(layout), place.local
-        launch = pointwise.plan_generator(place.native, self._expression, layout.numel, layout.dtype)
+    def run(*scalars: Any) -> Tensor:
+        made = make()
+        launch(local.stream.handle, made._storage.address, *scalars)
+        return made
 
-        def run(*scalars: Any) -> Tensor:
-            made = make()
-            launch(local.stream.handle, made._storage.address, *scalars)
-            return made
+    return run
 
-        return run
+
+def generator(expression: pointwise.Expression) -> planned:
+    """What generates elements by ``expression`` on a device."""
+    return planned(_generate_plan, expression)
 
 
 FLOATS, INTEGERS, LINEAR, POWERS = (
-    Generate(expression) for expression in (_FLOATS, _INTEGERS, _LINEAR, _POWERS)
+    generator(expression) for expression in (_FLOATS, _INTEGERS, _LINEAR, _POWERS)
 )
 
 

@@ -17,7 +17,7 @@ from tensor.core.devices.state import place_of
 from tensor.core.fill_plans import filled
 
 from .factories import finish, new_layout
-from .ranges import Generate
+from .ranges import generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,19 +25,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.dtypes import dtype
+    from tensor.core.plans import planned
     from tensor.methods.tensor import Tensor
 
 
 class Shape(NamedTuple):
     """A shape of windows: what computes element ``i`` from ``i`` and numbers, in CUDA C++ and in NumPy."""
 
-    device: Generate
+    device: planned
     host: Callable[..., NDArray[Any]]
 
 
 def _shape(name: str, numbers: str, code: str, host: Callable[..., NDArray[Any]]) -> Shape:
     scalars = tuple((number, "d") for number in numbers.split())
-    return Shape(Generate(pointwise.Expression(f"{name}_window", code, scalars)), host)
+    return Shape(generator(pointwise.Expression(f"{name}_window", code, scalars)), host)
 
 
 #: 1 in the middle, falling to 0 at both ends; ``step`` is 2 divided by the period.

@@ -14,7 +14,8 @@ import numpy as np
 from nvrtc_kernels import accumulation, gathering, indexing, scattering
 from tensor.core.base import empty
 from tensor.core.layout import contiguous
-from tensor.operations import scratch as planned
+from tensor.core.plans import planned
+from tensor.operations import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,20 +91,17 @@ def _selection(
     return indexing.elementwise(array, dim, index) if kind == "elementwise" else indexing.flat(array, index)
 
 
-class _Shape:
-    def plan(
-        self, layout: Layout, name: str, kind: str, dim: int, *indices: Layout | None
-    ) -> tuple[int, ...]:
-        """Shape of what is chosen from tensors of ``layout``."""
-        found = _selection(layout, name, kind, dim, indices)
-        # A number, and indices that are one, count as vectors of one element.
-        one = (kind == "elementwise" and indices[0] is not None and not indices[0].shape) or (
-            kind == "along" and not layout.shape
-        )
-        return () if one else found.shape
+def _shape_plan(layout: Layout, name: str, kind: str, dim: int, *indices: Layout | None) -> tuple[int, ...]:
+    """Shape of what is chosen from tensors of ``layout``."""
+    found = _selection(layout, name, kind, dim, indices)
+    # A number, and indices that are one, count as vectors of one element.
+    one = (kind == "elementwise" and indices[0] is not None and not indices[0].shape) or (
+        kind == "along" and not layout.shape
+    )
+    return () if one else found.shape
 
 
-_SHAPE = _Shape()
+_SHAPE = planned(_shape_plan)
 
 
 def shape_of(layout: Layout, choice: Choice) -> tuple[int, ...]:
@@ -112,33 +110,43 @@ def shape_of(layout: Layout, choice: Choice) -> tuple[int, ...]:
     return found
 
 
-class _Read:
-    """``place.plans[READ, layout, *choice.key()](input, index tensors)`` is a new tensor."""
+def _read_plan(
+    layout: Layout, name: str, kind: str, dim: int, *indices: Layout | None
+) -> Callable[..., Tensor]:
+    """What reads from tensors of ``layout``.
 
-    def plan(
-        self, layout: Layout, name: str, kind: str, dim: int, *indices: Layout | None
-    ) -> Callable[..., Tensor]:
-        """What reads from tensors of ``layout``."""
-        selection = _selection(layout, name, kind, dim, indices)
-        shape = _SHAPE.plan(layout, name, kind, dim, *indices)
-        out = contiguous[shape, layout.dtype, layout.place]
-        if not layout.place.is_cuda:
-            return _host_read(out, _HostPlaces(name, kind, dim, layout, indices))
-        place: Any = layout.place
-        strides = out.strides if shape == selection.shape else (1,) * len(selection.shape)
-        run = gathering.plan(place.native, name, selection, strides)
-        local = place.local
+    ``place.plans[READ, layout, *choice.key()](input, index tensors)`` is a new tensor.
+    """
+    selection = _selection(layout, name, kind, dim, indices)
+    shape = _SHAPE.plan(layout, name, kind, dim, *indices)
+    out = contiguous[shape, layout.dtype, layout.place]
+    if not layout.place.is_cuda:
+        return _host_read(out, _HostPlaces(name, kind, dim, layout, indices))
+    place: Any = layout.place
+    strides = out.strides if shape == selection.shape else (1,) * len(selection.shape)
+    run = gathering.plan(place.native, name, selection, strides)
+    local = place.local
 
-        def read(input: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-            made = empty(out)
-            run(local.stream.handle, made._address, input._address, *[x._address for x in tensors])
-            return made
+    def read(input: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+        made = empty(out)
+        run(local.stream.handle, made._address, input._address, *[x._address for x in tensors])
+        return made
 
-        return read
+    return read
 
 
-class _Change:
-    """``place.plans[operation, layout, *choice.key(), values](target, index tensors, values)`` writes.
+def _change_plan(
+    device: Callable[..., Callable[..., None]],
+    host: Callable[[Array, Array, Array], None],
+    layout: Layout,
+    name: str,
+    kind: str,
+    dim: int,
+    *rest: Layout | None,
+) -> Callable[..., None]:
+    """What changes tensors of ``layout``.
+
+    ``place.plans[operation, layout, *choice.key(), values](target, index tensors, values)`` writes.
 
     Parameters
     ----------
@@ -147,24 +155,13 @@ class _Change:
     host
         ``host(flat, places, values)`` does it to a vector on the host.
     """
-
-    def __init__(
-        self, device: Callable[..., Callable[..., None]], host: Callable[[Array, Array, Array], None]
-    ) -> None:
-        self.device = device
-        self.host = host
-
-    def plan(
-        self, layout: Layout, name: str, kind: str, dim: int, *rest: Layout | None
-    ) -> Callable[..., None]:
-        """What changes tensors of ``layout``."""
-        *indices, values = rest
-        assert values is not None
-        if not layout.place.is_cuda:
-            return _host_change(self.host, _HostPlaces(name, kind, dim, layout, indices))
-        selection = _selection(layout, name, kind, dim, indices)
-        operand = (values.strides if values.shape else (1,) * len(selection.shape), values.dtype)
-        return self.device(layout.place, name, selection, operand)
+    *indices, values = rest
+    assert values is not None
+    if not layout.place.is_cuda:
+        return _host_change(host, _HostPlaces(name, kind, dim, layout, indices))
+    selection = _selection(layout, name, kind, dim, indices)
+    operand = (values.strides if values.shape else (1,) * len(selection.shape), values.dtype)
+    return device(layout.place, name, selection, operand)
 
 
 # On devices
@@ -188,7 +185,7 @@ def _device_reduce(reducer: str, *, deterministic: bool) -> Callable[..., Callab
 
         def reduce(target: Tensor, tensors: Sequence[Tensor], source: Tensor) -> None:
             addresses = [x._address for x in tensors]
-            planned.launch(place, kernels, target._address, source._address, *addresses)
+            scratch.launch(place, kernels, target._address, source._address, *addresses)
 
         return reduce
 
@@ -310,14 +307,16 @@ def _host_reduce(ufunc: np.ufunc) -> Callable[[Array, Array, Array], None]:
     return reduce
 
 
-READ = _Read()
-WRITE = _Change(_device_write, _assign)
+READ = planned(_read_plan)
+WRITE = planned(_change_plan, _device_write, _assign)
 _UFUNCS = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 #: As WRITE, and of several values for an element it is the last one that stays.
-WRITE_LAST = _Change(_device_reduce("last", deterministic=True), _assign)
+WRITE_LAST = planned(_change_plan, _device_reduce("last", deterministic=True), _assign)
 #: By (reducer, whether the result must be the same in every run).
 REDUCE = {
-    (name, deterministic): _Change(_device_reduce(name, deterministic=deterministic), _host_reduce(ufunc))
+    (name, deterministic): planned(
+        _change_plan, _device_reduce(name, deterministic=deterministic), _host_reduce(ufunc)
+    )
     for name, ufunc in _UFUNCS.items()
     for deterministic in (False, True)
 }

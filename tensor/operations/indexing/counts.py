@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import dtypes
 from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.creation.factories import delivered
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
@@ -57,8 +57,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None
 
 
 def _last_of_longest_run(input: Tensor, dim: int, size: int) -> Tensor:
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         # Equal values are neighbours in order: the longest run of them, by the place where it ends.
         values, order = sort(input, dim, stable=True)
         ahead = parts.narrow(values, dim, 1, size - 1)
@@ -70,8 +69,6 @@ def _last_of_longest_run(input: Tensor, dim: int, size: int) -> Tensor:
         begin = cummax(place * cat((first, starts), dim).to(dtypes.int64), dim).values
         longest = (place - begin).argmax(dim, keepdim=True)
         return order.gather(dim, longest)
-    finally:
-        modes.recording = recording
 
 
 @operation()

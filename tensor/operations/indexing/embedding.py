@@ -9,14 +9,15 @@ import numpy as np
 
 from nvrtc_kernels import embedding as kernels
 from nvrtc_kernels.dtypes import int32, int64
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.modes.grad_mode import modes, no_grad
+from tensor.core.plans import planned
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
 from tensor.operations.losses.losses import check_place
 from tensor.operations.normalization.row_normalization import tensor_of, wide_array
-from tensor.operations.recorder import record
 
 from .advanced_indexing import READ, REDUCE, Choice
 from .recorded_indexing import change_
@@ -105,10 +106,7 @@ def embedding(
     made: Tensor = layout.place.plans[READ, layout, *choice.key()](weight, choice.tensors)
     made = made.view(shape)
     made._base = None
-    record(
-        (made,), (weight,), "EmbeddingBackward0", _embedding_gradient, (flat,),
-        (layout, padding_idx, scale_grad_by_freq),
-    )  # fmt: skip
+    _EMBEDDING_BACKWARD.record((made,), (weight,), (flat,), (layout, padding_idx, scale_grad_by_freq))
     return made
 
 
@@ -118,6 +116,11 @@ def _embedding_gradient(
     return (
         _added_rows(grad.reshape(flat._layout.numel, table.shape[1]), flat, table, padding, by_frequency),
     )
+
+
+_EMBEDDING_BACKWARD = BackwardFormula(
+    "EmbeddingBackward0", "weight indices", joint=Derivative(_embedding_gradient, needs="indices")
+)
 
 
 def _added_rows(
@@ -153,46 +156,45 @@ def renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: flo
     return weight
 
 
-class _Bags:
-    """``place.plans[operation, table, indices, starts, mode, padding](table, indices, starts, factors)``.
+def _bags_plan(
+    table: Layout, indices: Layout, starts: Layout, mode: str, padding: int
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """What combines rows of tables of a layout, all operands contiguous.
+
+    ``place.plans[operation, table, indices, starts, mode, padding](table, indices, starts, factors)``.
 
     The result, and what the kernel calls ``chosen``.
     """
+    bags, (rows, columns) = starts.numel, table.shape
+    out = layouts.contiguous[(bags, columns), table.dtype, table.place]
+    kept = layouts.contiguous[out.shape if mode == "max" else (bags,), int64, table.place]
+    if not table.place.is_cuda:
 
-    def plan(
-        self, table: Layout, indices: Layout, starts: Layout, mode: str, padding: int
-    ) -> Callable[..., tuple[Tensor, Tensor]]:
-        """What combines rows of tables of a layout, all operands contiguous."""
-        bags, (rows, columns) = starts.numel, table.shape
-        out = layouts.contiguous[(bags, columns), table.dtype, table.place]
-        kept = layouts.contiguous[out.shape if mode == "max" else (bags,), int64, table.place]
-        if not table.place.is_cuda:
-
-            def on_host(
-                weight: Tensor, indices: Tensor, starts: Tensor, factors: Tensor | None
-            ) -> tuple[Tensor, Tensor]:
-                found, chosen = _bags_on_host(
-                    wide_array(weight), indices._host, starts._host,
-                    None if factors is None else wide_array(factors), mode, padding,
-                )  # fmt: skip
-                return tensor_of(found, out), wrap(np.ascontiguousarray(chosen, np.int64), kept)
-
-            return on_host
-        place: Any = table.place
-        run = kernels.plan(place.native, mode, table.dtype, bags, columns, rows, indices.numel, padding)
-        local = place.local
-
-        def on_device(
+        def on_host(
             weight: Tensor, indices: Tensor, starts: Tensor, factors: Tensor | None
         ) -> tuple[Tensor, Tensor]:
-            made, chosen = empty(out), empty(kept)
-            run(
-                local.stream.handle, weight._address, indices._address, starts._address,
-                0 if factors is None else factors._address, made._address, chosen._address,
+            found, chosen = _bags_on_host(
+                wide_array(weight), indices._host, starts._host,
+                None if factors is None else wide_array(factors), mode, padding,
             )  # fmt: skip
-            return made, chosen
+            return tensor_of(found, out), wrap(np.ascontiguousarray(chosen, np.int64), kept)
 
-        return on_device
+        return on_host
+    place: Any = table.place
+    run = kernels.plan(place.native, mode, table.dtype, bags, columns, rows, indices.numel, padding)
+    local = place.local
+
+    def on_device(
+        weight: Tensor, indices: Tensor, starts: Tensor, factors: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        made, chosen = empty(out), empty(kept)
+        run(
+            local.stream.handle, weight._address, indices._address, starts._address,
+            0 if factors is None else factors._address, made._address, chosen._address,
+        )  # fmt: skip
+        return made, chosen
+
+    return on_device
 
 
 def _bags_on_host(
@@ -227,7 +229,7 @@ def _bags_on_host(
     return found, chosen
 
 
-BAGS = _Bags()
+BAGS = planned(_bags_plan)
 
 
 @operation(method=False)
@@ -297,14 +299,8 @@ def embedding_bag(
     with no_grad():
         count = flat._layout.numel
         bags = searchsorted(starts, arange(count, device=flat.device), right=True) - 1 if count else flat
-    record(
-        (made,),
-        (weight, per_sample_weights),
-        "EmbeddingBagBackward0",
-        _bag_gradients,
-        (flat, bags, chosen, weight if per_sample_weights is not None else None, per_sample_weights),
-        (table._layout, mode, padding, scale_grad_by_freq),
-    )
+    context = table._layout, mode, padding, scale_grad_by_freq
+    _BAG_BACKWARD.record((made,), (weight, per_sample_weights), (flat, bags, chosen), context)
     nothing = flat.new_zeros(0)
     return made, bags, nothing if mode == "max" else chosen, chosen if mode == "max" else nothing
 
@@ -315,8 +311,8 @@ def _bag_gradients(
     flat: Tensor,
     bags: Tensor,
     chosen: Tensor,
-    weight: Tensor | None,
     factors: Tensor | None,
+    weight: Tensor | None,
     table: Layout,
     mode: str,
     padding: int,
@@ -342,6 +338,13 @@ def _bag_gradients(
     if factors is not None:
         gathered = gathered * factors.unsqueeze(1)
     return _added_rows(gathered, flat, table, padding, by_frequency), of_factors
+
+
+_BAG_BACKWARD = BackwardFormula(
+    "EmbeddingBagBackward0",
+    "weight factors indices bags chosen",
+    joint=Derivative(_bag_gradients, needs=("indices bags chosen factors", "indices bags chosen weight")),
+)
 
 
 @operation(namespace="nn.functional", method=False)

@@ -11,8 +11,9 @@ from nvrtc_kernels import layouts as strides_of
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import empty, wrap
-from tensor.core.modes.grad_mode import modes
-from tensor.operations import scratch as planned
+from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.plans import planned
+from tensor.operations import scratch
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 from tensor.operations.shapes import slices as parts
@@ -118,33 +119,33 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
 # What is true
 
 
-class _TruePlaces:
-    """``place.plans[_TRUE, layout](input)``: row-major places of what is not zero, as a vector of int64."""
+def _true_places_plan(layout: Any) -> Any:
+    """What lists them for tensors of ``layout``.
 
-    def plan(self, layout: Any) -> Any:
-        """What lists them for tensors of ``layout``."""
-        place = layout.place
-        if not place.is_cuda:
-            return _on_host
-        compact = scan.plan_compact(place.native, layout.shape, layout.strides, layout.dtype)
-        # The count first, and the places behind it, so that one tensor holds both.
-        both = layouts.contiguous[(layout.numel + 2,), dtypes.int64, place]
+    ``place.plans[_TRUE, layout](input)``: row-major places of what is not zero, as a vector of int64.
+    """
+    place = layout.place
+    if not place.is_cuda:
+        return _on_host
+    compact = scan.plan_compact(place.native, layout.shape, layout.strides, layout.dtype)
+    # The count first, and the places behind it, so that one tensor holds both.
+    both = layouts.contiguous[(layout.numel + 2,), dtypes.int64, place]
 
-        def run(input: Tensor) -> Tensor:
-            made = empty(both)
-            planned.launch(place, compact, made._address, made._address + 16, input._address)
-            count = int(parts.select(made, 0, 0).item())
-            # A copy: a view would hold the room for as many places as there are elements.
-            return parts.narrow(made, 0, 2, count).clone()
+    def run(input: Tensor) -> Tensor:
+        made = empty(both)
+        scratch.launch(place, compact, made._address, made._address + 16, input._address)
+        count = int(parts.select(made, 0, 0).item())
+        # A copy: a view would hold the room for as many places as there are elements.
+        return parts.narrow(made, 0, 2, count).clone()
 
-        return run
+    return run
 
 
 def _on_host(input: Tensor) -> Tensor:
     return wrap(np.flatnonzero(input._host))
 
 
-_TRUE = _TruePlaces()
+_TRUE = planned(_true_places_plan)
 
 
 def true_places(input: Tensor) -> Tensor:
@@ -158,16 +159,13 @@ def true_places(input: Tensor) -> Tensor:
 
 def true_indices(input: Tensor) -> list[Tensor]:
     """For each dimension the indices of the elements that are not zero."""
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         places = true_places(input)
         found: list[Tensor] = []
         for size in reversed(input._layout.shape):
             found.append(places % size if len(found) + 1 < len(input._layout.shape) else places)
             places = places.div(size, rounding_mode="floor") if size else places
         return found[::-1]
-    finally:
-        modes.recording = recording
 
 
 @operation()

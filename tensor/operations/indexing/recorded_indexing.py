@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
 from tensor.autograd.recording.inplace import attach_in_place, check_in_place
-from tensor.autograd.recording.node import Node, attach
-from tensor.autograd.recording.saved import freed, restore_all, save
+from tensor.autograd.recording.recorder import operation_node, record
 from tensor.core.arguments import two_devices
 from tensor.core.base import check_tensor
 from tensor.core.copy_plans import check_no_overlap
@@ -19,7 +19,7 @@ from tensor.operations.shapes import views
 from .advanced_indexing import READ, REDUCE, WRITE, WRITE_LAST, Choice, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
@@ -30,72 +30,39 @@ _KEEP_STRIDES = {"index", "index_fill", "index_put", "put", "take"}
 _READS = {adds: reads for reads, adds in _ADDS.items()} | {"scatter": "gather", "index_copy": "index_select"}
 
 
-class ChoiceNode(Node):
-    """A recorded operation on chosen elements."""
-
-    __slots__ = ("choice", "origin")
-
-    choice: Choice
-    origin: Layout
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return f"{''.join(part.capitalize() for part in self.choice.name.split('_'))}Backward0"
-
-    def restored(self) -> Choice:
-        """The choice, by index tensors that nobody has written since."""
-        if self.saved is None:
-            raise freed(self)
-        return self.choice.by(restore_all(self.saved, self))
+@cache
+def _node_name(name: str) -> str:
+    """Name as PyTorch shows it."""
+    return f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
 
 
-class ReadNode(ChoiceNode):
-    """Elements were read."""
-
-    __slots__ = ()
-
-    def backward(self, *grads: Any) -> Any:
-        """Zeros, with the gradients of all reads of an element added up in its place."""
-        choice = self.restored()
-        zeros = grads[0].new_zeros(self.origin.shape)
-        return add_(zeros, choice.named(_ADDS.get(choice.name, choice.name)), grads[0])
+def _read_gradient(_: tuple[bool], grad: Tensor, *rest: Any) -> Tensor:
+    """Zeros, with the gradients of all reads of an element added up in its place."""
+    *tensors, choice, shape = rest
+    return add_(grad.new_zeros(shape), choice.by(tensors).named(_ADDS.get(choice.name, choice.name)), grad)
 
 
-class AddNode(ChoiceNode):
-    """Values were added to elements."""
-
-    __slots__ = ()
-
-    def backward(self, *grads: Any) -> Any:
-        """The gradient, and what was chosen of it."""
-        if self.next[1] is None:
-            return grads[0], None
-        choice = self.restored()
-        return grads[0], read(grads[0], choice.named(_READS.get(choice.name, choice.name)))
+def _add_gradients(mask: tuple[bool, bool], grad: Tensor, *rest: Any) -> tuple[Any, Any]:
+    """The gradient, and what was chosen of it."""
+    if not mask[1]:
+        return grad, None
+    *tensors, choice = rest
+    return grad, read(grad, choice.by(tensors).named(_READS.get(choice.name, choice.name)))
 
 
-class WriteNode(ChoiceNode):
-    """Elements were overwritten."""
-
-    __slots__ = ()
-
-    def backward(self, *grads: Any) -> Any:
-        """The gradient with zeros in the written places, and what was chosen of it."""
-        choice, grad = self.restored(), grads[0]
-        former = values = None
-        if self.next[0] is not None:
-            former = write(grad, choice, grad.new_zeros(()))
-        if self.next[1] is not None:
-            values = read(grad, choice.named(_READS.get(choice.name, choice.name)))
-        return former, values
+def _write_gradients(mask: tuple[bool, bool], grad: Tensor, *rest: Any) -> tuple[Any, Any]:
+    """The gradient with zeros in the written places, and what was chosen of it."""
+    *tensors, plain = rest
+    choice: Choice = plain.by(tensors)
+    return (
+        write(grad, choice, grad.new_zeros(())) if mask[0] else None,
+        read(grad, choice.named(_READS.get(choice.name, choice.name))) if mask[1] else None,
+    )
 
 
-def _node(cls: type[ChoiceNode], choice: Choice, origin: Layout) -> ChoiceNode:
-    node = cls.__new__(cls)
-    node.saved = tuple([save(x) for x in choice.tensors])
-    # Only what is saved, and can be freed, holds the index tensors.
-    node.choice, node.origin = choice.without_tensors(), origin
-    return node
+def _kept(gradients: Callable[..., Any], choice: Choice, values: Tensor) -> tuple[Tensor, ...]:
+    """The index tensors if ``gradients`` need them. Only what is saved, and can be freed, holds them."""
+    return choice.tensors if gradients is _write_gradients or values.requires_grad else ()
 
 
 def check_indices(name: str, input: Tensor, *tensors: Any, types: Sequence[str] = ("int64",)) -> None:
@@ -116,7 +83,8 @@ def read(input: Tensor, choice: Choice) -> Tensor:
     result: Tensor = layout.place.plans[READ, layout, *choice.key()](input, choice.tensors)
     state = input._autograd
     if state is not None and state.requires_grad and modes.recording and _differentiable(layout):
-        attach(_node(ReadNode, choice, layout), (input,), (result,))
+        context = choice.without_tensors(), layout.shape
+        record((result,), (input,), _node_name(choice.name), _read_gradient, choice.tensors, context)
     return result
 
 
@@ -180,7 +148,7 @@ def change_(operation: Any, target: Tensor, choice: Choice, values: Tensor) -> N
 
 
 def _in_place(
-    operation: Any, cls: type[ChoiceNode], target: Tensor, choice: Choice, values: Tensor
+    operation: Any, gradients: Callable[..., Any], target: Tensor, choice: Choice, values: Tensor
 ) -> Tensor:
     check_in_place(target)
     check_no_overlap(target._layout)
@@ -188,11 +156,15 @@ def _in_place(
     recorded = modes.recording and (target.requires_grad or values.requires_grad)
     change_(operation, target, choice, values)
     if recorded:
-        attach_in_place(_node(cls, choice, target._layout), (target, values), target)
+        saved, context = _kept(gradients, choice, values), (choice.without_tensors(),)
+        node = operation_node((target,), _node_name(choice.name), gradients, saved, context)
+        attach_in_place(node, (target, values), target)
     return target
 
 
-def _copied(operation: Any, cls: type[ChoiceNode], input: Tensor, choice: Choice, values: Tensor) -> Tensor:
+def _copied(
+    operation: Any, gradients: Callable[..., Any], input: Tensor, choice: Choice, values: Tensor
+) -> Tensor:
     values = fitted(input, choice, values)
     plain: Tensor = input.detach()
     # As in PyTorch, only some keep the order of dimensions.
@@ -200,7 +172,8 @@ def _copied(operation: Any, cls: type[ChoiceNode], input: Tensor, choice: Choice
     made: Tensor = plain.clone(memory_format=form)
     _run(operation, made, choice, values)
     if modes.recording and (input.requires_grad or values.requires_grad):
-        attach(_node(cls, choice, input._layout), (input, values), (made,))
+        saved, context = _kept(gradients, choice, values), (choice.without_tensors(),)
+        record((made,), (input, values), _node_name(choice.name), gradients, saved, context)
     return made
 
 
@@ -215,19 +188,19 @@ def _writing() -> Any:
 
 def add_(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
     """Add ``values`` to the chosen elements; an element that is chosen twice gets both."""
-    return _in_place(_adding(choice), AddNode, target, choice, values)
+    return _in_place(_adding(choice), _add_gradients, target, choice, values)
 
 
 def add(input: Tensor, choice: Choice, values: Tensor) -> Tensor:
     """:func:`add_` on a copy."""
-    return _copied(_adding(choice), AddNode, input, choice, values)
+    return _copied(_adding(choice), _add_gradients, input, choice, values)
 
 
 def write_(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
     """Overwrite the chosen elements; of an element that is chosen twice one of the values stays."""
-    return _in_place(_writing(), WriteNode, target, choice, values)
+    return _in_place(_writing(), _write_gradients, target, choice, values)
 
 
 def write(input: Tensor, choice: Choice, values: Tensor) -> Tensor:
     """:func:`write_` on a copy."""
-    return _copied(_writing(), WriteNode, input, choice, values)
+    return _copied(_writing(), _write_gradients, input, choice, values)

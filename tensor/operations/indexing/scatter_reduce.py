@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.autograd.recording.inplace import attach_in_place, check_in_place
-from tensor.autograd.recording.node import Node, attach
-from tensor.autograd.recording.saved import freed, restore_all, save, save_output
+from tensor.autograd.recording.inplace import check_in_place, record_in_place
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import dimension
 from tensor.core.base import check_tensor
 from tensor.core.copy_plans import check_no_overlap
 from tensor.core.dtypes.limits import iinfo
 from tensor.core.memory_format import contiguous_format
 from tensor.core.modes.determinism import determinism
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
 
@@ -22,94 +21,81 @@ from .recorded_indexing import change_, fitted
 from .scatter import scattered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tensor.methods.tensor import Tensor
 
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
-class ScatterReduceNode(Node):
-    """A recorded scatter_reduce; saved are the index, and what the reduction's derivative needs."""
-
-    __slots__ = ("dim", "include_self", "reduce")
-
-    dim: int
-    include_self: bool
-    reduce: str
-
-    title = "ScatterReduceBackward0"
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return self.title
-
-    def backward(self, *grads: Any) -> Any:
-        """Gradients of the tensor and of what was scattered."""
-        if self.saved is None:
-            raise freed(self)
-        index, *values = restore_all(self.saved, self)
-        (grad,) = grads
-        for_input, for_src = _DERIVATIVES[self.reduce](self, grad, index, *values)
-        if not self.include_self and self.next[0] is not None:
-            for_input = for_input.scatter(self.dim, index, 0)
-        return for_input if self.next[0] is not None else None, for_src if self.next[1] is not None else None
+def _of_sum(grad: Tensor, dim: int, include_self: bool, index: Tensor) -> tuple[Any, Any]:
+    return grad, grad.gather(dim, index)
 
 
-class IndexReduceNode(ScatterReduceNode):
-    """A recorded index_reduce: a scatter_reduce whose index is the same for all other dimensions."""
-
-    __slots__ = ()
-
-    title = "IndexReduceBackward0"
-
-
-def _of_sum(node: ScatterReduceNode, grad: Tensor, index: Tensor) -> tuple[Any, Any]:
-    return grad, grad.gather(node.dim, index)
-
-
-def _of_mean(node: ScatterReduceNode, grad: Tensor, index: Tensor, count: Tensor) -> tuple[Any, Any]:
+def _of_mean(grad: Tensor, dim: int, include_self: bool, index: Tensor, count: Tensor) -> tuple[Any, Any]:
     share = grad / count
     # What nothing was scattered to has itself as its mean.
-    return share, share.gather(node.dim, index)
+    return share, share.gather(dim, index)
 
 
 def _of_extreme(
-    node: ScatterReduceNode, grad: Tensor, index: Tensor, input: Tensor, src: Tensor, result: Tensor
+    grad: Tensor, dim: int, include_self: bool, index: Tensor, input: Tensor, src: Tensor, result: Tensor
 ) -> tuple[Any, Any]:
     # Equal extremes share the gradient.
     own = (input == result).to(grad.dtype)
-    if not node.include_self:
-        own = own.scatter(node.dim, index, 0)
-    others = (src == result.gather(node.dim, index)).to(grad.dtype)
-    share = grad / own.scatter_add(node.dim, index, others).clamp(min=1)
-    for_input = share * own if node.include_self else grad
-    return for_input, share.gather(node.dim, index) * others
+    if not include_self:
+        own = own.scatter(dim, index, 0)
+    others = (src == result.gather(dim, index)).to(grad.dtype)
+    share = grad / own.scatter_add(dim, index, others).clamp(min=1)
+    for_input = share * own if include_self else grad
+    return for_input, share.gather(dim, index) * others
 
 
 def _of_prod(
-    node: ScatterReduceNode, grad: Tensor, index: Tensor, input: Tensor, src: Tensor, result: Tensor
+    grad: Tensor, dim: int, include_self: bool, index: Tensor, input: Tensor, src: Tensor, result: Tensor
 ) -> tuple[Any, Any]:
-    dim = node.dim
     # The product of the others: the whole divided by the element, or computed without it where it is 0.
     no_zero = input.masked_fill(input == 0, 1)
-    others = no_zero.scatter_reduce(dim, index, src, "prod", include_self=node.include_self)
+    others = no_zero.scatter_reduce(dim, index, src, "prod", include_self=include_self)
     for_input = grad * others / no_zero
     zero = src == 0
     zeros = input.new_zeros(input.shape).scatter_add(dim, index, zero.to(input.dtype)).gather(dim, index)
     only = zero & (zeros == 1)
-    without = input.scatter_reduce(
-        dim, index, src.masked_fill(only, 1), "prod", include_self=node.include_self
-    )
+    without = input.scatter_reduce(dim, index, src.masked_fill(only, 1), "prod", include_self=include_self)
     for_src = (grad * result).gather(dim, index) / src.masked_fill(zero, 1)
     return for_input, (grad * without).gather(dim, index).where(only, for_src)
 
 
-_DERIVATIVES = {
-    "sum": _of_sum,
-    "mean": _of_mean,
-    "amax": _of_extreme,
-    "amin": _of_extreme,
-    "prod": _of_prod,
+def _gradients(function: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
+    """Gradients of the tensor and of what was scattered."""
+
+    def gradients(mask: tuple[bool, bool], grad: Tensor, index: Tensor, *rest: Any) -> tuple[Any, Any]:
+        *values, dim, include_self = rest
+        for_input, for_src = function(grad, dim, include_self, index, *values)
+        if not include_self and mask[0]:
+            for_input = for_input.scatter(dim, index, 0)
+        return for_input if mask[0] else None, for_src if mask[1] else None
+
+    return gradients
+
+
+#: By reduction. ``former`` is the tensor's value before the reduction.
+_SCATTERED = {
+    reduce: BackwardFormula(
+        "ScatterReduceBackward0",
+        "input src index count former",
+        joint=Derivative(_gradients(function), needs=needs),
+    )
+    for reduce, function, needs in (
+        ("sum", _of_sum, "index"),
+        ("mean", _of_mean, "index count"),
+        ("amax", _of_extreme, "index former src out"),
+        ("amin", _of_extreme, "index former src out"),
+        ("prod", _of_prod, "index former src out"),
+    )
 }
+#: A scatter_reduce whose index is the same for all other dimensions.
+_BY_INDEX = {reduce: formula.named("IndexReduceBackward0") for reduce, formula in _SCATTERED.items()}
 
 
 def _check(reduce: str, input: Tensor, src: Any) -> None:
@@ -163,7 +149,7 @@ def _reduced(
     src: Tensor,
     reduce: str,
     include_self: bool,
-    kind: type[ScatterReduceNode] = ScatterReduceNode,
+    formulas: dict[str, BackwardFormula] = _SCATTERED,
     *,
     in_place: bool = False,
 ) -> Tensor:
@@ -178,28 +164,18 @@ def _reduced(
     values = fitted(input, choice, values)
     recorded = modes.recording and (input.requires_grad or values.requires_grad)
     former = input.detach().clone() if in_place and recorded and reduce not in ("sum", "mean") else input
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         count = _reduce(target, choice, values.detach(), reduce, include_self)
-    finally:
-        modes.recording = recording
     if not in_place:
         # What filled a new tensor was its making, not a change.
         target._storage.version = 0
     if not recorded:
         return target
-    node = kind.__new__(kind)
-    node.dim, node.reduce, node.include_self = choice.dim, reduce, include_self
-    saved = [save(index)]
-    if reduce == "mean":
-        saved.append(save(count))
-    elif reduce != "sum":
-        saved += [save(former), save(values), save_output(target)]
-    node.saved = tuple(saved)
+    inputs, others, context = (input, values), (index, count, former), (choice.dim, include_self)
     if in_place:
-        attach_in_place(node, (input, values), target)
+        record_in_place(formulas[reduce], target, inputs, others, context)
     else:
-        attach(node, (input, values), (target,))
+        formulas[reduce].record((target,), inputs, others, context)
     return target
 
 
@@ -299,7 +275,7 @@ def index_reduce(
         synchronisation).
     """
     at, places = _spread_index(input, dim, index, source, reduce)
-    made = _reduced(input, at, places, source, reduce, include_self, IndexReduceNode)
+    made = _reduced(input, at, places, source, reduce, include_self, _BY_INDEX)
     return delivered(out, made, "index_reduce")
 
 
@@ -309,4 +285,4 @@ def index_reduce_(
 ) -> Tensor:
     """:func:`index_reduce` in place."""
     at, places = _spread_index(input, dim, index, source, reduce)
-    return _reduced(input, at, places, source, reduce, include_self, IndexReduceNode, in_place=True)
+    return _reduced(input, at, places, source, reduce, include_self, _BY_INDEX, in_place=True)

@@ -14,6 +14,7 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from nvrtc_kernels import selection as selection_kernels
 from nvrtc_kernels import sort as sort_kernels
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase, empty, wrap
@@ -24,7 +25,7 @@ from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import isnan
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import all_given, given, kept, record
+from tensor.operations.reduction import all_given, given, kept
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import stack
@@ -202,6 +203,12 @@ def place_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tenso
     return grad.new_zeros(shape).scatter_add(dim, indices, grad)
 
 
+_SORT_BACKWARD = BackwardFormula(
+    "SortBackward0", "a", [Derivative(place_gradient, needs="indices")], outputs="values indices"
+)
+_TOPK_BACKWARD = _SORT_BACKWARD.named("TopkBackward0")
+
+
 @operation()
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
@@ -225,7 +232,7 @@ def _sorted(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sor
     like = input._layout
     found = _in_rows(SORT, input, dim, descending)
     values, indices = _arranged(found, like.strides if like.dense else None) if arranged else found
-    record((values, indices), input, "SortBackward0", place_gradient, (like.shape, dim), (indices,))
+    _SORT_BACKWARD.record((values, indices), (input,), context=(like.shape, dim))
     return Sorted(values, indices)
 
 
@@ -260,7 +267,7 @@ def topk(
     if not shape:
         return Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     values, indices = _arranged(_in_rows(TOPK, input, at, int(k), bool(largest)))
-    record((values, indices), input, "TopkBackward0", place_gradient, (shape, at), (indices,))
+    _TOPK_BACKWARD.record((values, indices), (input,), context=(shape, at))
     return all_given(Ranked(values, indices), out, "topk")
 
 
@@ -273,7 +280,28 @@ def _one_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int, keepdim: 
     return place_gradient(kept(grad, (dim,), keepdim), kept(indices, (dim,), keepdim), shape, dim)
 
 
-def _picked(operation: _Rows, name: str, input: Tensor, dim: int, keepdim: bool, *arguments: Any) -> Ranked:
+def _one(name: str) -> BackwardFormula:
+    return BackwardFormula(name, "a", [Derivative(_one_gradient, needs="indices")], outputs="values indices")
+
+
+_KTHVALUE_BACKWARD = _one("KthvalueBackward0")
+_MEDIAN_BACKWARD = {name: _one(f"{name.capitalize()}Backward1") for name in ("median", "nanmedian")}
+_MEDIAN_OF_ALL = {
+    name: BackwardFormula(
+        f"{name.capitalize()}Backward0", "a index", [Derivative(_gradient_of_all, needs="index")]
+    )
+    for name in ("median", "nanmedian")
+}
+
+
+def _picked(
+    operation: _Rows,
+    formula: BackwardFormula,
+    input: Tensor,
+    dim: int,
+    keepdim: bool,
+    *arguments: Any,
+) -> Ranked:
     shape = input._layout.shape
     at = dimension(dim, len(shape))
     if not shape:
@@ -283,7 +311,7 @@ def _picked(operation: _Rows, name: str, input: Tensor, dim: int, keepdim: bool,
     found = _in_rows(operation, input, at, *arguments)
     values, indices = found if keepdim else (views.squeeze(x, at) for x in found)
     values._base = indices._base = None
-    record((values, indices), input, name, _one_gradient, (shape, at, keepdim), (indices,))
+    formula.record((values, indices), (input,), context=(shape, at, keepdim))
     return Ranked(values, indices)
 
 
@@ -300,7 +328,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     length = shape[dimension(dim, len(shape))] if shape else 1
     if not 1 <= k <= length:
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: {k} of {length}")
-    return all_given(_picked(KTH, "KthvalueBackward0", input, dim, keepdim, int(k)), out, "kthvalue")
+    return all_given(_picked(KTH, _KTHVALUE_BACKWARD, input, dim, keepdim, int(k)), out, "kthvalue")
 
 
 @operation()
@@ -316,16 +344,15 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
 
 
 def _middle(input: Tensor, dim: int | None, keepdim: bool, out: Any, name: str, *, skip_nan: bool) -> Any:
-    title = f"{name.capitalize()}Backward{0 if dim is None else 1}"
     if dim is None:
         if not input._layout.numel:
             return input.new_full((), math.nan) if input.is_floating_point() else input.new_zeros(())
         flat = input.detach().reshape(-1)
         value, at = (views.squeeze(x, 0) for x in _in_rows(MEDIAN, flat, 0, skip_nan))
         value._base = None
-        record((value,), input, title, _gradient_of_all, (input._layout.shape,), (at,))
+        _MEDIAN_OF_ALL[name].record((value,), (input,), (at,), (input._layout.shape,))
         return given(value, out, name)
-    return all_given(_picked(MEDIAN, title, input, dim, keepdim, skip_nan), out, name)
+    return all_given(_picked(MEDIAN, _MEDIAN_BACKWARD[name], input, dim, keepdim, skip_nan), out, name)
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))

@@ -17,11 +17,12 @@ from nvrtc_kernels import normalization as kernels
 from nvrtc_kernels import reducers, reduction
 from nvrtc_kernels.channel_normalization import Channels
 from nvrtc_kernels.normalization import statistics_type
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import empty
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.plans import planned
 from tensor.operations.pointwise_operation import Pointwise
-from tensor.operations.recorder import record
 
 from . import batch_normalization_on_host as on_planes
 from .row_normalization import launch_reduction, tensor_of, wide_array
@@ -54,40 +55,40 @@ def _spread(array: Array, layout: Layout) -> Array:
     return array.reshape([-1 if d == 1 else 1 for d in range(len(layout.shape))])
 
 
-class _Moments:
-    """``place.plans[operation, input](input)``: variance (biased) and mean of each channel."""
+def _moments_plan(layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """What finds them for tensors of ``layout``.
 
-    def plan(self, layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """What finds them for tensors of ``layout``."""
-        kind = statistics_type(layout.dtype)
-        out = layouts.contiguous[(layout.shape[1],), kind, layout.place]
-        axes = _others(layout)
-        if not layout.place.is_cuda:
+    ``place.plans[operation, input](input)``: variance (biased) and mean of each channel.
+    """
+    kind = statistics_type(layout.dtype)
+    out = layouts.contiguous[(layout.shape[1],), kind, layout.place]
+    axes = _others(layout)
+    if not layout.place.is_cuda:
 
-            def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
-                array = wide_array(input)
-                with np.errstate(all="ignore"):
-                    planes = on_planes.planes(array)
-                    if planes is not None:
-                        variance, mean = on_planes.moments(planes)
-                        return tensor_of(variance, out), tensor_of(mean, out)
-                    mean = array.mean(axes, dtype=array.dtype)
-                    away = array - _spread(mean, layout)
-                    np.multiply(away, away, out=away)
-                    return tensor_of(away.mean(axes, dtype=array.dtype), out), tensor_of(mean, out)
+        def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
+            array = wide_array(input)
+            with np.errstate(all="ignore"):
+                planes = on_planes.planes(array)
+                if planes is not None:
+                    variance, mean = on_planes.moments(planes)
+                    return tensor_of(variance, out), tensor_of(mean, out)
+                mean = array.mean(axes, dtype=array.dtype)
+                away = array - _spread(mean, layout)
+                np.multiply(away, away, out=away)
+                return tensor_of(away.mean(axes, dtype=array.dtype), out), tensor_of(mean, out)
 
-            return on_host
-        place: Any = layout.place
-        steps = _along(layout), kind
-        given = layout.strides, layout.dtype
-        launch = reduction.plan(place.native, reducers.VAR_MEAN, layout.shape, axes, [steps, steps], [given])
+        return on_host
+    place: Any = layout.place
+    steps = _along(layout), kind
+    given = layout.strides, layout.dtype
+    launch = reduction.plan(place.native, reducers.VAR_MEAN, layout.shape, axes, [steps, steps], [given])
 
-        def on_device(input: Tensor) -> tuple[Tensor, Tensor]:
-            variance, mean = empty(out), empty(out)
-            launch_reduction(place, launch, variance._address, mean._address, input._address, 0.0)
-            return variance, mean
+    def on_device(input: Tensor) -> tuple[Tensor, Tensor]:
+        variance, mean = empty(out), empty(out)
+        launch_reduction(place, launch, variance._address, mean._address, input._address, 0.0)
+        return variance, mean
 
-        return on_device
+    return on_device
 
 
 def _channels(layout: Layout) -> Channels | None:
@@ -118,57 +119,57 @@ def laid_out_like(x: Tensor, layout: Layout) -> Tensor:
     return made.copy_(x)
 
 
-class _Apply:
-    """``place.plans[operation, input, mean, variance, weight, bias]``: ``run(x, mean, var, weight, bias, eps)``."""
+def _apply_plan(
+    layout: Layout, mean: Layout, var: Layout, weight: Layout | None, bias: Layout | None
+) -> Callable[..., Tensor]:
+    """What normalises tensors of ``layout``.
 
-    def plan(
-        self, layout: Layout, mean: Layout, var: Layout, weight: Layout | None, bias: Layout | None
-    ) -> Callable[..., Tensor]:
-        """What normalises tensors of ``layout``."""
-        out = layout.as_dense()
-        if not layout.place.is_cuda:
+    ``place.plans[operation, input, mean, variance, weight, bias]``: ``run(x, mean, var, weight, bias, eps)``.
+    """
+    out = layout.as_dense()
+    if not layout.place.is_cuda:
 
-            def on_host(
-                x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
-            ) -> Tensor:
-                array = wide_array(x)
-                with np.errstate(all="ignore"):
-                    variance = wide_array(var)
-                    scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
-                    if w is not None:
-                        scale = scale * wide_array(w)
-                    planes = on_planes.planes(array)
-                    if planes is not None:
-                        made = np.empty(array.shape, array.dtype)
-                        kind, into = array.dtype, made.reshape(planes.shape)
-                        center, scale = wide_array(mean).astype(kind), scale.astype(kind)
-                        shift = None if b is None else wide_array(b).astype(kind)
-                        on_planes.apply(planes, center, scale, shift, into)
-                        return of_layout(made, out)
-                    found = (array - _spread(wide_array(mean), layout)) * _spread(scale, layout)
-                    if b is not None:
-                        found += _spread(wide_array(b), layout)
-                return of_layout(found.astype(array.dtype, copy=False), out)
-
-            return on_host
-        place: Any = layout.place
-        sizes = _channels(layout)
-        if sizes is None or not layout.numel:
-            return lambda *_: empty(out)
-        given = weight or bias
-        kind = None if given is None else given.dtype
-        run = elements.plan(place.native, sizes, layout.dtype, var.dtype, kind)
-        local = place.local
-
-        def on_device(
+        def on_host(
             x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
         ) -> Tensor:
-            made = empty(layout)
-            addresses = [0 if each is None else each._address for each in (x, mean, var, w, b)]
-            run(local.stream.handle, eps, *addresses, made._address)
-            return made
+            array = wide_array(x)
+            with np.errstate(all="ignore"):
+                variance = wide_array(var)
+                scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
+                if w is not None:
+                    scale = scale * wide_array(w)
+                planes = on_planes.planes(array)
+                if planes is not None:
+                    made = np.empty(array.shape, array.dtype)
+                    kind, into = array.dtype, made.reshape(planes.shape)
+                    center, scale = wide_array(mean).astype(kind), scale.astype(kind)
+                    shift = None if b is None else wide_array(b).astype(kind)
+                    on_planes.apply(planes, center, scale, shift, into)
+                    return of_layout(made, out)
+                found = (array - _spread(wide_array(mean), layout)) * _spread(scale, layout)
+                if b is not None:
+                    found += _spread(wide_array(b), layout)
+            return of_layout(found.astype(array.dtype, copy=False), out)
 
-        return on_device
+        return on_host
+    place: Any = layout.place
+    sizes = _channels(layout)
+    if sizes is None or not layout.numel:
+        return lambda *_: empty(out)
+    given = weight or bias
+    kind = None if given is None else given.dtype
+    run = elements.plan(place.native, sizes, layout.dtype, var.dtype, kind)
+    local = place.local
+
+    def on_device(
+        x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
+    ) -> Tensor:
+        made = empty(layout)
+        addresses = [0 if each is None else each._address for each in (x, mean, var, w, b)]
+        run(local.stream.handle, eps, *addresses, made._address)
+        return made
+
+    return on_device
 
 
 def of_layout(array: Array, out: Layout) -> Tensor:
@@ -182,53 +183,50 @@ def of_layout(array: Array, out: Layout) -> Tensor:
     return made
 
 
-class _Sums:
-    """``place.plans[operation, grad, input, mean, var](grad, input, mean, var, eps)``.
+def _sums_plan(
+    grad: Layout, layout: Layout, mean: Layout, var: Layout
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """What sums for tensors of these layouts.
+
+    ``place.plans[operation, grad, input, mean, var](grad, input, mean, var, eps)``.
 
     Sums over each channel of the gradient, and of it times the normalised input.
     """
+    kind = statistics_type(layout.dtype)
+    out = layouts.contiguous[(layout.shape[1],), kind, layout.place]
+    axes, along = _others(layout), _along(layout)
+    if not layout.place.is_cuda:
 
-    def plan(
-        self, grad: Layout, layout: Layout, mean: Layout, var: Layout
-    ) -> Callable[..., tuple[Tensor, Tensor]]:
-        """What sums for tensors of these layouts."""
-        kind = statistics_type(layout.dtype)
-        out = layouts.contiguous[(layout.shape[1],), kind, layout.place]
-        axes, along = _others(layout), _along(layout)
-        if not layout.place.is_cuda:
+        def on_host(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+            g = wide_array(grad)
+            with np.errstate(all="ignore"):
+                array = wide_array(x)
+                given, planes = on_planes.planes(g), on_planes.planes(array)
+                if given is not None and planes is not None:
+                    center, scale = _center_and_scale(array, mean, var, eps)
+                    total = on_planes.sums(given, planes, center, scale)
+                    return tensor_of(total[0], out), tensor_of(total[1], out)
+                products = g * _normalized(x, mean, var, eps)
+                total = g.sum(axes, dtype=g.dtype), products.sum(axes, dtype=products.dtype)
+            return tensor_of(total[0], out), tensor_of(total[1], out)
 
-            def on_host(
-                grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float
-            ) -> tuple[Tensor, Tensor]:
-                g = wide_array(grad)
-                with np.errstate(all="ignore"):
-                    array = wide_array(x)
-                    given, planes = on_planes.planes(g), on_planes.planes(array)
-                    if given is not None and planes is not None:
-                        center, scale = _center_and_scale(array, mean, var, eps)
-                        total = on_planes.sums(given, planes, center, scale)
-                        return tensor_of(total[0], out), tensor_of(total[1], out)
-                    products = g * _normalized(x, mean, var, eps)
-                    total = g.sum(axes, dtype=g.dtype), products.sum(axes, dtype=products.dtype)
-                return tensor_of(total[0], out), tensor_of(total[1], out)
+        return on_host
+    place: Any = layout.place
+    given = [
+        (grad.strides, grad.dtype), (layout.strides, layout.dtype), (along, mean.dtype), (along, var.dtype),
+    ]  # fmt: skip
+    launch = reduction.plan(
+        place.native, kernels.BATCH_GRADIENTS, layout.shape, axes, [(along, kind)] * 2, given
+    )
 
-            return on_host
-        place: Any = layout.place
-        given = [
-            (grad.strides, grad.dtype), (layout.strides, layout.dtype), (along, mean.dtype), (along, var.dtype),
-        ]  # fmt: skip
-        launch = reduction.plan(
-            place.native, kernels.BATCH_GRADIENTS, layout.shape, axes, [(along, kind)] * 2, given
-        )
+    def on_device(*operands: Any) -> tuple[Tensor, Tensor]:
+        *tensors, eps = operands
+        total, products = empty(out), empty(out)
+        addresses = [x._address for x in (total, products, *tensors)]
+        launch_reduction(place, launch, *addresses, eps)
+        return total, products
 
-        def on_device(*operands: Any) -> tuple[Tensor, Tensor]:
-            *tensors, eps = operands
-            total, products = empty(out), empty(out)
-            addresses = [x._address for x in (total, products, *tensors)]
-            launch_reduction(place, launch, *addresses, eps)
-            return total, products
-
-        return on_device
+    return on_device
 
 
 def _center_and_scale(array: Array, mean: Tensor, var: Tensor, eps: float) -> tuple[Array, Array]:
@@ -245,72 +243,78 @@ def _normalized(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Array:
     return found.astype(array.dtype, copy=False)
 
 
-class _InputGradient:
-    """``place.plans[operation, training, grad, input, mean, var, weight]``.
+def _input_gradient_plan(
+    training: bool, grad: Layout, layout: Layout, mean: Layout, var: Layout, weight: Layout | None
+) -> Callable[..., Tensor]:
+    """What makes the gradient for tensors of these layouts.
 
-    ``run(grad, input, mean, var, weight, sums, eps)``; ``sums`` are those of :class:`_Sums`, in training.
+    ``place.plans[operation, training, grad, input, mean, var, weight]`` is
+    ``run(grad, input, mean, var, weight, sums, eps)``; ``sums`` are those of ``SUMS``, in training.
     """
+    out = layout.as_dense()
+    share = 1 / max(prod(layout.shape[d] for d in _others(layout)), 1)
+    if not layout.place.is_cuda:
+        return _input_gradient_on_host(layout, out, share, training)
+    place: Any = layout.place
+    sizes = _channels(layout)
+    if sizes is None or not layout.numel:
+        return lambda *_: empty(out)
+    kind = None if weight is None else weight.dtype
+    run = elements.plan_backward(
+        place.native, sizes, grad.dtype, layout.dtype, var.dtype, kind, training=training
+    )
+    local = place.local
 
-    def plan(
-        self, training: bool, grad: Layout, layout: Layout, mean: Layout, var: Layout, weight: Layout | None
-    ) -> Callable[..., Tensor]:
-        """What makes the gradient for tensors of these layouts."""
-        out = layout.as_dense()
-        share = 1 / max(prod(layout.shape[d] for d in _others(layout)), 1)
-        if not layout.place.is_cuda:
-            return self._on_host(layout, out, share, training)
-        place: Any = layout.place
-        sizes = _channels(layout)
-        if sizes is None or not layout.numel:
-            return lambda *_: empty(out)
-        kind = None if weight is None else weight.dtype
-        run = elements.plan_backward(
-            place.native, sizes, grad.dtype, layout.dtype, var.dtype, kind, training=training
-        )
-        local = place.local
+    def on_device(
+        grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, sums: Any, eps: float
+    ) -> Tensor:
+        made = empty(layout)
+        given = (grad, x, mean, var, weight, *(sums or (None, None)))
+        addresses = [0 if each is None else each._address for each in given]
+        run(local.stream.handle, eps, share, *addresses, made._address)
+        return made
 
-        def on_device(
-            grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, sums: Any, eps: float
-        ) -> Tensor:
-            made = empty(layout)
-            given = (grad, x, mean, var, weight, *(sums or (None, None)))
-            addresses = [0 if each is None else each._address for each in given]
-            run(local.stream.handle, eps, share, *addresses, made._address)
-            return made
-
-        return on_device
-
-    def _on_host(self, layout: Layout, out: Layout, share: float, training: bool) -> Callable[..., Tensor]:
-        def on_host(
-            grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, sums: Any, eps: float
-        ) -> Tensor:
-            g = wide_array(grad)
-            with np.errstate(all="ignore"):
-                variance = wide_array(var)
-                scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
-                if weight is not None:
-                    scale = scale * wide_array(weight)
-                array = wide_array(x)
-                given, planes = on_planes.planes(g), on_planes.planes(array)
-                if training and given is not None and planes is not None:
-                    made = np.empty(array.shape, array.dtype)
-                    center, spread = _center_and_scale(array, mean, var, eps)
-                    total, products = (wide_array(each) * array.dtype.type(share) for each in sums)
-                    scale, into = scale.astype(array.dtype, copy=False), made.reshape(planes.shape)
-                    on_planes.input_gradient(given, planes, center, products * spread, total, scale, into)
-                    return of_layout(made, out)
-                if training:
-                    total, products = (
-                        _spread(wide_array(each) * each._host.dtype.type(share), layout) for each in sums
-                    )
-                    g = g - total - _normalized(x, mean, var, eps) * products
-                found = g * _spread(scale, layout)
-            return of_layout(found.astype(wide_array(x).dtype, copy=False), out)
-
-        return on_host
+    return on_device
 
 
-MOMENTS, APPLY, SUMS, INPUT_GRADIENT = _Moments(), _Apply(), _Sums(), _InputGradient()
+def _input_gradient_on_host(
+    layout: Layout, out: Layout, share: float, training: bool
+) -> Callable[..., Tensor]:
+    def on_host(
+        grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, sums: Any, eps: float
+    ) -> Tensor:
+        g = wide_array(grad)
+        with np.errstate(all="ignore"):
+            variance = wide_array(var)
+            scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
+            if weight is not None:
+                scale = scale * wide_array(weight)
+            array = wide_array(x)
+            given, planes = on_planes.planes(g), on_planes.planes(array)
+            if training and given is not None and planes is not None:
+                made = np.empty(array.shape, array.dtype)
+                center, spread = _center_and_scale(array, mean, var, eps)
+                total, products = (wide_array(each) * array.dtype.type(share) for each in sums)
+                scale, into = scale.astype(array.dtype, copy=False), made.reshape(planes.shape)
+                on_planes.input_gradient(given, planes, center, products * spread, total, scale, into)
+                return of_layout(made, out)
+            if training:
+                total, products = (
+                    _spread(wide_array(each) * each._host.dtype.type(share), layout) for each in sums
+                )
+                g = g - total - _normalized(x, mean, var, eps) * products
+            found = g * _spread(scale, layout)
+        return of_layout(found.astype(wide_array(x).dtype, copy=False), out)
+
+    return on_host
+
+
+MOMENTS, APPLY, SUMS, INPUT_GRADIENT = (
+    planned(_moments_plan),
+    planned(_apply_plan),
+    planned(_sums_plan),
+    planned(_input_gradient_plan),
+)
 
 
 def _layout(x: Tensor | None) -> Layout | None:
@@ -338,13 +342,10 @@ def normalize_channels(
     plans = layout.place.plans
     if training:
         var, mean = plans[MOMENTS, layout](given)
-        recording, modes.recording = modes.recording, False
-        try:
+        with unrecorded():
             update_running(
                 running_mean, running_var, mean, var, momentum, prod(layout.shape[d] for d in _others(layout))
             )
-        finally:
-            modes.recording = recording
     else:
         assert running_mean is not None
         assert running_var is not None
@@ -356,9 +357,9 @@ def normalize_channels(
     made: Tensor = plans[APPLY, layout, mean._layout, var._layout, _layout(w), _layout(b)](
         given, mean, var, w, b, eps
     )
-    title = "NativeBatchNormBackward0"
-    saved = (input, weight, mean.detach(), var.detach()) if training else (input, weight, mean, var)
-    record((made,), (input, weight, bias), title, _gradients, saved, (_layout(bias), eps, training))
+    if training:
+        mean, var = mean.detach(), var.detach()
+    _FORMULA.record((made,), (input, weight, bias), (mean, var), (_layout(bias), eps, training))
     return made
 
 
@@ -407,6 +408,13 @@ def _gradients(
     if wanted[2] and bias is not None and sums is not None:
         found[2] = sums[0].to(bias.dtype)
     return tuple(found)
+
+
+_FORMULA = BackwardFormula(
+    "NativeBatchNormBackward0",
+    "input weight bias mean var",
+    joint=Derivative(_gradients, needs="input weight mean var"),
+)
 
 
 def _composite(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels.normalization import Rows, statistics_type
 from tensor.core.arguments import integers, two_devices
 from tensor.core.dtypes.limits import finfo
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.shapes.joining import cat
 
 from .batch_normalization import normalize_channels, update_running
-from .row_normalization import normalize
+from .row_normalization import GROUP_NORM, INSTANCE_NORM, LAYER_NORM, RMS_NORM, normalize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ def layer_norm(
     """
     _check("layer_norm", input, weight=weight, bias=bias)
     rows = _rows_of("layer_norm", input, normalized_shape, center=True, weight=weight, bias=bias)
-    return normalize(input, weight, bias, eps, rows, "NativeLayerNormBackward0")
+    return normalize(input, weight, bias, eps, rows, LAYER_NORM)
 
 
 @operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=FLOAT32))
@@ -114,7 +114,7 @@ def rms_norm(
     rows = _rows_of("rms_norm", input, normalized_shape, center=False, weight=weight)
     if eps is None:
         eps = finfo(statistics_type(input._layout.dtype)).eps
-    return normalize(input, weight, None, eps, rows, "FusedRmsNormBackward0")
+    return normalize(input, weight, None, eps, rows, RMS_NORM)
 
 
 def _check_channels(name: str, channels: int, **vectors: Tensor | None) -> None:
@@ -218,7 +218,7 @@ def group_norm(
         )
     _check_channels(name, channels, weight=weight, bias=bias)
     rows = Rows(shape[0] * num_groups, channels // num_groups, prod(shape[2:]), num_groups)
-    return normalize(input, weight, bias, eps, rows, "NativeGroupNormBackward0")
+    return normalize(input, weight, bias, eps, rows, GROUP_NORM)
 
 
 @operation(method=False)
@@ -255,15 +255,12 @@ def instance_norm(
     shape = input._layout.shape
     inner = prod(shape[2:])
     if running_mean is not None or running_var is not None:
-        recording, modes.recording = modes.recording, False
-        try:
+        with unrecorded():
             samples = input.reshape(shape[0], channels, inner)
             var, mean = samples.var(2, correction=0).mean(0), samples.mean((0, 2))
             update_running(running_mean, running_var, mean, var, momentum, inner)
-        finally:
-            modes.recording = recording
     rows = Rows(shape[0] * channels, 1, inner, channels)
-    return normalize(input, weight, bias, eps, rows, "NativeBatchNormBackward0")
+    return normalize(input, weight, bias, eps, rows, INSTANCE_NORM)
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))

@@ -13,13 +13,14 @@ import numpy as np
 from nvrtc_kernels import normalization as kernels
 from nvrtc_kernels import reduction
 from nvrtc_kernels.layouts import contiguous_strides
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import maker, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans import planned
 from tensor.operations.creation.copies import contiguous
-from tensor.operations.recorder import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,35 +60,34 @@ def _address(x: Tensor | None) -> int:
     return 0 if x is None else x._address
 
 
-class _Forward:
-    """``place.plans[operation, input, weight's dtype, rows]``: ``run(input, weight, bias, eps)``.
+def _forward_plan(
+    layout: Layout, weight: dtype | None, rows: Rows
+) -> Callable[..., tuple[Tensor, Tensor | None, Tensor]]:
+    """What normalises contiguous tensors of ``layout``.
+
+    ``place.plans[operation, input, weight's dtype, rows]``: ``run(input, weight, bias, eps)``.
 
     It gives the result, the means and the scales; without centring no means.
     """
+    kept = layouts.contiguous[(rows.rows,), kernels.statistics_type(layout.dtype), layout.place]
+    center = rows.center
+    if not layout.place.is_cuda:
+        return _on_host(layout, kept, rows)
+    place: Any = layout.place
+    run = kernels.plan(place.native, rows, layout.dtype, weight)
+    make, make_kept, local = maker(layout), maker(kept), place.local
 
-    def plan(
-        self, layout: Layout, weight: dtype | None, rows: Rows
-    ) -> Callable[..., tuple[Tensor, Tensor | None, Tensor]]:
-        """What normalises contiguous tensors of ``layout``."""
-        kept = layouts.contiguous[(rows.rows,), kernels.statistics_type(layout.dtype), layout.place]
-        center = rows.center
-        if not layout.place.is_cuda:
-            return _on_host(layout, kept, rows)
-        place: Any = layout.place
-        run = kernels.plan(place.native, rows, layout.dtype, weight)
-        make, make_kept, local = maker(layout), maker(kept), place.local
+    def on_device(
+        input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        made, mean, scale = make(), make_kept() if center else None, make_kept()
+        run(
+            local.stream.handle, eps, input._address, _address(weight), _address(bias), made._address,
+            _address(mean), scale._address,
+        )  # fmt: skip
+        return made, mean, scale
 
-        def on_device(
-            input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-        ) -> tuple[Tensor, Tensor | None, Tensor]:
-            made, mean, scale = make(), make_kept() if center else None, make_kept()
-            run(
-                local.stream.handle, eps, input._address, _address(weight), _address(bias), made._address,
-                _address(mean), scale._address,
-            )  # fmt: skip
-            return made, mean, scale
-
-        return on_device
+    return on_device
 
 
 def _on_host(layout: Layout, kept: Layout, rows: Rows) -> Callable[..., tuple[Tensor, Tensor | None, Tensor]]:
@@ -122,45 +122,44 @@ def _channels(x: Tensor, rows: Rows) -> Array:
     return wide_array(x).reshape(1, rows.groups, rows.channels, 1)
 
 
-class _Backward:
-    """``place.plans[operation, grad, input, weight's dtype, rows]``: ``run(grad, input, weight, mean, scale)``.
+def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Rows) -> Callable[..., Tensor]:
+    """What makes the gradient for contiguous tensors of these layouts.
+
+    ``place.plans[operation, grad, input, weight's dtype, rows]``: ``run(grad, input, weight, mean, scale)``.
 
     It gives the gradient of the input.
     """
+    if not layout.place.is_cuda:
 
-    def plan(self, grad: Layout, layout: Layout, weight: dtype | None, rows: Rows) -> Callable[..., Tensor]:
-        """What makes the gradient for contiguous tensors of these layouts."""
-        if not layout.place.is_cuda:
-
-            def on_host(
-                grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
-            ) -> Tensor:
-                with np.errstate(all="ignore"):
-                    x = _normalized(input, mean, scale, rows)
-                    g = np.array(wide_array(grad)).reshape(rows.rows, rows.n)
-                    if weight is not None:
-                        _by_channel(g, rows)[...] *= _channels(weight, rows)
-                    along = np.einsum("ri,ri->r", g, x) / max(rows.n, 1)
-                    if rows.center:
-                        g -= g.sum(1, keepdims=True, dtype=g.dtype) / g.dtype.type(max(rows.n, 1))
-                    return tensor_of((g - x * along[:, None]) * wide_array(scale)[:, None], layout)
-
-            return on_host
-        place: Any = layout.place
-        run = kernels.plan_backward(place.native, rows, grad.dtype, layout.dtype, weight)
-        make, local = maker(layout), place.local
-
-        def on_device(
+        def on_host(
             grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
         ) -> Tensor:
-            made = make()
-            run(
-                local.stream.handle, grad._address, input._address, _address(weight), _address(mean),
-                scale._address, made._address,
-            )  # fmt: skip
-            return made
+            with np.errstate(all="ignore"):
+                x = _normalized(input, mean, scale, rows)
+                g = np.array(wide_array(grad)).reshape(rows.rows, rows.n)
+                if weight is not None:
+                    _by_channel(g, rows)[...] *= _channels(weight, rows)
+                along = np.einsum("ri,ri->r", g, x) / max(rows.n, 1)
+                if rows.center:
+                    g -= g.sum(1, keepdims=True, dtype=g.dtype) / g.dtype.type(max(rows.n, 1))
+                return tensor_of((g - x * along[:, None]) * wide_array(scale)[:, None], layout)
 
-        return on_device
+        return on_host
+    place: Any = layout.place
+    run = kernels.plan_backward(place.native, rows, grad.dtype, layout.dtype, weight)
+    make, local = maker(layout), place.local
+
+    def on_device(
+        grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
+    ) -> Tensor:
+        made = make()
+        run(
+            local.stream.handle, grad._address, input._address, _address(weight), _address(mean),
+            scale._address, made._address,
+        )  # fmt: skip
+        return made
+
+    return on_device
 
 
 def _normalized(input: Tensor, mean: Tensor | None, scale: Tensor, rows: Rows) -> Array:
@@ -170,53 +169,52 @@ def _normalized(input: Tensor, mean: Tensor | None, scale: Tensor, rows: Rows) -
     return array * wide_array(scale)[:, None]
 
 
-class _WeightGradients:
-    """``place.plans[operation, grad, input, weight's dtype, rows]``: ``run(grad, input, mean, scale)``.
+def _weight_gradients_plan(
+    grad: Layout, layout: Layout, kind: dtype, rows: Rows
+) -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """What sums over the rows.
+
+    ``place.plans[operation, grad, input, weight's dtype, rows]``: ``run(grad, input, mean, scale)``.
 
     It gives the gradients of weight and bias, of shape ``(groups * channels,)``; that of the bias is ``None``
     where no means are taken away.
     """
+    out = layouts.contiguous[(rows.groups * rows.channels,), kind, layout.place]
+    if not layout.place.is_cuda:
 
-    def plan(
-        self, grad: Layout, layout: Layout, kind: dtype, rows: Rows
-    ) -> Callable[..., tuple[Tensor, Tensor | None]]:
-        """What sums over the rows."""
-        out = layouts.contiguous[(rows.groups * rows.channels,), kind, layout.place]
-        if not layout.place.is_cuda:
-
-            def on_host(
-                grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
-            ) -> tuple[Tensor, Tensor | None]:
-                with np.errstate(all="ignore"):
-                    g = _by_channel(wide_array(grad), rows)
-                    weight = g * _by_channel(_normalized(input, mean, scale, rows), rows)
-                    sums = [tensor_of(each.sum((0, 3), dtype=each.dtype), out) for each in (weight, g)]
-                return sums[0], sums[1] if rows.center else None
-
-            return on_host
-        place: Any = layout.place
-        shape = rows.rows // rows.groups, rows.groups, rows.channels, rows.inner
-        steps = contiguous_strides(shape)
-        per_row = (rows.groups, 1, 0, 0)
-        kept = kernels.statistics_type(layout.dtype)
-        reducer = kernels.WEIGHT_GRADIENTS if rows.center else kernels.RMS_WEIGHT_GRADIENT
-        given = [(steps, grad.dtype), (steps, layout.dtype), (per_row, kept), (per_row, kept)]
-        outputs = [((0, rows.channels, 1, 0), kind)] * (2 if rows.center else 1)
-        launch = reduction.plan(
-            place.native, reducer, shape, (0, 3), outputs, given if rows.center else given[:3]
-        )
-
-        make = maker(out)
-
-        def on_device(
+        def on_host(
             grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
         ) -> tuple[Tensor, Tensor | None]:
-            made = [make() for _ in outputs]
-            operands = [x._address for x in (*made, grad, input, mean, scale) if x is not None]
-            launch_reduction(place, launch, *operands)
-            return made[0], made[1] if rows.center else None
+            with np.errstate(all="ignore"):
+                g = _by_channel(wide_array(grad), rows)
+                weight = g * _by_channel(_normalized(input, mean, scale, rows), rows)
+                sums = [tensor_of(each.sum((0, 3), dtype=each.dtype), out) for each in (weight, g)]
+            return sums[0], sums[1] if rows.center else None
 
-        return on_device
+        return on_host
+    place: Any = layout.place
+    shape = rows.rows // rows.groups, rows.groups, rows.channels, rows.inner
+    steps = contiguous_strides(shape)
+    per_row = (rows.groups, 1, 0, 0)
+    kept = kernels.statistics_type(layout.dtype)
+    reducer = kernels.WEIGHT_GRADIENTS if rows.center else kernels.RMS_WEIGHT_GRADIENT
+    given = [(steps, grad.dtype), (steps, layout.dtype), (per_row, kept), (per_row, kept)]
+    outputs = [((0, rows.channels, 1, 0), kind)] * (2 if rows.center else 1)
+    launch = reduction.plan(
+        place.native, reducer, shape, (0, 3), outputs, given if rows.center else given[:3]
+    )
+
+    make = maker(out)
+
+    def on_device(
+        grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        made = [make() for _ in outputs]
+        operands = [x._address for x in (*made, grad, input, mean, scale) if x is not None]
+        launch_reduction(place, launch, *operands)
+        return made[0], made[1] if rows.center else None
+
+    return on_device
 
 
 def launch_reduction(place: Any, launch: reduction.Plan, *arguments: Any) -> None:
@@ -230,11 +228,20 @@ def launch_reduction(place: Any, launch: reduction.Plan, *arguments: Any) -> Non
             place.free(block)
 
 
-FORWARD, BACKWARD, WEIGHT_GRADIENTS = _Forward(), _Backward(), _WeightGradients()
+FORWARD, BACKWARD, WEIGHT_GRADIENTS = (
+    planned(_forward_plan),
+    planned(_backward_plan),
+    planned(_weight_gradients_plan),
+)
 
 
 def normalize(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, rows: Rows, title: str
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    rows: Rows,
+    formula: BackwardFormula,
 ) -> Tensor:
     """The normalised input, recorded."""
     plain = contiguous(input)
@@ -250,7 +257,7 @@ def normalize(
     run = plain._layout.place.plans[FORWARD, plain._layout, kind, rows]
     made, mean, scale = run(plain, scale_by, shift_by, eps)
     like = None if bias is None else bias._layout
-    record((made,), (input, weight, bias), title, _gradients, (input, weight, mean, scale), (like, eps, rows))
+    formula.record((made,), (input, weight, bias), (mean, scale), (like, eps, rows))
     return made  # type: ignore[no-any-return]
 
 
@@ -284,6 +291,17 @@ def _gradients(
             if wanted[place + 1] and like is not None:
                 found[place + 1] = sums[place].view(like.shape)
     return tuple(found)
+
+
+LAYER_NORM = BackwardFormula(
+    "NativeLayerNormBackward0",
+    "input weight bias mean scale",
+    joint=Derivative(_gradients, needs="input weight mean scale"),
+)
+RMS_NORM = LAYER_NORM.named("FusedRmsNormBackward0")
+GROUP_NORM = LAYER_NORM.named("NativeGroupNormBackward0")
+#: Of an instance norm, which PyTorch computes as a batch norm.
+INSTANCE_NORM = LAYER_NORM.named("NativeBatchNormBackward0")
 
 
 def _composite(

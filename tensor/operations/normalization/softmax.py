@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import softmax as kernels
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import empty, maker, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans import planned
 from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.creation.copies import contiguous
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
-from tensor.operations.reduction import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,41 +80,39 @@ class _Softmax:
         return exponents
 
 
-class _SoftmaxGradient:
-    """``place.plans[operation, grad, result, dim, dtype](grad, result)``, both contiguous."""
+def _softmax_gradient_plan(
+    grad: Layout, result: Layout, dim: int, kind: dtype, *, log: bool
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """What works on contiguous tensors of these layouts; the gradient is of type ``kind``.
 
-    def __init__(self, *, log: bool) -> None:
-        self.log = log
+    ``place.plans[operation, grad, result, dim, dtype](grad, result)``, both contiguous.
+    """
+    out = layouts.contiguous[grad.shape, kind, grad.place]
+    if not grad.place.is_cuda:
+        wide = rules.computes_in(result.dtype)
 
-    def plan(self, grad: Layout, result: Layout, dim: int, kind: dtype) -> Callable[[Tensor, Tensor], Tensor]:
-        """What works on contiguous tensors of these layouts; the gradient is of type ``kind``."""
-        out = layouts.contiguous[grad.shape, kind, grad.place]
-        log = self.log
-        if not grad.place.is_cuda:
-            wide = rules.computes_in(result.dtype)
+        def on_host(given: Tensor, found: Tensor) -> Tensor:
+            g, y = _as(given._host, grad.dtype, wide), _as(found._host, result.dtype, wide)
+            if not g.shape:
+                g, y = g.reshape(1), y.reshape(1)
+            with np.errstate(all="ignore"):
+                if log:
+                    return _wrapped(g - np.exp(y) * g.sum(axis=dim, keepdims=True), wide, out)
+                return _wrapped((g - (g * y).sum(axis=dim, keepdims=True)) * y, wide, out)
 
-            def on_host(given: Tensor, found: Tensor) -> Tensor:
-                g, y = _as(given._host, grad.dtype, wide), _as(found._host, result.dtype, wide)
-                if not g.shape:
-                    g, y = g.reshape(1), y.reshape(1)
-                with np.errstate(all="ignore"):
-                    if log:
-                        return _wrapped(g - np.exp(y) * g.sum(axis=dim, keepdims=True), wide, out)
-                    return _wrapped((g - (g * y).sum(axis=dim, keepdims=True)) * y, wide, out)
+        return on_host
+    place: Any = grad.place
+    run = kernels.plan_backward(
+        place.native, _sizes(grad.shape, dim), kind, grad.dtype, result.dtype, log=log
+    )
+    make, local = maker(out), place.local
 
-            return on_host
-        place: Any = grad.place
-        run = kernels.plan_backward(
-            place.native, _sizes(grad.shape, dim), kind, grad.dtype, result.dtype, log=log
-        )
-        make, local = maker(out), place.local
+    def on_device(given: Tensor, found: Tensor) -> Tensor:
+        made = make()
+        run(local.stream.handle, made._address, given._address, found._address)
+        return made
 
-        def on_device(given: Tensor, found: Tensor) -> Tensor:
-            made = make()
-            run(local.stream.handle, made._address, given._address, found._address)
-            return made
-
-        return on_device
+    return on_device
 
 
 def _as(array: Array, kind: dtype, wide: dtype) -> Array:
@@ -129,7 +128,7 @@ def _wrapped(array: Array, kind: dtype, out: Layout) -> Tensor:
 
 
 SOFTMAX, LOG_SOFTMAX = _Softmax("softmax", log=False), _Softmax("log_softmax", log=True)
-_GRADIENTS = {False: _SoftmaxGradient(log=False), True: _SoftmaxGradient(log=True)}
+_GRADIENTS = {log: planned(_softmax_gradient_plan, log=log) for log in (False, True)}
 
 
 def _gradient(grad: Tensor, out: Tensor, dim: int, kind: dtype, log: bool) -> Tensor:
@@ -144,6 +143,12 @@ def _gradient(grad: Tensor, out: Tensor, dim: int, kind: dtype, log: bool) -> Te
     place = grad._layout.place
     made: Tensor = place.plans[_GRADIENTS[log], grad._layout, out._layout, dim, kind](grad, out)
     return made
+
+
+_FORMULAS = [
+    BackwardFormula(name, "input", [Derivative(_gradient, needs="out")])
+    for name in ("SoftmaxBackward0", "LogSoftmaxBackward0")
+]
 
 
 def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, out: Tensor | None) -> Tensor:
@@ -166,8 +171,7 @@ def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, o
     else:
         made = layout.place.plans[row, plain._layout, at, kind](plain)
     if input._autograd is not None:
-        name = "LogSoftmaxBackward0" if row.log else "SoftmaxBackward0"
-        record((made,), input, name, _gradient, (at, origin, row.log), (made,))
+        _FORMULAS[row.log].record((made,), (input,), context=(at, origin, row.log))
     return delivered(out, made, row.name)
 
 

@@ -11,7 +11,8 @@ from nvrtc_kernels.dtypes import float32, float64
 from tensor.core.base import empty, wrap
 from tensor.core.devices.state import cpu
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.plans import planned
 from tensor.operations.reductions.variance import vector_norm
 from tensor.operations.shapes.joining import stack
 
@@ -28,25 +29,26 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 15
 
 
-class _Norm:
-    """``place.plans[operation, place, kind]``: what :func:`nvrtc_kernels.gradient_norms.plan` gives."""
+def _norm_plan(place: Any, kind: dtype) -> Callable[..., None]:
+    """What computes the norm of tensors of one real type.
 
-    def plan(self, place: Any, kind: dtype) -> Callable[..., None]:
-        """What computes the norm of tensors of one real type."""
-        return gradient_norms.plan(place.native, kind)
-
-
-class _Scale:
-    """``place.plans[operation, place, kind]``: what multiplies tensors by a number on the device."""
-
-    step = optimizer_steps.Step("scale_gradients", "Scale<{W}>", 1, 0, 1)
-
-    def plan(self, place: Any, kind: dtype) -> Callable[..., None]:
-        """What scales tensors of one real type."""
-        return optimizer_steps.plan(place.native, self.step, kind)
+    ``place.plans[operation, place, kind]``: what :func:`nvrtc_kernels.gradient_norms.plan` gives.
+    """
+    return gradient_norms.plan(place.native, kind)
 
 
-_NORM, _SCALE = _Norm(), _Scale()
+_SCALE_STEP = optimizer_steps.Step("scale_gradients", "Scale<{W}>", 1, 0, 1)
+
+
+def _scale_plan(place: Any, kind: dtype) -> Callable[..., None]:
+    """What scales tensors of one real type.
+
+    ``place.plans[operation, place, kind]``: what multiplies tensors by a number on the device.
+    """
+    return optimizer_steps.plan(place.native, _SCALE_STEP, kind)
+
+
+_NORM, _SCALE = planned(_norm_plan), planned(_scale_plan)
 
 
 def _groups(tensors: Iterable[Tensor]) -> dict[tuple[Place, dtype], list[Tensor]]:
@@ -84,8 +86,7 @@ def total_norm(tensors: Sequence[Tensor]) -> Tensor | None:
     """
     if not all(x._layout.dtype.is_floating_point or x._layout.dtype.is_complex for x in tensors):
         return None
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         norms = [_norm_of_group(place, kind, group) for (place, kind), group in _groups(tensors).items()]
         if not norms:
             return wrap(np.zeros((), np.float32)).to(tensors[0].device)
@@ -94,8 +95,6 @@ def total_norm(tensors: Sequence[Tensor]) -> Tensor | None:
             return norms[0].to(first)
         wide = float64 if all(each.dtype is float64 for each in norms) else float32
         return vector_norm(stack([each.to(first, wide) for each in norms]))
-    finally:
-        modes.recording = recording
 
 
 def _norm_of_group(place: Any, kind: dtype, group: list[Tensor]) -> Tensor:
@@ -130,8 +129,7 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
 
     ``factor`` has one element, on any device; nothing is recorded.
     """
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         known: dict[tuple[Place, dtype], Tensor] = {}
         for (place, kind), group in _groups(tensors).items():
             real, numbers = _real(kind)
@@ -144,8 +142,6 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
                 if not x._layout.dense:
                     x.mul_(number)
             _scale_group(place, real, numbers, dense, number)
-    finally:
-        modes.recording = recording
 
 
 def _scale_group(place: Any, real: dtype, numbers: int, group: list[Tensor], factor: Tensor) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from nvrtc_kernels import optimizer_steps
 from nvrtc_kernels.dtypes import Category
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.plans import planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,17 +20,18 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-class _ScaledCopies:
-    """``place.plans[operation, place, kind]``: what copies tensors of one type on the device."""
-
-    step = optimizer_steps.Step("scaled_copies", "ScaledCopy<{W}>", 2, 1)
-
-    def plan(self, place: Any, kind: dtype) -> Callable[..., None]:
-        """``run(stream, addresses, counts, factor)``, with the addresses of target and source by turns."""
-        return optimizer_steps.plan(place.native, self.step, kind)
+_STEP = optimizer_steps.Step("scaled_copies", "ScaledCopy<{W}>", 2, 1)
 
 
-_COPIES = _ScaledCopies()
+def _scaled_copies_plan(place: Any, kind: dtype) -> Callable[..., None]:
+    """``run(stream, addresses, counts, factor)``, with the addresses of target and source by turns.
+
+    ``place.plans[operation, place, kind]``: what copies tensors of one type on the device.
+    """
+    return optimizer_steps.plan(place.native, _STEP, kind)
+
+
+_COPIES = planned(_scaled_copies_plan)
 
 
 def scaled_copies(targets: Sequence[Tensor], sources: Sequence[Tensor], factor: float = 1.0) -> None:
@@ -41,9 +43,7 @@ def scaled_copies(targets: Sequence[Tensor], sources: Sequence[Tensor], factor: 
 
     On a device one launch serves all tensors of a type that lie in memory as their sources do, up to about a hundred.
     """
-    recording, modes.recording = modes.recording, False
-    errors = np.seterr(all="ignore")
-    try:
+    with unrecorded(), np.errstate(all="ignore"):
         groups: dict[Any, tuple[list[int], list[int]]] = {}
         last: Any = None
         addresses: list[int] = []
@@ -71,9 +71,6 @@ def scaled_copies(targets: Sequence[Tensor], sources: Sequence[Tensor], factor: 
         for (place, kind), (addresses, counts) in groups.items():
             run = place.plans[_COPIES, place, kind.to_real() if kind.is_complex else kind]
             run(place.local.stream.handle, addresses, counts, factor)
-    finally:
-        np.seterr(**errors)
-        modes.recording = recording
 
 
 def _one(target: Tensor, source: Tensor, factor: float) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from nvrtc_kernels import optimizer_steps as kernels
 from nvrtc_kernels.dtypes import float32
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -102,15 +102,12 @@ class Step:
         """
         values = [float(numbers[name]) for name in self.numbers]
         assert len(numbers) == len(values)
-        recording, modes.recording = modes.recording, False
-        try:
+        with unrecorded():
             for layouts, written in _by_type(zip(*operands, strict=True), read_only=1):
                 if layouts[0].place.is_cuda:
                     self._on_device(layouts, written, values)
                 else:
                     self._on_host(written, values)
-        finally:
-            modes.recording = recording
 
     def _on_device(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
         place: Any = layouts[0].place
@@ -240,8 +237,7 @@ class Unscale:
             otherwise. It is not read here, so nothing waits.
         """
         flags: dict[Any, Tensor] = {}
-        recording, modes.recording = modes.recording, False
-        try:
+        with unrecorded():
             for layouts, tensors in _by_type([(x,) for x in grads], read_only=-1):
                 place: Any = layouts[0].place
                 flag = flags.get(place)
@@ -254,8 +250,6 @@ class Unscale:
                 run = place.plans[self, place, kind]
                 addresses = [x._address for x in tensors]
                 run(place.local.stream.handle, addresses, counts, factor, flag._address)
-        finally:
-            modes.recording = recording
         return list(flags.values())
 
     def _on_host(self, tensors: list[Tensor], factor: float, flag: Tensor) -> None:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import Category
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import dimension
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.creation.like import empty_like
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise
-from tensor.operations.recorder import record
-from tensor.operations.shapes.joining import cat
 from tensor.operations.shapes.slices import narrow
 from tensor.operations.special.error_and_gamma import sigmoid
 
@@ -41,15 +40,21 @@ def _halves(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 def _gradient(_: Any, grad: Tensor, x: Tensor, dim: int) -> tuple[Tensor]:
     value, gate = _halves(x, dim)
-    if modes.recording:
-        # As operations that have derivatives themselves.
-        part = sigmoid(gate)
-        return (cat([grad * part, grad * value * part * (1 - part)], dim),)
     made = empty_like(x)
     first, second = _halves(made, dim)
     _GATED.out(first, grad, gate)
     _GATE_GRADIENT.out(second, grad, value, gate)
     return (made,)
+
+
+def _composed(x: Tensor, dim: int) -> Tensor:
+    value, gate = _halves(x, dim)
+    return value * sigmoid(gate)
+
+
+_FORMULA = BackwardFormula(
+    "GluBackward0", "input", joint=Derivative(_gradient, needs="input"), composition=_composed
+)
 
 
 @operation(namespace="nn.functional", method=False)
@@ -69,10 +74,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     dim = dimension(dim, len(shape))
     if shape[dim] % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {shape[dim]}")
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         made = _GATED(*_halves(input, dim))
-    finally:
-        modes.recording = recording
-    record((made,), (input,), "GluBackward0", _gradient, (input,), (dim,))
+    _FORMULA.record((made,), (input,), context=(dim,))
     return made

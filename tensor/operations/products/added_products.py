@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts as strides_of
 from nvrtc_kernels.dtypes import Category
-from tensor.autograd.recording.inplace import attach_in_place, check_in_place
-from tensor.autograd.recording.node import Node, attach
-from tensor.autograd.recording.saved import freed, restore, save
+from tensor.autograd.recording.inplace import check_in_place, record_in_place
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty, maker
 from tensor.core.copy_plans import COPY, check_no_overlap, copied
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate as conjugated
@@ -39,34 +38,6 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-class AddProductNode(Node):
-    """A recorded ``beta * input + alpha * A B``, where the product has the form that ``form`` names."""
-
-    __slots__ = ("alpha", "beta", "form")
-
-    form: str
-    alpha: Any
-    beta: Any
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return f"{self.form.capitalize()}Backward0"
-
-    def backward(self, *grads: Any) -> Any:
-        """``beta * grad``, and what ``alpha * grad`` makes of the factors."""
-        if self.saved is None:
-            raise freed(self)
-        a, b = (None if entry is None else restore(entry, self) for entry in self.saved)
-        grad = grads[0]
-        scaled = grad if self.alpha == 1 else grad * _conjugate(self.alpha)
-        for_a, for_b = _DERIVATIVES[self.form]
-        return (
-            None if self.next[0] is None else grad if self.beta == 1 else grad * _conjugate(self.beta),
-            None if b is None else for_a(scaled, conjugated(b)),
-            None if a is None else for_b(scaled, conjugated(a)),
-        )
-
-
 def _conjugate(number: Any) -> Any:
     return number.conjugate() if isinstance(number, complex) else number
 
@@ -76,25 +47,49 @@ def _batch(grad: Tensor, factor: Tensor) -> Tensor:
     return views.expand(grad, (factor._layout.shape[0], *grad._layout.shape))
 
 
-#: The derivatives by A, from the gradient and B conjugated, and by B, from the gradient and A conjugated.
-_DERIVATIVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "addmm": (
+def _formula(form: str, by_first: Callable[..., Any], by_second: Callable[..., Any]) -> BackwardFormula:
+    """Of ``beta * input + alpha * A B``: ``beta * grad``, and what ``alpha * grad`` and one factor, conjugated, make.
+
+    ``by_first(grad, b)`` is the derivative by A, ``by_second(grad, a)`` that by B.
+    """
+
+    def gradients(
+        mask: tuple[bool, ...], grad: Tensor, b: Tensor | None, a: Tensor | None, beta: Any, alpha: Any
+    ) -> tuple[Any, ...]:
+        scaled = grad if alpha == 1 else grad * _conjugate(alpha)
+        return (
+            None if not mask[0] else grad if beta == 1 else grad * _conjugate(beta),
+            None if b is None else by_first(scaled, conjugated(b)),
+            None if a is None else by_second(scaled, conjugated(a)),
+        )
+
+    name = f"{form.capitalize()}Backward0"
+    return BackwardFormula(name, "input a b", joint=Derivative(gradients, needs=("", "b", "a")))
+
+
+_FORMULAS: dict[str, BackwardFormula] = {
+    "addmm": _formula(
+        "addmm",
         lambda grad, b: mm(grad, views.transpose(b, 0, 1)),
         lambda grad, a: mm(views.transpose(a, 0, 1), grad),
     ),
-    "addmv": (
+    "addmv": _formula(
+        "addmv",
         lambda grad, b: views.unsqueeze(grad, 1) * b,
         lambda grad, a: mv(views.transpose(a, 0, 1), grad),
     ),
-    "addr": (
+    "addr": _formula(
+        "addr",
         lambda grad, b: mv(grad, b),
         lambda grad, a: mv(views.transpose(grad, 0, 1), a),
     ),
-    "addbmm": (
+    "addbmm": _formula(
+        "addbmm",
         lambda grad, b: bmm(_batch(grad, b), views.transpose(b, 1, 2)),
         lambda grad, a: bmm(views.transpose(a, 1, 2), _batch(grad, a)),
     ),
-    "baddbmm": (
+    "baddbmm": _formula(
+        "baddbmm",
         lambda grad, b: bmm(grad, views.transpose(b, 1, 2)),
         lambda grad, a: bmm(views.transpose(a, 1, 2), grad),
     ),
@@ -139,8 +134,7 @@ def _add_product(
         # What is read must not change while it is written.
         a, b = (x.clone() if x._storage is input._storage else x for x in (a, b))
     layout = contiguous[shape, kind, a._layout.place]
-    before, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         stretched = views.expand(input, shape)
         # What beta = 0 leaves out may be infinite.
         result = input if in_place else copied(stretched, layout) if beta != 0 else empty(layout)
@@ -148,25 +142,11 @@ def _add_product(
         layout.place.plans[PRODUCT, *(x._layout for x in three)](*three, alpha, beta)
         if in_place:
             input._storage.version += 1
-    finally:
-        modes.recording = before
-    _record(form, result, (input, a, b), beta, alpha, in_place=in_place)
-    return result if in_place else _delivered(result, out)
-
-
-def _record(
-    form: str, result: Tensor, tensors: tuple[Tensor, ...], beta: Any, alpha: Any, *, in_place: bool = False
-) -> None:
-    if not modes.recording or not any(x.requires_grad for x in tensors):
-        return
-    _, a, b = tensors
-    node = AddProductNode.__new__(AddProductNode)
-    node.form, node.alpha, node.beta = form, alpha, beta
-    node.saved = (save(a) if b.requires_grad else None, save(b) if a.requires_grad else None)
     if in_place:
-        attach_in_place(node, tensors, result)
-    else:
-        attach(node, tensors, (result,))
+        record_in_place(_FORMULAS[form], input, (input, a, b), context=(beta, alpha))
+        return result
+    _FORMULAS[form].record((result,), (input, a, b), context=(beta, alpha))
+    return _delivered(result, out)
 
 
 class _Direct:
@@ -222,7 +202,7 @@ class _Direct:
             return _add_product(self.form, input, a, b, self.shape(left, right), (beta, alpha), out)
         result: Tensor = run(input, a, b, beta, alpha)
         if input._autograd is not None or a._autograd is not None or b._autograd is not None:
-            _record(self.form, result, (input, a, b), beta, alpha)
+            _FORMULAS[self.form].record((result,), (input, a, b), context=(beta, alpha))
         return result
 
 

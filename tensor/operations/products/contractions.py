@@ -10,13 +10,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts
-from tensor.autograd.recording.node import Node, attach
-from tensor.autograd.recording.saved import freed, restore, save
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import dimension, dimensions
-from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, LOWER, WIDEST, Autocast, bare
 from tensor.operations.definition import operation
-from tensor.operations.reduction import record
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.diagonals import diagonal_scatter
@@ -203,12 +200,15 @@ def trace(input: Tensor) -> Tensor:
     if len(input._layout.shape) != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input._layout.shape)}")
     found = parts.diagonal(input.detach()).sum()
-    record((found,), input, "TraceBackward0", _trace_gradient, (input._layout.shape,))
+    _TRACE_BACKWARD.record((found,), (input,), context=(input._layout.shape,))
     return found
 
 
 def _trace_gradient(grad: Tensor, shape: Any) -> Tensor:
     return diagonal_scatter(grad.new_zeros(shape), views.expand(grad, (min(shape),)))
+
+
+_TRACE_BACKWARD = BackwardFormula("TraceBackward0", "input", [Derivative(_trace_gradient, needs="")])
 
 
 @operation(autocast=Autocast(cuda=WIDEST))
@@ -237,15 +237,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
             f"{other._layout.shape[dim]}"
         )
     found = _crossed(views.expand(input.detach(), shape), views.expand(other.detach(), shape), at)
-    kind = found._layout.dtype
-    if (
-        modes.recording
-        and (input.requires_grad or other.requires_grad)
-        and (kind.is_floating_point or kind.is_complex)
-    ):
-        node = CrossNode.__new__(CrossNode)
-        node.dim, node.saved = at, (save(input), save(other))
-        attach(node, (input, other), (found,))
+    _CROSS_BACKWARD.record((found,), (input, other), context=(at,))
     return _delivered(found, out)
 
 
@@ -255,25 +247,12 @@ def _crossed(a: Tensor, b: Tensor, dim: int) -> Tensor:
     return stack((a2 * b3 - a3 * b2, a3 * b1 - a1 * b3, a1 * b2 - a2 * b1), dim)
 
 
-class CrossNode(Node):
-    """Recorded cross products; both factors are saved."""
-
-    __slots__ = ("dim",)
-
-    dim: int
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "LinalgCrossBackward0"
-
-    def backward(self, *grads: Any) -> Any:
-        """Cross products of the gradient with the other factor."""
-        if self.saved is None:
-            raise freed(self)
-        a, b = (restore(entry, self) for entry in self.saved)
-        first = second = None
-        if self.next[0] is not None:
-            first = cross(b.conj(), grads[0], self.dim).sum_to_size(a._layout.shape)
-        if self.next[1] is not None:
-            second = cross(grads[0], a.conj(), self.dim).sum_to_size(b._layout.shape)
-        return first, second
+# Cross products of the gradient with the other factor.
+_CROSS_BACKWARD = BackwardFormula(
+    "LinalgCrossBackward0",
+    "a b",
+    [
+        Derivative(lambda grad, b, dim: cross(b.conj(), grad, dim), needs="b"),
+        Derivative(lambda grad, a, dim: cross(grad, a.conj(), dim), needs="a"),
+    ],
+)

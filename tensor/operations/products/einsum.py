@@ -13,6 +13,7 @@ from nvrtc_kernels import layouts
 from tensor.core.base import TensorBase, view_of
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans import planned
 from tensor.operations.autocast import LOWER, Autocast, lowered
 from tensor.operations.definition import operation
 from tensor.operations.shapes import slices as parts
@@ -74,40 +75,40 @@ def einsum(equation: Any = None, *operands: Any) -> Tensor:
 Labels = list[str]
 
 
-class _Einsum:
-    """``place.plans[operation, equation, *layouts]``: ``run(*tensors)``."""
+def _einsum_plan(equation: str, *given: Layout) -> Callable[..., Tensor]:
+    """How to add up products of tensors of given layouts, as an equation says; raises if they do not fit.
 
-    def plan(self, equation: str, *given: Layout) -> Callable[..., Tensor]:
-        """How to add up products of tensors of given layouts, as an equation says; raises if they do not fit."""
-        check_layouts("einsum", *given)
-        names, result = _parse(equation, [x.shape for x in given])
+    ``place.plans[operation, equation, *layouts]``: ``run(*tensors)``.
+    """
+    check_layouts("einsum", *given)
+    names, result = _parse(equation, [x.shape for x in given])
 
-        def run(*tensors: Tensor) -> Tensor:
-            arranged = [_arranged(x, labels) for x, labels in zip(tensors, names, strict=True)]
-            found, labels = arranged[0]
-            if len(arranged) == 1:
-                found, labels = _summed(found, labels, set(result))
-            for position, (x, other) in enumerate(arranged[1:], 1):
-                later = set(result).union(*(set(ls) for _, ls in arranged[position + 1 :]))
-                found, labels = _contract(found, labels, x, other, later)
-            if not result:
-                return found.reshape(())
-            return views.permute(found, [labels.index(label) for label in result])
+    def run(*tensors: Tensor) -> Tensor:
+        arranged = [_arranged(x, labels) for x, labels in zip(tensors, names, strict=True)]
+        found, labels = arranged[0]
+        if len(arranged) == 1:
+            found, labels = _summed(found, labels, set(result))
+        for position, (x, other) in enumerate(arranged[1:], 1):
+            later = set(result).union(*(set(ls) for _, ls in arranged[position + 1 :]))
+            found, labels = _contract(found, labels, x, other, later)
+        if not result:
+            return found.reshape(())
+        return views.permute(found, [labels.index(label) for label in result])
 
-        direct = _direct(given, names, result) if len(given) == 2 else None
-        if direct is None:
-            return run
-        multiply = direct
+    direct = _direct(given, names, result) if len(given) == 2 else None
+    if direct is None:
+        return run
+    multiply = direct
 
-        def run_directly(a: Tensor, b: Tensor) -> Tensor:
-            if modes.recording and (a._autograd is not None or b._autograd is not None):
-                return run(a, b)
-            return multiply(a, b)
+    def run_directly(a: Tensor, b: Tensor) -> Tensor:
+        if modes.recording and (a._autograd is not None or b._autograd is not None):
+            return run(a, b)
+        return multiply(a, b)
 
-        return run_directly
+    return run_directly
 
 
-_EINSUM = _Einsum()
+_EINSUM = planned(_einsum_plan)
 
 
 def _direct(given: Sequence[Layout], names: list[Labels], result: Labels) -> Callable[..., Tensor] | None:

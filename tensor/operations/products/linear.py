@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import pointwise
-from tensor.autograd.recording.node import attach
-from tensor.autograd.recording.saved import save
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
+from tensor.core.plans import planned
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
-from tensor.operations.recorder import NeuralNode
 
 from . import blas
 from .added_products import addmm
@@ -42,36 +41,34 @@ if TYPE_CHECKING:
 _SPREAD = pointwise.Expression("copy", "a")
 
 
-class _RowsTimesMatrix:
-    """``place.plans[operation, rows, matrix, bias]``: ``run(rows, matrix, bias)``, or ``None`` if it does not fit.
+def _rows_times_matrix_plan(
+    x: Layout, w: Layout, b: Layout | None, *, transposed: bool
+) -> Callable[..., Tensor] | None:
+    """How to multiply contiguous rows of shape ``(..., inputs)``.
+
+    ``place.plans[operation, rows, matrix, bias]``: ``run(rows, matrix, bias)``, or ``None`` if it does not fit.
 
     Parameters
     ----------
     transposed
         Whether the matrix is ``(outputs, inputs)``, and not ``(inputs, outputs)``.
     """
-
-    def __init__(self, *, transposed: bool) -> None:
-        self.transposed = transposed
-
-    def plan(self, x: Layout, w: Layout, b: Layout | None) -> Callable[..., Tensor] | None:
-        """How to multiply contiguous rows of shape ``(..., inputs)``."""
-        kind, place = x.dtype, x.place
-        if len(w.shape) != 2 or not x.shape or not x.contiguous or not kind.is_floating_point:
-            return None
-        outputs, inputs = w.shape if self.transposed else w.shape[::-1]
-        if x.shape[-1] != inputs or not inputs or not outputs or not x.numel:
-            return None
-        if b is not None and (tuple(b.shape) != (outputs,) or b.dtype is not kind or b.place is not place):
-            return None
-        if w.dtype is not kind or w.place is not place:
-            return None
-        count = x.numel // inputs
-        out = contiguous[(*x.shape[:-1], outputs), kind, place]
-        if not place.is_cuda:
-            return _rows_on_host(kind, (count, inputs), out, self.transposed)
-        steps = w.strides[::-1] if self.transposed else w.strides
-        return _rows_on_device((count, inputs, outputs), steps, b, out)
+    kind, place = x.dtype, x.place
+    if len(w.shape) != 2 or not x.shape or not x.contiguous or not kind.is_floating_point:
+        return None
+    outputs, inputs = w.shape if transposed else w.shape[::-1]
+    if x.shape[-1] != inputs or not inputs or not outputs or not x.numel:
+        return None
+    if b is not None and (tuple(b.shape) != (outputs,) or b.dtype is not kind or b.place is not place):
+        return None
+    if w.dtype is not kind or w.place is not place:
+        return None
+    count = x.numel // inputs
+    out = contiguous[(*x.shape[:-1], outputs), kind, place]
+    if not place.is_cuda:
+        return _rows_on_host(kind, (count, inputs), out, transposed)
+    steps = w.strides[::-1] if transposed else w.strides
+    return _rows_on_device((count, inputs, outputs), steps, b, out)
 
 
 def _wide(x: Tensor, kind: dtype, wide: dtype) -> Array:
@@ -131,72 +128,79 @@ def _rows_on_device(
     return run
 
 
-class _OuterSum:
-    """``place.plans[operation, grad, rows]``: ``run(grad, rows)``, the sum of the outer products of their rows."""
+def _outer_sum_plan(grad: Layout, x: Layout) -> Callable[[Tensor, Tensor], Tensor]:
+    """How to multiply contiguous tensors of shapes ``(..., outputs)`` and ``(..., inputs)``.
 
-    def plan(self, grad: Layout, x: Layout) -> Callable[[Tensor, Tensor], Tensor]:
-        """How to multiply contiguous tensors of shapes ``(..., outputs)`` and ``(..., inputs)``."""
-        kind, place = x.dtype, x.place
-        outputs, inputs = grad.shape[-1], x.shape[-1]
-        count = x.numel // inputs
-        out = contiguous[(outputs, inputs), kind, place]
-        if not place.is_cuda:
-            wide = rules.computes_in(kind)
+    ``place.plans[operation, grad, rows]``: ``run(grad, rows)``, the sum of the outer products of their rows.
+    """
+    kind, place = x.dtype, x.place
+    outputs, inputs = grad.shape[-1], x.shape[-1]
+    count = x.numel // inputs
+    out = contiguous[(outputs, inputs), kind, place]
+    if not place.is_cuda:
+        wide = rules.computes_in(kind)
 
-            def on_host(grad: Tensor, x: Tensor) -> Tensor:
-                left = _wide(grad, kind, wide).reshape(count, outputs)
-                with np.errstate(all="ignore"):
-                    found = np.matmul(left.T, _wide(x, kind, wide).reshape(count, inputs))
-                    return _delivered(found, wide, out)
+        def on_host(grad: Tensor, x: Tensor) -> Tensor:
+            left = _wide(grad, kind, wide).reshape(count, outputs)
+            with np.errstate(all="ignore"):
+                found = np.matmul(left.T, _wide(x, kind, wide).reshape(count, inputs))
+                return _delivered(found, wide, out)
 
-            return on_host
-        left = blas.Factor(True, outputs, count * outputs)
-        right = blas.Factor(False, inputs, count * inputs)
-        into = blas.Factor(False, inputs, outputs * inputs)
-        cuda: Any = place
-        multiply = blas.product(cuda, kind, (1, outputs, inputs, count), left, right, into)
+        return on_host
+    left = blas.Factor(True, outputs, count * outputs)
+    right = blas.Factor(False, inputs, count * inputs)
+    into = blas.Factor(False, inputs, outputs * inputs)
+    cuda: Any = place
+    multiply = blas.product(cuda, kind, (1, outputs, inputs, count), left, right, into)
 
-        def on_device(grad: Tensor, x: Tensor) -> Tensor:
-            made = empty(out)
-            multiply(made._address, grad._address, x._address)
-            return made
+    def on_device(grad: Tensor, x: Tensor) -> Tensor:
+        made = empty(out)
+        multiply(made._address, grad._address, x._address)
+        return made
 
-        return on_device
-
-
-LINEAR = _RowsTimesMatrix(transposed=True)
-_TIMES = _RowsTimesMatrix(transposed=False)
-_OUTER_SUM = _OuterSum()
+    return on_device
 
 
-def _gradients(wanted: tuple[bool, ...], grad: Tensor, x: Tensor | None, w: Tensor | None) -> tuple[Any, ...]:
-    found: list[Any] = [None, None, None]
+LINEAR = planned(_rows_times_matrix_plan, transposed=True)
+_TIMES = planned(_rows_times_matrix_plan, transposed=False)
+_OUTER_SUM = planned(_outer_sum_plan)
+
+
+def _gradients(mask: tuple[bool, ...], grad: Tensor, w: Tensor | None, x: Tensor | None) -> tuple[Any, ...]:
+    results: list[Any] = [None, None, None]
     dims = tuple(range(len(grad._layout.shape) - 1))
     if modes.recording:
         # As operations that have derivatives themselves.
         rows = grad.reshape(-1, grad.shape[-1])
-        if wanted[0] and w is not None:
-            found[0] = matmul(grad, w)
-        if wanted[1] and x is not None:
-            found[1] = matmul(rows.t(), x.reshape(-1, x.shape[-1]))
+        if mask[0] and w is not None:
+            results[0] = matmul(grad, w)
+        if mask[1] and x is not None:
+            results[1] = matmul(rows.t(), x.reshape(-1, x.shape[-1]))
     else:
         grad = grad.contiguous()
         plans = grad._layout.place.plans
-        if wanted[0] and w is not None:
+        if mask[0] and w is not None:
             run = plans[_TIMES, grad._layout, w._layout, None]
-            found[0] = matmul(grad, w) if run is None else run(grad, w, None)
-        if wanted[1] and x is not None:
-            found[1] = plans[_OUTER_SUM, grad._layout, x._layout](grad, x)
-    if len(wanted) > 2 and wanted[2]:
-        found[2] = grad.sum(dims) if dims else grad
-    return tuple(found[: len(wanted)])
+            results[0] = matmul(grad, w) if run is None else run(grad, w, None)
+        if mask[1] and x is not None:
+            results[1] = plans[_OUTER_SUM, grad._layout, x._layout](grad, x)
+    if len(mask) > 2 and mask[2]:
+        results[2] = grad.sum(dims) if dims else grad
+    return tuple(results[: len(mask)])
 
 
-#: What PyTorch, which takes several operations for it, shows as ``grad_fn``: for matrices, vectors, and others.
-_TITLES = (
-    ("MmBackward0", "SqueezeBackward4", "UnsafeViewBackward0"),
-    ("AddmmBackward0", "ViewBackward0", "ViewBackward0"),
-)
+#: Without and with bias, by what PyTorch, which takes several operations for it, shows as ``grad_fn``: for matrices,
+#: vectors, and others.
+_FORMULAS = [
+    [
+        BackwardFormula(name, "input weight", joint=Derivative(_gradients, needs=("weight", "input")))
+        for name in names
+    ]
+    for names in (
+        ("MmBackward0", "SqueezeBackward4", "UnsafeViewBackward0"),
+        ("AddmmBackward0", "ViewBackward0", "ViewBackward0"),
+    )
+]
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
@@ -237,15 +241,14 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             return linear(input.contiguous(), weight, bias)
         return _composed(input, weight, bias)
     made: Tensor = run(input, weight, bias)
-    if modes.recording:
-        of_input, of_weight = input.requires_grad, weight.requires_grad
-        if of_input or of_weight or (bias is not None and bias.requires_grad):
-            node = NeuralNode.__new__(NeuralNode)
-            dims = len(layout.shape)
-            node.title = _TITLES[bias is not None][0 if dims == 2 else 1 if dims == 1 else 2]
-            node.derivative, node.context = _gradients, ()
-            node.saved = (save(input) if of_weight else None, save(weight) if of_input else None)
-            attach(node, (input, weight) if bias is None else (input, weight, bias), (made,))
+    if modes.recording and (
+        input._autograd is not None
+        or weight._autograd is not None
+        or (bias is not None and bias._autograd is not None)
+    ):
+        dims = len(layout.shape)
+        formula = _FORMULAS[bias is not None][0 if dims == 2 else 1 if dims == 1 else 2]
+        formula.record((made,), (input, weight) if bias is None else (input, weight, bias))
     return made
 
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from nvrtc_kernels import products as kernels
 from nvrtc_kernels.dtypes import Category
-from tensor.autograd.recording.node import Node, attach
-from tensor.autograd.recording.saved import freed, restore, save
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, empty, maker, view_of
 from tensor.core.copy_plans import copied, host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.plans import planned
 from tensor.operations.autocast import LOWER, WIDEST, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.complex_numbers import conjugate as conjugated
@@ -166,61 +166,53 @@ def _into_copy(product: _Product, c: Layout) -> Callable[..., None]:
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
         found = copied(out, row_major) if beta else empty(row_major)
         place.plans[product, row_major, a._layout, b._layout](found, a, b, alpha, beta)
-        before, modes.recording = modes.recording, False
-        try:
+        with unrecorded():
             out.copy_(found)
-        finally:
-            modes.recording = before
 
     return run
 
 
-class _Pair:
-    """``place.plans[operation, a, b]`` multiplies two matrices, or two batches of them: ``run(a, b)``, not recorded."""
+def _pair_plan(name: str, rank: int, a: Layout, b: Layout) -> Callable[[Tensor, Tensor], Tensor]:
+    """How to multiply tensors of given layouts; raises if they do not fit.
 
-    def __init__(self, name: str, rank: int, product: _Product = PRODUCT) -> None:
-        self.name = name
-        self.rank = rank
-        self.product = product
+    ``place.plans[operation, a, b]`` multiplies two matrices, or two batches of them: ``run(a, b)``, not recorded.
+    """
+    check_layouts(name, a, b)
+    left, right = a.shape, b.shape
+    if rank == 2:
+        if len(left) != 2 or len(right) != 2:
+            which = "self" if len(left) != 2 else "mat2"
+            raise RuntimeError(f"mm(): {which} must be a matrix, got {len(left)}D and {len(right)}D")
+        if left[1] != right[0]:
+            raise RuntimeError(
+                f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
+            )
+    else:
+        if len(left) != 3 or len(right) != 3:
+            raise RuntimeError(
+                f"bmm(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D"
+            )
+        if left[0] != right[0] or left[2] != right[1]:
+            raise RuntimeError(
+                f"Expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but "
+                f"got: [{right[0]}, {right[1]}]."
+            )
+    out = contiguous[(*left[:-1], right[-1]), a.dtype, a.place]
+    make = maker(out)
+    multiply = a.place.plans[PRODUCT, out, a, b]
+    if isinstance(multiply, OnAddresses):
+        return _directly(make, multiply)
 
-    def plan(self, a: Layout, b: Layout) -> Callable[[Tensor, Tensor], Tensor]:
-        """How to multiply tensors of given layouts; raises if they do not fit."""
-        check_layouts(self.name, a, b)
-        left, right = a.shape, b.shape
-        if self.rank == 2:
-            if len(left) != 2 or len(right) != 2:
-                which = "self" if len(left) != 2 else "mat2"
-                raise RuntimeError(f"mm(): {which} must be a matrix, got {len(left)}D and {len(right)}D")
-            if left[1] != right[0]:
-                raise RuntimeError(
-                    f"mat1 and mat2 shapes cannot be multiplied ({left[0]}x{left[1]} and {right[0]}x{right[1]})"
-                )
-        else:
-            if len(left) != 3 or len(right) != 3:
-                raise RuntimeError(
-                    f"bmm(): batch1 and batch2 must be 3D tensors, got {len(left)}D and {len(right)}D"
-                )
-            if left[0] != right[0] or left[2] != right[1]:
-                raise RuntimeError(
-                    f"Expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but "
-                    f"got: [{right[0]}, {right[1]}]."
-                )
-        out = contiguous[(*left[:-1], right[-1]), a.dtype, a.place]
-        make = maker(out)
-        multiply = a.place.plans[self.product, out, a, b]
-        if isinstance(multiply, OnAddresses):
-            return _directly(make, multiply)
+    def run(a: Tensor, b: Tensor) -> Tensor:
+        made = make()
+        multiply(made, a, b)
+        return made
 
-        def run(a: Tensor, b: Tensor) -> Tensor:
-            made = make()
-            multiply(made, a, b)
-            return made
-
-        return run
+    return run
 
 
-_MM = _Pair("mm", 2)
-BMM = _Pair("bmm", 3)
+_MM = planned(_pair_plan, "mm", 2)
+BMM = planned(_pair_plan, "bmm", 3)
 
 
 def _directly(make: Callable[[], Tensor], multiply: OnAddresses) -> Callable[[Tensor, Tensor], Tensor]:
@@ -268,37 +260,22 @@ def check_layouts(name: str, first: Layout, *others: Layout) -> None:
             )
 
 
-class MatrixProductNode(Node):
-    """A recorded product of two batches of matrices, or of two matrices."""
-
-    __slots__ = ("title",)
-
-    title: str
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return self.title
-
-    def backward(self, *grads: Any) -> Any:
-        """``grad @ B^H`` and ``A^H @ grad``."""
-        if self.saved is None:
-            raise freed(self)
-        a, b = (None if entry is None else restore(entry, self) for entry in self.saved)
-        multiply = mm if self.title == "MmBackward0" else bmm
-        grad = grads[0]
-        return (
-            None if b is None else multiply(grad, views.transpose(conjugated(b), -2, -1)),
-            None if a is None else multiply(views.transpose(conjugated(a), -2, -1), grad),
-        )
+def _formula(name: str, by_first: Callable[..., Any], by_second: Callable[..., Any]) -> BackwardFormula:
+    """Of a product of two operands: each gradient needs the other operand."""
+    return BackwardFormula(name, "a b", [Derivative(by_first, needs="b"), Derivative(by_second, needs="a")])
 
 
-def _record(result: Tensor, a: Tensor, b: Tensor, title: str) -> None:
-    wants_a, wants_b = a.requires_grad, b.requires_grad
-    if wants_a or wants_b:
-        node = MatrixProductNode.__new__(MatrixProductNode)
-        node.title = title
-        node.saved = (save(a) if wants_b else None, save(b) if wants_a else None)
-        attach(node, (a, b), (result,))
+# grad @ B^H and A^H @ grad.
+_MM_BACKWARD = _formula(
+    "MmBackward0",
+    lambda grad, b: mm(grad, views.transpose(conjugated(b), -2, -1)),
+    lambda grad, a: mm(views.transpose(conjugated(a), -2, -1), grad),
+)
+_BMM_BACKWARD = _formula(
+    "BmmBackward0",
+    lambda grad, b: bmm(grad, views.transpose(conjugated(b), -2, -1)),
+    lambda grad, a: bmm(views.transpose(conjugated(a), -2, -1), grad),
+)
 
 
 @operation(autocast=Autocast(cuda=LOWER, cpu=LOWER))
@@ -313,7 +290,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     left, right = layouts_of("bmm", input, mat2)
     result = left.place.plans[BMM, left, right](input, mat2)
     if modes.recording and (input._autograd is not None or mat2._autograd is not None):
-        _record(result, input, mat2, "BmmBackward0")
+        _BMM_BACKWARD.record((result,), (input, mat2))
     return result if out is None else _delivered(result, out)
 
 
@@ -329,7 +306,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     left, right = layouts_of("mm", input, mat2)
     result = left.place.plans[_MM, left, right](input, mat2)
     if modes.recording and (input._autograd is not None or mat2._autograd is not None):
-        _record(result, input, mat2, "MmBackward0")
+        _MM_BACKWARD.record((result,), (input, mat2))
     return result if out is None else _delivered(result, out)
 
 
@@ -362,73 +339,56 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     a, b = layouts_of("mv", input, vec)
     result = a.place.plans[_MV, a, b](input, vec)
-    return _delivered(_recorded_vectors(result, input, vec, "MvBackward0"), out)
+    if modes.recording and (input._autograd is not None or vec._autograd is not None):
+        _MV_BACKWARD.record((result,), (input, vec))
+    return _delivered(result, out)
 
 
-class VectorProductNode(Node):
-    """A recorded product with a vector."""
-
-    __slots__ = ("title",)
-
-    title: str
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return self.title
-
-    def backward(self, *grads: Any) -> Any:
-        """The gradient times the other operand."""
-        if self.saved is None:
-            raise freed(self)
-        a, b = (None if entry is None else restore(entry, self) for entry in self.saved)
-        grad = grads[0]
-        if self.title == "MvBackward0":
-            return (
-                None if b is None else views.unsqueeze(grad, 1) * conjugated(b),
-                None if a is None else mv(views.transpose(conjugated(a), 0, 1), grad),
-            )
-        if self.title == "VdotBackward0":
-            return None if b is None else conjugated(grad) * b, None if a is None else grad * a
-        return None if b is None else grad * conjugated(b), None if a is None else grad * conjugated(a)
+_MV_BACKWARD = _formula(
+    "MvBackward0",
+    lambda grad, b: views.unsqueeze(grad, 1) * conjugated(b),
+    lambda grad, a: mv(views.transpose(conjugated(a), 0, 1), grad),
+)
+_DOT_BACKWARD = _formula(
+    "DotBackward0", lambda grad, b: grad * conjugated(b), lambda grad, a: grad * conjugated(a)
+)
+_VDOT_BACKWARD = _formula("VdotBackward0", lambda grad, b: conjugated(grad) * b, lambda grad, a: grad * a)
 
 
-class _VectorPair:
-    """``place.plans[operation, a, b]`` multiplies a matrix, or a vector as a row, and a vector. Not recorded."""
+def _vector_pair_plan(
+    name: str, rank: int, product: _Product, a: Layout, b: Layout
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """How to multiply tensors of given layouts; raises if they do not fit.
 
-    def __init__(self, name: str, rank: int, product: _Product) -> None:
-        self.name = name
-        self.rank = rank
-        self.product = product
+    ``place.plans[operation, a, b]`` multiplies a matrix, or a vector as a row, and a vector. Not recorded.
+    """
+    check_layouts(name, a, b)
+    if rank == 2:
+        _check_matrix(a, b)
+    else:
+        _check_vectors(a, b)
+    rows = a.shape[0] if rank == 2 else 1
+    size = b.shape[0]
+    step = a.strides[0] if rank == 2 else size
+    left = a.with_strides((1, rows, size), (rows * step, step, a.strides[-1]))
+    right = b.with_strides((1, size, 1), (size * b.strides[0], b.strides[0], 1))
+    out = contiguous[a.shape[:-1], a.dtype, a.place]
+    into = contiguous[(1, rows, 1), a.dtype, a.place]
+    make = maker(out)
+    multiply = a.place.plans[product, into, left, right]
+    if isinstance(multiply, OnAddresses):
+        return _directly(make, multiply)
 
-    def plan(self, a: Layout, b: Layout) -> Callable[[Tensor, Tensor], Tensor]:
-        """How to multiply tensors of given layouts; raises if they do not fit."""
-        check_layouts(self.name, a, b)
-        if self.rank == 2:
-            _check_matrix(a, b)
-        else:
-            _check_vectors(a, b)
-        rows = a.shape[0] if self.rank == 2 else 1
-        size = b.shape[0]
-        step = a.strides[0] if self.rank == 2 else size
-        left = a.with_strides((1, rows, size), (rows * step, step, a.strides[-1]))
-        right = b.with_strides((1, size, 1), (size * b.strides[0], b.strides[0], 1))
-        out = contiguous[a.shape[:-1], a.dtype, a.place]
-        into = contiguous[(1, rows, 1), a.dtype, a.place]
-        make = maker(out)
-        multiply = a.place.plans[self.product, into, left, right]
-        if isinstance(multiply, OnAddresses):
-            return _directly(make, multiply)
+    def run(a: Tensor, b: Tensor) -> Tensor:
+        made = make()
+        multiply(
+            view_of(made._storage, into, 0),
+            view_of(a._storage, left, a._offset),
+            view_of(b._storage, right, b._offset),
+        )
+        return made
 
-        def run(a: Tensor, b: Tensor) -> Tensor:
-            made = make()
-            multiply(
-                view_of(made._storage, into, 0),
-                view_of(a._storage, left, a._offset),
-                view_of(b._storage, right, b._offset),
-            )
-            return made
-
-        return run
+    return run
 
 
 def _check_matrix(a: Layout, b: Layout) -> None:
@@ -452,20 +412,9 @@ def _check_vectors(a: Layout, b: Layout) -> None:
         )
 
 
-_MV = _VectorPair("mv", 2, PRODUCT)
-_DOT = _VectorPair("dot", 1, VECTOR_PRODUCT)
-_VDOT = _VectorPair("vdot", 1, VECTOR_PRODUCT)
-
-
-def _recorded_vectors(result: Tensor, a: Tensor, b: Tensor, title: str) -> Tensor:
-    if modes.recording and (a._autograd is not None or b._autograd is not None):
-        wants_a, wants_b = a.requires_grad, b.requires_grad
-        if wants_a or wants_b:
-            node = VectorProductNode.__new__(VectorProductNode)
-            node.title = title
-            node.saved = (save(a) if wants_b else None, save(b) if wants_a else None)
-            attach(node, (a, b), (result,))
-    return result
+_MV = planned(_vector_pair_plan, "mv", 2, PRODUCT)
+_DOT = planned(_vector_pair_plan, "dot", 1, VECTOR_PRODUCT)
+_VDOT = planned(_vector_pair_plan, "vdot", 1, VECTOR_PRODUCT)
 
 
 @operation(autocast=Autocast(cuda=WIDEST))
@@ -479,7 +428,9 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     a, b = layouts_of("dot", input, tensor)
     result = a.place.plans[_DOT, a, b](input, tensor)
-    return _delivered(_recorded_vectors(result, input, tensor, "DotBackward0"), out)
+    if modes.recording and (input._autograd is not None or tensor._autograd is not None):
+        _DOT_BACKWARD.record((result,), (input, tensor))
+    return _delivered(result, out)
 
 
 @operation(autocast=Autocast(cuda=WIDEST))
@@ -488,4 +439,6 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     a, b = layouts_of("vdot", input, other)
     first = conjugated(input.detach()) if a.dtype.is_complex else input
     result = a.place.plans[_VDOT, first._layout, b](first, other)
-    return _delivered(_recorded_vectors(result, input, other, "VdotBackward0"), out)
+    if modes.recording and (input._autograd is not None or other._autograd is not None):
+        _VDOT_BACKWARD.record((result,), (input, other))
+    return _delivered(result, out)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import dropout as kernels
-from tensor.autograd.recording.inplace import attach_in_place, check_in_place
-from tensor.autograd.recording.node import attach
+from tensor.autograd.recording.inplace import check_in_place, record_in_place
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.plans import planned
 from tensor.operations.definition import operation
 from tensor.operations.normalization.row_normalization import tensor_of, wide_array
-from tensor.operations.recorder import NeuralNode
 
 from .fills import source
 from .philox import words
@@ -52,52 +52,41 @@ class Drop:
         return replace(self, shift=0.0, otherwise=0.0)
 
 
-class _Operation:
-    """``place.plans[operation, layout, inner](drop, input, out)``, both of the same contiguous layout."""
+def _operation_plan(layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tensor], None]:
+    """What drops elements of tensors of ``layout``.
 
-    def plan(self, layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tensor], None]:
-        """What drops elements of tensors of ``layout``."""
-        place: Any = layout.place
-        count = layout.numel
-        if not place.is_cuda:
+    ``place.plans[operation, layout, inner](drop, input, out)``, both of the same contiguous layout.
+    """
+    place: Any = layout.place
+    count = layout.numel
+    if not place.is_cuda:
 
-            def on_host(drop: Drop, input: Tensor, out: Tensor) -> None:
-                array = wide_array(input)
-                drawn = words(drop.seed, drop.call, -(-count // inner)) < np.uint64(drop.below)
-                kept = drawn.reshape(-1, 1) & np.ones(inner, bool) if inner > 1 else drawn
-                kind = array.dtype.type
-                with np.errstate(all="ignore"):
-                    found = array * kind(drop.scale)
-                    if drop.shift:
-                        found += kind(drop.shift)
-                found = np.where(kept.reshape(layout.shape), found, kind(drop.otherwise))
-                out._writable[...] = tensor_of(found, layout)._host
+        def on_host(drop: Drop, input: Tensor, out: Tensor) -> None:
+            array = wide_array(input)
+            drawn = words(drop.seed, drop.call, -(-count // inner)) < np.uint64(drop.below)
+            kept = drawn.reshape(-1, 1) & np.ones(inner, bool) if inner > 1 else drawn
+            kind = array.dtype.type
+            with np.errstate(all="ignore"):
+                found = array * kind(drop.scale)
+                if drop.shift:
+                    found += kind(drop.shift)
+            found = np.where(kept.reshape(layout.shape), found, kind(drop.otherwise))
+            out._writable[...] = tensor_of(found, layout)._host
 
-            return on_host
-        run = kernels.plan(place.native, count, inner, layout.dtype)
-        local = place.local
+        return on_host
+    run = kernels.plan(place.native, count, inner, layout.dtype)
+    local = place.local
 
-        def on_device(drop: Drop, input: Tensor, out: Tensor) -> None:
-            run(
-                local.stream.handle, drop.seed, drop.call, drop.below, drop.scale, drop.shift, drop.otherwise,
-                input._address, out._address,
-            )  # fmt: skip
+    def on_device(drop: Drop, input: Tensor, out: Tensor) -> None:
+        run(
+            local.stream.handle, drop.seed, drop.call, drop.below, drop.scale, drop.shift, drop.otherwise,
+            input._address, out._address,
+        )  # fmt: skip
 
-        return on_device
-
-
-DROPOUT = _Operation()
+    return on_device
 
 
-def _node(drop: Drop, inner: int) -> NeuralNode:
-    node = NeuralNode.__new__(NeuralNode)
-    node.title, node.derivative, node.context = "NativeDropoutBackward0", _gradient, (drop.slope, inner)
-    node.saved = ()
-    return node
-
-
-def _gradient(_: tuple[bool, ...], grad: Tensor, drop: Drop, inner: int) -> tuple[Tensor]:
-    return (_applied(grad, drop, inner),)
+DROPOUT = planned(_operation_plan)
 
 
 def _applied(input: Tensor, drop: Drop, inner: int) -> Tensor:
@@ -105,26 +94,24 @@ def _applied(input: Tensor, drop: Drop, inner: int) -> Tensor:
     made = empty(plain._layout)
     plain._layout.place.plans[DROPOUT, plain._layout, inner](drop, plain, made)
     if modes.recording and input.requires_grad:
-        attach(_node(drop, inner), (input,), (made,))
+        _FORMULA.record((made,), (input,), context=(drop.slope, inner))
     return made
+
+
+_FORMULA = BackwardFormula("NativeDropoutBackward0", "input", [Derivative(_applied, needs="")])
 
 
 def _applied_in_place(input: Tensor, drop: Drop, inner: int) -> Tensor:
     check_in_place(input)
-    recorded = modes.recording and input.requires_grad
-    node = _node(drop, inner) if recorded else None
     layout = input._layout
     if layout.contiguous:
         layout.place.plans[DROPOUT, layout, inner](drop, input, input)
         input._storage.version += 1
     else:
-        recording, modes.recording = modes.recording, False
-        try:
+        with unrecorded():
             input.copy_(_applied(input, drop, inner))
-        finally:
-            modes.recording = recording
-    if node is not None:
-        attach_in_place(node, (input,), input)
+    if modes.recording and input.requires_grad:
+        record_in_place(_FORMULA, input, (input,), context=(drop.slope, inner))
     return input
 
 

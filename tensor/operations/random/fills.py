@@ -17,6 +17,7 @@ from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, view_of
 from tensor.core.copy_plans import check_no_overlap
 from tensor.core.devices.state import CudaPlace
+from tensor.core.plans import planned
 from tensor.operations.creation.conversions import to
 from tensor.operations.definition import operation
 from tensor.operations.shapes import views
@@ -35,22 +36,22 @@ if TYPE_CHECKING:
     from .parameters import Draw
 
 
-class _Fill:
-    """The operation; ``place.plans[RANDOM, layout]`` carries it out."""
+def _fill_plan(layout: Layout) -> Callable[..., None]:
+    """How to fill a layout.
 
-    def plan(self, layout: Layout) -> Callable[..., None]:
-        """How to fill a layout."""
-        check_no_overlap(layout)
-        place, shape, strides, kind = layout.place, layout.shape, layout.strides, layout.dtype
-        if not isinstance(place, CudaPlace):
-            return _on_host
-        local, fill = place.local, kernels.plan(place.native, shape, strides, kind)
+    ``place.plans[RANDOM, layout]`` carries it out.
+    """
+    check_no_overlap(layout)
+    place, shape, strides, kind = layout.place, layout.shape, layout.strides, layout.dtype
+    if not isinstance(place, CudaPlace):
+        return _on_host
+    local, fill = place.local, kernels.plan(place.native, shape, strides, kind)
 
-        def run(target: Tensor, draw: Draw, seed: int, call: int) -> None:
-            name, first, second = draw
-            fill(local.stream.handle, target._address, name, seed, call, first, second)
+    def run(target: Tensor, draw: Draw, seed: int, call: int) -> None:
+        name, first, second = draw
+        fill(local.stream.handle, target._address, name, seed, call, first, second)
 
-        return run
+    return run
 
 
 def _on_host(target: Tensor, draw: Draw, seed: int, call: int) -> None:
@@ -60,24 +61,24 @@ def _on_host(target: Tensor, draw: Draw, seed: int, call: int) -> None:
     target._writable[...] = drawn.reshape(layout.shape)
 
 
-class _Chances:
-    """The operation; ``place.plans[CHANCES, layout, probability_layout]`` carries it out."""
+def _chances_plan(layout: Layout, given: Layout) -> Callable[..., None]:
+    """How to fill a layout where each element has its own probability of being 1.
 
-    def plan(self, layout: Layout, given: Layout) -> Callable[..., None]:
-        """How to fill a layout where each element has its own probability of being 1."""
-        check_no_overlap(layout)
-        place = layout.place
-        if not isinstance(place, CudaPlace):
-            return _chances_on_host
-        native, local, fill = place.native, place.local, kernels.fill_bernoulli
+    ``place.plans[CHANCES, layout, probability_layout]`` carries it out.
+    """
+    check_no_overlap(layout)
+    place = layout.place
+    if not isinstance(place, CudaPlace):
+        return _chances_on_host
+    native, local, fill = place.native, place.local, kernels.fill_bernoulli
 
-        def run(target: Tensor, p: Tensor, seed: int, call: int) -> None:
-            fill(
-                native, local.stream.handle, target._address, layout.shape, layout.strides, layout.dtype,
-                p._address, given.shape, given.strides, given.dtype, seed, call,
-            )  # fmt: skip
+    def run(target: Tensor, p: Tensor, seed: int, call: int) -> None:
+        fill(
+            native, local.stream.handle, target._address, layout.shape, layout.strides, layout.dtype,
+            p._address, given.shape, given.strides, given.dtype, seed, call,
+        )  # fmt: skip
 
-        return run
+    return run
 
 
 def _chances_on_host(target: Tensor, p: Tensor, seed: int, call: int) -> None:
@@ -87,7 +88,7 @@ def _chances_on_host(target: Tensor, p: Tensor, seed: int, call: int) -> None:
     target._writable[...] = drawn.reshape(layout.shape)
 
 
-RANDOM, CHANCES = _Fill(), _Chances()
+RANDOM, CHANCES = planned(_fill_plan), planned(_chances_plan)
 
 
 def source(generator: Generator | None, place: Place, function: str) -> Generator:

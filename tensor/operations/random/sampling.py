@@ -14,6 +14,7 @@ from tensor.core.base import TensorBase
 from tensor.core.creation_arguments import sequence_of_sizes
 from tensor.core.devices.state import CudaPlace
 from tensor.core.modes.grad_mode import no_grad
+from tensor.core.plans import planned
 from tensor.operations.creation.conversions import cpu_, to
 from tensor.operations.definition import operation
 from tensor.operations.shapes import views
@@ -37,47 +38,47 @@ _EXACTLY = ("--fmad=false",)
 _MOST_CATEGORIES = 1 << 24
 
 
-class _Scale:
-    """``z * std + shift`` in place, where no ``std`` is negative: ``place.plans[SCALE, z, std]``."""
+def _scale_plan(z: Layout, std: Layout) -> Callable[[Tensor, Tensor, float], None]:
+    """How to do it for a layout of numbers, and one of standard deviations.
 
-    def plan(self, z: Layout, std: Layout) -> Callable[[Tensor, Tensor, float], None]:
-        """How to do it for a layout of numbers, and one of standard deviations."""
-        place = z.place
-        if not isinstance(place, CudaPlace):
-            return _scale_on_host
-        code = "d" if z.dtype is dtypes.float64 else "f"
-        expression = pointwise.Expression(
-            "normal_scale", "(assert(b >= 0), a * b + shift)", (("shift", code),), options=_EXACTLY
-        )
-        sides = (z.strides, z.dtype), (std.strides, std.dtype)
-        launch = pointwise.plan(place.native, expression, z.shape, sides[0], *sides)
-        local = place.local
+    ``z * std + shift`` in place, where no ``std`` is negative: ``place.plans[SCALE, z, std]``.
+    """
+    place = z.place
+    if not isinstance(place, CudaPlace):
+        return _scale_on_host
+    code = "d" if z.dtype is dtypes.float64 else "f"
+    expression = pointwise.Expression(
+        "normal_scale", "(assert(b >= 0), a * b + shift)", (("shift", code),), options=_EXACTLY
+    )
+    sides = (z.strides, z.dtype), (std.strides, std.dtype)
+    launch = pointwise.plan(place.native, expression, z.shape, sides[0], *sides)
+    local = place.local
 
-        def run(target: Tensor, by: Tensor, shift: float) -> None:
-            address = target._address
-            launch(local.stream.handle, address, address, by._address, shift)
+    def run(target: Tensor, by: Tensor, shift: float) -> None:
+        address = target._address
+        launch(local.stream.handle, address, address, by._address, shift)
 
-        return run
+    return run
 
 
-class _Shift:
-    """``z + mean`` in place: ``place.plans[SHIFT, z, mean]``."""
+def _shift_plan(z: Layout, mean: Layout) -> Callable[[Tensor, Tensor], None]:
+    """How to do it for a layout of numbers, and one of means.
 
-    def plan(self, z: Layout, mean: Layout) -> Callable[[Tensor, Tensor], None]:
-        """How to do it for a layout of numbers, and one of means."""
-        place = z.place
-        if not isinstance(place, CudaPlace):
-            return _shift_on_host
-        sides = (z.strides, z.dtype), (mean.strides, mean.dtype)
-        expression = pointwise.Expression("normal_shift", "a + b")
-        launch = pointwise.plan(place.native, expression, z.shape, sides[0], *sides)
-        local = place.local
+    ``z + mean`` in place: ``place.plans[SHIFT, z, mean]``.
+    """
+    place = z.place
+    if not isinstance(place, CudaPlace):
+        return _shift_on_host
+    sides = (z.strides, z.dtype), (mean.strides, mean.dtype)
+    expression = pointwise.Expression("normal_shift", "a + b")
+    launch = pointwise.plan(place.native, expression, z.shape, sides[0], *sides)
+    local = place.local
 
-        def run(target: Tensor, by: Tensor) -> None:
-            address = target._address
-            launch(local.stream.handle, address, address, by._address)
+    def run(target: Tensor, by: Tensor) -> None:
+        address = target._address
+        launch(local.stream.handle, address, address, by._address)
 
-        return run
+    return run
 
 
 def _wide(numbers: Any) -> Any:
@@ -97,7 +98,7 @@ def _shift_on_host(target: Tensor, by: Tensor) -> None:
         z[...] = _wide(z) + _wide(by._host)
 
 
-SCALE, SHIFT = _Scale(), _Shift()
+SCALE, SHIFT = planned(_scale_plan), planned(_shift_plan)
 
 
 @operation(method=False)

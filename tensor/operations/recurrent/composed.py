@@ -4,50 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensor.autograd.differentiation import grad
 from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
 from tensor.operations.products.linear import linear
 from tensor.operations.shapes.joining import cat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tensor.methods.tensor import Tensor
 
     from .cells import Cell, Spans
 
 
-def gradients(
-    wanted: Sequence[bool],
-    grads: Sequence[Tensor | None],
-    inputs: Sequence[Tensor | None],
+def composed(
+    data: Tensor,
+    state: Tensor | None,
+    cell_state: Tensor | None,
+    of_input: Tensor,
+    of_hidden: Tensor,
+    input_bias: Tensor | None,
+    hidden_bias: Tensor | None,
+    projection: Tensor | None,
     cell: Cell,
     spans: Spans,
     batch: int,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of the ``inputs`` of :func:`.recurrent.recur`, which have derivatives themselves."""
-    # Of one tensor in two places, or one made of another, each place has a gradient of its own.
-    own: list[Any] = [None if x is None else x.view_as(x) for x in inputs]
-    outputs = composed(cell, own, spans, batch)
-    reached = [(output, given) for output, given in zip(outputs, grads, strict=True) if given is not None]
-    asked = [place for place, want in enumerate(wanted) if want]
-    made = grad(
-        [output for output, _ in reached],
-        [own[place] for place in asked],
-        [given for _, given in reached],
-        create_graph=True,
-        allow_unused=True,
-    )
-    found: list[Tensor | None] = [None] * len(wanted)
-    for place, each in zip(asked, made, strict=True):
-        found[place] = each
-    return tuple(found)
-
-
-def composed(cell: Cell, inputs: Sequence[Any], spans: Spans, batch: int) -> tuple[Tensor, ...]:
+) -> tuple[Tensor, ...]:
     """What :func:`.recurrent.recur` gives."""
-    data, state, cell_state, of_input, of_hidden, input_bias, hidden_bias, projection = inputs
     kind, place = data._layout.dtype, data._layout.place
     gates = linear(data, of_input, input_bias)
     h = filled(contiguous[(batch, cell.size), kind, place], 0) if state is None else state

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import recurrent as kernels
 from tensor.core.base import empty
 from tensor.core.layout import contiguous
+from tensor.core.plans import planned
 from tensor.operations.products import blas
 
 from . import on_host as recurrent_on_host
@@ -45,151 +46,149 @@ def _address(x: Tensor | None) -> int:
     return 0 if x is None else x._address
 
 
-class _Forward:
-    """``place.plans[operation, cell, state, keep]``: ``run(gates, state, cell_state, weights, spans)``.
+def _forward_plan(
+    cell: Cell, state: Layout, keep: bool
+) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Kept | None]]:
+    """What goes through time for a contiguous ``state`` of shape ``(batch, size)``.
+
+    ``place.plans[operation, cell, state, keep]``: ``run(gates, state, cell_state, weights, spans)``.
 
     Gates are those of the input with the biases that can be added there, and are written, as the states are. It gives
     the hidden states of all rows, and what is to be kept, if ``keep`` says so.
     """
+    if not state.place.is_cuda:
+        return recurrent_on_host.forward(cell, state, keep)
+    place: Any = state.place
+    kind, (batch, size) = state.dtype, state.shape
+    native, bytes_of = place.native, kind.itemsize
+    projected = bool(cell.projected)
+    step = kernels.plan(native, cell.name, kind, cell.hidden, batch, keep=keep, projected=projected)
+    advance = kernels.plan(native, "projection", kind, size, batch, keep=keep) if projected else None
+    local, wide, hidden = place.local, cell.gates, cell.hidden
+    into_gates = _Products(place, kind, size, wide, transposed=True)
+    into_state = _Products(place, kind, hidden, size, transposed=True)
 
-    def plan(
-        self, cell: Cell, state: Layout, keep: bool
-    ) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Kept | None]]:
-        """What goes through time for a contiguous ``state`` of shape ``(batch, size)``."""
-        if not state.place.is_cuda:
-            return recurrent_on_host.forward(cell, state, keep)
-        place: Any = state.place
-        kind, (batch, size) = state.dtype, state.shape
-        native, bytes_of = place.native, kind.itemsize
-        projected = bool(cell.projected)
-        step = kernels.plan(native, cell.name, kind, cell.hidden, batch, keep=keep, projected=projected)
-        advance = kernels.plan(native, "projection", kind, size, batch, keep=keep) if projected else None
-        local, wide, hidden = place.local, cell.gates, cell.hidden
-        into_gates = _Products(place, kind, size, wide, transposed=True)
-        into_state = _Products(place, kind, hidden, size, transposed=True)
+    def run(
+        gates: Tensor, state: Tensor, cell_state: Tensor | None, weights: Weights, spans: Spans
+    ) -> tuple[Tensor, Kept | None]:
+        rows = gates._layout.shape[0]
 
-        def run(
-            gates: Tensor, state: Tensor, cell_state: Tensor | None, weights: Weights, spans: Spans
-        ) -> tuple[Tensor, Kept | None]:
-            rows = gates._layout.shape[0]
+        def new(width: int, count: int = rows) -> Tensor:
+            return empty(contiguous[(count, width), kind, place])
 
-            def new(width: int, count: int = rows) -> Tensor:
-                return empty(contiguous[(count, width), kind, place])
-
-            out = new(size)
-            before = new(size) if keep else None
-            cell_before = new(hidden) if keep and cell_state is not None else None
-            beside = recurrent = None
-            if projected:
-                beside = new(hidden, rows if keep else batch)
-            elif cell.name == "gru":
-                recurrent = new(wide, batch)
-                beside = new(hidden) if keep else None
-            stream = local.stream.handle
-            states, cells = state._address, _address(cell_state)
-            weight, bias, projection = (_address(each) for each in weights)
-            gates_at, out_at, before_at, cell_before_at, beside_at, recurrent_at = (
-                _address(each) for each in (gates, out, before, cell_before, beside, recurrent)
+        out = new(size)
+        before = new(size) if keep else None
+        cell_before = new(hidden) if keep and cell_state is not None else None
+        beside = recurrent = None
+        if projected:
+            beside = new(hidden, rows if keep else batch)
+        elif cell.name == "gru":
+            recurrent = new(wide, batch)
+            beside = new(hidden) if keep else None
+        stream = local.stream.handle
+        states, cells = state._address, _address(cell_state)
+        weight, bias, projection = (_address(each) for each in weights)
+        gates_at, out_at, before_at, cell_before_at, beside_at, recurrent_at = (
+            _address(each) for each in (gates, out, before, cell_before, beside, recurrent)
+        )
+        for first, count in spans:
+            if not count:
+                continue
+            at, units = first * bytes_of, first * hidden * bytes_of
+            own, shown, was = (
+                gates_at + at * wide,
+                out_at + at * size,
+                before_at + at * size if keep else 0,
             )
-            for first, count in spans:
-                if not count:
-                    continue
-                at, units = first * bytes_of, first * hidden * bytes_of
-                own, shown, was = (
-                    gates_at + at * wide,
-                    out_at + at * size,
-                    before_at + at * size if keep else 0,
-                )
-                if recurrent_at:
-                    into_gates[count](recurrent_at, states, weight)
-                    candidate = beside_at + units if keep else 0
-                    step(stream, count, own, recurrent_at, bias, states, shown, was, candidate)
-                    continue
-                into_gates[count](own, states, weight, 1, 1)
-                if advance is not None:
-                    made = beside_at + units if keep else beside_at
-                    step(stream, count, own, cells, 0, made, cell_before_at + units if keep else 0, 0)
-                    into_state[count](shown, made, projection)
-                    advance(stream, count, shown, states, was)
-                elif cells:
-                    step(stream, count, own, cells, states, shown, cell_before_at + units if keep else 0, was)
-                else:
-                    step(stream, count, own, states, shown, was)
-            return out, Kept(gates, before, cell_before, beside) if before is not None else None
+            if recurrent_at:
+                into_gates[count](recurrent_at, states, weight)
+                candidate = beside_at + units if keep else 0
+                step(stream, count, own, recurrent_at, bias, states, shown, was, candidate)
+                continue
+            into_gates[count](own, states, weight, 1, 1)
+            if advance is not None:
+                made = beside_at + units if keep else beside_at
+                step(stream, count, own, cells, 0, made, cell_before_at + units if keep else 0, 0)
+                into_state[count](shown, made, projection)
+                advance(stream, count, shown, states, was)
+            elif cells:
+                step(stream, count, own, cells, states, shown, cell_before_at + units if keep else 0, was)
+            else:
+                step(stream, count, own, states, shown, was)
+        return out, Kept(gates, before, cell_before, beside) if before is not None else None
 
-        return run
+    return run
 
 
-class _Backward:
-    """``place.plans[operation, cell, state]``: ``run(grad, grad_state, grad_cell, kept, weights, spans, first)``.
+def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
+    """What goes back through time for a contiguous ``state`` of shape ``(batch, size)``.
+
+    ``place.plans[operation, cell, state]``: ``run(grad, grad_state, grad_cell, kept, weights, spans, first)``.
 
     ``grad`` is that of the hidden states of all rows, or ``None``; the gradients of the states are written. ``first``
     says whether that of the first hidden state is wanted. Spans are in the order of the forward pass.
     """
+    if not state.place.is_cuda:
+        return recurrent_on_host.backward(cell, state)
+    place: Any = state.place
+    kind, (batch, size) = state.dtype, state.shape
+    native, bytes_of = place.native, kind.itemsize
+    projected = bool(cell.projected)
+    step = kernels.plan_backward(native, cell.name, kind, cell.hidden, batch, projected=projected)
+    collect = kernels.plan_backward(native, "projection", kind, size, batch) if projected else None
+    local, wide, hidden, recurs = place.local, cell.gates, cell.hidden, cell.name == "gru"
+    into_state = _Products(place, kind, wide, size, transposed=False)
+    into_units = _Products(place, kind, size, hidden, transposed=False)
 
-    def plan(self, cell: Cell, state: Layout) -> Callable[..., Gradients]:
-        """What goes back through time for a contiguous ``state`` of shape ``(batch, size)``."""
-        if not state.place.is_cuda:
-            return recurrent_on_host.backward(cell, state)
-        place: Any = state.place
-        kind, (batch, size) = state.dtype, state.shape
-        native, bytes_of = place.native, kind.itemsize
-        projected = bool(cell.projected)
-        step = kernels.plan_backward(native, cell.name, kind, cell.hidden, batch, projected=projected)
-        collect = kernels.plan_backward(native, "projection", kind, size, batch) if projected else None
-        local, wide, hidden, recurs = place.local, cell.gates, cell.hidden, cell.name == "gru"
-        into_state = _Products(place, kind, wide, size, transposed=False)
-        into_units = _Products(place, kind, size, hidden, transposed=False)
+    def run(
+        grad: Tensor | None,
+        grad_state: Tensor,
+        grad_cell: Tensor | None,
+        kept: Kept,
+        weights: Weights,
+        spans: Spans,
+        first: bool,
+    ) -> Gradients:
+        rows = kept.gates._layout.shape[0]
 
-        def run(
-            grad: Tensor | None,
-            grad_state: Tensor,
-            grad_cell: Tensor | None,
-            kept: Kept,
-            weights: Weights,
-            spans: Spans,
-            first: bool,
-        ) -> Gradients:
-            rows = kept.gates._layout.shape[0]
+        def new(width: int, count: int = rows) -> Tensor:
+            return empty(contiguous[(count, width), kind, place])
 
-            def new(width: int, count: int = rows) -> Tensor:
-                return empty(contiguous[(count, width), kind, place])
+        grad_gates = new(wide)
+        grad_recurrent = new(wide) if recurs else grad_gates
+        grad_out = new(size) if projected else None
+        grad_units = new(hidden, batch) if projected else None
+        stream = local.stream.handle
+        states, cells = grad_state._address, _address(grad_cell)
+        weight, projection = weights.hidden._address, _address(weights.projection)
+        gates_at, before_at, cell_before_at, beside_at = (_address(each) for each in kept)
+        grad_at, made_at, recurrent_at = _address(grad), grad_gates._address, grad_recurrent._address
+        collected_at, units_at = _address(grad_out), _address(grad_units)
+        last = len(spans) - 1
+        for number, (start, count) in enumerate(reversed(spans)):
+            if not count:
+                continue
+            at, units = start * bytes_of, start * hidden * bytes_of
+            own, made = gates_at + at * wide, made_at + at * wide
+            given = grad_at + at * size if grad_at else 0
+            if collect is not None:
+                collected = collected_at + at * size
+                collect(stream, count, given, states, collected)
+                into_units[count](units_at, collected, projection)
+                step(stream, count, units_at, 0, cells, own, cell_before_at + units, made)
+            elif recurs:
+                into = recurrent_at + at * wide
+                was = before_at + at * size
+                step(stream, count, given, states, own, beside_at + units, was, made, into)
+            elif cells:
+                step(stream, count, given, states, cells, own, cell_before_at + units, made)
+            else:
+                step(stream, count, given, states, own, made)
+            if first or number < last:
+                into_state[count](states, recurrent_at + at * wide, weight, 1, int(recurs))
+        return Gradients(grad_gates, grad_recurrent, grad_out, grad_state, grad_cell)
 
-            grad_gates = new(wide)
-            grad_recurrent = new(wide) if recurs else grad_gates
-            grad_out = new(size) if projected else None
-            grad_units = new(hidden, batch) if projected else None
-            stream = local.stream.handle
-            states, cells = grad_state._address, _address(grad_cell)
-            weight, projection = weights.hidden._address, _address(weights.projection)
-            gates_at, before_at, cell_before_at, beside_at = (_address(each) for each in kept)
-            grad_at, made_at, recurrent_at = _address(grad), grad_gates._address, grad_recurrent._address
-            collected_at, units_at = _address(grad_out), _address(grad_units)
-            last = len(spans) - 1
-            for number, (start, count) in enumerate(reversed(spans)):
-                if not count:
-                    continue
-                at, units = start * bytes_of, start * hidden * bytes_of
-                own, made = gates_at + at * wide, made_at + at * wide
-                given = grad_at + at * size if grad_at else 0
-                if collect is not None:
-                    collected = collected_at + at * size
-                    collect(stream, count, given, states, collected)
-                    into_units[count](units_at, collected, projection)
-                    step(stream, count, units_at, 0, cells, own, cell_before_at + units, made)
-                elif recurs:
-                    into = recurrent_at + at * wide
-                    was = before_at + at * size
-                    step(stream, count, given, states, own, beside_at + units, was, made, into)
-                elif cells:
-                    step(stream, count, given, states, cells, own, cell_before_at + units, made)
-                else:
-                    step(stream, count, given, states, own, made)
-                if first or number < last:
-                    into_state[count](states, recurrent_at + at * wide, weight, 1, int(recurs))
-            return Gradients(grad_gates, grad_recurrent, grad_out, grad_state, grad_cell)
-
-        return run
+    return run
 
 
-FORWARD, BACKWARD = _Forward(), _Backward()
+FORWARD, BACKWARD = planned(_forward_plan), planned(_backward_plan)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty
 from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
-from tensor.operations.recorder import record
+from tensor.core.modes.grad_mode import unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,15 +35,12 @@ def _runs(sizes: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
 def pack(input: Tensor, sizes: Sequence[int]) -> Tensor:
     """Rows of ``(steps, batch, ...)``, so many of each step, one after another. Recorded."""
     shape = input._layout.shape
-    before, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         made = empty(contiguous[(sum(sizes), *shape[2:]), input._layout.dtype, input._layout.place])
         for first, last, row, count in _runs(sizes):
             rows = made[row : row + (last - first) * count]
             rows.view(last - first, count, *shape[2:]).copy_(input[first:last, :count])
-    finally:
-        modes.recording = before
-    record((made,), (input,), "PackPaddedSequenceBackward0", _pack_gradient, (), (sizes, shape[1], shape[0]))
+    _PACK_BACKWARD.record((made,), (input,), context=(sizes, shape[1], shape[0]))
     return made
 
 
@@ -51,24 +48,31 @@ def _pack_gradient(_: Any, grad: Tensor, sizes: Sequence[int], batch: int, steps
     return (pad(grad, sizes, batch, steps, 0.0),)
 
 
+_PACK_BACKWARD = BackwardFormula(
+    "PackPaddedSequenceBackward0", "input", joint=Derivative(_pack_gradient, needs="")
+)
+
+
 def pad(data: Tensor, sizes: Sequence[int], batch: int, steps: int, value: Any) -> Tensor:
     """``(steps, batch, ...)`` with packed rows where they were, and ``value`` elsewhere. Recorded."""
     shape = data._layout.shape
-    before, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         layout = contiguous[(steps, batch, *shape[1:]), data._layout.dtype, data._layout.place]
         made = filled(layout, value)
         for first, last, row, count in _runs(sizes):
             rows = data[row : row + (last - first) * count]
             made[first:last, :count].copy_(rows.reshape(last - first, count, *shape[1:]))
-    finally:
-        modes.recording = before
-    record((made,), (data,), "PadPackedSequenceBackward0", _pad_gradient, (), (sizes,))
+    _PAD_BACKWARD.record((made,), (data,), context=(sizes,))
     return made
 
 
 def _pad_gradient(_: Any, grad: Tensor, sizes: Sequence[int]) -> tuple[Tensor]:
     return (pack(grad, sizes),)
+
+
+_PAD_BACKWARD = BackwardFormula(
+    "PadPackedSequenceBackward0", "data", joint=Derivative(_pad_gradient, needs="")
+)
 
 
 def pad_sequences(sequences: Sequence[Tensor], value: Any, *, batch_first: bool, left: bool) -> Tensor:
@@ -79,15 +83,12 @@ def pad_sequences(sequences: Sequence[Tensor], value: Any, *, batch_first: bool,
     shape = (len(sequences), longest) if batch_first else (longest, len(sequences))
     starts = [longest - length if left else 0 for length in lengths]
     places = tuple(zip(starts, lengths, strict=True))
-    before, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         made = filled(contiguous[(*shape, *first.shape[1:]), first.dtype, first.place], value)
         rows = made if batch_first else made.transpose(0, 1)
         for number, (each, (start, length)) in enumerate(zip(sequences, places, strict=True)):
             rows[number, start : start + length].copy_(each)
-    finally:
-        modes.recording = before
-    record((made,), tuple(sequences), "PadSequenceBackward0", _sequence_gradients, (), (places, batch_first))
+    _SEQUENCE_BACKWARD.record((made,), sequences, (), (places, batch_first))
     return made
 
 
@@ -101,3 +102,8 @@ def _sequence_gradients(
             for number, (want, (start, length)) in enumerate(zip(wanted, places, strict=True))
         ]
     )
+
+
+_SEQUENCE_BACKWARD = BackwardFormula(
+    "PadSequenceBackward0", "", joint=Derivative(_sequence_gradients, needs="")
+)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.copy_plans import copied
 from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import autocasted
 from tensor.operations.products.linear import linear
 from tensor.operations.products.matrix_products import check_operands, mm
-from tensor.operations.recorder import record
 
 from .cells import Kept, Weights
-from .composed import gradients
+from .composed import composed
 from .on_device import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
@@ -29,13 +29,6 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
     from .cells import Cell, Spans
-
-_TITLES = {
-    "rnn_tanh": "RnnTanhBackward0",
-    "rnn_relu": "RnnReluBackward0",
-    "lstm": "LstmBackward0",
-    "gru": "GruBackward0",
-}
 
 
 @autocasted(Autocast(cuda=LOWER, cpu=LOWER))
@@ -78,14 +71,11 @@ def recur(
     kind = data._layout.dtype
     if not kind.is_floating_point:
         raise NotImplementedError(f'"{cell.name}" not implemented for {kind!r}')
-    before, modes.recording = modes.recording, False
-    keep = before and any(x is not None and x.requires_grad for x in given)
-    try:
+    keep = modes.recording and any(x is not None and x.requires_grad for x in given)
+    with unrecorded():
         made, kept = _forward(cell, data, states, weights, spans, batch, keep)
-    finally:
-        modes.recording = before
     if kept is not None:
-        record(made, given, _TITLES[cell.name], _gradients, (*given, *kept), (cell, spans, batch))
+        _FORMULAS[cell.name].record(made, given, kept, (cell, spans, batch))
     return made
 
 
@@ -182,8 +172,6 @@ def _gradients(
     batch: int,
 ) -> tuple[Tensor | None, ...]:
     weights = of_input, of_hidden, input_bias, hidden_bias, projection
-    if modes.recording:
-        return gradients(wanted, grads, (data, state, cell_state, *weights), cell, spans, batch)
     kind, place = data._layout.dtype, data._layout.place
     grad_state, grad_cell = _started(grads[1:], cell, batch, data._layout)
     grad = grads[0]
@@ -204,3 +192,22 @@ def _gradients(
         made.recurrent.sum(0) if wanted[6] else None,
         mm(made.projected.t(), beside.to(kind)) if wanted[7] and beside is not None else None,
     )
+
+
+_FORMULAS = {
+    name: BackwardFormula(
+        node,
+        "data hx cx weight_ih weight_hh bias_ih bias_hh weight_hr gates before cell_before beside",
+        joint=Derivative(
+            _gradients,
+            needs="data hx cx weight_ih weight_hh bias_ih bias_hh weight_hr gates before cell_before beside",
+        ),
+        composition=composed,
+    )
+    for name, node in (
+        ("rnn_tanh", "RnnTanhBackward0"),
+        ("rnn_relu", "RnnReluBackward0"),
+        ("lstm", "LstmBackward0"),
+        ("gru", "GruBackward0"),
+    )
+}

@@ -8,12 +8,13 @@ import numpy as np
 
 from nvrtc_kernels import dtypes, reducers
 from nvrtc_kernels.dtypes import Category, dtype
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq, isnan
 from tensor.operations.pointwise.selection import maximum, minimum, where
-from tensor.operations.reduction import Reduction, all_given, axes_of, given, kept, record, stretched
+from tensor.operations.reduction import Reduction, all_given, axes_of, given, kept, stretched
 from tensor.operations.shapes import views
 
 from .sums import sum
@@ -121,6 +122,18 @@ def _share_of_all(grad: Tensor, a: Tensor, out: Tensor) -> Tensor:
     return hits * (grad / sum(hits))
 
 
+_SHARED = {
+    row: BackwardFormula(
+        f"{row.name.capitalize()}Backward0", "a", [Derivative(_share_gradient, needs="a out")]
+    )
+    for row in (AMAX, AMIN)
+}
+_SHARED_BY_ALL = {
+    row: BackwardFormula(f"{name}Backward1", "a", [Derivative(_share_of_all, needs="a out")])
+    for row, name in ((AMAX, "Max"), (AMIN, "Min"))
+}
+
+
 def _check_not_empty(name: str, input: Tensor, error: type[Exception] = RuntimeError) -> None:
     if not input._layout.numel:
         raise error(
@@ -134,8 +147,7 @@ def _extreme_of_all(row: Reduction, input: Tensor) -> Tensor:
         _check_not_empty(row.name[1:], input)
     results = row(input, axes_of(row.name, input, None), False)
     if input._autograd is not None:
-        title = f"{row.name[1:].capitalize()}Backward1"
-        record(results, input, title, _share_of_all, (), (input, results[0]))
+        _SHARED_BY_ALL[row].record(results, (input,))
     return results[0]
 
 
@@ -145,7 +157,7 @@ def _extreme_of(row: Reduction, input: Tensor, dim: Any, keepdim: bool, out: Ten
     axes = axes_of(row.name, input, dim)
     results = row(input, axes, keepdim)
     context = (input._layout.shape, axes, keepdim)
-    record(results, input, f"{row.name.capitalize()}Backward0", _share_gradient, context, (input, results[0]))
+    _SHARED[row].record(results, (input,), context=context)
     return given(results[0], out, row.name)
 
 
@@ -174,7 +186,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
     axes = axes_of("aminmax", input, dim)
     results = AMINMAX(input, axes, keepdim)
     context = (input._layout.shape, axes, keepdim)
-    record(results, input, "AminmaxBackward0", _shares_of_both, context, (input, *results))
+    _SHARED_BY_BOTH.record(results, (input,), context=context)
     found: Range = all_given(Range(*results), out, "aminmax")
     return found
 
@@ -185,6 +197,11 @@ def _shares_of_both(
     first = None if least is None else _share_gradient(least, a, low, *context)
     second = None if most is None else _share_gradient(most, a, high, *context)
     return second if first is None else first if second is None else first + second
+
+
+_SHARED_BY_BOTH = BackwardFormula(
+    "AminmaxBackward0", "a", [Derivative(_shares_of_both, needs="a low high")], outputs="low high"
+)
 
 
 def _at_gradient(grad: Tensor, indices: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
@@ -198,20 +215,27 @@ def _at_gradient(grad: Tensor, indices: Tensor, shape: Any, axes: Any, keepdim: 
     return where(chosen, kept(grad, axes, keepdim), grad.new_zeros(()))
 
 
-def _same_gradient(grad: Tensor) -> Tensor:
-    return grad
+_AT = {
+    row: BackwardFormula(
+        f"{row.name.capitalize()}Backward0",
+        "a",
+        [Derivative(_at_gradient, needs="indices")],
+        outputs="values indices",
+    )
+    for row in (MAX, MIN)
+}
 
 
 def _with_indices(row: Reduction, input: Tensor, dim: int, keepdim: bool) -> Extreme:
     rank = len(input._layout.shape)
     at = dimension(dim, rank)
     if not rank:
-        only = input.detach().clone()
-        record((only,), input, f"{row.name.capitalize()}Backward0", _same_gradient, ())
-        return Extreme(only, input.new_zeros((), dtype=dtypes.int64))
+        only, index = input.detach().clone(), input.new_zeros((), dtype=dtypes.int64)
+        _AT[row].record((only, index), (input,), context=((), (), keepdim))
+        return Extreme(only, index)
     results = row(input, (at,), keepdim)
     context = (input._layout.shape, (at,), keepdim)
-    record(results, input, f"{row.name.capitalize()}Backward0", _at_gradient, context, (results[1],))
+    _AT[row].record(results, (input,), context=context)
     return Extreme(*results)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from nvrtc_kernels import dtypes
 from nvrtc_kernels import scan as kernels
 from nvrtc_kernels.dtypes import Category, dtype
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
 from tensor.core.base import empty, wrap
@@ -20,7 +21,7 @@ from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import all_given, given, record
+from tensor.operations.reduction import all_given, given
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import cat
@@ -153,6 +154,9 @@ def _reversed_sum(x: Tensor, dim: int) -> Tensor:
     return sum(x, dim, keepdim=True) - cumsum(x, dim) + x
 
 
+_CUMSUM_BACKWARD = BackwardFormula("CumsumBackward0", "a", [Derivative(_reversed_sum, needs="")])
+
+
 @operation(autocast=Autocast(cuda=FLOAT32_RESULT))
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Sums of all elements up to each along a dimension.
@@ -161,7 +165,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor |
     """
     at = dimension(dim, len(input._layout.shape))
     results = CUMSUM(input, at, _type(input, dtype))
-    record(results, input, "CumsumBackward0", _reversed_sum, (at,))
+    _CUMSUM_BACKWARD.record(results, (input,), context=(at,))
     return given(results[0], out, "cumsum")
 
 
@@ -186,13 +190,16 @@ def cumprod_(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
     return input.copy_(cumprod(input.clone() if input.requires_grad else input, dim, dtype=dtype))
 
 
+_CUMPROD_BACKWARD = BackwardFormula("CumprodBackward0", "a", [Derivative(_cumprod_gradient, needs="a")])
+
+
 @operation(autocast=Autocast(cuda=FLOAT32_RESULT))
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Products of all elements up to each along a dimension; see :func:`cumsum`."""
     input = converted(input, dtype)
     at = dimension(dim, len(input._layout.shape))
     results = CUMPROD(input, at, _type(input, dtype))
-    record(results, input, "CumprodBackward0", _cumprod_gradient, (at,), (input,))
+    _CUMPROD_BACKWARD.record(results, (input,), context=(at,))
     return given(results[0], out, "cumprod")
 
 
@@ -207,6 +214,11 @@ def _logcumsumexp_gradient(grad: Tensor, a: Tensor, out: Tensor, dim: int) -> Te
     return recurrence(growth.exp(), grad, dim) * (a - reached).exp()
 
 
+_LOGCUMSUMEXP_BACKWARD = BackwardFormula(
+    "LogcumsumexpBackward0", "a", [Derivative(_logcumsumexp_gradient, needs="a out")]
+)
+
+
 @operation()
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """Logarithms of the sums of exponentials of all elements up to each along a dimension."""
@@ -217,7 +229,7 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
     if not kind.is_floating_point:
         raise RuntimeError(f'"logcumsumexp" not implemented for {kind!r}: it takes floating point tensors')
     results = LOGCUMSUMEXP(input, at, kind)
-    record(results, input, "LogcumsumexpBackward0", _logcumsumexp_gradient, (at,), (input, results[0]))
+    _LOGCUMSUMEXP_BACKWARD.record(results, (input,), context=(at,))
     return given(results[0], out, "logcumsumexp")
 
 
@@ -240,6 +252,17 @@ def _best_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tenso
     return grad.new_zeros(shape).scatter_add(dim, indices, grad)
 
 
+_BEST_BACKWARD = {
+    scan: BackwardFormula(
+        f"{scan.name.capitalize()}Backward0",
+        "a",
+        [Derivative(_best_gradient, needs="indices")],
+        outputs="values indices",
+    )
+    for scan in (CUMMAX, CUMMIN)
+}
+
+
 def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
     at = dimension(dim, len(input._layout.shape))
     if input._layout.dtype.is_complex:
@@ -247,8 +270,7 @@ def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
             f'"{scan.name}" not implemented for {input._layout.dtype!r}: it takes real tensors'
         )
     results = scan(input, at, input._layout.dtype)
-    name = f"{scan.name.capitalize()}Backward0"
-    record(results, input, name, _best_gradient, (input._layout.shape, at), (results[1],))
+    _BEST_BACKWARD[scan].record(results, (input,), context=(input._layout.shape, at))
     found: Running = all_given(Running(*results), out, scan.name)
     return found
 

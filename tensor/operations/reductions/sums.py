@@ -10,6 +10,7 @@ import numpy as np
 
 from nvrtc_kernels import dtypes, reducers
 from nvrtc_kernels.dtypes import Category, dtype
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import integers
 from tensor.core.base import TensorBase
 from tensor.core.creation_arguments import sizes_of
@@ -21,7 +22,7 @@ from tensor.operations.pointwise.comparisons import eq, isnan
 from tensor.operations.pointwise.complex_numbers import conjugate
 from tensor.operations.pointwise.logic import logical_not
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import Reduction, axes_of, given, kept, record, stretched
+from tensor.operations.reduction import Reduction, axes_of, given, kept, stretched
 from tensor.operations.shapes import views
 
 from .recurrences import later_products, running_before
@@ -140,6 +141,10 @@ def _sum_gradient(grad: Tensor, shape: Any, axes: Any, keepdim: bool) -> Tensor:
     return stretched(grad, shape, axes, keepdim)
 
 
+_SUM_BACKWARD = BackwardFormula("SumBackward1", "a", [Derivative(_sum_gradient, needs="")])
+_SUM_OF_ALL = _SUM_BACKWARD.named("SumBackward0")
+
+
 @operation(autocast=Autocast(cuda=FLOAT32_RESULT))
 def sum(
     input: Tensor,
@@ -164,13 +169,8 @@ def sum(
         return given(SUM(input, axes, keepdim)[0].to(dtype), out, "sum")
     results = SUM(input, axes, keepdim)
     if input._autograd is not None:
-        record(
-            results,
-            input,
-            "SumBackward0" if dim is None else "SumBackward1",
-            _sum_gradient,
-            (input._layout.shape, axes, keepdim),
-        )
+        formula = _SUM_OF_ALL if dim is None else _SUM_BACKWARD
+        formula.record(results, (input,), context=(input._layout.shape, axes, keepdim))
     return results[0] if out is None else given(results[0], out, "sum")
 
 
@@ -195,6 +195,13 @@ def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     return views.view(sum(input, axes, keepdim=True), wanted) if axes else input
 
 
+_NANSUM_BACKWARD = BackwardFormula(
+    "NansumBackward0",
+    "a",
+    [Derivative(lambda grad, a, *context: stretched(grad, *context) * logical_not(isnan(a)), needs="a")],
+)
+
+
 @operation()
 def nansum(
     input: Tensor,
@@ -209,15 +216,20 @@ def nansum(
     axes = axes_of("nansum", input, dim)
     results = NANSUM(input, axes, keepdim)
     if input._autograd is not None:
-        record(
-            results,
-            input,
-            "NansumBackward0",
-            lambda grad, a, *context: stretched(grad, *context) * logical_not(isnan(a)),
-            (input._layout.shape, axes, keepdim),
-            (input,),
-        )
+        _NANSUM_BACKWARD.record(results, (input,), context=(input._layout.shape, axes, keepdim))
     return given(results[0], out, "nansum")
+
+
+_MEAN_BACKWARD = BackwardFormula(
+    "MeanBackward1",
+    "a",
+    [
+        Derivative(
+            lambda grad, shape, axes, keepdim, count: stretched(grad / count, shape, axes, keepdim), needs=""
+        )
+    ],
+)
+_MEAN_OF_ALL = _MEAN_BACKWARD.named("MeanBackward0")
 
 
 @operation()
@@ -242,13 +254,8 @@ def mean(
     if input._autograd is not None:
         shape = input._layout.shape
         count = product_of(shape[axis] for axis in axes)
-        record(
-            results,
-            input,
-            "MeanBackward0" if dim is None else "MeanBackward1",
-            lambda grad, shape, axes, keepdim, count: stretched(grad / count, shape, axes, keepdim),
-            (shape, axes, keepdim, count),
-        )
+        formula = _MEAN_OF_ALL if dim is None else _MEAN_BACKWARD
+        formula.record(results, (input,), context=(shape, axes, keepdim, count))
     return given(results[0], out, "mean")
 
 
@@ -296,6 +303,10 @@ def _products_of_others(a: Tensor, axes: tuple[int, ...]) -> Tensor:
     return views.permute(others.reshape(moved._layout.shape), back)
 
 
+_PROD_BACKWARD = BackwardFormula("ProdBackward1", "a", [Derivative(_prod_gradient, needs="a")])
+_PROD_OF_ALL = _PROD_BACKWARD.named("ProdBackward0")
+
+
 @operation(autocast=Autocast(cuda=FLOAT32_RESULT, cpu=FLOAT32))
 def prod(
     input: Tensor,
@@ -309,15 +320,24 @@ def prod(
     input = converted(input, dtype)
     axes = axes_of("prod", input, dim)
     results = PROD(input, axes, keepdim)
-    record(
-        results,
-        input,
-        "ProdBackward0" if dim is None else "ProdBackward1",
-        _prod_gradient,
-        (input._layout.shape, axes, keepdim),
-        (input,),
-    )
+    formula = _PROD_OF_ALL if dim is None else _PROD_BACKWARD
+    formula.record(results, (input,), context=(input._layout.shape, axes, keepdim))
     return given(results[0], out, "prod")
+
+
+_LOGSUMEXP_BACKWARD = BackwardFormula(
+    "LogsumexpBackward0",
+    "a",
+    [
+        Derivative(
+            lambda grad, a, out, shape, axes, keepdim: (
+                stretched(grad, shape, axes, keepdim)
+                * conjugate((a - stretched(out, shape, axes, keepdim)).exp())
+            ),
+            needs="a out",
+        )
+    ],
+)
 
 
 @operation(namespace="tensor special", autocast=Autocast(cuda=FLOAT32))
@@ -330,17 +350,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | N
         results: Any = (_complex_logsumexp(input.detach(), axes, keepdim),)
     else:
         results = LOGSUMEXP(input, axes, keepdim)
-    record(
-        results,
-        input,
-        "LogsumexpBackward0",
-        lambda grad, a, out, shape, axes, keepdim: (
-            stretched(grad, shape, axes, keepdim)
-            * conjugate((a - stretched(out, shape, axes, keepdim)).exp())
-        ),
-        (input._layout.shape, axes, keepdim),
-        (input, results[0]),
-    )
+    _LOGSUMEXP_BACKWARD.record(results, (input,), context=(input._layout.shape, axes, keepdim))
     return given(results[0], out, "logsumexp")
 
 

@@ -11,11 +11,12 @@ import numpy as np
 
 from nvrtc_kernels import reducers
 from nvrtc_kernels.dtypes import Category, dtype
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.operations.autocast import FLOAT32_RESULT, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.comparisons import eq
 from tensor.operations.pointwise.selection import where
-from tensor.operations.reduction import Reduction, axes_of, given, kept, record, stretched
+from tensor.operations.reduction import Reduction, axes_of, given, kept, stretched
 
 from .sums import converted, mean, mean_form, sum, sum_form
 
@@ -162,6 +163,16 @@ def _std_mean_gradient(
     )
 
 
+_VAR_BACKWARD = BackwardFormula("VarBackward0", "a", [Derivative(_var_gradient, needs="a")])
+_STD_BACKWARD = BackwardFormula("StdBackward0", "a", [Derivative(_std_gradient, needs="a out")])
+_VAR_MEAN_BACKWARD = BackwardFormula(
+    "VarMeanBackward0", "a", [Derivative(_var_mean_gradient, needs="a")], outputs="var mean"
+)
+_STD_MEAN_BACKWARD = BackwardFormula(
+    "StdMeanBackward0", "a", [Derivative(_std_mean_gradient, needs="a std")], outputs="std mean"
+)
+
+
 @operation()
 def var(
     input: Tensor,
@@ -182,9 +193,7 @@ def var(
     dim, unbiased = _spread_arguments(dim, unbiased)
     axes, less = axes_of("var", input, dim), _correction(unbiased, correction)
     results = VAR(input, axes, keepdim, less)
-    record(
-        results, input, "VarBackward0", _var_gradient, (input._layout.shape, axes, keepdim, less), (input,)
-    )
+    _VAR_BACKWARD.record(results, (input,), context=(input._layout.shape, axes, keepdim, less))
     return given(results[0], out, "var")
 
 
@@ -203,7 +212,7 @@ def std(
     axes, less = axes_of("std", input, dim), _correction(unbiased, correction)
     results = STD(input, axes, keepdim, less)
     context = (input._layout.shape, axes, keepdim, less)
-    record(results, input, "StdBackward0", _std_gradient, context, (input, results[0]))
+    _STD_BACKWARD.record(results, (input,), context=context)
     return given(results[0], out, "std")
 
 
@@ -221,7 +230,7 @@ def var_mean(
     axes, less = axes_of("var_mean", input, dim), _correction(unbiased, correction)
     first, second = results = VAR_MEAN(input, axes, keepdim, less)
     context = (input._layout.shape, axes, keepdim, less)
-    record(results, input, "VarMeanBackward0", _var_mean_gradient, context, (input,))
+    _VAR_MEAN_BACKWARD.record(results, (input,), context=context)
     return first, second
 
 
@@ -239,7 +248,7 @@ def std_mean(
     axes, less = axes_of("std_mean", input, dim), _correction(unbiased, correction)
     first, second = results = STD_MEAN(input, axes, keepdim, less)
     context = (input._layout.shape, axes, keepdim, less)
-    record(results, input, "StdMeanBackward0", _std_mean_gradient, context, (input, first))
+    _STD_MEAN_BACKWARD.record(results, (input,), context=context)
     return first, second
 
 
@@ -262,6 +271,11 @@ def _norm_gradient(
         inner = where(eq(size, 0), size.new_zeros(()), size.pow(order - 1))
         return a.sgn() * inner * scale
     return a * size.pow(order - 2) * scale
+
+
+_NORM_BACKWARD = BackwardFormula(
+    "LinalgVectorNormBackward0", "a", [Derivative(_norm_gradient, needs="a out")]
+)
 
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cuda=FLOAT32_RESULT))
@@ -293,7 +307,7 @@ def vector_norm(
         )
     results = NORM(input, axes, keepdim, order)
     context = (input._layout.shape, axes, keepdim, order)
-    record(results, input, "LinalgVectorNormBackward0", _norm_gradient, context, (input, results[0]))
+    _NORM_BACKWARD.record(results, (input,), context=context)
     return given(results[0], out, "vector_norm")
 
 

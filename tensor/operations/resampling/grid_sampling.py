@@ -11,15 +11,15 @@ import numpy as np
 from nvrtc_kernels import grid_sampling as kernels
 from nvrtc_kernels.dtypes import float32
 from nvrtc_kernels.grid_sampling import Sampling
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.determinism import determinism
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import modes, unrecorded
 from tensor.operations.autocast import FLOAT32, WIDEST, Autocast
 from tensor.operations.creation.ranges import linspace
 from tensor.operations.definition import operation
-from tensor.operations.recorder import record
 
 from . import sampling_on_host as on_host
 from .sampling_formulas import gradients, taps_of
@@ -79,6 +79,15 @@ def _backward(
         )
     to_image, to_grid = (each if each is None else each.to(kind) for each in found)
     return to_image, to_grid
+
+
+#: By the number of dimensions that are sampled.
+_FORMULAS = {
+    dims: BackwardFormula(
+        f"GridSampler{dims}DBackward0", "image grid", joint=Derivative(_backward, needs="image grid")
+    )
+    for dims in (2, 3)
+}
 
 
 def _arrays(image: Any, grid: Any, sampling: Sampling) -> tuple[Any, Any]:
@@ -218,19 +227,9 @@ def grid_sample(
         # Between the user and this function stands the one that asks for autocast.
         _default_alignment(align_corners, 4),
     )
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         made = _forward(input.detach(), grid.detach(), sampling)
-    finally:
-        modes.recording = recording
-    record(
-        (made,),
-        (input, grid),
-        f"GridSampler{len(shape) - 2}DBackward0",
-        _backward,
-        (input, grid),
-        (sampling,),
-    )
+    _FORMULAS[len(shape) - 2].record((made,), (input, grid), context=(sampling,))
     return made
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import interpolation as kernels
-from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.recorder import record
 from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.constants import kept
 from tensor.core.copy_plans import host_conversion
@@ -34,34 +34,16 @@ if TYPE_CHECKING:
 Bands = tuple[tuple[str, int, int, bool, float | None, bool], ...]
 
 
-class InterpolationNode(Node):
-    """A recorded interpolation, or its derivative, which is the product with the transposed matrices."""
-
-    __slots__ = ("bands", "title", "transposed")
-
-    bands: Bands
-    title: str
-    transposed: bool
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return f"{self.title}Backward0"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """The other of both on the gradient."""
-        return _recorded(grads[0], self.bands, f"{self.title}Backward", not self.transposed)
-
-
 def _recorded(x: Tensor, bands: Bands, title: str, transposed: bool = False) -> Tensor:
     made = _product(x.detach().contiguous(), bands, transposed)
     if modes.recording and x.requires_grad:
-        node = InterpolationNode.__new__(InterpolationNode)
-        node.bands, node.title, node.transposed, node.saved = bands, title, transposed, ()
-        attach(node, (x,), (made,))
+        record((made,), (x,), f"{title}Backward0", _gradient, (), (bands, title, transposed))
     return made
+
+
+def _gradient(_: tuple[bool], grad: Tensor, bands: Bands, title: str, transposed: bool) -> Tensor:
+    """The product with the matrices transposed, or, of that, with the matrices."""
+    return _recorded(grad, bands, f"{title}Backward", not transposed)
 
 
 def _matrices(bands: Bands, transposed: bool) -> list[Band]:

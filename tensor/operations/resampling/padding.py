@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import check_tensor
 from tensor.core.constants import kept
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import autocasted, operation
 from tensor.operations.shapes import slices as parts
@@ -36,45 +36,29 @@ def _inner(x: Tensor, ends: Ends, sizes: Sequence[int]) -> tuple[Tensor, tuple[i
     return x, tuple(starts)
 
 
-class ConstantPadNode(Node):
-    """A recorded padding with one number; crops are paddings with negative sizes."""
-
-    __slots__ = ("ends",)
-
-    ends: Ends
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "ConstantPadNdBackward0"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """What is not padding, with zeros where the input was cropped."""
-        return constant_pad(grads[0], tuple((-left, -right) for left, right in self.ends), 0)
-
-
 def constant_pad(x: Tensor, ends: Ends, value: Any) -> Tensor:
     """``x`` with so many elements of ``value`` added at both ends of each dimension, or taken away."""
     sizes = [size + sum(pair) for size, pair in zip(x._layout.shape, ends, strict=True)]
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         made: Tensor = x.new_full(sizes, value)
         kept, starts = _inner(x.detach(), ends, sizes)
         target = made
         for axis, (start, size) in enumerate(zip(starts, kept._layout.shape, strict=True)):
             target = parts.narrow(target, axis, start, size)
         target.copy_(kept)
-    finally:
-        modes.recording = recording
     # Filling it was its making, not a change.
     made._storage.version = 0
-    if recording and x.requires_grad:
-        node = ConstantPadNode.__new__(ConstantPadNode)
-        node.ends, node.saved = ends, ()
-        attach(node, (x,), (made,))
+    if x._autograd is not None:
+        _PADDED.record((made,), (x,), context=(ends,))
     return made
+
+
+def _crop(grad: Tensor, ends: Ends) -> Tensor:
+    """What is not padding, with zeros where the input was cropped: crops are paddings with negative sizes."""
+    return constant_pad(grad, tuple((-left, -right) for left, right in ends), 0)
+
+
+_PADDED = BackwardFormula("ConstantPadNdBackward0", "input", [Derivative(_crop, needs="")])
 
 
 def _places(mode: str, size: int, left: int, right: int) -> np.ndarray[Any, Any]:

@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.pointwise.selection import where
 from tensor.operations.shapes.joining import cat, stack
 
@@ -46,13 +46,10 @@ def _taps(given: Tensor, size: int, sampling: Sampling) -> Taps:
     """Elements along a dimension that count for the places ``given``, from -1 to 1."""
     speed = (size - 1) / 2 if sampling.align_corners else size / 2
     at: Any = (given + 1) / 2 * (size - 1) if sampling.align_corners else ((given + 1) * size - 1) / 2
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         plain = at.detach()
         held, slope = (plain, 1.0) if sampling.mode == "bicubic" else _padded(plain, size, sampling)
         first = held.round() if sampling.mode == "nearest" else held.floor()
-    finally:
-        modes.recording = recording
     if sampling.mode == "nearest":
         one = held.new_ones(held.shape)
         return [(*_inside(first, size), one, one * 0)]

@@ -12,7 +12,7 @@ from tensor.core.arguments import dimension
 from tensor.core.base import TensorBase, empty, wrap
 from tensor.core.layout import contiguous
 from tensor.core.memory_format import contiguous_format
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.creation.copies import clone
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
@@ -155,11 +155,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r == 0:
         return empty(contiguous[(0,), input._layout.dtype, input._layout.place])
     places = wrap(_places(shape[0], r, with_replacement=with_replacement))
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         flat = places.to(input._layout.device)
-    finally:
-        modes.recording = recording
     return views.view(index_select(input, 0, flat), (-1, r) if flat._layout.numel else (0, r))
 
 

@@ -6,15 +6,15 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels.dtypes import int64
-from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.autograd.recording.storage_views import as_strided
 from tensor.core.arguments import dimension
 from tensor.core.memory_format import contiguous_format
-from tensor.core.modes.grad_mode import first_version, modes
+from tensor.core.modes.grad_mode import first_version, unrecorded
 from tensor.operations.creation.copies import clone
 from tensor.operations.creation.result_types import cast_for
 from tensor.operations.definition import operation
-from tensor.operations.reduction import given, record
+from tensor.operations.reduction import given
 
 from . import slices as parts
 
@@ -54,16 +54,16 @@ def _embedded(input: Tensor, offset: int, first: int, second: int) -> Tensor:
     *sizes, length = input._layout.shape
     for axis in sorted((first, second)):
         sizes.insert(axis, length + abs(offset))
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         made = input.new_zeros(sizes)
         parts.diagonal(made, offset, first, second).copy_(input)
-    finally:
-        modes.recording = recording
     # Filling it was its making, not a change.
     made._storage.version = first_version()
-    record((made,), input, "DiagEmbedBackward0", parts.diagonal, (offset, first, second))
+    _EMBEDDED.record((made,), (input,), context=(offset, first, second))
     return made
+
+
+_EMBEDDED = BackwardFormula("DiagEmbedBackward0", "input", [Derivative(parts.diagonal, needs="")])
 
 
 @operation()
@@ -218,8 +218,7 @@ def as_strided_scatter(
 
 def _scattered(name: str, view: Callable[..., Tensor], input: Tensor, src: Tensor, *args: Any) -> Tensor:
     """A copy of ``input`` whose part ``view(input, *args)`` is ``src``."""
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         made = clone(input)
         part = view(made, *args)
         wanted, found = part._layout.shape, src._layout.shape
@@ -229,43 +228,21 @@ def _scattered(name: str, view: Callable[..., Tensor], input: Tensor, src: Tenso
                 f"slice size = {list(wanted)}"
             )
         part.copy_(src)
-    finally:
-        modes.recording = recording
     made._storage.version = first_version()
-    kind = made._layout.dtype
-    if (
-        recording
-        and (input.requires_grad or src.requires_grad)
-        and (kind.is_floating_point or kind.is_complex)
-    ):
-        node = ScatterNode.__new__(ScatterNode)
-        node.title, node.view, node.args, node.saved = name, view, args, ()
-        attach(node, (input, src), (made,))
+    _SCATTERED[name].record((made,), (input, src), (), (name, view, args))
     return made
 
 
-class ScatterNode(Node):
-    """A recorded copy with a part replaced."""
+def _scatter_gradients(
+    mask: tuple[bool, bool], grad: Tensor, name: str, view: Callable[..., Tensor], args: tuple[Any, ...]
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradient with zeros in the part, and the part of the gradient."""
+    part = view(grad, *args)
+    former = _scattered(name, view, grad, grad.new_zeros(part._layout.shape), *args) if mask[0] else None
+    return former, part if mask[1] else None
 
-    __slots__ = ("args", "title", "view")
 
-    title: str
-    view: Callable[..., Any]
-    args: tuple[Any, ...]
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return f"{self.title}Backward0"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """The gradient with zeros in the part, and the part of the gradient."""
-        grad = grads[0]
-        part = self.view(grad, *self.args)
-        former = None
-        if self.next[0] is not None:
-            zeros = grad.new_zeros(part._layout.shape)
-            former = _scattered(self.title, self.view, grad, zeros, *self.args)
-        return former, None if self.next[1] is None else part
+_SCATTERED = {
+    name: BackwardFormula(f"{name}Backward0", "input src", joint=Derivative(_scatter_gradients, needs=""))
+    for name in ("DiagonalScatter", "SelectScatter", "SliceScatter", "AsStridedScatter")
+}

@@ -15,6 +15,7 @@ from tensor.core.base import empty, maker, view_of
 from tensor.core.copy_plans import COPY
 from tensor.core.dtypes.promotion import promoted
 from tensor.core.layout import contiguous
+from tensor.core.plans import planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,61 +49,60 @@ class Joining:
     differentiable: bool
 
 
-class _Cat:
-    """The operation; ``place.plans[CAT, dim, *layouts]`` is a :class:`Joining`."""
+def _cat_plan(dim: int, *given: Layout) -> Joining:
+    """How to join tensors along a dimension that they have.
 
-    def plan(self, dim: int, *given: Layout) -> Joining:
-        """How to join tensors along a dimension that they have."""
-        for position, layout in enumerate(given):
-            if not layout.shape:
-                raise RuntimeError(f"zero-dimensional tensor (at position {position}) cannot be concatenated")
-        joined = [layout for layout in given if layout.shape != (0,)]
-        first = (joined or given)[0]
-        # Nothing but empty vectors has no dimensions to speak of.
-        at = dimension(dim, len(first.shape)) if joined else 0
-        for position, layout in enumerate(joined):
-            if len(layout.shape) != len(first.shape):
+    ``place.plans[CAT, dim, *layouts]`` is a :class:`Joining`.
+    """
+    for position, layout in enumerate(given):
+        if not layout.shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {position}) cannot be concatenated")
+    joined = [layout for layout in given if layout.shape != (0,)]
+    first = (joined or given)[0]
+    # Nothing but empty vectors has no dimensions to speak of.
+    at = dimension(dim, len(first.shape)) if joined else 0
+    for position, layout in enumerate(joined):
+        if len(layout.shape) != len(first.shape):
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(first.shape)} and {len(layout.shape)}"
+            )
+        _check_place("cat", layout, first)
+        for axis, (size, wanted) in enumerate(zip(layout.shape, first.shape, strict=True)):
+            if axis != at and size != wanted:
                 raise RuntimeError(
-                    "Tensors must have same number of dimensions: got "
-                    f"{len(first.shape)} and {len(layout.shape)}"
+                    f"Sizes of tensors must match except in dimension {at}. Expected size {wanted} but got size "
+                    f"{size} for tensor number {position} in the list."
                 )
-            _check_place("cat", layout, first)
-            for axis, (size, wanted) in enumerate(zip(layout.shape, first.shape, strict=True)):
-                if axis != at and size != wanted:
-                    raise RuntimeError(
-                        f"Sizes of tensors must match except in dimension {at}. Expected size {wanted} but got size "
-                        f"{size} for tensor number {position} in the list."
-                    )
-        sizes = tuple([layout.shape[at] for layout in joined])
-        # Every tensor has dimensions, so all have the same weight.
-        kind = promoted(given)
-        shape = (*first.shape[:at], sum(sizes), *first.shape[at + 1 :])
-        return _joining(contiguous[shape, kind, first.place], at, joined, sizes, len(joined) < len(given))
+    sizes = tuple([layout.shape[at] for layout in joined])
+    # Every tensor has dimensions, so all have the same weight.
+    kind = promoted(given)
+    shape = (*first.shape[:at], sum(sizes), *first.shape[at + 1 :])
+    return _joining(contiguous[shape, kind, first.place], at, joined, sizes, len(joined) < len(given))
 
 
-CAT = _Cat()
+CAT = planned(_cat_plan)
 
 
-class _Stack:
-    """The operation; ``place.plans[STACK, dim, *layouts]`` is a :class:`Joining`."""
+def _stack_plan(dim: int, *given: Layout) -> Joining:
+    """How to join tensors along a new dimension.
 
-    def plan(self, dim: int, *given: Layout) -> Joining:
-        """How to join tensors along a new dimension."""
-        first = given[0]
-        at = dimension(dim, len(first.shape) + 1)
-        for position, layout in enumerate(given):
-            if layout.shape != first.shape:
-                raise RuntimeError(
-                    f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
-                    f"{list(layout.shape)} at entry {position}"
-                )
-            _check_place("stack", layout, first)
-        shape = (*first.shape[:at], len(given), *first.shape[at:])
-        made = contiguous[shape, promoted(given), first.place]
-        return _joining(made, at, given, (1,) * len(given), False, new=True)
+    ``place.plans[STACK, dim, *layouts]`` is a :class:`Joining`.
+    """
+    first = given[0]
+    at = dimension(dim, len(first.shape) + 1)
+    for position, layout in enumerate(given):
+        if layout.shape != first.shape:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
+                f"{list(layout.shape)} at entry {position}"
+            )
+        _check_place("stack", layout, first)
+    shape = (*first.shape[:at], len(given), *first.shape[at:])
+    made = contiguous[shape, promoted(given), first.place]
+    return _joining(made, at, given, (1,) * len(given), False, new=True)
 
 
-STACK = _Stack()
+STACK = planned(_stack_plan)
 
 
 def _check_place(name: str, layout: Layout, first: Layout) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import integers
 from tensor.core.base import TensorBase
 from tensor.core.copy_plans import copied
@@ -32,77 +32,36 @@ if TYPE_CHECKING:
     from .join_plans import Joining
 
 
-class CatNode(Node):
-    """A recorded concatenation."""
-
-    __slots__ = ("dim", "sizes")
-
-    dim: int
-    sizes: tuple[int, ...]
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "CatBackward0"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """The parts of the gradient."""
-        return tuple(
-            None if edge is None else part
-            for edge, part in zip(self.next, parts.split(grads[0], self.sizes, self.dim), strict=True)
-        )
+def _cat_gradients(
+    mask: tuple[bool, ...], grad: Tensor, sizes: tuple[int, ...], dim: int
+) -> tuple[Tensor | None, ...]:
+    """The parts of the gradient."""
+    return tuple(
+        [part if asked else None for asked, part in zip(mask, parts.split(grad, sizes, dim), strict=True)]
+    )
 
 
-class StackNode(Node):
-    """Recorded tensors along a new dimension."""
-
-    __slots__ = ("dim",)
-
-    dim: int
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "StackBackward0"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """The slices of the gradient."""
-        return tuple(
-            None if edge is None else parts.select(grads[0], self.dim, position)
-            for position, edge in enumerate(self.next)
-        )
+_JOINED = BackwardFormula("CatBackward0", "", joint=Derivative(_cat_gradients, needs=""))
 
 
-class RepeatNode(Node):
-    """A recorded repetition.
+def _stack_gradients(mask: tuple[bool, ...], grad: Tensor, dim: int) -> tuple[Tensor | None, ...]:
+    """The slices of the gradient."""
+    return tuple(
+        [parts.select(grad, dim, position) if asked else None for position, asked in enumerate(mask)]
+    )
 
-    Attributes
-    ----------
-    pairs : list of int
-        Times and size, for each dimension of the result.
-    """
 
-    __slots__ = ("pairs", "shape")
+_STACKED = BackwardFormula("StackBackward0", "", joint=Derivative(_stack_gradients, needs=""))
 
-    pairs: list[int]
-    shape: Sequence[int]
 
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "RepeatBackward0"
+def _repeat_gradient(grad: Tensor, pairs: list[int], shape: Sequence[int]) -> Tensor:
+    """Sums over all repetitions; ``pairs`` are times and size, for each dimension of the result."""
+    times = list(range(0, len(pairs), 2))
+    folded = grad.reshape(pairs)
+    return (folded.sum(times) if times else folded).reshape(shape)
 
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
 
-    def backward(self, *grads: Any) -> Any:
-        """Sums over all repetitions."""
-        times = list(range(0, len(self.pairs), 2))
-        folded = grads[0].reshape(self.pairs)
-        return (folded.sum(times) if times else folded).reshape(self.shape)
+_REPEATED = BackwardFormula("RepeatBackward0", "input", [Derivative(_repeat_gradient, needs="")])
 
 
 @operation(method=False, also="concat concatenate", autocast=Autocast(cpu=WIDEST))
@@ -134,24 +93,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
         given = [x for x in given if x._layout.shape != (0,)]
     made = joining.run(given)
     if joining.differentiable and modes.recording:
-        node = _record(made, CatNode, joining.dim, given)
-        if node is not None:
-            node.sizes = joining.sizes
+        _JOINED.record((made,), given, (), (joining.sizes, joining.dim))
     return made if out is None else given_out(cast_for(out, made, "cat", TypeError), out, "cat")
 
 
 concat = concatenate = cat
-
-
-def _record(made: Tensor, cls: type[CatNode | StackNode], dim: int, inputs: Sequence[Tensor]) -> Any:
-    """The node of tensors joined in ``made``, where one of them wants a gradient."""
-    for x in inputs:
-        if x._autograd is not None and x._autograd.requires_grad:
-            node = cls.__new__(cls)
-            node.dim, node.saved = dim, ()
-            attach(node, inputs, (made,))
-            return node
-    return None
 
 
 @operation(method=False, autocast=Autocast(cpu=WIDEST))
@@ -172,7 +118,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
         raise
     made = joining.run(given)
     if joining.differentiable and modes.recording:
-        _record(made, StackNode, joining.dim, given)
+        _STACKED.record((made,), given, (), (joining.dim,))
     return made if out is None else given_out(cast_for(out, made, "stack", TypeError), out, "stack")
 
 
@@ -290,10 +236,7 @@ def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     )
     result = views.view(made, total)
     result._base = None
-    if modes.recording and input.requires_grad:
-        node = RepeatNode.__new__(RepeatNode)
-        node.pairs, node.shape, node.saved = wide, shape, ()
-        attach(node, (input,), (result,))
+    _REPEATED.record((result,), (input,), context=(wide, shape))
     return result
 
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import overlapping as kernels
-from tensor.autograd.recording.node import Node, attach
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
+from tensor.core.modes.grad_mode import unrecorded
+from tensor.core.plans import planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,29 +25,27 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-class _OverlapAdd:
-    """The operation; ``place.plans[OVERLAP_ADD, frames_layout, step, extent]`` works it out."""
+def _overlap_add_plan(frames: Layout, step: int, extent: int) -> Callable[[Tensor], Tensor]:
+    """``place.plans[OVERLAP_ADD, frames_layout, step, extent]`` works it out."""
+    *lead, windows, size = frames.shape
+    signals = prod(lead)
+    out = contiguous[(*lead, extent), frames.dtype, frames.place]
+    if not frames.place.is_cuda:
+        return lambda x: wrap(_on_host(x._host, frames, step, extent).reshape(out.shape), out)
+    place: Any = frames.place
+    steps = (frames.strides[-3] if lead else 0, frames.strides[-2])
+    run = kernels.plan(place.native, signals, windows, size, step, extent, steps, frames.dtype)
+    local = place.local
 
-    def plan(self, frames: Layout, step: int, extent: int) -> Callable[[Tensor], Tensor]:
-        *lead, windows, size = frames.shape
-        signals = prod(lead)
-        out = contiguous[(*lead, extent), frames.dtype, frames.place]
-        if not frames.place.is_cuda:
-            return lambda x: wrap(_on_host(x._host, frames, step, extent).reshape(out.shape), out)
-        place: Any = frames.place
-        steps = (frames.strides[-3] if lead else 0, frames.strides[-2])
-        run = kernels.plan(place.native, signals, windows, size, step, extent, steps, frames.dtype)
-        local = place.local
+    def launch(x: Tensor) -> Tensor:
+        made = empty(out)
+        run(local.stream.handle, made._address, x._address)
+        return made
 
-        def launch(x: Tensor) -> Tensor:
-            made = empty(out)
-            run(local.stream.handle, made._address, x._address)
-            return made
-
-        return launch
+    return launch
 
 
-OVERLAP_ADD = _OverlapAdd()
+OVERLAP_ADD = planned(_overlap_add_plan)
 
 
 def _on_host(frames: NDArray[Any], layout: Layout, step: int, extent: int) -> NDArray[Any]:
@@ -72,25 +71,12 @@ def _on_host(frames: NDArray[Any], layout: Layout, step: int, extent: int) -> ND
     return made
 
 
-class OverlapAddNode(Node):
-    """A recorded sum of windows, whose derivative shows the gradient's windows."""
+def _windows(grad: Tensor, size: int, step: int, windows: int) -> Tensor:
+    """The windows of the gradient."""
+    return grad.unfold(-1, size, step).narrow(-2, 0, windows)
 
-    __slots__ = ("size", "step", "windows")
 
-    size: int
-    step: int
-    windows: int
-
-    def name(self) -> str:
-        """Name as PyTorch shows it."""
-        return "UnfoldBackward0"
-
-    def release(self) -> None:
-        """Keep everything: nothing was saved."""
-
-    def backward(self, *grads: Any) -> Any:
-        """The windows of the gradient."""
-        return grads[0].unfold(-1, self.size, self.step).narrow(-2, 0, self.windows)
+_FORMULA = BackwardFormula("UnfoldBackward0", "frames", [Derivative(_windows, needs="")])
 
 
 def overlap_add(frames: Tensor, step: int, extent: int) -> Tensor:
@@ -98,17 +84,11 @@ def overlap_add(frames: Tensor, step: int, extent: int) -> Tensor:
 
     Windows are added up where they overlap; what none reaches is 0. All of them must lie within ``extent``.
     """
-    recording, modes.recording = modes.recording, False
-    try:
+    with unrecorded():
         plain = frames.detach()
         if plain._layout.strides[-1] != 1 or len(plain._layout.shape) > 3:
             plain = plain.contiguous()
         made: Tensor = plain._layout.place.plans[OVERLAP_ADD, plain._layout, step, extent](plain)
-    finally:
-        modes.recording = recording
-    if recording and frames.requires_grad:
-        node = OverlapAddNode.__new__(OverlapAddNode)
-        node.windows, node.size = frames._layout.shape[-2:]
-        node.step, node.saved = step, ()
-        attach(node, (frames,), (made,))
+    windows, size = frames._layout.shape[-2:]
+    _FORMULA.record((made,), (frames,), context=(size, step, windows))
     return made

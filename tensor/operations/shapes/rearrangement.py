@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import rearrangement as kernels
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import dimension, dimensions, integers
 from tensor.core.base import empty
 from tensor.core.creation_arguments import sizes_of
 from tensor.core.memory_format import contiguous_format
+from tensor.core.plans import planned
 from tensor.operations.creation.copies import clone
 from tensor.operations.definition import operation
-from tensor.operations.reduction import given, record
+from tensor.operations.reduction import given
 
 from . import slices as parts
 from . import views
@@ -30,22 +32,22 @@ if TYPE_CHECKING:
 Ints = tuple[int, ...]
 
 
-class _Flip:
-    """``place.plans[FLIP, layout, dims](input)``: a tensor whose ``dims`` run backward."""
+def _flip_plan(layout: Layout, dims: Ints) -> Callable[[Tensor], Tensor]:
+    """What flips tensors of ``layout``.
 
-    def plan(self, layout: Layout, dims: Ints) -> Callable[[Tensor], Tensor]:
-        """What flips tensors of ``layout``."""
-        return _planned("flip", layout, layout.as_dense(), lambda a: np.flip(a, dims), flipped=dims)
+    ``place.plans[FLIP, layout, dims](input)``: a tensor whose ``dims`` run backward.
+    """
+    return _planned("flip", layout, layout.as_dense(), lambda a: np.flip(a, dims), flipped=dims)
 
 
-class _Roll:
-    """``place.plans[ROLL, layout, shifts](input)``: a tensor rolled by so many places along each dimension."""
+def _roll_plan(layout: Layout, shifts: Ints) -> Callable[[Tensor], Tensor]:
+    """What rolls tensors of ``layout``.
 
-    def plan(self, layout: Layout, shifts: Ints) -> Callable[[Tensor], Tensor]:
-        """What rolls tensors of ``layout``."""
-        axes = tuple(range(len(shifts)))
-        out = layout.as_contiguous() if layout.numel else layout.as_dense()
-        return _planned("roll", layout, out, lambda a: np.roll(a, shifts, axes), shifts=shifts)
+    ``place.plans[ROLL, layout, shifts](input)``: a tensor rolled by so many places along each dimension.
+    """
+    axes = tuple(range(len(shifts)))
+    out = layout.as_contiguous() if layout.numel else layout.as_dense()
+    return _planned("roll", layout, out, lambda a: np.roll(a, shifts, axes), shifts=shifts)
 
 
 def _planned(
@@ -77,8 +79,8 @@ def _planned(
     return run
 
 
-FLIP = _Flip()
-ROLL = _Roll()
+FLIP = planned(_flip_plan)
+ROLL = planned(_roll_plan)
 
 
 @operation()
@@ -101,8 +103,11 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
 def _flipped(input: Tensor, axes: Ints) -> Tensor:
     layout = input._layout
     made: Tensor = layout.place.plans[FLIP, layout, axes](input)
-    record((made,), input, "FlipBackward0", _flipped, (axes,))
+    _FLIP_BACKWARD.record((made,), (input,), context=(axes,))
     return made
+
+
+_FLIP_BACKWARD = BackwardFormula("FlipBackward0", "input", [Derivative(_flipped, needs="")])
 
 
 @operation()
@@ -177,8 +182,11 @@ def _rolled(input: Tensor, shifts: Ints) -> Tensor:
     layout = input._layout
     made: Tensor = layout.place.plans[ROLL, layout, shifts](input)
     back = tuple(-n % size if size else 0 for n, size in zip(shifts, layout.shape, strict=True))
-    record((made,), input, "RollBackward0", _rolled, (back,))
+    _ROLL_BACKWARD.record((made,), (input,), context=(back,))
     return made
+
+
+_ROLL_BACKWARD = BackwardFormula("RollBackward0", "input", [Derivative(_rolled, needs="")])
 
 
 @operation()

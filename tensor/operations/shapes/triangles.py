@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels import rearrangement as kernels
-from tensor.autograd.recording.inplace import attach_in_place, check_in_place
+from tensor.autograd.recording.inplace import check_in_place, record_in_place
+from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.arguments import integers
 from tensor.core.base import empty
 from tensor.core.copy_plans import check_no_overlap
 from tensor.core.layout import contiguous
-from tensor.core.modes.grad_mode import modes
 from tensor.operations.definition import operation
-from tensor.operations.reduction import ReductionNode, given, record
+from tensor.operations.reduction import given
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,9 @@ class _Triangle:
     def __init__(self, name: str, *, upper: bool) -> None:
         self.name = name
         self.upper = upper
+        self._formula = BackwardFormula(
+            f"{name.capitalize()}Backward0", "input", [Derivative(self.__call__, needs="")]
+        )
 
     def plan(self, to: Layout, layout: Layout, diagonal: int) -> Callable[[Tensor, Tensor], None]:
         """What writes the triangles of tensors of ``layout`` to tensors of the layout ``to``."""
@@ -62,7 +65,7 @@ class _Triangle:
     def __call__(self, input: Tensor, diagonal: int) -> Tensor:
         """A new tensor, recorded."""
         made = self._made(input, diagonal)
-        record((made,), input, self._title, self.__call__, (diagonal,))
+        self._formula.record((made,), (input,), context=(diagonal,))
         return made
 
     def function(self, input: Tensor, diagonal: Any, out: Tensor | None) -> Tensor:
@@ -79,10 +82,7 @@ class _Triangle:
         check_no_overlap(layout)
         layout.place.plans[self, layout, layout, at](input, input)
         input._storage.version += 1
-        if modes.recording and input.requires_grad:
-            node = ReductionNode.__new__(ReductionNode)
-            node.title, node.derivative, node.context, node.saved = self._title, self.__call__, (at,), ()
-            attach_in_place(node, (input,), input)
+        record_in_place(self._formula, input, (input,), context=(at,))
         return input
 
     def _made(self, input: Tensor, diagonal: int) -> Tensor:
@@ -98,10 +98,6 @@ class _Triangle:
                 f"{self.name}: input tensor must have at least 2 dimensions, got shape {list(input._layout.shape)}"
             )
         return at
-
-    @property
-    def _title(self) -> str:
-        return f"{self.name.capitalize()}Backward0"
 
 
 _TRIL = _Triangle("tril", upper=False)

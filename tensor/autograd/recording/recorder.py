@@ -1,0 +1,391 @@
+"""The recorder: the one piece of code through which operations enter the graph.
+
+An operation says how it is run backward by a :class:`BackwardFormula`, whose :class:`Derivative` s name what they need;
+only what the gradients that are asked for need is saved. What cannot name it beforehand, because the number of its
+inputs is open or because it is chosen call by call, calls :func:`record` with the values themselves. Both leave an
+:class:`OperationNode`.
+"""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from nvrtc_kernels.dtypes import Category
+from tensor.autograd.composition import composed_gradients
+from tensor.core.base import TensorBase
+from tensor.core.modes.grad_mode import modes
+
+from .node import Node, attach
+from .saved import NOTHING, freed, restore_all, save, save_operands, save_output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tensor.methods.tensor import Tensor
+
+#: Of which inputs gradients are asked for; ``None`` for numbers.
+Mask: TypeAlias = "tuple[bool | None, ...]"
+
+_new: Any = object.__new__
+#: Looked up once: before Python 3.12 members of enumerations are found by Python code.
+_FLOATING = Category.FLOATING
+
+
+class Derivative:
+    """How a gradient follows from the gradients of an operation's outputs.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(grad, *needs, *context)`` is the gradient of one input, computed with differentiable operations;
+        an operation of several outputs has their gradients one after the other in the place of ``grad``.
+    needs : str or sequence of str, optional
+        Names of the values that it needs, separated by blanks: inputs, outputs, others that the operation keeps. By
+        default the function's parameters after the first one name them. For what gives the gradients of all inputs
+        there may be a text for each of them: what only gradients need that are not asked for is ``None``.
+    """
+
+    __slots__ = ("by_input", "function", "needs")
+
+    def __init__(self, function: Callable[..., Any], needs: str | Sequence[str] | None = None) -> None:
+        self.function = function
+        self.by_input: tuple[tuple[str, ...], ...] | None = None
+        if needs is None:
+            self.needs = tuple(signature(function).parameters)[1:]
+        elif isinstance(needs, str):
+            self.needs = tuple(needs.split())
+        else:
+            self.by_input = tuple([tuple(each.split()) for each in needs])
+            self.needs = tuple(dict.fromkeys([name for names in self.by_input for name in names]))
+
+    @classmethod
+    def of(cls, given: Derivative | Callable[..., Any] | None) -> Derivative | None:
+        """``given``, or the derivative that a function alone stands for."""
+        return given if given is None or isinstance(given, Derivative) else cls(given)
+
+
+class Form:
+    """What the nodes of an operation have in common whose gradients are asked for by the same inputs.
+
+    Attributes
+    ----------
+    name : str
+        Name as PyTorch shows it.
+    kept : tuple of int
+        What is saved: values by position; an output as the complement of its number.
+    steps : tuple
+        For each input its derivative, with the positions in ``kept`` of what it needs; ``None`` if no gradient is asked
+        for.
+    joint : callable or None
+        What gives the gradients of all inputs at once, instead of ``steps``.
+    composition : tuple or None
+        The operation as a function of its inputs, and their positions in ``kept``.
+    """
+
+    __slots__ = ("composition", "joint", "kept", "name", "steps")
+
+    name: str
+    kept: tuple[int, ...]
+    steps: tuple[tuple[Callable[..., Any], tuple[int, ...]] | None, ...]
+    joint: Callable[..., Any] | None
+    composition: tuple[Callable[..., Any], tuple[int, ...]] | None
+
+
+class OperationNode(Node):
+    """A recorded operation, whose gradients are functions of what was saved and of ``context``."""
+
+    __slots__ = ("context", "form")
+
+    context: tuple[Any, ...]
+    form: Form
+
+    def name(self) -> str:
+        """Name as PyTorch shows it."""
+        return self.form.name
+
+    def keep_output(self, result: Tensor) -> None:
+        """Save ``result``, which was written after the other values were saved."""
+        assert self.saved is not None
+        self.saved = tuple(
+            [
+                save_output(result) if position == -1 else entry
+                for position, entry in zip(self.form.kept, self.saved, strict=True)
+            ]
+        )
+
+    def backward(self, *grads: Any) -> Any:
+        """Gradients of the inputs."""
+        if self.saved is None:
+            raise freed(self)
+        values = restore_all(self.saved, self) if self.saved else ()
+        form, context = self.form, self.context
+        if form.joint is not None:
+            mask = tuple([edge is not None for edge in self.next])
+            if form.composition is not None and modes.recording:
+                composition, places = form.composition
+                return composed_gradients(composition, mask, grads, [values[i] for i in places], context)
+            return form.joint(mask, grads if len(grads) > 1 else grads[0], *values, *context)
+        results: list[Any] = []
+        for step in form.steps:
+            if step is None:
+                results.append(None)
+                continue
+            function, needs = step
+            gradient = function(*grads, *[values[index] for index in needs], *context)
+            if gradient is not None and gradient._layout.dtype.is_complex:
+                gradient = _real_for_real(gradient, self, len(results))
+            results.append(gradient)
+        return tuple(results)
+
+
+_Node = TypeVar("_Node", bound=OperationNode)
+
+
+def _real_for_real(gradient: Tensor, node: Node, position: int) -> Tensor:
+    """A complex gradient, or its real part if the input is real."""
+    edge = node.next[position]
+    if edge is None or edge[0].layouts[edge[1]].dtype.is_complex:
+        return gradient
+    return gradient.real
+
+
+class BackwardFormula:
+    """How an operation is run backward.
+
+    Parameters
+    ----------
+    name : str or callable
+        Name of the nodes, which is PyTorch's; or a function that gives it for the values, by which of them are numbers.
+    values : str or sequence of str
+        Names of what :meth:`record` is given, separated by blanks: the inputs, and other values after them.
+    derivatives : sequence of Derivative or callable
+        For each input its derivative; a function alone names what it needs by its parameters. ``None`` where there is
+        none.
+    joint : Derivative, optional
+        Instead of ``derivatives``, one function for the gradients of all inputs:
+        ``function(mask, grad, *needs, *context)`` gives a tuple (or one gradient for one input). ``mask`` says for
+        which inputs a gradient is asked for; ``grad`` is a tuple where the operation has several outputs.
+    composition : callable, optional
+        With ``joint``: ``composition(*inputs, *context)`` computes the same outputs of differentiable operations. Then
+        ``joint`` is for backward passes that are not recorded, and may be fast; in recorded ones gradients, and so
+        derivatives of any order, follow from the composition. ``joint`` needs all inputs then.
+    outputs : str
+        Names of the results, separated by blanks.
+
+    Examples
+    --------
+    >>> formula = BackwardFormula(
+    ...     "MulBackward0", "a b", [Derivative(lambda grad, b: grad * b, needs="b"), lambda grad, a: grad * a]
+    ... )
+    """
+
+    __slots__ = ("_outputs", "_values", "composition", "derivatives", "forms", "joint", "name", "only")
+
+    def __init__(
+        self,
+        name: str | Callable[..., str],
+        values: str | Iterable[str],
+        derivatives: Sequence[Derivative | Callable[..., Any] | None] = (),
+        *,
+        joint: Derivative | None = None,
+        composition: Callable[..., Any] | None = None,
+        outputs: str = "out",
+    ) -> None:
+        self.name = name
+        self._values = values.split() if isinstance(values, str) else list(values)
+        self._outputs = outputs.split()
+        self.derivatives = tuple([Derivative.of(each) for each in derivatives])
+        self.joint = joint
+        self.composition = composition
+        #: By which inputs gradients are asked for.
+        self.forms: dict[Mask, Form] = {}
+        #: The one form, where what is saved does not depend on that: the number of inputs may be open then.
+        self.only: Form | None = None
+
+    def __repr__(self) -> str:
+        return f"<BackwardFormula {self.name}>"
+
+    def named(self, name: str | Callable[..., str]) -> BackwardFormula:
+        """The same formula whose nodes have another name."""
+        return BackwardFormula(
+            name,
+            self._values,
+            self.derivatives,
+            joint=self.joint,
+            composition=self.composition,
+            outputs=" ".join(self._outputs),
+        )
+
+    def record(
+        self,
+        outputs: Sequence[Tensor],
+        inputs: Sequence[Any],
+        others: Sequence[Any] = (),
+        context: tuple[Any, ...] = (),
+        mask: Mask | None = None,
+    ) -> None:
+        """Put the operation that computed ``outputs`` into the graph if a gradient of one of ``inputs`` is asked for.
+
+        Outputs of integers have no gradients.
+
+        Parameters
+        ----------
+        others
+            The values after the inputs that derivatives may need.
+        context
+            What the derivatives get behind what they need.
+        mask
+            Of which inputs gradients are asked for, where the caller knows that operations are recorded and that it is
+            so for one of them at least.
+        """
+        if mask is None:
+            if not modes.recording:
+                return
+            # As mask_of() would, without the call.
+            asked: list[bool | None] = []
+            for x in inputs:
+                if isinstance(x, TensorBase):
+                    asked.append(x._autograd is not None and x._autograd.requires_grad)
+                else:
+                    asked.append(None)
+            if True not in asked:
+                return
+            mask = tuple(asked)
+        if outputs[0]._layout.dtype.category >= _FLOATING:
+            values = (*inputs, *others) if others else inputs
+            node: OperationNode = _new(OperationNode)
+            node.form = form = self.only or self.forms.get(mask) or self.form(mask, values)
+            node.context = context
+            node.saved = save_operands(form.kept, values, outputs) if form.kept else ()
+            if len(outputs) > 1:
+                outputs = [x for x in outputs if x._layout.dtype.category >= _FLOATING]
+            attach(node, inputs, outputs)
+
+    def node(
+        self,
+        mask: Mask,
+        values: Sequence[Any],
+        outputs: Sequence[Tensor] = (),
+        context: tuple[Any, ...] = (),
+        cls: type[_Node] = OperationNode,  # type: ignore[assignment]
+    ) -> _Node:
+        """A node that is to be put into the graph; outputs that are still to be written are not saved yet."""
+        node: _Node = _new(cls)
+        node.form = form = self.only or self.forms.get(mask) or self.form(mask, values)
+        node.context = context
+        node.saved = save_operands(form.kept, values, outputs)
+        return node
+
+    def form(self, mask: Mask, values: Sequence[Any]) -> Form:
+        """What nodes have in common of which the gradients in ``mask`` are asked for; kept for the next time."""
+        form = Form()
+        form.name = self.name if isinstance(self.name, str) else self.name(*values)
+        form.joint, form.steps, form.composition = None, (), None
+        if self.joint is not None:
+            form.joint = self.joint.function
+            form.kept = tuple([self._position(name) for name in self.joint.needs])
+            if self.joint.by_input is not None:
+                used = {
+                    name
+                    for names, asked_for in zip(self.joint.by_input, mask, strict=False)
+                    if asked_for
+                    for name in names
+                }
+                form.kept = tuple(
+                    [self._position(name) if name in used else NOTHING for name in self.joint.needs]
+                )
+            if self.composition is not None:
+                places = [form.kept.index(position) for position in range(len(mask))]
+                form.composition = self.composition, tuple(places)
+        else:
+            asked = [
+                derivative if wanted else None
+                for derivative, wanted in zip(self.derivatives, mask, strict=False)
+            ]
+            needed = {self._position(name) for each in asked if each is not None for name in each.needs}
+            # Values in their order, then outputs.
+            kept = sorted(needed, key=lambda position: (position < 0, abs(position)))
+            steps: list[Any] = [
+                None
+                if each is None
+                else (each.function, tuple([kept.index(self._position(name)) for name in each.needs]))
+                for each in asked
+            ]
+            form.kept, form.steps = tuple(kept), (*steps, *[None] * (len(mask) - len(steps)))
+        if self.joint is not None and self.joint.by_input is None and isinstance(self.name, str):
+            self.only = form
+        else:
+            self.forms[mask] = form
+        return form
+
+    def _position(self, name: str) -> int:
+        return ~self._outputs.index(name) if name in self._outputs else self._values.index(name)
+
+
+def mask_of(inputs: Sequence[Any]) -> Mask | None:
+    """Of which inputs gradients are asked for; ``None`` where nothing is to be recorded."""
+    if not modes.recording:
+        return None
+    mask: list[bool | None] = []
+    for x in inputs:
+        if isinstance(x, TensorBase):
+            mask.append(x._autograd is not None and x._autograd.requires_grad)
+        else:
+            mask.append(None)
+    return tuple(mask) if True in mask else None
+
+
+def record(
+    results: Sequence[Tensor],
+    inputs: Sequence[Any],
+    name: str,
+    derivative: Callable[..., Any],
+    saved: Sequence[Any] = (),
+    context: Sequence[Any] = (),
+) -> None:
+    """Put an operation into the graph whose values to save are known only at the call.
+
+    Parameters
+    ----------
+    results
+        What the operation computed.
+    inputs
+        What it was computed from, tensors and other things.
+    name
+        Name of the node, which is PyTorch's.
+    derivative
+        ``derivative(mask, grad, *saved, *context)`` as in :class:`BackwardFormula`'s ``joint``.
+    saved
+        What the derivative needs: inputs, results, other tensors that no gradient goes through, or ``None``.
+    """
+    if not modes.recording:
+        return
+    for x in inputs:
+        if isinstance(x, TensorBase) and x._autograd is not None and x._autograd.requires_grad:
+            attach(operation_node(results, name, derivative, saved, context), inputs, results)
+            return
+
+
+def operation_node(
+    results: Sequence[Tensor],
+    name: str,
+    derivative: Callable[..., Any],
+    saved: Sequence[Any] = (),
+    context: Sequence[Any] = (),
+) -> OperationNode:
+    """The node that :func:`record` puts into the graph."""
+    node: OperationNode = _new(OperationNode)
+    node.form = form = _new(Form)
+    form.name, form.kept, form.steps, form.joint, form.composition = name, (), (), derivative, None
+    node.context = tuple(context)
+    entries: list[Any] = []
+    for x in saved:
+        for number, result in enumerate(results):
+            if x is result:
+                entries.append(save_output(x, number))
+                break
+        else:
+            entries.append(save(x))
+    node.saved = tuple(entries)
+    return node
