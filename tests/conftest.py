@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     import drv
 
+pytest_plugins = ["tests.pytorch"]
+
 # No test asserts a time, and the first example of a test may have to compile a kernel.
 settings.register_profile("graphroot", deadline=None)
 settings.load_profile("graphroot")

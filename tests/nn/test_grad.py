@@ -23,6 +23,7 @@ CASES: dict[str, tuple[int, tuple[int, ...], tuple[int, ...], dict[str, Any]]] =
 }
 
 
+@pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", CASES)
 def test_against_pytorch(name: str, place_name: str) -> None:
@@ -60,6 +61,7 @@ def test_wrong_shapes() -> None:
         grad.conv1d_input((1, 2, 5), tensor.ones(2, 2, 3), tensor.ones(1, 2, 4))
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", grad.__all__)
 def test_arguments_are_pytorchs(name: str) -> None:
     torch = pytest.importorskip("torch")

@@ -54,6 +54,7 @@ def test_distribution(
         assert np.abs(values).max() <= bound
 
 
+@pytest.mark.parity
 def test_truncated_normal() -> None:
     stats = pytest.importorskip("scipy.stats")
     tensor.manual_seed(3)
@@ -139,6 +140,7 @@ EXACT = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", EXACT)
 def test_like_pytorch(name: str) -> None:
     assert_like_pytorch(EXACT[name])
@@ -147,12 +149,14 @@ def test_like_pytorch(name: str) -> None:
 NAMES = ["linear", "conv1d", "conv_transpose3d", "sigmoid", "tanh", "relu", "leaky_relu", "selu", "gelu"]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("param", [None, 0, 0.3, True, "x"])
 @pytest.mark.parametrize("name", NAMES)
 def test_gain(name: str, param: Any) -> None:
     assert_like_pytorch(lambda lib, nn: float(nn.init.calculate_gain(name, param)))
 
 
+@pytest.mark.parity
 def test_every_name_of_pytorch_is_there() -> None:
     torch = pytest.importorskip("torch")
     theirs = {

@@ -12,6 +12,7 @@ import tensor
 from .parity import assert_like_pytorch
 
 
+@pytest.mark.parity
 def test_other_data_while_a_graph_lives() -> None:
     def program(lib: Any, nn: Any) -> Any:
         parameter = nn.Parameter(lib.ones(3))
@@ -34,6 +35,7 @@ def test_other_device_while_a_graph_lives(place_name: str) -> None:
     assert parameter.grad.tolist() == [3.0] * 3
 
 
+@pytest.mark.parity
 def test_integers_have_no_gradients() -> None:
     parameter = nn.Parameter(tensor.ones(3))
     with pytest.raises(RuntimeError, match="must be floating point or complex"):

@@ -44,6 +44,7 @@ def public(owner: Any) -> list[str]:
     return [name for name in dir(owner) if not name.startswith("_") and name not in _ABSENT]
 
 
+@pytest.mark.parity
 def test_methods_of_modules() -> None:
     torch = pytest.importorskip("torch")
     for name in public(torch.nn.Module):
@@ -52,6 +53,7 @@ def test_methods_of_modules() -> None:
             assert_same_parameters(mine, getattr(torch.nn.Module, name))
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", [each for each in nn.__all__ if inspect.isclass(getattr(nn, each))])
 def test_classes(name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -63,6 +65,7 @@ def test_classes(name: str) -> None:
             assert callable(getattr(mine, method))
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("module", ["functional", "init", "utils"])
 def test_functions(module: str) -> None:
     torch = pytest.importorskip("torch")

@@ -39,6 +39,7 @@ def step(lib: Any, model: Any, x: Any, y: Any, rate: float = 0.05) -> Any:
     return loss
 
 
+@pytest.mark.parity
 def test_losses_are_those_of_pytorch(place_name: str) -> None:
     torch = pytest.importorskip("torch")
     model, reference = network(nn), network(torch.nn)

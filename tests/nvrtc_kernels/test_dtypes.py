@@ -47,6 +47,7 @@ def test_promotion(first: str, second: str, expected: str) -> None:
     assert promote_types(one, two) is promote_types(two, one) is dtypes.dtype_named(expected)
 
 
+@pytest.mark.parity
 def test_promotion_is_pytorchs() -> None:
     torch = pytest.importorskip("torch")
     for one in dtypes.ALL:

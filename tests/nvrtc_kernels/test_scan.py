@@ -237,6 +237,7 @@ def test_nothing_is_launched_for_no_elements(device: drv.Device, shape: tuple[in
     device.synchronize()
 
 
+@pytest.mark.parity
 def test_results_agree_with_pytorch(device: drv.Device) -> None:
     torch = pytest.importorskip("torch")
     array = np.random.default_rng(5).integers(-3, 3, (5, 40)).astype(np.float32)

@@ -62,6 +62,7 @@ def test_a_sequence_for_each_row(device: drv.Device, m: int, output: Any) -> Non
     assert (places(device, np.sort(sequence, -1), values, output=output) == expected).all()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("right", [False, True])
 def test_places_of_nan_and_infinity_agree_with_pytorch(device: drv.Device, right: bool) -> None:
     torch = pytest.importorskip("torch")

@@ -119,6 +119,7 @@ def test_what_cannot_be_sorted(device: drv.Device) -> None:
         sort.plan(device, 1, 1 << 32, dtypes.int8)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("n", [50, 2100])
 def test_results_agree_with_pytorch(device: drv.Device, n: int) -> None:
     torch = pytest.importorskip("torch")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import parallel
+from tests.pytorch import torch
 
 NAMES = [
     "init_process_group",
@@ -71,9 +72,10 @@ def _parameters(function: Any) -> list[tuple[str, bool]]:
     ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", NAMES)
 def test_arguments(name: str) -> None:
-    distributed = pytest.importorskip("torch.distributed")
+    distributed = torch.distributed
     ours = _parameters(getattr(parallel, name))
     theirs = _parameters(getattr(distributed, name))
     if name == "supports_complex":
@@ -81,6 +83,7 @@ def test_arguments(name: str) -> None:
     assert ours == theirs
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("name", "methods"),
     [
@@ -91,7 +94,7 @@ def test_arguments(name: str) -> None:
     ],
 )
 def test_members(name: str, methods: str) -> None:
-    distributed = pytest.importorskip("torch.distributed")
+    distributed = torch.distributed
     for each in methods.split():
         assert hasattr(getattr(distributed, name), each)
         if (name, each) not in {

@@ -315,6 +315,7 @@ def test_what_is_no_parameter_is_cast_each_time(place_name: str, monkeypatch: py
         assert len(casts) == 4
 
 
+@pytest.mark.parity
 def test_gradients_of_uses_of_a_kept_cast_add_up() -> None:
     torch = pytest.importorskip("torch")
 

@@ -13,6 +13,8 @@ from .expressions import DIFFERENT, EXPECTED, operands, results
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.parity
+
 
 @pytest.fixture
 def fake_cuda() -> Iterator[Any]:

@@ -36,6 +36,7 @@ def _trained(library: Any, optim: Any, scaler: Any, device: str, iterations: int
     return found
 
 
+@pytest.mark.parity
 def test_like_pytorch(place_name: str) -> None:
     torch = pytest.importorskip("torch")
     options: dict[str, Any] = {"init_scale": 1024.0, "growth_interval": 3, "backoff_factor": 0.25}

@@ -53,6 +53,7 @@ def numbers(shape: tuple[int, ...] = (4, 6)) -> np.ndarray[Any, Any]:
     return values.astype(np.float32)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ALL)
 def test_values_and_gradients(place_name: str, name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -69,6 +70,7 @@ def test_values_and_gradients(place_name: str, name: str) -> None:
         np.testing.assert_allclose(array_of(mine.grad), array_of(theirs.grad), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", MODULES)
 def test_in_place(place_name: str, name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -98,6 +100,7 @@ IN_PLACE = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_functions_in_place(name: str) -> None:
     def program(lib: Any, nn: Any) -> Any:
@@ -115,6 +118,7 @@ def test_derivative_of_glu() -> None:
     assert gradcheck(lambda y: functional.glu(y, 0), (x,))
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float64", "float16", "int64", "bool", "complex64"])
 def test_types_of_glu(kind: str) -> None:
     def program(lib: Any, nn: Any) -> Any:
@@ -157,6 +161,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     assert_like_pytorch(REFUSED[name])
@@ -176,6 +181,7 @@ FLATTENED = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", FLATTENED)
 def test_flattening(name: str) -> None:
     def program(lib: Any, nn: Any) -> Any:
@@ -185,6 +191,7 @@ def test_flattening(name: str) -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 def test_text_of_sizes() -> None:
     torch = pytest.importorskip("torch")
     assert repr(nn.Unflatten(1, tensor.Size([2, 3]))) == plain(
@@ -192,6 +199,7 @@ def test_text_of_sizes() -> None:
     )
 
 
+@pytest.mark.parity
 def test_weights_carry_over() -> None:
     torch = pytest.importorskip("torch")
     assert list(nn.PReLU(3).state_dict()) == list(torch.nn.PReLU(3).state_dict())

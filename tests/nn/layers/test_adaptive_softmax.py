@@ -12,6 +12,8 @@ import tensor
 from tests.nn.parity import assert_like_pytorch, copy_weights
 from tests.tensor.comparison import array_of
 
+pytestmark = pytest.mark.parity
+
 
 def test_like_pytorch(place_name: str) -> None:
     torch = pytest.importorskip("torch")

@@ -93,6 +93,7 @@ ROW = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ROW)
 @pytest.mark.parametrize("make", [row, items])
 def test_rows(make: Any, name: str) -> None:
@@ -132,6 +133,7 @@ def _without_first(made: Any) -> Any:
     return made
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", SEQUENTIAL)
 def test_sequential(name: str) -> None:
     assert_like_pytorch(after(row, SEQUENTIAL[name]))
@@ -159,6 +161,7 @@ LISTS = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", LISTS)
 def test_module_list(name: str) -> None:
     assert_like_pytorch(after(items, LISTS[name]))
@@ -191,6 +194,7 @@ TABLES = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", TABLES)
 def test_module_dict(name: str) -> None:
     assert_like_pytorch(after(table, TABLES[name]))
@@ -215,6 +219,7 @@ VALUES = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", VALUES)
 def test_parameter_list(name: str) -> None:
     assert_like_pytorch(after(values, VALUES[name]))
@@ -255,6 +260,7 @@ NAMED = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", NAMED)
 def test_parameter_dict(name: str) -> None:
     assert_like_pytorch(after(named, NAMED[name]))

@@ -28,6 +28,7 @@ TABLES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("number", range(len(TABLES)))
 def test_tables_like_pytorch(number: int, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -51,6 +52,7 @@ def test_rows_of_padding_are_zero_at_first() -> None:
     assert layer.weight[1].detach().numpy().any()
 
 
+@pytest.mark.parity
 def test_tables_that_are_given() -> None:
     def program(library: Any, layers: Any) -> Any:
         table = library.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -62,6 +64,7 @@ def test_tables_that_are_given() -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 def test_what_tables_refuse() -> None:
     def program(library: Any, layers: Any) -> Any:
         results = []
@@ -91,6 +94,7 @@ _DROPOUTS = {
 }  # fmt: skip
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", sorted(_DROPOUTS))
 def test_dropout_layers(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -111,6 +115,7 @@ def test_dropout_layers(name: str, place_name: str) -> None:
         getattr(nn, name)(1.5)
 
 
+@pytest.mark.parity
 def test_dropout_of_channels_without_batches() -> None:
     def program(library: Any, layers: Any) -> Any:
         functional = layers.functional

@@ -44,6 +44,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] =
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("case", CASES)
 def test_as_pytorch(case: str, place_name: str, full_precision: None) -> None:
     torch = pytest.importorskip("torch")
@@ -184,6 +185,7 @@ def test_copies_and_pickles() -> None:
     assert lazy[0].weight.shape == (3, 4)
 
 
+@pytest.mark.parity
 def test_a_module_of_ones_own() -> None:
     def program(library: Any, layers: Any) -> Any:
         mixin = LazyModuleMixin if layers is nn else layers.modules.lazy.LazyModuleMixin
@@ -284,6 +286,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_inputs(name: str) -> None:
     assert_refused_like_pytorch(*WRONG[name])
@@ -296,6 +299,7 @@ def test_instance_norm_of_one_sample() -> None:
     assert lazy.num_features == 3
 
 
+@pytest.mark.parity
 def test_there_are_all_lazy_modules() -> None:
     torch = pytest.importorskip("torch")
     wanted = {name for name in dir(torch.nn) if name.startswith(("Lazy", "Uninitialized"))}

@@ -61,6 +61,7 @@ FORMS = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name: str) -> None:
     def program(lib: Any, nn: Any) -> Any:
@@ -102,6 +103,7 @@ BILINEAR_FORMS = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", BILINEAR_FORMS)
 def test_bilinear_forms(name: str) -> None:
     def program(lib: Any, nn: Any) -> Any:
@@ -125,6 +127,7 @@ def test_derivatives() -> None:
     assert gradgradcheck(functional.bilinear, bilinear)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     "make",
     [
@@ -170,6 +173,7 @@ MADE = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", MADE)
 def test_making(name: str) -> None:
     assert_like_pytorch(MADE[name])

@@ -14,6 +14,8 @@ from tests.nn.parity import assert_like_pytorch
 from tests.nn.test_signatures import assert_same_parameters
 from tests.tensor.comparison import array_of
 
+pytestmark = pytest.mark.parity
+
 _RNG = np.random.default_rng(0)
 _X, _Y, _Z = (_RNG.standard_normal((4, 5)).astype(np.float32) for _ in range(3))
 _CHANCES = (_RNG.random((4, 5)) * 0.9 + 0.05).astype(np.float32)

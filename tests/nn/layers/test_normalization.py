@@ -35,6 +35,7 @@ LAYERS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("number", range(len(LAYERS)), ids=lambda number: f"{LAYERS[number][0]}-{number}")
 def test_like_pytorch(number: int, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -68,6 +69,7 @@ def test_like_pytorch(number: int, place_name: str) -> None:
             )
 
 
+@pytest.mark.parity
 def test_what_is_refused() -> None:
     def program(library: Any, layers: Any) -> Any:
         results = []
@@ -92,6 +94,7 @@ def test_what_is_refused() -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 def test_states_without_numbers_of_batches() -> None:
     def program(library: Any, layers: Any) -> Any:
         layer = layers.BatchNorm1d(2)

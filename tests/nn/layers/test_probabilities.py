@@ -23,6 +23,7 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", LAYERS)
 def test_against_pytorch(name: str, place_name: str) -> None:
     layer, arguments, shape = LAYERS[name]

@@ -92,6 +92,7 @@ def _given(states: list[tuple[Any, Any]], which: int) -> Any:
     return found if len(found) > 1 else found[0]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("form", ["batched", "unbatched", "default states"])
 @pytest.mark.parametrize("case", LAYERS)
 def test_layers(case: str, form: str, place_name: str) -> None:
@@ -110,6 +111,7 @@ def test_layers(case: str, form: str, place_name: str) -> None:
     _compare(mine, theirs, found, expected, [(x, other), *states])
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("case", LAYERS)
 def test_packed(case: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -133,6 +135,7 @@ def test_packed(case: str, place_name: str) -> None:
     np.testing.assert_allclose(array_of(mine(in_order)[0].data), array_of(expected), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("form", ["batched", "unbatched", "default states"])
 @pytest.mark.parametrize("case", CELLS)
 def test_cells(case: str, form: str, place_name: str) -> None:
@@ -296,6 +299,7 @@ def test_memory_of_training_steps_is_flat() -> None:
     assert tensor.cuda.memory_allocated() - used[-1] == sum(-(-each.numel() * 4 // 512) * 512 for each in out)
 
 
+@pytest.mark.parity
 def test_batches_of_any_size(place_name: str) -> None:
     torch = pytest.importorskip("torch")
     for batch in (0, 1):
@@ -359,6 +363,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments(name: str) -> None:
     assert_refused_like_pytorch(*WRONG[name])
@@ -372,6 +377,7 @@ def test_packed_sequences_that_cannot_be() -> None:
         layer(nn.utils.rnn.PackedSequence(tensor.ones(4, 3), tensor.tensor([3, 2])))
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("case", [*LAYERS, "cell"])
 def test_texts_and_keys(case: str) -> None:
     torch = pytest.importorskip("torch")

@@ -103,6 +103,7 @@ def _compare(
         )
 
 
+@pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", CALLS)
 def test_attention_like_pytorch(name: str, place_name: str) -> None:
@@ -129,6 +130,7 @@ def test_attention_like_pytorch(name: str, place_name: str) -> None:
     _compare(mine, theirs, arrays, place_name, call)
 
 
+@pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("batch_first", [True, False])
@@ -174,6 +176,7 @@ def test_second_derivatives() -> None:
         assert tensor.autograd.gradgradcheck(function, (x,), fast_mode=True)
 
 
+@pytest.mark.parity
 def test_given_keys_and_values() -> None:
     def program(library: Any, layers: Any) -> Any:
         x = library.arange(24.0).reshape(3, 2, 4).sin()
@@ -200,6 +203,7 @@ def test_dropped_weights(place_name: str) -> None:
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.parity
 def test_one_mask_of_two() -> None:
     def program(library: Any, layers: Any) -> Any:
         layer = layers.MultiheadAttention(8, 2)
@@ -254,6 +258,7 @@ def _call(
     return layers.MultiheadAttention(8, 2)(*operands, **masks, **options)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", _BAD)
 def test_wrong_arguments(name: str) -> None:
     assert assert_like_pytorch(_BAD[name])[0].startswith("raised")
@@ -307,6 +312,7 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...], d
 }
 
 
+@pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.filterwarnings("ignore:.*enable_nested_tensor")
@@ -334,6 +340,7 @@ def test_layers_like_pytorch(name: str, place_name: str) -> None:
     _compare(mine, theirs, arrays, place_name, call, 1e-4)
 
 
+@pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 def test_stacks_like_pytorch() -> None:
     torch = pytest.importorskip("torch")

@@ -10,6 +10,8 @@ import nn
 import tensor
 from tests.nn.parity import assert_layer_like_pytorch, assert_like_pytorch
 
+pytestmark = pytest.mark.parity
+
 #: Name, arguments, options, shape of the input.
 LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = {
     "size": ("Upsample", ((7, 5),), {}, (1, 2, 3, 4)),

@@ -46,6 +46,7 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] 
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", LAYERS)
 def test_against_pytorch(name: str, place_name: str) -> None:
     layer, arguments, options, shape = LAYERS[name]
@@ -121,6 +122,7 @@ def test_second_derivatives_of_padding(mode: str) -> None:
     assert tensor.autograd.gradgradcheck(call, (x,))
 
 
+@pytest.mark.parity
 def test_norms_and_random_windows() -> None:
     assert_like_pytorch(lambda _, layers: repr(layers.LPPool1d(2, 3)))
     assert_like_pytorch(lambda _, layers: repr(layers.FractionalMaxPool2d(2, output_ratio=0.5)))
@@ -136,6 +138,7 @@ def test_norms_and_random_windows() -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 def test_unpooling() -> None:
     def program(library: Any, layers: Any) -> Any:
         pool, unpool = layers.MaxPool2d(2, 2, return_indices=True), layers.MaxUnpool2d(2, stride=2)
@@ -149,6 +152,7 @@ def test_unpooling() -> None:
     )
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

@@ -108,6 +108,7 @@ def forward_programs() -> dict[str, Callable[[Any, Any], Any]]:
     }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", forward_programs())
 def test_forward_hooks(name: str) -> None:
     assert_like_pytorch(forward_programs()[name])
@@ -261,6 +262,7 @@ def backward_programs() -> dict[str, Callable[[Any, Any], Any]]:
     }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", backward_programs())
 def test_backward_hooks(name: str) -> None:
     assert_like_pytorch(backward_programs()[name])

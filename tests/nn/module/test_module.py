@@ -141,6 +141,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_like_pytorch(name: str) -> None:
     assert_like_pytorch(PROGRAMS[name])
@@ -180,6 +181,7 @@ ASSIGNED = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("value", ASSIGNED)
 @pytest.mark.parametrize("name", ["left", "scale", "fresh", "nothing", "training"])
 def test_assignment(name: str, value: str) -> None:
@@ -191,6 +193,7 @@ def test_assignment(name: str, value: str) -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", ["parameter", "buffer", "module"])
 @pytest.mark.parametrize("name", ["a.b", "", 3, "scale", "left", "fresh", "forward"])
 @pytest.mark.parametrize("value", ASSIGNED)
@@ -203,6 +206,7 @@ def test_registration(kind: str, name: Any, value: str) -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 def test_assignment_before_init() -> None:
     def program(make: Any) -> Any:
         def run(lib: Any, nn: Any) -> Any:
@@ -220,6 +224,7 @@ def test_assignment_before_init() -> None:
             assert_like_pytorch(program(make))
 
 
+@pytest.mark.parity
 def test_computed_parameter_is_refused() -> None:
     def program(lib: Any, nn: Any) -> Any:
         module = nn.Module()
@@ -238,6 +243,7 @@ def test_deletion() -> None:
         del tree.scale
 
 
+@pytest.mark.parity
 def test_set_submodule() -> None:
     def program(target: Any, strict: bool = False, module: Any = None) -> Any:
         def run(lib: Any, nn: Any) -> Any:
@@ -253,6 +259,7 @@ def test_set_submodule() -> None:
     assert_like_pytorch(program("left", module=3))
 
 
+@pytest.mark.parity
 def test_apply_goes_from_the_leaves_up() -> None:
     def program(lib: Any, nn: Any) -> Any:
         seen: list[str] = []
@@ -362,6 +369,7 @@ def _double(_module: Any, _args: Any, output: Any) -> Any:
     return output * 2
 
 
+@pytest.mark.parity
 def test_copy_of_a_parameter() -> None:
     def program(lib: Any, nn: Any) -> Any:
         old = nn.Parameter(lib.ones(2, 3).t(), requires_grad=False)

@@ -94,6 +94,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("assign", [True, False])
 @pytest.mark.parametrize("name", CHANGES)
@@ -109,6 +110,7 @@ def test_what_is_no_tensor() -> None:
         model.load_state_dict({"first.weight": [1.0]}, strict=False)
 
 
+@pytest.mark.parity
 def test_what_is_no_mapping() -> None:
     assert_like_pytorch(lambda lib, nn: model_of(lib, nn).load_state_dict([("first.weight", 1)]))
 
@@ -123,6 +125,7 @@ def test_failed_loading_changes_nothing() -> None:
     assert {name: value.tolist() for name, value in model.state_dict().items()} == before
 
 
+@pytest.mark.parity
 def test_assigned_parameters() -> None:
     def program(lib: Any, nn: Any) -> Any:
         model = model_of(lib, nn)
@@ -152,6 +155,7 @@ def test_what_is_assigned_to_a_parameter_may_need_no_other_conversion(place_name
     assert model.first.weight.tolist() == [[5.0] * 3] * 2
 
 
+@pytest.mark.parity
 def test_views_and_variables() -> None:
     def program(lib: Any, nn: Any) -> Any:
         model = model_of(lib, nn)
@@ -167,6 +171,7 @@ def test_views_and_variables() -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 def test_destination() -> None:
     def program(lib: Any, nn: Any) -> Any:
         destination: dict[str, Any] = {"old": 1}
@@ -176,6 +181,7 @@ def test_destination() -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 def test_extra_state() -> None:
     def program(lib: Any, nn: Any) -> Any:
         class Counting(_Counting, nn.Module):  # type: ignore[name-defined,misc]
@@ -201,6 +207,7 @@ def test_extra_state() -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 def test_hooks_of_state_dict() -> None:
     def program(lib: Any, nn: Any) -> Any:
         model = model_of(lib, nn)
@@ -221,6 +228,7 @@ def test_hooks_of_state_dict() -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 def test_state_dict_post_hook_returns_nothing() -> None:
     def program(lib: Any, nn: Any) -> Any:
         model = model_of(lib, nn)
@@ -230,6 +238,7 @@ def test_state_dict_post_hook_returns_nothing() -> None:
     assert_like_pytorch(program)
 
 
+@pytest.mark.parity
 def test_hooks_of_loading() -> None:
     def program(lib: Any, nn: Any) -> Any:
         seen: list[Any] = []
@@ -284,6 +293,7 @@ def test_loading_post_hook_returns_nothing() -> None:
         model.load_state_dict(model.state_dict())
 
 
+@pytest.mark.parity
 def test_older_forms_are_read() -> None:
     def program(lib: Any, nn: Any) -> Any:
         class Versioned(nn.Module):  # type: ignore[name-defined,misc]

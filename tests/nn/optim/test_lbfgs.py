@@ -37,6 +37,7 @@ def _losses(library: Any, optim: Any, device: str, options: dict[str, Any], step
     return losses, x, y, optimizer
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("options", _OPTIONS, ids=str)
 def test_like_pytorch(place_name: str, options: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")

@@ -82,6 +82,7 @@ def _rates(optimizer: Any, scheduler: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("adam", [False, True])
 @pytest.mark.filterwarnings("ignore:.*Overflow|.*lr_scheduler")
@@ -99,6 +100,7 @@ def test_fifty_epochs(name: str, adam: bool) -> None:
     assert set(a.state_dict()) == set(b.state_dict()) - ignored
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_goes_on_from_state_dicts(name: str) -> None:
     first, _ = _optimizers()
@@ -116,6 +118,7 @@ def test_goes_on_from_state_dicts(name: str) -> None:
         assert _rates(first, a) == _rates(second, b)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     "name", ["step", "multi-step", "constant", "linear", "exponential", "polynomial", "cosine"]
 )
@@ -130,6 +133,7 @@ def test_a_given_epoch(name: str) -> None:
         assert _rates(ours, a) == pytest.approx(_rates(theirs, b), rel=1e-12)
 
 
+@pytest.mark.parity
 def test_a_fraction_of_an_epoch() -> None:
     torch = pytest.importorskip("torch")
     ours, theirs = _optimizers()
@@ -141,6 +145,7 @@ def test_a_fraction_of_an_epoch() -> None:
         assert a.get_last_lr() == pytest.approx(b.get_last_lr(), rel=1e-12)
 
 
+@pytest.mark.parity
 def test_resumed_at_an_epoch() -> None:
     torch = pytest.importorskip("torch")
     ours, theirs = _optimizers()
@@ -157,6 +162,7 @@ def test_resumed_at_an_epoch() -> None:
         lr_scheduler.StepLR(_optimizers()[0], 3, last_epoch=4)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     "options",
     [
@@ -191,6 +197,7 @@ def test_rates_that_are_tensors() -> None:
     assert (rate.item(), last[0].item(), scheduler.get_last_lr()[0].item()) == (0.25, 0.5, 0.25)
 
 
+@pytest.mark.parity
 def test_warnings() -> None:
     optimizer, _ = _optimizers()
     scheduler = lr_scheduler.StepLR(optimizer, 3)
@@ -208,6 +215,7 @@ def test_warnings() -> None:
         scheduler.step()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("make", "error"),
     [
@@ -245,6 +253,7 @@ def test_mistakes(make: Any, error: Any) -> None:
             make(optim.lr_scheduler, optim.SGD(groups), optim.Adagrad(others))
 
 
+@pytest.mark.parity
 def test_stepping_too_far() -> None:
     optimizer, _ = _optimizers()
     scheduler = lr_scheduler.OneCycleLR(optimizer, 0.1, 3)
@@ -255,6 +264,7 @@ def test_stepping_too_far() -> None:
         scheduler.step()
 
 
+@pytest.mark.parity
 def test_a_schedule_of_the_users() -> None:
     class Halving(lr_scheduler._LRScheduler):
         def get_lr(self) -> list[float]:

@@ -30,6 +30,7 @@ def _leaf(*shape: int) -> Any:
     return tensor.zeros(*shape, requires_grad=True)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", [*NAMES, "LBFGS"])
 def test_text_and_options(name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -43,6 +44,7 @@ def test_text_and_options(name: str) -> None:
     assert repr(ours) == repr(theirs)
 
 
+@pytest.mark.parity
 def test_groups_with_options_of_their_own(place_name: str) -> None:
     twins = Twins(place_name)
 
@@ -53,6 +55,7 @@ def test_groups_with_options_of_their_own(place_name: str) -> None:
     twins.assert_same(*twins.run(make, 4))
 
 
+@pytest.mark.parity
 def test_names_of_parameters() -> None:
     torch = pytest.importorskip("torch")
     ours = nn.optim.SGD([("weight", _leaf(2)), ("bias", _leaf(1))])
@@ -212,6 +215,7 @@ def test_hooks_of_state_dicts() -> None:
     assert calls == ["before", "first", 1, "after"]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", NAMES)
 def test_goes_on_from_a_state_dict(place_name: str, name: str) -> None:
     options = OPTIONS[name][-1]
@@ -247,6 +251,7 @@ def _converted(value: Any, library: Any) -> Any:
     return library.tensor(value.tolist()) if hasattr(value, "tolist") else value
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", NAMES)
 def test_state_dicts_carry_over(name: str) -> None:
     """PyTorch goes on from this library's state dict, and the other way round."""
@@ -352,6 +357,7 @@ def test_nothing_to_do() -> None:
     assert optimizer.state_dict()["state"] == {}
 
 
+@pytest.mark.parity
 def test_parameters_of_views_and_other_orders(place_name: str) -> None:
     """Parameters with gaps, and gradients in another order of dimensions than theirs."""
     twins = Twins(place_name, ((4, 6), (5, 3)))
@@ -367,6 +373,7 @@ def test_parameters_of_views_and_other_orders(place_name: str) -> None:
     assert_close(twins.ours[0]._base, twins.theirs[0]._base, 1e-5, 1e-5)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ["SGD", "Adam"])
 @pytest.mark.filterwarnings("ignore:.*duplicate parameters")
 def test_a_parameter_that_is_listed_twice(place_name: str, name: str) -> None:

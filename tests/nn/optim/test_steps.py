@@ -8,6 +8,8 @@ import pytest
 
 from .twins import Twins
 
+pytestmark = pytest.mark.parity
+
 _ADAM: list[dict[str, Any]] = [
     {},
     {"lr": 0.05, "betas": (0.8, 0.95), "eps": 1e-4},

@@ -53,6 +53,7 @@ def test_fused_layers_do_both(name: str) -> None:
     assert fused.bias.requires_grad == (layer.bias is not None)
 
 
+@pytest.mark.parity
 def test_types_stay() -> None:
     def program(lib: Any, layers: Any) -> Any:
         weight, bias = layers.utils.fuse_conv_bn_weights(

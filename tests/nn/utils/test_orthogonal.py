@@ -44,6 +44,7 @@ def test_it_stays_orthogonal(orthogonal_map: str, shape: tuple[int, int], based:
     assert not np.allclose(layer.weight.detach().numpy(), before.numpy())
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("orthogonal_map", MAPS)
 @pytest.mark.parametrize("shape", [(4, 4), (2, 4, 3), (3, 5)])
 def test_maps_are_pytorchs(orthogonal_map: str, shape: tuple[int, ...]) -> None:
@@ -81,6 +82,7 @@ def test_complex_ones_are_unitary() -> None:
     np.testing.assert_allclose(gram(module.weight), np.eye(3), atol=1e-12)
 
 
+@pytest.mark.parity
 def test_states_can_be_loaded() -> None:
     one, other = (orthogonal(nn.Linear(3, 5)) for _ in range(2))
     other.load_state_dict(one.state_dict())

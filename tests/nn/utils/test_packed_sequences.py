@@ -31,6 +31,7 @@ def _parts(sequence: Any) -> list[Any]:
     return [None if each is None else array_of(each).tolist() for each in sequence]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("features", [(), (2,), (2, 3)])
 @pytest.mark.parametrize("order", LENGTHS)
@@ -58,6 +59,7 @@ def test_there_and_back(order: str, features: tuple[int, ...], batch_first: bool
         np.testing.assert_array_equal(array_of(left), array_of(right))
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_pad_sequence(batch_first: bool, side: str, place_name: str) -> None:
@@ -189,6 +191,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments(name: str) -> None:
     call, message = WRONG[name]
@@ -210,6 +213,7 @@ def test_lengths_and_sizes_on_a_device() -> None:
         PackedSequence(tensor.ones(1), tensor.tensor([1], device="cuda"))
 
 
+@pytest.mark.parity
 def test_names_and_signatures() -> None:
     torch = pytest.importorskip("torch")
     theirs = torch.nn.utils.rnn
@@ -226,6 +230,7 @@ def test_names_and_signatures() -> None:
     assert nn.utils.rnn is rnn
 
 
+@pytest.mark.parity
 def test_against_pytorch_in_one_program() -> None:
     def program(library: Any, layers: Any) -> Any:
         utilities = layers.utils.rnn

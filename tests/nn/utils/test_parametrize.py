@@ -91,6 +91,7 @@ def told(layer: Any) -> Any:
     )
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("unsafe", [False, True])
 @pytest.mark.parametrize(
     "names",
@@ -135,6 +136,7 @@ def removed(leave: bool, *names: str) -> Any:
     return program
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("names", [("Square",), ("Double", "Square"), ("Sum",), ()])
 @pytest.mark.parametrize("leave", [True, False])
 def test_removal(leave: bool, names: tuple[str, ...]) -> None:
@@ -150,6 +152,7 @@ def assigned(*names: str, value: Any = lambda lib, nn: lib.ones(2, 3)) -> Any:
     return program
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     "names", [("Square",), ("Double",), ("Double", "Double"), ("Sum",), ("Sum", "Double")]
 )
@@ -157,10 +160,12 @@ def test_assignment(names: tuple[str, ...]) -> None:
     assert_like_pytorch(assigned(*names))
 
 
+@pytest.mark.parity
 def test_parameter_cannot_be_assigned() -> None:
     assert_like_pytorch(assigned("Double", value=lambda lib, nn: nn.Parameter(lib.ones(2, 3))))
 
 
+@pytest.mark.parity
 def test_training() -> None:
     def program(lib: Any, nn: Any) -> Any:
         layer = layer_of(lib, nn, "Double", "Square")
@@ -185,6 +190,7 @@ def test_cached() -> None:
     assert len(calls) == 3
 
 
+@pytest.mark.parity
 def test_buffers_and_several_tensors() -> None:
     def program(lib: Any, nn: Any) -> Any:
         module = nn.Module()
@@ -227,6 +233,7 @@ def test_type_and_transfer() -> None:
         parametrize.transfer_parametrizations_and_params(nn.Linear(1, 1), other)
 
 
+@pytest.mark.parity
 def test_missing_tensor() -> None:
     def program(lib: Any, nn: Any) -> Any:
         nn.utils.parametrize.register_parametrization(nn.Linear(1, 1), "x", module_types(nn)["Square"]())
@@ -255,6 +262,7 @@ NORMALISED = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:`:FutureWarning")
 @pytest.mark.parametrize("name", [*NORMALISED, "old weight", "old weight, all"])
 def test_normalised_weights(name: str) -> None:

@@ -78,6 +78,7 @@ PROGRAMS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_against_pytorch(name: str) -> None:
     def program(lib: Any, layers: Any) -> Any:

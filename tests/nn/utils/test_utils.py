@@ -32,6 +32,7 @@ def rounded(values: Any) -> Any:
     return np.float32(np.asarray(array_of(values), np.float64)).round(4).tolist()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("norm", [2.0, 1, 3.5, math.inf])
 @pytest.mark.parametrize("bound", [0.5, 1, 1000.0])
 def test_clipping_by_norm(norm: float, bound: float) -> None:
@@ -66,11 +67,13 @@ def _not_finite(lib: Any, nn: Any) -> Any:
     return made
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", CLIPPED)
 def test_special_cases_of_clipping(name: str) -> None:
     assert_like_pytorch(CLIPPED[name])
 
 
+@pytest.mark.parity
 def test_clipping_by_value() -> None:
     def program(lib: Any, nn: Any) -> Any:
         given = parameters_of(lib, nn)
@@ -129,6 +132,7 @@ def test_gradients_that_are_not_dense(place_name: str) -> None:
         np.testing.assert_allclose(array_of(parameter.grad), array * (2 / math.sqrt(squares)), rtol=1e-5)
 
 
+@pytest.mark.parity
 def test_gradients_of_several_types() -> None:
     def program(lib: Any, nn: Any) -> Any:
         given = [nn.Parameter(lib.zeros(2, dtype=kind)) for kind in (lib.float32, lib.float64)]
@@ -171,6 +175,7 @@ def test_clipping_on_devices() -> None:
     np.testing.assert_allclose(second.grad.tolist(), [3 / math.sqrt(48)] * 4, rtol=1e-5)
 
 
+@pytest.mark.parity
 def test_vectors() -> None:
     def program(lib: Any, nn: Any) -> Any:
         given = [nn.Parameter(lib.arange(6.0).reshape(2, 3)), nn.Parameter(lib.tensor(7.0))]
@@ -189,6 +194,7 @@ VECTORS = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", VECTORS)
 def test_special_cases_of_vectors(name: str) -> None:
     assert_like_pytorch(VECTORS[name])
@@ -217,6 +223,7 @@ CALLS = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", CALLS)
 def test_functional_call(name: str) -> None:
     shapes, options = CALLS[name]

@@ -388,6 +388,7 @@ def test_packed_sequences_with_total_length(three_lazy: None) -> None:
     assert net.rnn.weight_hh_l0.grad is not None
 
 
+@pytest.mark.parity
 def test_arguments_are_named_as_in_pytorch() -> None:
     torch = pytest.importorskip("torch")
     ours = [parallel.DataParallel, parallel.data_parallel, parallel.replicate, parallel.parallel_apply]

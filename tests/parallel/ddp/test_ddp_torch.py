@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.parallel.processes import run
+from tests.pytorch import torch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-if importlib.util.find_spec("torch") is None:
-    pytest.skip("needs PyTorch", allow_module_level=True)
+pytestmark = pytest.mark.parity
 
 
 def _model(lib: Any) -> Any:
@@ -119,6 +118,7 @@ def _both(rank: int, size: int, directory: str) -> tuple[Any, Any]:
 
 
 def test_training_is_pytorchs(tmp_path: Path) -> None:
+    assert torch.distributed.is_gloo_available()
     for wanted, found in run(_both, 2, str(tmp_path)):
         assert len(wanted) == len(found)
         for number, (theirs, ours) in enumerate(zip(wanted, found, strict=True)):

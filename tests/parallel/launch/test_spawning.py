@@ -22,6 +22,7 @@ from parallel.launch.spawning import (
     spawn,
     start_processes,
 )
+from tests.pytorch import torch
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -236,8 +237,9 @@ def test_wrong_arguments(arguments: tuple[object, ...], error: type[Exception], 
         start_processes(*arguments)
 
 
+@pytest.mark.parity
 def test_parameters_are_those_of_pytorch() -> None:
-    theirs = pytest.importorskip("torch.multiprocessing.spawn")
+    theirs = torch.multiprocessing
     for ours, their in (
         (spawn, theirs.spawn),
         (start_processes, theirs.start_processes),

@@ -65,6 +65,7 @@ def test_which_gradient_is_nan() -> None:
             y.backward()
 
 
+@pytest.mark.parity
 def test_same_message_as_pytorch() -> None:
     torch = pytest.importorskip("torch")
 

@@ -455,6 +455,7 @@ def test_backward_inside_backward() -> None:
     assert x.grad.tolist() == [2]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("in_place", [False, True])
 def test_as_pytorch(in_place: bool) -> None:
     torch = pytest.importorskip("torch")

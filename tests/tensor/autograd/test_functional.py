@@ -123,6 +123,7 @@ def assert_same(found: Any, expected: Any, create_graph: bool) -> None:
     np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-12)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
 @pytest.mark.parametrize("create_graph", [False, True], ids=["", "graph"])
 @pytest.mark.parametrize("name", functional.__all__)
@@ -150,6 +151,7 @@ def test_results_and_errors_are_pytorchs(name: str, create_graph: bool, strict: 
     assert seen == {"error", "result"}
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", functional.__all__)
 def test_arguments_are_pytorchs(name: str) -> None:
     torch = pytest.importorskip("torch")

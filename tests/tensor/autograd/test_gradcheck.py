@@ -347,6 +347,7 @@ def test_errors_about_the_inputs() -> None:
         gradgradcheck(lambda x: x, real(2), check_fwd_over_rev=True)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])
 def test_arguments_are_pytorchs(name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -367,6 +368,7 @@ DERIVATIVES = {
 }
 
 
+@pytest.mark.parity
 @both_modes
 @pytest.mark.parametrize("kind", [real, complex_], ids=["real", "complex"])
 @pytest.mark.parametrize("name", DERIVATIVES)

@@ -182,6 +182,7 @@ def captured(library: Any, log: Any) -> Any:
     return [*library.autograd.grad(z.sum(), x), of_y, x.grad]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     "program",
     [

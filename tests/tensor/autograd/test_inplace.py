@@ -176,12 +176,14 @@ def outcome(library: Any, program: Callable[[Any, Any], Any], device: str = "cpu
     return [y.tolist(), *(None if leaf.grad is None else leaf.grad.tolist() for leaf in (x, w))]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_as_pytorch(program: Callable[[Any, Any], Any], place_name: str) -> None:
     torch = pytest.importorskip("torch")
     assert outcome(tensor, program, place_name) == outcome(torch, program)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("program", [write_a_row, copy_into_a_row, views_of_views, written_twice])
 def test_second_derivatives(program: Callable[[Any, Any], Any]) -> None:
     torch = pytest.importorskip("torch")
@@ -196,6 +198,7 @@ def test_second_derivatives(program: Callable[[Any, Any], Any]) -> None:
     assert second(tensor) == second(torch)
 
 
+@pytest.mark.parity
 def test_names_of_nodes() -> None:
     torch = pytest.importorskip("torch")
 
@@ -289,6 +292,7 @@ def random_program(seed: int) -> Callable[[Any, Any], Any]:
     return program
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("seeds", [range(start, start + 50) for start in range(0, 200, 50)])
 def test_random_programs(seeds: range) -> None:
     torch = pytest.importorskip("torch")
@@ -337,6 +341,7 @@ def test_a_gradient_that_is_kept_is_that_of_the_tensor_now() -> None:
     assert x.grad.tolist() == [144 / 2, 288 / 2, 24]
 
 
+@pytest.mark.parity
 def test_kept_gradients_of_views() -> None:
     torch = pytest.importorskip("torch")
 

@@ -243,6 +243,7 @@ def inference_errors(library: Any) -> list[str]:
     ]
 
 
+@pytest.mark.parity
 def test_errors_of_inference_tensors_are_pytorchs() -> None:
     torch = pytest.importorskip("torch")
     for mine, theirs in zip(inference_errors(tensor), inference_errors(torch), strict=True):

@@ -9,6 +9,8 @@ import pytest
 import tensor
 from tests.tensor.comparison import array_of
 
+pytestmark = pytest.mark.parity
+
 M = Any
 
 

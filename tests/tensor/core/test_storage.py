@@ -104,6 +104,7 @@ def test_contents(place_name: str) -> None:
     assert memory.copy_(memory.cpu()).tolist() == other.tolist()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
@@ -239,6 +240,7 @@ def _compare(found: Any, expected: Any) -> None:
     assert found.tolist() == expected.tolist()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("program", RESIZED)
 @pytest.mark.filterwarnings("ignore:non-inplace resize")
 def test_other_memory_and_shapes(place_name: str, program: Any) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from tensor import cuda
 
+pytestmark = pytest.mark.parity
+
 #: Arguments of PyTorch that have no meaning here.
 LEFT_OUT = {
     "memory_snapshot": {"mempool_id", "include_traces"},

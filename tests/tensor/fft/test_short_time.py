@@ -33,6 +33,7 @@ def _both(array: np.ndarray[Any, Any], torch: Any, place: str, grad: bool = Fals
     return (x.requires_grad_(), y.requires_grad_()) if grad else (x, y)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_against_pytorch(options: dict[str, Any], place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -72,6 +73,7 @@ INVERSE: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("options", INVERSE, ids=str)
 @pytest.mark.filterwarnings("ignore:The length of signal is shorter")
 def test_inverse_against_pytorch(options: dict[str, Any], place_name: str) -> None:

@@ -48,6 +48,7 @@ def _options(name: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", NAMES)
 def test_against_pytorch(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -176,6 +177,7 @@ def test_wrong_arguments(name: str) -> None:
         call(tensor.ones(3, 4))
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("ihfft2", "ihfftn")])
 def test_strides_are_pytorchs(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -231,6 +233,7 @@ def test_work_that_threads_share(
     )
 
 
+@pytest.mark.parity
 def test_single_precision_is_as_precise_as_pytorchs() -> None:
     torch = pytest.importorskip("torch")
     array = (_RNG.standard_normal((64, 1024)) + 1j * _RNG.standard_normal((64, 1024))).astype(np.complex64)

@@ -14,6 +14,8 @@ from tests.tensor.expressions import value
 from .cases import CASES, PLAIN, operands
 from .cases import random as _random
 
+pytestmark = pytest.mark.parity
+
 
 def _compare(found: Any, expected: Any, text: str) -> None:
     if isinstance(expected, (tuple, list)):

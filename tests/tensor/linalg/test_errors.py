@@ -50,6 +50,7 @@ BATCHES: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", BATCHES)
 def test_the_matrix_is_named(text: str, place_name: str) -> None:
     array, wanted = BATCHES[text]
@@ -272,6 +273,7 @@ m.linalg.norm([1.0])
 """.strip().splitlines()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", WRONG)
 def test_wrong_calls(text: str) -> None:
     torch = pytest.importorskip("torch")

@@ -12,6 +12,8 @@ import tensor
 from tests.tensor.comparison import array_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nvrtc_kernels.dtypes import dtype
 
 linalg = tensor.linalg
@@ -83,20 +85,32 @@ def test_solutions_solve(kind: dtype, n: int) -> None:
 @pytest.mark.parametrize("kind", [tensor.float64, tensor.complex128])
 @pytest.mark.parametrize("hermitian", [False, True])
 def test_factors_of_indefinite_matrices(kind: dtype, hermitian: bool, place_name: str) -> None:
+    for a in _indefinite_matrices(kind, hermitian, place_name):
+        b = _made(kind, a.shape[-1], 2).to(place_name)
+        factors = linalg.ldl_factor(a, hermitian=hermitian)
+        x = linalg.ldl_solve(*factors, b, hermitian=hermitian)
+        _close(a @ x, b.expand(3, -1, 2))
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("kind", [tensor.float64, tensor.complex128])
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_factors_of_indefinite_matrices_are_pytorchs(kind: dtype, hermitian: bool, place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    for a in _indefinite_matrices(kind, hermitian, place_name):
+        factors = linalg.ldl_factor(a, hermitian=hermitian)
+        expected = torch.linalg.ldl_factor(torch.from_numpy(array_of(a).copy()), hermitian=hermitian)
+        np.testing.assert_array_equal(array_of(factors.pivots), expected.pivots.numpy())
+        np.testing.assert_allclose(np.tril(array_of(factors.LD)), np.tril(expected.LD.numpy()), atol=1e-9)
+
+
+def _indefinite_matrices(kind: dtype, hermitian: bool, place_name: str) -> Iterator[tensor.Tensor]:
     for n in range(1, 9):
         for diagonal in (1, 0):
             a = _made(kind, 3, n, n, seed=n)
             a = a + (a.mH if hermitian else a.mT)
             # Without a diagonal there are blocks of two rows; an odd matrix is regular all the same.
-            a = (a if diagonal or n == 1 else a - a.diagonal(0, 1, 2).diag_embed()).to(place_name)
-            b = _made(kind, n, 2).to(place_name)
-            factors = linalg.ldl_factor(a, hermitian=hermitian)
-            x = linalg.ldl_solve(*factors, b, hermitian=hermitian)
-            _close(a @ x, b.expand(3, n, 2))
-            torch = pytest.importorskip("torch")
-            expected = torch.linalg.ldl_factor(torch.from_numpy(array_of(a).copy()), hermitian=hermitian)
-            np.testing.assert_array_equal(array_of(factors.pivots), expected.pivots.numpy())
-            np.testing.assert_allclose(np.tril(array_of(factors.LD)), np.tril(expected.LD.numpy()), atol=1e-9)
+            yield (a if diagonal or n == 1 else a - a.diagonal(0, 1, 2).diag_embed()).to(place_name)
 
 
 @pytest.mark.parametrize("shape", [(30, 20), (20, 30), (2, 25, 25)])
@@ -213,6 +227,7 @@ m.geqrf(m.zeros(0, 3))
 """.strip().splitlines()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", EMPTY)
 def test_nothing(text: str) -> None:
     torch = pytest.importorskip("torch")

@@ -31,6 +31,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", TEXTS)
 def test_against_pytorch(text: str) -> None:
     assert_expression(text)

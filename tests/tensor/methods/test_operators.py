@@ -80,6 +80,7 @@ def _compare(function: Any, ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> N
     )
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "int32", "uint8", "bool"])
 @pytest.mark.parametrize("function", _BINARY, **_NAMES)
 def test_operators_are_pytorchs(function: Any, kind: str) -> None:
@@ -94,6 +95,7 @@ def test_operators_are_pytorchs(function: Any, kind: str) -> None:
             _compare(function, (number, ours + 1), (number, theirs + 1))
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "int32", "bool"])
 @pytest.mark.parametrize("function", _IN_PLACE, **_NAMES)
 def test_operators_in_place_are_pytorchs(function: Any, kind: str) -> None:
@@ -108,6 +110,7 @@ def test_operators_in_place_are_pytorchs(function: Any, kind: str) -> None:
         np.testing.assert_allclose(array_of(ours).astype(float), array_of(theirs).astype(float), 1e-6)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("function", _BINARY, **_NAMES)
 @pytest.mark.parametrize("other", [None, "1", [1, 2, 3], object()], ids=["none", "text", "list", "object"])
 def test_foreign_objects(function: Any, other: Any) -> None:
@@ -149,6 +152,7 @@ def test_arrays_of_numpy(place_name: str) -> None:
     assert found.tolist() == [2.0, 2.0, 2.0]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "int64", "bool", "complex64"])
 def test_signs(kind: str) -> None:
     ours, theirs = _pair(kind)

@@ -18,6 +18,8 @@ import tensor
 from nvrtc_kernels import dtypes
 from tensor.methods import printing
 
+pytestmark = pytest.mark.parity
+
 
 @pytest.fixture(autouse=True)
 def default_options() -> Iterator[None]:

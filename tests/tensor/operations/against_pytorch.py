@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 import tensor
 from nvrtc_kernels import dtypes
+from tests.pytorch import torch
 from tests.tensor.comparison import array_of, assert_same, assert_same_outcome, outcome, torch_of
-
-torch = pytest.importorskip("torch")
 
 if TYPE_CHECKING:
     from collections.abc import Callable

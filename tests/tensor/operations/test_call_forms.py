@@ -111,6 +111,7 @@ BY_NAME: list[str] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", NUMPY_NAMES + BY_NAME)
 def test_arguments_by_name(text: str, place_name: str) -> None:
     found, _ = assert_expression(_with_x(text), place_name)
@@ -132,6 +133,7 @@ ERRORS: list[str] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", ERRORS)
 def test_errors(text: str, place_name: str) -> None:
     found, _ = assert_expression(_with_x(text), place_name)
@@ -181,6 +183,7 @@ _UNREACHED = {
 }  # fmt: skip
 
 
+@pytest.mark.parity
 def test_methods_take_pytorchs_names_of_arguments() -> None:
     """Every argument of every overload of a method can be given by the name that PyTorch has for it."""
     torch = pytest.importorskip("torch")

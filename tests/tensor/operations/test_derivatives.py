@@ -94,6 +94,7 @@ def _assert_gradients_alike(sample: Sample, arrays: list[Any], first: bool, seco
             np.testing.assert_allclose(a, b, 1e-7, 1e-10, err_msg=f"{sample}: gradient {position}")
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(("sample", "kind"), _CASES, ids=_NAMES)
 def test_gradients_are_pytorchs(sample: Sample, kind: dtype) -> None:
     if sample.name == "nan_to_num" and kind.is_complex:
@@ -102,6 +103,7 @@ def test_gradients_are_pytorchs(sample: Sample, kind: dtype) -> None:
     _assert_gradients_alike(sample, operands(sample, kind, (5,)), True, second)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("sample", _TESTED, ids=str)
 def test_gradients_at_kinks_are_pytorchs(sample: Sample) -> None:
     if str(sample) in _NOT_FIRST:
@@ -173,6 +175,7 @@ _MIXED = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(("expression", "first", "second"), _MIXED)
 @pytest.mark.parametrize("kinds", [("float32", "float64"), ("float16", "float32"), ("float64", "complex64")])
 def test_gradients_have_the_shape_and_type_of_their_operands(
@@ -212,6 +215,7 @@ def test_gradients_have_the_shape_and_type_of_their_operands(
 # Nodes
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("sample", _TESTED, ids=str)
 def test_nodes_have_pytorchs_names(sample: Sample) -> None:
     if str(sample) in {"conj", "conj_physical-real", "floor_divide", "positive", "rsub", "softsign", "ndtr"}:
@@ -225,6 +229,7 @@ def test_nodes_have_pytorchs_names(sample: Sample) -> None:
     assert names[0] == names[1]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     "expression",
     [

@@ -363,6 +363,7 @@ def _alike(found: Any, expected: Any) -> None:
         assert found == expected
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")

@@ -16,6 +16,8 @@ from tests.tensor.expressions import value
 
 from .test_every_operation import ARRAYS, SAMPLES
 
+pytestmark = pytest.mark.parity
+
 #: Ties, or signs, may be decided in another way; or NaN, where PyTorch's half precision overflows on the way.
 _AMBIGUOUS = {
     "topk",

@@ -10,6 +10,8 @@ import pytest
 
 import tensor
 
+pytestmark = pytest.mark.parity
+
 INF, NAN = float("inf"), float("nan")
 TIES = [[1.0, 2.0, 2.0, -1.0], [3.0, 3.0, 3.0, 3.0]]
 ZEROS = [[0.0, 0.0, 0.0], [0.0, 2.0, -1.0]]

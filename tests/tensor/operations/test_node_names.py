@@ -10,6 +10,8 @@ import pytest
 from . import gradient_cases as cases
 from .test_gradcheck_operations import inputs_of
 
+pytestmark = pytest.mark.parity
+
 TABLES = {
     name: getattr(cases, name)
     for name in ("REDUCTIONS", "ORDERED", "PRODUCTS", "JOINS", "VIEWS", "COMPLEX", "TYPES", "WRITES")

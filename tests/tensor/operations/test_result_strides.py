@@ -12,6 +12,8 @@ import tensor
 from tests.tensor.comparison import outcome
 from tests.tensor.expressions import value
 
+pytestmark = pytest.mark.parity
+
 #: Tensors of shape (3, 4, 5), or parts of it, that lie differently.
 LAYOUTS = {
     "contiguous": "x",

@@ -45,6 +45,7 @@ def test_other_programs_find_the_tensors(tmp_path: Path) -> None:
     assert list(safetensors.numpy.load_file(tmp_path / "it")) == ["tensor"]
 
 
+@pytest.mark.parity
 @KINDS
 def test_pytorch_reads_and_writes_the_same(kind: dtypes.dtype, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")

@@ -23,6 +23,7 @@ _OPTIONS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", OLD)
 def test_old_names_against_pytorch(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -39,6 +40,7 @@ def test_old_names_against_pytorch(name: str, place_name: str) -> None:
     assert mine(9, dtype=tensor.float16, device=place_name).dtype is tensor.float16
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", windows.__all__)
 def test_against_pytorch(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -55,6 +57,7 @@ def test_against_pytorch(name: str, place_name: str) -> None:
                 )
 
 
+@pytest.mark.parity
 def test_all_of_pytorchs() -> None:
     torch = pytest.importorskip("torch")
     assert set(windows.__all__) == set(torch.signal.windows.__all__)

@@ -334,6 +334,7 @@ def test_reentrant_has_no_second_derivative() -> None:
 # As PyTorch
 
 
+@pytest.mark.parity
 def test_as_pytorch(use_reentrant: bool) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch.utils.checkpoint")

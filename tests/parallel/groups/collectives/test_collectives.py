@@ -435,6 +435,7 @@ def _with_pytorch(_: int, __: int, path: str) -> list[Any]:
     return [pickle.loads(Path(f"{path}.{rank}").read_bytes()) for rank in range(3)]
 
 
+@pytest.mark.parity
 def test_as_pytorch(tmp_path: Path) -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("needs PyTorch")

@@ -139,6 +139,7 @@ TYPED = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", TYPED)
 def test_typed_classes(text: str) -> None:
     assert_expression(text)

@@ -62,6 +62,7 @@ def _calls(options: dict[str, Any]) -> Any:
     return lambda *operands: scaled_dot_product_attention(*operands, **options)
 
 
+@pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", CASES)
 def test_like_pytorch(name: str, place_name: str) -> None:
@@ -526,6 +527,7 @@ def _random_call(random: np.random.Generator) -> tuple[list[tuple[Any, list[int]
     return operands, options
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("seed", range(4))
 def test_random_calls_like_pytorch(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")

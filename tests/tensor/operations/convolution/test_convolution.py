@@ -50,6 +50,7 @@ def _operands(name: str) -> list[np.ndarray[Any, Any]]:
     return [_RNG.standard_normal(shape) for shape in (image, weight, (filters,))]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", CASES)
 def test_against_pytorch(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -169,6 +170,7 @@ UNFOLDED = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", UNFOLDED)
 def test_unfold_and_fold(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")

@@ -285,6 +285,7 @@ def test_lists_that_hold_cuda_tensors(device: drv.Device) -> None:
 # as_tensor and asarray
 
 
+@pytest.mark.parity
 def test_arrays_of_dlpack_are_shared() -> None:
     torch = pytest.importorskip("torch")
     given = torch.arange(6).reshape(2, 3).t()

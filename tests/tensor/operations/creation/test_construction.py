@@ -164,6 +164,7 @@ ARRAYS: list[str] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("text", NUMBERS + SEQUENCES + ARRAYS)
 def test_data_are_read_as_by_pytorch(text: str, place_name: str) -> None:
@@ -264,6 +265,7 @@ ERRORS: list[str] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("text", ERRORS)
 def test_errors_are_of_pytorchs_class(text: str, place_name: str) -> None:
@@ -454,6 +456,7 @@ def _nested(flat: list[Any], shape: tuple[int, ...]) -> list[Any]:
     return [_nested(flat[row * step : (row + 1) * step], shape[1:]) for row in range(shape[0])]
 
 
+@pytest.mark.parity
 @given(NESTED, st.sampled_from([None, *(kind.name for kind in dtypes.ALL)]))
 def test_nested_lists_of_anything(data: list[Any], name: str | None) -> None:
     torch = pytest.importorskip("torch")
@@ -462,6 +465,7 @@ def test_nested_lists_of_anything(data: list[Any], name: str | None) -> None:
     assert_same_outcome(found, expected)
 
 
+@pytest.mark.parity
 @given(arrays.arrays(st.sampled_from("?bhilBefdFD"), arrays.array_shapes(min_dims=0, max_dims=3, max_side=4)))
 def test_arrays_of_anything(array: Any) -> None:
     torch = pytest.importorskip("torch")

@@ -319,6 +319,7 @@ ORIGINALS: dict[str, str] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", TO + TO_ERRORS)
 def test_to(text: str, place_name: str) -> None:
     found, _ = assert_expression(text, place_name)
@@ -327,12 +328,14 @@ def test_to(text: str, place_name: str) -> None:
         assert found.device.type == place_name
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("text", NUMBERS + FORMATS)
 def test_as_numbers_and_texts(text: str, place_name: str) -> None:
     assert_expression(text, place_name, math=math)
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS.keys())
 def test_what_it_is(original: str, place_name: str) -> None:
@@ -343,6 +346,7 @@ def test_what_it_is(original: str, place_name: str) -> None:
             raise AssertionError(f"{text}: {error}") from error
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", dtypes.ALL, ids=lambda kind: kind.name)
 def test_between_all_dtypes(kind: dtypes.dtype, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -417,6 +421,7 @@ def test_types_of_other_objects_have_names() -> None:
     assert tensor.typename(np.float32) == "numpy.float32"
 
 
+@pytest.mark.parity
 def test_types_have_names(place_name: str) -> None:
     torch = pytest.importorskip("torch")
     for kind in dtypes.ALL:
@@ -468,6 +473,7 @@ NUMPY_ERRORS: list[str] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", NUMPY_ERRORS)
 def test_numpy_errors(text: str) -> None:
     found, _ = assert_expression(text)
@@ -511,6 +517,7 @@ ARRAY: list[str] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("text", ARRAY)
 def test_in_numpys_functions(text: str) -> None:
@@ -573,6 +580,7 @@ def test_numbers_of_python_in_all_places(place_name: str) -> None:
     assert max(tensor.tensor([1, 5, 2], device=place_name)).item() == 5
 
 
+@pytest.mark.parity
 @given(arrays.arrays(st.sampled_from("?bhilBefdFD"), arrays.array_shapes(min_dims=0, max_dims=3, max_side=4)))
 def test_lists_and_numbers_of_anything(array: Any) -> None:
     torch = pytest.importorskip("torch")

@@ -65,6 +65,7 @@ def _is_defined(array: Any, to: dtypes.dtype) -> Any:
     return np.isfinite(real) & (np.abs(np.trunc(real)) < 2.0**bits)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("origin", dtypes.ALL, ids=str)
 @pytest.mark.parametrize("to", dtypes.ALL, ids=str)
 @pytest.mark.filterwarnings("ignore:Casting complex values to real", "error::RuntimeWarning")
@@ -110,6 +111,7 @@ def _strided(shape: tuple[int, ...], placed: tuple[Any, ...]) -> tuple[int, tupl
     return span + offset, tuple(strides), offset
 
 
+@pytest.mark.parity
 @settings(max_examples=100, suppress_health_check=QUIET)
 @given(
     shape=SHAPES,
@@ -146,6 +148,7 @@ def test_between_layouts(
     assert mine[0]._version == 1
 
 
+@pytest.mark.parity
 @settings(max_examples=60, suppress_health_check=QUIET)
 @given(shape=SHAPES, kind=st.sampled_from(KINDS), data=st.data())
 def test_copies_that_keep_the_strides(
@@ -180,6 +183,7 @@ def test_copies_that_keep_the_strides(
 # What overlaps
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("target", "source"),
     [
@@ -217,6 +221,7 @@ def test_onto_itself(place_name: str) -> None:
     assert square.tolist() == [[2, 2], [2, 2]]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -239,6 +244,7 @@ def test_errors(place_name: str, source: Any, message: str) -> None:
     assert (x.tolist(), x._version) == ([1, 1], 0)
 
 
+@pytest.mark.parity
 def test_numbers(place_name: str) -> None:
     torch = pytest.importorskip("torch")
     for number in (3, 2.7, True, 300, 1 + 0j):

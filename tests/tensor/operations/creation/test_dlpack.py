@@ -156,6 +156,7 @@ def test_a_producer_of_before_version_1() -> None:
 # PyTorch
 
 
+@pytest.mark.parity
 @ALL
 def test_pytorch_shares_what_it_is_given(kind: dtypes.dtype) -> None:
     torch = pytest.importorskip("torch")
@@ -169,6 +170,7 @@ def test_pytorch_shares_what_it_is_given(kind: dtypes.dtype) -> None:
                 assert found.data_ptr() == given.data_ptr()
 
 
+@pytest.mark.parity
 @ALL
 def test_tensors_of_pytorch_are_shared(kind: dtypes.dtype) -> None:
     torch = pytest.importorskip("torch")
@@ -321,6 +323,7 @@ def test_a_dropped_capsule_frees(version: Any) -> None:
     assert holder() is None
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("version", [None, (1, 0)])
 def test_a_capsule_dropped_while_an_exception_is_raised(version: Any) -> None:
     given, holder = lent()

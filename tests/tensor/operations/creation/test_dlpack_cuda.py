@@ -60,6 +60,7 @@ def test_numpy_and_cuda_tensors(device: drv.Device) -> None:
     assert given.tolist() == [0, 1, 2]
 
 
+@pytest.mark.parity
 def test_pinned_memory(device: drv.Device) -> None:
     given = tensor.arange(4.0).pin_memory()
     assert given.__dlpack_device__() == (DLDeviceType.kDLCUDAHost, 0)

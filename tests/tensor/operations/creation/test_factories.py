@@ -139,6 +139,7 @@ GRIDS: list[str] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", SIZES + RANGES + GRIDS)
 def test_tensors_are_pytorchs(text: str, place_name: str) -> None:
     found, _ = assert_expression(text, place_name)
@@ -146,6 +147,7 @@ def test_tensors_are_pytorchs(text: str, place_name: str) -> None:
         assert each.device.type == place_name
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", NAMES)
 def test_every_dtype(name: str, place_name: str) -> None:
     for text in (
@@ -164,6 +166,7 @@ def test_every_dtype(name: str, place_name: str) -> None:
         assert_expression(text.replace("{name}", name), place_name)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float", "int", "bool", "complex"])
 def test_pythons_types_stand_for_dtypes(kind: str, place_name: str) -> None:
     for text in (
@@ -226,6 +229,7 @@ ORIGINALS: dict[str, str] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS.keys())
 def test_like_another_tensor(original: str, place_name: str) -> None:
     for text in LIKE:
@@ -233,6 +237,7 @@ def test_like_another_tensor(original: str, place_name: str) -> None:
         assert found.device.type == ("cpu" if "cpu" in text else place_name)
 
 
+@pytest.mark.parity
 def test_channels_last_is_made_and_kept(place_name: str) -> None:
     torch = pytest.importorskip("torch")
     for memory_format, shape in (("channels_last", (2, 3, 4, 5)), ("channels_last_3d", (2, 3, 4, 5, 6))):
@@ -262,6 +267,7 @@ OUT: list[str] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", OUT)
 @pytest.mark.parametrize("name", ["float32", "int64", "float16", "complex64", "bool"])
 def test_out_gives_the_dtype_and_takes_the_shape(text: str, name: str, place_name: str) -> None:
@@ -383,6 +389,7 @@ ERRORS: list[str] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", ERRORS)
 def test_errors_are_of_pytorchs_class(text: str, place_name: str) -> None:
     assert_expression(text, place_name)

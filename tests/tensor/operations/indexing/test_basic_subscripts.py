@@ -76,6 +76,7 @@ def _compare_views(found: Any, expected: Any) -> None:
     assert found.storage_offset() == expected.storage_offset()
 
 
+@pytest.mark.parity
 @settings(max_examples=200, suppress_health_check=QUIET)
 @given(shape=SHAPES, data=st.data())
 def test_reads(place_name: str, shape: tuple[int, ...], data: st.DataObject) -> None:
@@ -94,6 +95,7 @@ def _values(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
     return st.one_of(fits, cut, fits.map(lambda full: (1, *full)), fits.map(lambda full: (2, *full)), SHAPES)
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
 @settings(max_examples=200, suppress_health_check=QUIET)
 @given(shape=SHAPES, kind=st.sampled_from(KINDS), origin=st.sampled_from(KINDS), data=st.data())
@@ -136,6 +138,7 @@ def test_what_counts_as_an_int(place_name: str, at: Any) -> None:
     assert x.tolist() == [[0, 1, 2], [0, 0, 0], [6, 7, 8]]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("key", "error", "message"),
     [
@@ -220,6 +223,7 @@ def test_values_from_other_devices(two_devices: tuple[drv.Device, drv.Device]) -
     assert host.tolist() == [7, 7, 7]
 
 
+@pytest.mark.parity
 def test_a_part_onto_itself_shifted(place_name: str) -> None:
     """PyTorch refuses what depends on the order of elements."""
     torch = pytest.importorskip("torch")

@@ -19,6 +19,7 @@ def _normal(*shape: int) -> Any:
     return _RNG.standard_normal(shape).astype(np.float32)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (), (0,)], ids=str)
 def test_rows_like_pytorch(shape: Any, checked_place: str) -> None:
     torch = pytest.importorskip("torch")
@@ -32,6 +33,7 @@ def test_rows_like_pytorch(shape: Any, checked_place: str) -> None:
         )
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("padding", [None, 1])
 def test_bags_like_pytorch(mode: str, padding: int | None, checked_place: str) -> None:
@@ -124,6 +126,7 @@ def test_the_same_in_every_run(place_name: str) -> None:
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.parity
 def test_long_rows_are_scaled_down(place_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     import torch

@@ -21,6 +21,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("text", TEXTS)
 def test_against_pytorch(text: str, place_name: str) -> None:
     assert_expression(text, place_name)

@@ -233,6 +233,7 @@ def _call(library: Any, x: Any, call: tuple[Any, ...], move: Any, ending: str = 
     return result, [arg for arg in given if hasattr(arg, "requires_grad") and arg.requires_grad]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_against_pytorch(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")

@@ -27,6 +27,7 @@ def _case(shape: tuple[int, ...], kind: Any = np.float32) -> tuple[Any, Any, Any
     return logits, target, (_RNG.random(classes) + 0.5).astype(kind)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_classes_like_pytorch(shape: Any, checked_place: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
@@ -59,6 +60,7 @@ def _compare(place: str, mine: Any, theirs: Any, x: Any, target: Any, weight: An
     )
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("shape", [(4, 8), (2, 5, 3), (6,)], ids=str)
 def test_chances_like_pytorch(shape: Any, place_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")

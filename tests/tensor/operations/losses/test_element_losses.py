@@ -63,6 +63,7 @@ def _function(name: str) -> Any:
     return getattr(element_losses, name, None) or getattr(similarities, name)
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: f"{CASES[number][0]}-{number}")
 def test_like_pytorch(number: int, place_name: str) -> None:
@@ -138,6 +139,7 @@ def test_reduced_in_one_kernel_over_any_strides(checked_place: str) -> None:
     np.testing.assert_allclose(x.grad.cpu().numpy(), (_X - _Y) * 2 / _X.size, rtol=1e-5)
 
 
+@pytest.mark.parity
 def test_positive_weights(place_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     assert_like_torch(
@@ -174,6 +176,7 @@ def test_no_chances(request: pytest.FixtureRequest) -> None:
         element_losses.binary_cross_entropy(x.cuda(), x.cuda()).item()
 
 
+@pytest.mark.parity
 def test_similarities_like_pytorch(place_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     x, y = _normal(3, 4, 2), _normal(3, 4, 2)

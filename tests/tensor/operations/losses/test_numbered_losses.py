@@ -26,6 +26,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("reduction", [0, 1, 2])
 def test_like_pytorch(name: str, reduction: int) -> None:

@@ -22,6 +22,7 @@ def _log_probs(*shape: int, kind: Any = np.float32) -> Any:
     return (x - np.log(np.exp(x).sum(-1, keepdims=True))).astype(kind)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("padded", [True, False])
 def test_like_pytorch(reduction: str, padded: bool, checked_place: str) -> None:
@@ -37,6 +38,7 @@ def test_like_pytorch(reduction: str, padded: bool, checked_place: str) -> None:
     )
 
 
+@pytest.mark.parity
 def test_one_sample_and_other_blanks(checked_place: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     for kind in (np.float32, np.float64):
@@ -48,6 +50,7 @@ def test_one_sample_and_other_blanks(checked_place: str) -> None:
         )
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("zero_infinity", [True, False])
 def test_targets_that_are_too_long(zero_infinity: bool, checked_place: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")

@@ -22,6 +22,7 @@ def _normal(*shape: int, kind: Any = np.float32) -> Any:
 ROWS = [((3, 40), 1), ((5, 3), 1), ((2, 3, 5), 2), ((2, 1500), 1), ((2, 17000), 1), ((4, 1), 1), ((7,), 1)]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("case", "affine"),
     [
@@ -57,6 +58,7 @@ def test_rows_like_pytorch(case: Any, affine: str, checked_place: str) -> None:
 GROUPS = [((2, 6, 5), 3), ((2, 4, 3, 4), 2), ((2, 6), 3), ((1, 2, 9000), 1), ((3, 4, 2), 4)]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("case", GROUPS, ids=str)
 def test_groups_like_pytorch(case: Any, checked_place: str) -> None:
     torch = pytest.importorskip("torch")
@@ -74,6 +76,7 @@ def test_groups_like_pytorch(case: Any, checked_place: str) -> None:
 BATCHES = [(5, 3), (2, 3, 4), (2, 3, 4, 5), (2, 1, 2, 3, 2), (40, 33)]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("shape", BATCHES, ids=str)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("affine", [True, False])
@@ -95,6 +98,7 @@ def test_batches_like_pytorch(shape: Any, training: bool, affine: bool, checked_
         close(left, right)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("use", [True, False])
 def test_instances_like_pytorch(use: bool, checked_place: str) -> None:
     torch = pytest.importorskip("torch")
@@ -116,6 +120,7 @@ def test_instances_like_pytorch(use: bool, checked_place: str) -> None:
     np.testing.assert_allclose(without.mean(2).cpu().numpy(), 0, atol=1e-5)
 
 
+@pytest.mark.parity
 def test_neighbouring_channels_like_pytorch(place_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     for size in (1, 2, 3):
@@ -168,6 +173,7 @@ def test_half_precision_input_with_single_precision_weights(place_name: str) -> 
     assert functions.layer_norm(x.transpose(1, 2), (6,), w, w).dtype is tensor.float16
 
 
+@pytest.mark.parity
 def test_the_machine_epsilon_is_that_of_the_type_computed_in(place_name: str) -> None:
     torch = pytest.importorskip("torch")
     rows = np.array([[1e-4, 2e-4, 3e-4], [0.5, -1, 2]], np.float32)
@@ -206,6 +212,7 @@ def test_any_strides_and_addresses(place_name: str) -> None:
     close(result, functions.batch_norm(given.view(2, 6, 6, 3), None, None, None, None, True, 0.1, 1e-5))
 
 
+@pytest.mark.parity
 def test_channels_anywhere(checked_place: str) -> None:
     torch = pytest.importorskip("torch")
     view: Any

@@ -11,11 +11,12 @@ import pytest
 import tensor
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import dtype
+from tests.pytorch import torch
 from tests.tensor.comparison import array_of, outcome, torch_dtype
 from tests.tensor.operations.operands import operands
 from tests.tensor.operations.samples import SAMPLES, Sample
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.parity
 
 #: Layouts of operands made of arrays with shape (4, 5).
 _LAYOUTS: dict[str, Any] = {
@@ -36,17 +37,17 @@ _MORE_TYPES = {
     "log_ndtr",
     "zeta",
     "spherical_bessel_j0",
-    *(name for name in dir(torch.special) if "bessel" in name or "polynomial" in name),
+    *(name for name in dir(tensor.special) if "bessel" in name or "polynomial" in name),
 }
 #: What keeps the order of dimensions where PyTorch forgets it.
 _OTHER_STRIDES = {"mvlgamma", "angle", "logsigmoid", "conj"}
 #: What PyTorch gives to eight digits only, also in double precision.
 _LESS_EXACT = {"bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"}
-_TWINS = (torch, torch.nn.functional, torch.special)
 
 
 def _twin(sample: Sample) -> Any:
-    return next(found for place in _TWINS if (found := getattr(place, sample.name, None)) is not None)
+    places = torch, torch.nn.functional, torch.special
+    return next(found for place in places if (found := getattr(place, sample.name, None)) is not None)
 
 
 def _ours(array: Any, kind: dtype) -> Any:

@@ -11,6 +11,7 @@ import tensor
 from tests.tensor.comparison import array_of
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     "text",
     [
@@ -56,6 +57,7 @@ def test_reductions_of_nothing_name_themselves() -> None:
     assert tensor.max(empty, 1).values.shape == (0,)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("text", "kinds"),
     [

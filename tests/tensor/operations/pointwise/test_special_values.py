@@ -78,6 +78,7 @@ def _assert_same_values(found: Any, expected: Any, sample: Sample, given: list[A
 _OWN = {"i0", "igamma", "igammac", "ldexp", *(set(tensor.special.__all__) - set(tensor.__all__))}
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("sample", [sample for sample in _TESTED if sample.name not in _OWN], ids=str)
 def test_special_values_are_pytorchs(sample: Sample) -> None:
     torch = pytest.importorskip("torch")
@@ -125,6 +126,7 @@ def _at_limits(sample: Sample, name: str) -> list[Any]:
     return given
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("sample", _INTEGERS, ids=str)
 def test_integers_at_their_limits(sample: Sample, place_name: str) -> None:
     torch = pytest.importorskip("torch")

@@ -39,6 +39,7 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", CASES)
 def test_against_pytorch(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")

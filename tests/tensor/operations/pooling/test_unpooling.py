@@ -20,6 +20,7 @@ FRACTIONAL = {2: fractional_max_pool2d, 3: fractional_max_pool3d}
 NORMS = {1: lp_pool1d, 2: lp_pool2d, 3: lp_pool3d}
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("shape", "options", "size"),
     [
@@ -57,6 +58,7 @@ def test_unpooling_is_the_inverse(checked_place: str) -> None:
     assert max_unpool1d(values[:0], places[:0], 4).shape == (0, 3, 24)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("shape", "options"),
     [
@@ -107,6 +109,7 @@ def test_random_windows_cover_the_ends(checked_place: str) -> None:
         assert (values[..., 0, 0] == 9).all().item()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("shape", "power", "options"),
     [

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 import tensor
 from nvrtc_kernels import dtypes
+from tests.pytorch import torch
 from tests.tensor.comparison import array_of, assert_same_outcome, outcome, torch_of
 from tests.tensor.operations.against_pytorch import make
-
-torch = pytest.importorskip("torch")
 
 #: Differences that sums in another order may make, beside the largest number of a result.
 ROUNDING = {

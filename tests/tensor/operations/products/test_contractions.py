@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensor
+from tests.pytorch import torch
 from tests.tensor.comparison import assert_same_outcome, outcome, torch_of
 from tests.tensor.operations.against_pytorch import check_derivatives
 
@@ -16,7 +17,6 @@ from .cases import assert_close, check, small
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-torch = pytest.importorskip("torch")
 # PyTorch has no TF32 on the CPU.
 pytestmark = pytest.mark.usefixtures("full_precision")
 
@@ -70,6 +70,7 @@ EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(("equation", "shapes"), EQUATIONS, ids=[f"{e} {s}" for e, s in EQUATIONS])
 def test_einsum(equation: str, shapes: list[tuple[int, ...]], checked_place: str) -> None:
     given = [small(shape, device=checked_place) for shape in shapes]
@@ -80,6 +81,7 @@ def test_einsum(equation: str, shapes: list[tuple[int, ...]], checked_place: str
         assert_same_outcome(outcome(tensor.einsum, equation, turned), theirs, assert_close)
 
 
+@pytest.mark.parity
 def test_einsum_with_lists_of_dimensions(checked_place: str) -> None:
     a, b = small((2, 3), device=checked_place), small((3, 4), device=checked_place)
     for tail in ([[0, 2]], [[2, 0]], [], [[]], [[..., 2]]):
@@ -108,12 +110,14 @@ TENSORDOTS: list[tuple[tuple[int, ...], tuple[int, ...], Any]] = [
 ]
 
 
+@pytest.mark.parity
 def test_tensordot(checked_place: str) -> None:
     for left, right, dims in TENSORDOTS:
         check("tensordot", small(left, device=checked_place), small(right, device=checked_place), dims)
     check("tensordot", small((2, 3)), small((3, 2)), dims=torch.tensor([[1], [0]]).tolist())
 
 
+@pytest.mark.parity
 def test_cross(checked_place: str) -> None:
     for left, right, dim in (
         ((3,), (3,), ()),
@@ -136,6 +140,7 @@ def test_cross(checked_place: str) -> None:
         check("cross", small((2, 3), kind, checked_place), small((2, 3), kind, checked_place))
 
 
+@pytest.mark.parity
 def test_trace(checked_place: str) -> None:
     for shape in ((3, 3), (2, 4), (0, 3), (3,), (), (2, 2, 2)):
         check("trace", small(shape, device=checked_place))
@@ -157,6 +162,7 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives(name: str, checked_place: str) -> None:
     call = DIFFERENTIABLE[name]

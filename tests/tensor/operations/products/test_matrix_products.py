@@ -9,6 +9,7 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import dtypes
+from tests.pytorch import torch
 from tests.tensor.comparison import assert_same_outcome, outcome, torch_dtype, torch_of
 from tests.tensor.operations.against_pytorch import check_derivatives
 
@@ -17,7 +18,6 @@ from .cases import TYPES, assert_close, check, small
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-torch = pytest.importorskip("torch")
 # PyTorch has no TF32 on the CPU.
 pytestmark = pytest.mark.usefixtures("full_precision")
 
@@ -60,6 +60,7 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", PAIRS)
 def test_shapes(name: str, checked_place: str) -> None:
     for left, right in SHAPES:
@@ -69,6 +70,7 @@ def test_shapes(name: str, checked_place: str) -> None:
         check(name, small(left, device=checked_place), small(right, device=checked_place))
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", TYPES)
 def test_types(kind: str, checked_place: str) -> None:
     matrix, other = small((3, 4), kind, checked_place), small((4, 2), kind, checked_place)
@@ -91,6 +93,7 @@ def test_types(kind: str, checked_place: str) -> None:
     check("baddbmm", batch[:, :, :3], batch, batch.mT, beta=2)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ["mm", "matmul", "dot", "addmm", "einsum"])
 def test_types_must_be_the_same(name: str) -> None:
     shapes = {"dot": ((3,), (3,))}.get(name, ((3, 3), (3, 3)))
@@ -125,6 +128,7 @@ def layouts(shape: tuple[int, ...], kind: str, device: str) -> list[Any]:
     ]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "float16", "complex64", "int32"])
 def test_layouts(kind: str, checked_place: str) -> None:
     for left in layouts((3, 4), kind, checked_place):
@@ -188,6 +192,7 @@ ADDED: dict[str, list[tuple[tuple[int, ...], ...]]] = {
 FACTORS: list[dict[str, Any]] = [{}, {"beta": 0.5, "alpha": -2}, {"beta": 0}, {"alpha": 0}]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ADDED)
 def test_added_products(name: str, checked_place: str) -> None:
     for shapes in ADDED[name]:
@@ -201,6 +206,7 @@ def test_added_products(name: str, checked_place: str) -> None:
                 assert found is mine
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ADDED)
 def test_numbers_for_added_products(name: str) -> None:
     shapes = ADDED[name][0]
@@ -221,6 +227,7 @@ def test_nothing_is_read_where_beta_is_zero(checked_place: str) -> None:
     assert tensor.addbmm(nothing, ones[None], ones[None], beta=0).tolist() == [[2, 2], [2, 2]]
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 def test_out(checked_place: str) -> None:
     matrix, batch, vector = (small(shape, device=checked_place) for shape in ((3, 3), (2, 3, 3), (3,)))
@@ -257,6 +264,7 @@ def test_out(checked_place: str) -> None:
         tensor.mm(matrix.requires_grad_(), matrix, out=turned)
 
 
+@pytest.mark.parity
 def test_in_place_products_of_what_is_written(checked_place: str) -> None:
     matrix = small((3, 3), device=checked_place)
     theirs = torch_of(matrix)
@@ -296,6 +304,7 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives(name: str, checked_place: str) -> None:
     call = DIFFERENTIABLE[name]

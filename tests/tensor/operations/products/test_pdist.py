@@ -11,6 +11,7 @@ import tensor
 from tests.tensor.operations.neural_comparison import assert_like_torch
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0, 3.0, float("inf")])
 @pytest.mark.parametrize("shape", [(5, 3), (2, 4)])
 def test_against_pytorch(power: float, shape: tuple[int, int], place_name: str) -> None:

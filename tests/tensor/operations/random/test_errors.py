@@ -147,6 +147,7 @@ def test_in_place(
         assert not any(x.tolist())
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("case", IN_PLACE, ids=lambda value: str(value[:3])[:40])
 def test_in_place_as_pytorch(case: tuple[Any, ...]) -> None:
     torch = pytest.importorskip("torch")
@@ -164,6 +165,7 @@ def test_creation(device: drv.Device, code: str, error: type[Exception]) -> None
     assert str(found.value)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(("code", "error"), CREATION, ids=lambda value: str(value)[:40])
 def test_creation_as_pytorch(code: str, error: type[Exception]) -> None:
     torch = pytest.importorskip("torch")

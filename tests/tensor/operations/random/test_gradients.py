@@ -40,6 +40,7 @@ def test_fills(name: str, arguments: tuple, node: str) -> None:
     assert leaf.grad.tolist() == [0, 0, 0]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(("name", "arguments", "node"), FILLS, ids=lambda value: str(value)[:20])
 def test_names_are_pytorchs(name: str, arguments: tuple, node: str) -> None:
     torch = pytest.importorskip("torch")

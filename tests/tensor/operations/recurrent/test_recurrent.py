@@ -282,6 +282,7 @@ def test_errors(place_name: str) -> None:
         out.backward()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
 def test_functions_of_parameters(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -319,6 +320,7 @@ def test_functions_of_parameters(name: str, place_name: str) -> None:
         getattr(tensor, name)(x, h)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ["lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"])
 def test_cells_as_functions(name: str, place_name: str) -> None:
     torch = pytest.importorskip("torch")

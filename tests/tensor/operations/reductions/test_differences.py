@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tensor
+from tests.pytorch import torch
 from tests.tensor.operations.against_pytorch import check, check_derivatives_of_call, inputs, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.parity
 
 #: Functions with their arguments.
 CALLS: dict[str, list[tuple[Any, ...]]] = {

@@ -31,6 +31,7 @@ def arrays(rank: int, kind: str = "float64") -> tuple[Any, Any]:
     return image.astype(kind), grid.astype(kind)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(("mode", "rank", "padding", "align"), CASES)
 def test_against_pytorch(mode: str, rank: int, padding: str, align: bool, place_name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -177,6 +178,7 @@ def test_nothing_to_read(place_name: str) -> None:
     assert not grid.grad.any().item()
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("size", [(2, 1, 3, 4), (1, 2, 5, 1), (2, 3, 2, 3, 4)])
 def test_affine_grids(size: tuple[int, ...], align: bool, place_name: str) -> None:
@@ -219,6 +221,7 @@ WRONG: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], type[Ex
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments(name: str) -> None:
     image, grid, options, error, message = WRONG[name]

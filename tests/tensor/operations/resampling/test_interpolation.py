@@ -56,6 +56,7 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("name", CASES)
 def test_against_pytorch(name: str, kind: str, place_name: str) -> None:
@@ -77,6 +78,7 @@ def test_against_pytorch(name: str, kind: str, place_name: str) -> None:
         assert found.grad_fn.name() == expected
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "linear"])
 def test_places_are_rounded_as_in_pytorch(mode: str, kind: str) -> None:
@@ -265,10 +267,15 @@ def test_wrong_arguments(name: str) -> None:
     shape, options, error, message = WRONG[name]
     with pytest.raises(error, match=message):
         interpolate(tensor.ones(shape), **options)
-    if name not in ("two dimensions",):
-        torch = pytest.importorskip("torch")
-        with pytest.raises(error):
-            torch.nn.functional.interpolate(torch.ones(shape), **options)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", [name for name in WRONG if name != "two dimensions"])
+def test_wrong_arguments_are_pytorchs(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    shape, options, error, _ = WRONG[name]
+    with pytest.raises(error):
+        torch.nn.functional.interpolate(torch.ones(shape), **options)
 
 
 def test_wrong_types() -> None:

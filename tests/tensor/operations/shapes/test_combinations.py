@@ -9,13 +9,12 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import dtypes
+from tests.pytorch import torch
 from tests.tensor.comparison import outcome
 from tests.tensor.operations.against_pytorch import check, check_derivatives_of_call, inputs, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-torch = pytest.importorskip("torch")
 
 #: Functions with their arguments.
 CALLS: dict[str, list[tuple[Any, ...]]] = {
@@ -23,6 +22,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", CALLS)
 def test_functions(name: str, checked_place: str) -> None:
     for given in inputs(checked_place).values():
@@ -45,6 +45,7 @@ FUNCTIONS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_that_are_no_methods(name: str, checked_place: str) -> None:
     for kind in ("float32", "int64", "bool") if checked_place == "cpu" else ("float32",):
@@ -62,11 +63,13 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives(name: str, checked_place: str) -> None:
     check_derivatives_of_call(DIFFERENTIABLE[name], checked_place, name)
 
 
+@pytest.mark.parity
 def test_repeats_for_each_slice(checked_place: str) -> None:
     def repeats(*numbers: int, kind: str = "int64") -> Any:
         return tensor.tensor(numbers, dtype=dtypes.dtype_named(kind), device=checked_place)
@@ -109,6 +112,7 @@ def test_a_given_size_of_repeats_spares_a_wait() -> None:
     assert found.tolist() == [0, 0, 2]
 
 
+@pytest.mark.parity
 def test_broadcasting(checked_place: str) -> None:
     shapes: list[tuple[Any, ...]] = [
         ((2, 1), (3,)),

@@ -11,13 +11,12 @@ import pytest
 import drv
 import tensor
 from nvrtc_kernels import dtypes
+from tests.pytorch import torch
 from tests.tensor.comparison import assert_same, assert_same_outcome, outcome, torch_dtype, torch_of
 from tests.tensor.operations.against_pytorch import TYPES, check, check_derivatives, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-torch = pytest.importorskip("torch")
 
 JOINS = ["cat", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack", "concat", "concatenate"]
 #: Shapes of tensors that are joined, among them some that cannot be.
@@ -53,6 +52,7 @@ def check_join(name: str, given: Sequence[Any], *arguments: Any, **options: Any)
         assert_same_outcome(found, expected)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", JOINS)
 def test_shapes_and_dimensions(name: str, checked_place: str) -> None:
     dims: list[tuple[int, ...]] = [()]
@@ -66,6 +66,7 @@ def test_shapes_and_dimensions(name: str, checked_place: str) -> None:
     check_join(name, [make((2,), device=checked_place), 3])
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ["cat", "stack", "hstack", "dstack", "column_stack"])
 def test_layouts(name: str, checked_place: str) -> None:
     whole = make((4, 6, 3), device=checked_place)
@@ -78,6 +79,7 @@ def test_layouts(name: str, checked_place: str) -> None:
     check_join(name, [part.transpose(0, 2) for part in parts])
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ["cat", "stack"])
 def test_types_are_promoted(name: str) -> None:
     for first, second in itertools.product(TYPES, TYPES):
@@ -88,6 +90,7 @@ def test_types_are_promoted(name: str) -> None:
     check_join("cat", [make((0,), "complex64"), make((2, 2), "int32")])
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", TYPES)
 def test_types(kind: str, checked_place: str) -> None:
     given = [make((2, 3), kind, checked_place), make((2, 2), kind, checked_place)]
@@ -97,6 +100,7 @@ def test_types(kind: str, checked_place: str) -> None:
     check(tensor.tile, torch.tile, given[0], (2, 2))
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 def test_out(checked_place: str) -> None:
     given = [make((2, 3), device=checked_place), make((2, 3), device=checked_place)]
@@ -130,6 +134,7 @@ REPEATS: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", REPEATS)
 def test_repetition(name: str, checked_place: str) -> None:
     for shape in ((), (3,), (2, 3), (0,), (2, 0), (2, 1, 3)):
@@ -140,6 +145,7 @@ def test_repetition(name: str, checked_place: str) -> None:
     check(tensor.tile, torch.tile, make((2, 3), device=checked_place), (2,))
 
 
+@pytest.mark.parity
 def test_lifted_ranks(checked_place: str) -> None:
     tensors = [
         make(shape, device=checked_place) for shape in ((), (3,), (2, 3), (2, 3, 4), (0,), (2, 3, 1, 1))
@@ -153,6 +159,7 @@ def test_lifted_ranks(checked_place: str) -> None:
             assert_same(one, other)
 
 
+@pytest.mark.parity
 def test_blocks_and_products_of_vectors(checked_place: str) -> None:
     for shapes in ([(2, 3), (1, 1)], [(), (3,), (2, 2)], [(0, 2), (2, 0)], [(0,), (3,)], [(2, 2, 2)], [(3,)]):
         tensors = [make(shape, device=checked_place) for shape in shapes]
@@ -179,6 +186,7 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives(name: str, checked_place: str) -> None:
     call = DIFFERENTIABLE[name]

@@ -9,13 +9,12 @@ import pytest
 
 import tensor
 from nvrtc_kernels import dtypes
+from tests.pytorch import torch
 from tests.tensor.comparison import array_of, assert_same, assert_same_outcome, outcome, torch_of
 from tests.tensor.operations.against_pytorch import RNG, TYPES, check, check_derivatives_of_call, inputs, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-torch = pytest.importorskip("torch")
 
 #: Functions with their arguments.
 CALLS: dict[str, list[tuple[Any, ...]]] = {
@@ -58,6 +57,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", CALLS)
 def test_functions(name: str, checked_place: str) -> None:
     for given in inputs(checked_place).values():
@@ -66,6 +66,7 @@ def test_functions(name: str, checked_place: str) -> None:
             check(getattr(tensor.Tensor, name), getattr(torch.Tensor, name), given, *arguments)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", TYPES)
 def test_types(kind: str, checked_place: str) -> None:
     given = inputs(checked_place, kind)
@@ -101,6 +102,7 @@ def test_many_elements(checked_place: str) -> None:
     np.testing.assert_array_equal(array_of(given.roll(7)), np.roll(numbers, 7))
 
 
+@pytest.mark.parity
 def test_flip_takes_dimensions_one_by_one() -> None:
     given = make((2, 3, 4))
     assert_same(given.flip(0, -1), torch_of(given).flip(0, -1))
@@ -135,11 +137,13 @@ def _changed(x: Any, change: Callable[[Any], Any]) -> Any:
     return x
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives(name: str, checked_place: str) -> None:
     check_derivatives_of_call(DIFFERENTIABLE[name], checked_place, name)
 
 
+@pytest.mark.parity
 def test_triangles_in_place(checked_place: str) -> None:
     for name in ("tril_", "triu_"):
         for given in inputs(checked_place).values():
@@ -169,6 +173,7 @@ def test_triangles_of_all_kinds_of_words(checked_place: str) -> None:
                 np.testing.assert_array_equal(array_of(x.clone().triu_(diagonal)), np.triu(numbers, diagonal))
 
 
+@pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 def test_out(checked_place: str) -> None:
     given = make((4, 5), device=checked_place)
@@ -207,6 +212,7 @@ PARTS: dict[str, list[tuple[tuple[int, ...], tuple[Any, ...]]]] = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", PARTS)
 def test_replaced_parts(name: str, checked_place: str) -> None:
     whole = [make((2, 3, 4), device=checked_place), make((4, 3, 2), device=checked_place).permute(2, 1, 0)]
@@ -227,6 +233,7 @@ def test_results_made_in_inference_mode_belong_to_it() -> None:
             assert found.is_inference()
 
 
+@pytest.mark.parity
 def test_filled_diagonals(checked_place: str) -> None:
     shapes = ((3, 4), (7, 3), (4, 3), (5, 3), (1, 1), (2, 2, 2), (0, 3), (2, 3, 2), (3,), ())
     for shape in shapes:

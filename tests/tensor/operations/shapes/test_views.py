@@ -62,6 +62,7 @@ def _has_negative_sizes(made: Any) -> bool:
     return not isinstance(made, Exception) and any(size < 0 for each in made for size in each.shape)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "complex64", "uint8"])
 @settings(max_examples=60, suppress_health_check=QUIET)
 @given(shape=SHAPES, data=st.data())
@@ -111,6 +112,7 @@ def test_names_of_one_view(place_name: str) -> None:
     assert x.narrow(dim=2, start=tensor.tensor(1), length=2).storage_offset() == 1
 
 
+@pytest.mark.parity
 def test_methods_that_change_the_tensor_itself(place_name: str) -> None:
     torch = pytest.importorskip("torch")
     mine = tensor.arange(6, device=place_name).view(1, 2, 3)
@@ -155,6 +157,7 @@ def test_other_types_of_the_same_bytes(place_name: str) -> None:
 HUGE = 2**62
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize(
     ("name", "args", "message"),
     [

@@ -13,6 +13,7 @@ from tensor.autograd import gradcheck, gradgradcheck
 _NAN, _INF = float("nan"), float("inf")
 
 
+@pytest.mark.parity
 def test_names_are_pytorchs() -> None:
     torch = pytest.importorskip("torch")
     theirs = {

@@ -73,6 +73,7 @@ SAMPLES = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", SAMPLES)
 def test_collate(name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -80,6 +81,7 @@ def test_collate(name: str) -> None:
     assert_same_outcome(outcome(data.default_collate, SAMPLES[name]), expected, assert_same_nested)
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", SAMPLES)
 def test_convert(name: str) -> None:
     torch = pytest.importorskip("torch")

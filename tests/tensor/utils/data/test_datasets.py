@@ -78,6 +78,7 @@ CASES = {
 }
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", CASES)
 def test_like_pytorch(name: str) -> None:
     case = CASES[name]
