@@ -143,9 +143,10 @@ def test_methods_of_ones_own() -> None:
         container.add_pruning_method(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", prune.__all__)
 def test_names_and_arguments_are_pytorchs(name: str) -> None:
-    theirs = pytest.importorskip("torch.nn.utils.prune")
+    theirs = pytest.importorskip("torch").nn.utils.prune
     mine, wanted = getattr(prune, name), getattr(theirs, name)
     if not isinstance(mine, type):
         assert_same_parameters(mine, wanted)

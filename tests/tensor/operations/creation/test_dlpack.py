@@ -392,9 +392,7 @@ def test_nothing_is_left_over(device: drv.Device, kind: dtypes.dtype) -> None:
     assert cuda.memory_allocated() < before
 
 
-def test_the_end_of_the_interpreter() -> None:
-    """Capsules, borrowers and lenders that are alive when the interpreter ends do no harm."""
-    script = """
+_ALIVE = """
 import sys, numpy as np, tensor, drv
 drv.simulator.install()
 given = tensor.arange(4.0)
@@ -402,19 +400,33 @@ array, capsule = np.from_dlpack(given), given.__dlpack__(max_version=(1, 0))
 borrowed = tensor.from_dlpack(np.arange(3)), tensor.from_dlpack(given)
 on_device = tensor.ones(3, device="cuda")
 kept = on_device.__dlpack__(), tensor.from_dlpack(on_device)
-try:
-    import torch
-except ImportError:
-    pass
-else:
-    foreign = torch.from_dlpack(given), tensor.from_dlpack(torch.ones(2))
-    sys.modules["somewhere"] = foreign
 sys.modules["elsewhere"] = array, capsule, borrowed, kept
 """
+_ALIVE_WITH_PYTORCH = (
+    _ALIVE
+    + """
+import torch
+sys.modules["somewhere"] = torch.from_dlpack(given), tensor.from_dlpack(torch.ones(2))
+"""
+)
+
+
+def _assert_silent(script: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_end_of_the_interpreter() -> None:
+    """Capsules, borrowers and lenders that are alive when the interpreter ends do no harm."""
+    _assert_silent(_ALIVE)
+
+
+@pytest.mark.parity
+def test_the_end_of_the_interpreter_with_pytorch() -> None:
+    assert callable(pytest.importorskip("torch").from_dlpack)
+    _assert_silent(_ALIVE_WITH_PYTORCH)
 
 
 def test_the_old_module() -> None:
