@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VERSION = "2.13"
 #: ``expecttest`` is what PyTorch's own samples import.
-INSTALLATION = "pip install torch==2.13.0 expecttest"
+PACKAGES = "torch==2.13.0 expecttest"
 
 _TESTS = Path(__file__).resolve().parent
 
@@ -115,9 +115,11 @@ def _watch() -> None:
         import expecttest  # noqa: F401
         import torch
     except ImportError as error:
-        raise pytest.UsageError(f"--parity needs PyTorch ({error}): {INSTALLATION}") from error
+        raise pytest.UsageError(f"--parity needs PyTorch ({error}): pip install {PACKAGES}") from error
     if not torch.__version__.startswith(f"{VERSION}."):
-        raise pytest.UsageError(f"--parity needs PyTorch {VERSION}, not {torch.__version__}: {INSTALLATION}")
+        raise pytest.UsageError(
+            f"--parity needs PyTorch {VERSION}, not {torch.__version__}: pip install {PACKAGES}"
+        )
     # Tests run in several processes, and their tensors are small.
     torch.set_num_threads(1)
     torch.__class__ = _Watched

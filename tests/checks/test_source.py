@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pytorch import PACKAGES as PACKAGES_OF_PARITY
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(sys.executable).parent
 PACKAGES = {"drv", "nvrtc_kernels", "tensor", "nn", "parallel", "tools"}
@@ -27,12 +29,14 @@ def test_source(name: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_continuous_integration_runs_the_command_of_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_continuous_integration_runs_documented_commands() -> None:
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    commands = [line for line in lines if "pytest" in line]
-    assert len(commands) == 1
-    assert commands[0] in readme
+    tests, parity = (line.strip() for line in lines if "pytest" in line)
+    assert tests in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "--parity" not in tests
+    assert parity in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert PACKAGES_OF_PARITY in parity
+    assert "--parity" in parity
 
 
 def test_wheel_is_pure_python_and_holds_the_packages_and_kernels(tmp_path: Path) -> None:
