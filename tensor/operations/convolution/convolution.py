@@ -25,6 +25,7 @@ from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.normalization.row_normalization import wide_array
 from tensor.operations.products.matrix_products import CONVOLUTION_PRODUCT
+from tensor.operations.resampling.padding import constant_pad
 from tensor.operations.shapes import reshaping, views
 from tensor.operations.shapes import slices as parts
 
@@ -512,6 +513,10 @@ def transposed_convolution(
             f"Given input size per channel: {list(x._layout.shape[2:])[3 - rank :]}. Calculated output size per channel: "
             f"{size[3 - rank :]}. Output size is too small"
         )
+    if any(e >= s for e, s in zip(extra, strides, strict=True)):
+        # Whole windows begin in the output's padding; there is no input for them.
+        ends = tuple((0, e // s) for e, s in zip(extra, strides, strict=True))
+        x = constant_pad(x, ((0, 0), (0, 0), *ends), 0)
     windows = Windows(tuple(size), tuple(kernel), strides, paddings, dilations)  # type: ignore[arg-type]
     geometry = Geometry(windows, x._layout.shape[0], w._layout.shape[1] * groups, w._layout.shape[0], groups)
     return _finished(_recorded("input", x, w, geometry), bias, rank, batched)

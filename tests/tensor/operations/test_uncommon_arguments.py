@@ -1,0 +1,33 @@
+"""Calls that are rare and right: of nothing, without dimensions, with duplicates, with defaults that are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tensor
+from nn import functional
+from tests.tensor.comparison import array_of
+
+
+def _assert_is(result: Any, expected: Any) -> None:
+    expected = np.asarray(expected)
+    assert tuple(result.shape) == expected.shape
+    np.testing.assert_allclose(array_of(result), expected)
+
+
+def test_output_padding_of_whole_windows(place_name: str) -> None:
+    """Strides of 2, and 3 elements more, which a dilation of 4 allows."""
+    on = {"device": place_name, "dtype": tensor.float64}
+    x = tensor.tensor([[[1.0, 2.0]]], requires_grad=True, **on)
+    w = tensor.tensor([[[10.0, 100.0]]], requires_grad=True, **on)
+    result = functional.conv_transpose1d(x, w, stride=2, dilation=4, output_padding=3, padding=1)
+    expected = np.zeros(10)
+    for position, each in enumerate((1, 2)):
+        for tap, weight in enumerate((10, 100)):
+            expected[position * 2 + tap * 4] += each * weight
+    _assert_is(result, expected[None, None, 1:9])
+    result.sum().backward()
+    _assert_is(x.grad, [[[100, 110]]])
+    _assert_is(w.grad, [[[2, 3]]])
