@@ -67,7 +67,10 @@ def _places(mode: str, size: int, left: int, right: int) -> np.ndarray[Any, Any]
     if mode == "replicate":
         return at.clip(0, size - 1)
     if mode == "circular":
-        return at % size
+        # What is cropped does not come round again.
+        first, last = max(-left, 0), size - max(-right, 0)
+        kept = max(last - first, 1)
+        return np.arange(-max(left, 0), last - first + max(right, 0)) % kept + first
     return size - 1 - np.abs(np.abs(at) - (size - 1)) if size > 1 else np.zeros_like(at)
 
 
@@ -133,7 +136,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         )
     for axis, (size, (left, right)) in enumerate(zip(shape, ends, strict=True)):
         limit = {"reflect": size - 1, "circular": size, "replicate": max(left, right)}[mode]
-        if max(left, right) > limit or (max(left, right) > 0 and not size):
+        if max(left, right) > 0 and (max(left, right) > limit or not size):
             raise RuntimeError(
                 f"Padding size should be {'less than' if mode == 'reflect' else 'at most'} the corresponding input "
                 f"dimension, but got: padding ({left}, {right}) at dimension {axis} of input {list(shape)}"

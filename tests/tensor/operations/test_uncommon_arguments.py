@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tensor
 from nn import functional
@@ -15,6 +16,18 @@ def _assert_is(result: Any, expected: Any) -> None:
     expected = np.asarray(expected)
     assert tuple(result.shape) == expected.shape
     np.testing.assert_allclose(array_of(result), expected)
+
+
+def test_reflections_of_no_items() -> None:
+    assert functional.pad(tensor.zeros(0, 3, 3), (1, 2), mode="reflect").shape == (0, 3, 6)
+    with pytest.raises(RuntimeError, match="less than"):
+        functional.pad(tensor.zeros(1, 3, 0), (1, 2), mode="reflect")
+
+
+def test_what_is_cropped_does_not_come_round_again(place_name: str) -> None:
+    x = tensor.arange(4.0, device=place_name).reshape(1, 1, 4)
+    _assert_is(functional.pad(x, (-1, 2), mode="circular"), [[[1, 2, 3, 1, 2]]])
+    _assert_is(functional.pad(x, (1, -2), mode="circular"), [[[1, 0, 1]]])
 
 
 def test_output_padding_of_whole_windows(place_name: str) -> None:
