@@ -74,7 +74,7 @@ def _matmul(input: Tensor, other: Tensor) -> Tensor:
         )
     if len(right) == 2:
         # One product of a tall matrix instead of a batch of small ones.
-        return mm(input.reshape(-1, inner), other).reshape(*left[:-1], columns)
+        return mm(input.reshape(prod(left[:-1]), inner), other).reshape(*left[:-1], columns)
     batch = layouts.broadcast_shapes(left[:-2], right[:-2])
     count = prod(batch)
     a = views.expand(input, (*batch, rows, inner)).reshape(count, rows, inner)

@@ -18,6 +18,11 @@ def _assert_is(result: Any, expected: Any) -> None:
     np.testing.assert_allclose(array_of(result), expected)
 
 
+def test_products_over_nothing(place_name: str) -> None:
+    on = {"device": place_name}
+    _assert_is(tensor.zeros(4, 5, 0, **on) @ tensor.zeros(0, 3, **on), np.zeros((4, 5, 3)))
+
+
 def test_reflections_of_no_items() -> None:
     assert functional.pad(tensor.zeros(0, 3, 3), (1, 2), mode="reflect").shape == (0, 3, 6)
     with pytest.raises(RuntimeError, match="less than"):
