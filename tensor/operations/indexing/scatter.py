@@ -221,6 +221,9 @@ def _filled(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[Choice,
         raise IndexError(
             f"index_fill_(): Index has to be a vector/scalar, got {len(index._layout.shape)} dimensions"
         )
+    if getattr(value, "requires_grad", False) and index._layout.numel > 1:
+        # An index that comes twice takes the value once.
+        index = index.unique()
     return Choice("index_fill", "along", (index,), at), number_of(input, value, "index_fill_")
 
 

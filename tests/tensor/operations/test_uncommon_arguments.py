@@ -23,6 +23,15 @@ def test_products_over_nothing(place_name: str) -> None:
     _assert_is(tensor.zeros(4, 5, 0, **on) @ tensor.zeros(0, 3, **on), np.zeros((4, 5, 3)))
 
 
+def test_a_value_that_fills_a_slice_twice(place_name: str) -> None:
+    value = tensor.tensor(2.0, device=place_name, requires_grad=True)
+    index = tensor.tensor([0, 0, 2], device=place_name)
+    result = tensor.zeros(3, device=place_name).index_fill(0, index, value)
+    _assert_is(result, [2, 0, 2])
+    result.backward(tensor.tensor([1.0, 10.0, 100.0], device=place_name))
+    _assert_is(value.grad, 101)
+
+
 def test_reflections_of_no_items() -> None:
     assert functional.pad(tensor.zeros(0, 3, 3), (1, 2), mode="reflect").shape == (0, 3, 6)
     with pytest.raises(RuntimeError, match="less than"):
