@@ -10,12 +10,13 @@ from nvrtc_kernels import dtypes, scan
 from nvrtc_kernels import layouts as strides_of
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
-from tensor.core.base import empty, wrap
+from tensor.core.base import check_tensor, empty, wrap
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
 from tensor.operations import scratch
 from tensor.operations.creation.factories import delivered
 from tensor.operations.definition import operation
+from tensor.operations.pointwise.selection import where
 from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import stack
@@ -48,6 +49,10 @@ def gather(
         If shapes or dtypes do not fit, or an index is out of bounds (on CUDA at the next synchronisation).
     """
     at = dimension(dim, len(input._layout.shape))
+    check_tensor(index, "gather", "index")
+    if not index._layout.numel:
+        # Of no indices the dtype does not matter.
+        index = index.to(dtypes.int64)
     check_indices("gather", input, index, types=_INDICES)
     check_rank("gather", input, index)
     return delivered(out, read(input, Choice("gather", "elementwise", (index,), at)), "gather")
@@ -66,7 +71,10 @@ def check_rank(name: str, input: Tensor, index: Tensor) -> None:
 def take_along_dim(
     input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """As :func:`gather`, with ``input`` and ``indices`` broadcast apart from ``dim``; flat without ``dim``."""
+    """As :func:`gather`, with ``input`` and ``indices`` broadcast apart from ``dim``; flat without ``dim``.
+
+    With ``dim``, negative indices count from the end.
+    """
     check_indices("take_along_dim", input, indices)
     if dim is None:
         return gather(input.reshape(-1), 0, indices.reshape(-1), out=out)
@@ -82,7 +90,8 @@ def take_along_dim(
     common = list(strides_of.broadcast_shapes(mine, given))
     wide, index = common.copy(), common.copy()
     wide[at], index[at] = input._layout.shape[at], indices._layout.shape[at]
-    return gather(views.expand(input, wide), at, views.expand(indices, index), out=out)
+    from_end = where(indices < 0, indices + wide[at], indices)
+    return gather(views.expand(input, wide), at, views.expand(from_end, index), out=out)
 
 
 @operation()

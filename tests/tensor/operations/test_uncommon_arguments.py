@@ -23,6 +23,22 @@ def test_products_over_nothing(place_name: str) -> None:
     _assert_is(tensor.zeros(4, 5, 0, **on) @ tensor.zeros(0, 3, **on), np.zeros((4, 5, 3)))
 
 
+def test_gathering_nothing(place_name: str) -> None:
+    x = tensor.arange(5.0, device=place_name)
+    for kind in (tensor.uint8, tensor.float32, tensor.int64):
+        _assert_is(x.gather(0, tensor.zeros(0, dtype=kind, device=place_name)), np.zeros(0))
+    with pytest.raises(RuntimeError, match="Expected dtype"):
+        x.gather(0, tensor.zeros(1, dtype=tensor.uint8, device=place_name))
+
+
+def test_taking_along_a_dimension_from_its_end(place_name: str) -> None:
+    x = tensor.arange(6.0, device=place_name).reshape(2, 3)
+    index = tensor.tensor([[-1, 0, -3], [1, -2, 2]], device=place_name)
+    _assert_is(tensor.take_along_dim(x, index, 1), [[2, 0, 0], [4, 4, 5]])
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        tensor.take_along_dim(x.cpu(), tensor.tensor([[-4], [0]]), 1)
+
+
 def test_a_value_that_fills_a_slice_twice(place_name: str) -> None:
     value = tensor.tensor(2.0, device=place_name, requires_grad=True)
     index = tensor.tensor([0, 0, 2], device=place_name)
