@@ -187,16 +187,20 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 def vander(x: Tensor, N: int | None = None) -> Tensor:  # noqa: N803
     """Powers from 0 on of each element: ``(*, n)`` gives ``(*, n, N)``, by default as many as elements.
 
+    A 0-dimensional ``x`` counts as a vector.
+
     Raises
     ------
     RuntimeError
-        If ``N`` is not greater than 1, or ``x`` has no dimension.
+        If ``N`` is not greater than 1.
     """
     check_tensor(x, "linalg.vander", "x")
     shape: tuple[Any, ...] = x._layout.shape
     count = N if N is not None else shape[-1] if shape else 1
-    if not count > 1 or not shape:
+    if not count > 1:
         raise RuntimeError("N must be greater than 1.")
+    if not shape:
+        x, shape = views.view(x, 1), (1,)
     column = views.unsqueeze(x, -1)
     powers = scans.cumprod(views.expand(column, (*shape, count - 1)), -1)
     ones = powers.new_ones((*shape, 1))

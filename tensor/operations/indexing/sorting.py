@@ -419,9 +419,9 @@ def _quantile(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolati
     if not all(0 <= share <= 1 for share in shares):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     rank = len(input._layout.shape)
-    whole = dim is None
-    flat = input.reshape(-1) if whole else input
     at = 0 if dim is None else dimension(dim, rank)
+    whole = dim is None or not rank
+    flat = input.reshape(-1) if whole else input
     ordered = _sorted(flat, at, False, arranged=False).values if flat._layout.shape else flat.clone()
     length = flat._layout.shape[at] if flat._layout.shape else 1
     nans = isnan(ordered).sum(at, keepdim=True)

@@ -443,7 +443,9 @@ def multi_margin_loss(
         raise ValueError(
             f"weight must have one element for each of {classes} classes, got {list(weight._layout.shape)}"
         )
-    if len(shape) not in (1, 2):
+    if not shape:
+        input, shape = input.reshape(1), (1,)
+    if len(shape) > 2:
         raise RuntimeError(
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}"
         )
@@ -482,7 +484,7 @@ def multilabel_margin_loss(
     """
     reduction = reduction_of(reduction, size_average, reduce)
     shape = tuple(input._layout.shape)
-    if len(shape) not in (1, 2):
+    if len(shape) > 2:
         raise RuntimeError(
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}"
         )
@@ -490,6 +492,8 @@ def multilabel_margin_loss(
         raise RuntimeError(
             f"inconsistent target size: {list(target._layout.shape)} for input of size: {list(shape)}"
         )
+    if not shape:
+        input, target, shape = input.reshape(1), target.reshape(1), (1,)
     classes = shape[-1]
     counts = (target < 0).to(target._layout.dtype).cumsum(-1) == 0
     goals = target.masked_fill(~counts, 0)

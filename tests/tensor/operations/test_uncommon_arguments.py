@@ -23,6 +23,31 @@ def test_products_over_nothing(place_name: str) -> None:
     _assert_is(tensor.zeros(4, 5, 0, **on) @ tensor.zeros(0, 3, **on), np.zeros((4, 5, 3)))
 
 
+def test_a_quantile_along_the_dimension_of_a_number() -> None:
+    for keepdim in (False, True):
+        _assert_is(tensor.quantile(tensor.tensor(2.0), 0.5, dim=0, keepdim=keepdim), 2)
+        _assert_is(tensor.nanquantile(tensor.tensor(2.0), 0.5, dim=-1, keepdim=keepdim), 2)
+    _assert_is(tensor.quantile(tensor.tensor(2.0), tensor.tensor([0.1, 0.5]), dim=0), [2, 2])
+
+
+def test_numbers_as_samples_of_one_class() -> None:
+    for reduction in ("none", "mean", "sum"):
+        _assert_is(
+            functional.multi_margin_loss(tensor.tensor(1.5), tensor.tensor(0), reduction=reduction),
+            0,
+        )
+        _assert_is(
+            functional.multilabel_margin_loss(tensor.tensor(1.5), tensor.tensor(0), reduction=reduction),
+            0,
+        )
+
+
+def test_powers_of_a_number() -> None:
+    _assert_is(tensor.linalg.vander(tensor.tensor(3.0), N=3), [[1, 3, 9]])
+    with pytest.raises(RuntimeError, match="N must be greater than 1"):
+        tensor.linalg.vander(tensor.tensor(3.0))
+
+
 def test_gathering_nothing(place_name: str) -> None:
     x = tensor.arange(5.0, device=place_name)
     for kind in (tensor.uint8, tensor.float32, tensor.int64):
