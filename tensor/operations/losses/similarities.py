@@ -8,6 +8,7 @@ from tensor.core.arguments import dimension
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import minimum, where
+from tensor.operations.shapes.broadcasting import broadcast_tensors
 
 from .losses import reduced, reduction_of
 
@@ -33,8 +34,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
             raise RuntimeError(
                 f"expected common dtype to be floating point, yet common dtype is {x._layout.dtype!r}"
             )
-    at = dimension(dim, max(len(x1._layout.shape), len(x2._layout.shape)))
-    at -= max(len(x1._layout.shape), len(x2._layout.shape), 1)
+    if x1._layout.shape != x2._layout.shape:
+        x1, x2 = broadcast_tensors(x1, x2)
+    at = dimension(dim, len(x1._layout.shape))
     lengths = [_at_least(x.norm(2, at, keepdim=True), eps) for x in (x1, x2)]
     found: Any = ((x1 / lengths[0]) * (x2 / lengths[1])).sum(at)
     return found  # type: ignore[no-any-return]

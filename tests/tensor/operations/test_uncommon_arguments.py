@@ -85,6 +85,11 @@ def test_what_is_cropped_does_not_come_round_again(place_name: str) -> None:
     _assert_is(functional.pad(x, (1, -2), mode="circular"), [[[1, 0, 1]]])
 
 
+def test_similarities_along_a_dimension_that_broadcasts() -> None:
+    x, y = tensor.tensor([[[3.0], [4.0]]]), tensor.tensor([[[1.0]], [[2.0]]])
+    _assert_is(functional.cosine_similarity(x, y, dim=-2), np.full((2, 1), 7 / 50**0.5, np.float32))
+
+
 def test_output_padding_of_whole_windows(place_name: str) -> None:
     """Strides of 2, and 3 elements more, which a dilation of 4 allows."""
     on = {"device": place_name, "dtype": tensor.float64}
