@@ -311,7 +311,7 @@ def _spaced(
     if kind.is_complex:
         made = _complex_steps(complex(first), complex(last), count, base, found, pin_memory)
     else:
-        if base is None and not kind.is_floating_point:
+        if not kind.is_floating_point:
             # Integers lose their fractions first, as in PyTorch.
             first, last = element(first, kind), element(last, kind)
         made = _steps(float(first), float(last), count, base, found, pin_memory)

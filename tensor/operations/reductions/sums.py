@@ -322,7 +322,8 @@ def prod(
     results = PROD(input, axes, keepdim)
     formula = _PROD_OF_ALL if dim is None else _PROD_BACKWARD
     formula.record(results, (input,), context=(input._layout.shape, axes, keepdim))
-    return given(results[0], out, "prod")
+    # Products of bools are integers, unless bools are asked for.
+    return given(results[0].to(dtype) if dtype is dtypes.bool_ else results[0], out, "prod")
 
 
 _LOGSUMEXP_BACKWARD = BackwardFormula(

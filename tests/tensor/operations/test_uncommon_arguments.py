@@ -48,6 +48,15 @@ def test_powers_of_a_number() -> None:
         tensor.linalg.vander(tensor.tensor(3.0))
 
 
+def test_products_as_bools(place_name: str) -> None:
+    x = tensor.tensor([[2.0, 3.0], [0.0, 5.0]], device=place_name)
+    result = x.prod(1, dtype=tensor.bool)
+    assert result.dtype is tensor.bool
+    assert result.tolist() == [True, False]
+    assert x.prod(dtype=tensor.bool).dtype is tensor.bool
+    assert x.bool().prod(1).dtype is tensor.int64
+
+
 def test_gathering_nothing(place_name: str) -> None:
     x = tensor.arange(5.0, device=place_name)
     for kind in (tensor.uint8, tensor.float32, tensor.int64):
@@ -71,6 +80,11 @@ def test_a_value_that_fills_a_slice_twice(place_name: str) -> None:
     _assert_is(result, [2, 0, 2])
     result.backward(tensor.tensor([1.0, 10.0, 100.0], device=place_name))
     _assert_is(value.grad, 101)
+
+
+def test_integer_powers_between_numbers_with_fractions(place_name: str) -> None:
+    result = tensor.logspace(0, 1.9, 2, dtype=tensor.int64, device=place_name)
+    assert result.tolist() == [1, 10]
 
 
 def test_reflections_of_no_items() -> None:
