@@ -143,12 +143,12 @@ def drop(
     """
     check_chance(p)
     layout = input._layout
+    if p == 0 or not train or not layout.numel:
+        return input
     if features and len(layout.shape) < 2:
         raise RuntimeError(
             f"Feature dropout requires at least 2 dimensions in the input, (N, C, ...), got {list(layout.shape)}"
         )
-    if p == 0 or not train or not layout.numel:
-        return input
     if not layout.dtype.is_floating_point:
         raise RuntimeError(
             f"result type Float can't be cast to {layout.dtype!r}: dropout wants a floating point input"

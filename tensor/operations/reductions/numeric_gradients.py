@@ -49,6 +49,8 @@ def gradient(
     axes = [dimension(axis, len(shape)) for axis in axes]
     if len(set(axes)) != len(axes):
         raise RuntimeError(f"torch.gradient: dim {dim} names a dimension twice")
+    if spacing is None:
+        spacing = 1
     if is_number(spacing):
         steps = [spacing] * len(axes)
     else:

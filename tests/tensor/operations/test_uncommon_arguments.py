@@ -23,6 +23,11 @@ def test_products_over_nothing(place_name: str) -> None:
     _assert_is(tensor.zeros(4, 5, 0, **on) @ tensor.zeros(0, 3, **on), np.zeros((4, 5, 3)))
 
 
+def test_a_gradient_of_samples_with_no_spacing() -> None:
+    (result,) = tensor.gradient(tensor.tensor([1.0, 4.0, 9.0]), spacing=None, dim=None)
+    _assert_is(result, [3, 4, 5])
+
+
 def test_a_quantile_along_the_dimension_of_a_number() -> None:
     for keepdim in (False, True):
         _assert_is(tensor.quantile(tensor.tensor(2.0), 0.5, dim=0, keepdim=keepdim), 2)
@@ -80,6 +85,14 @@ def test_a_value_that_fills_a_slice_twice(place_name: str) -> None:
     _assert_is(result, [2, 0, 2])
     result.backward(tensor.tensor([1.0, 10.0, 100.0], device=place_name))
     _assert_is(value.grad, 101)
+
+
+def test_features_of_a_vector_that_are_not_dropped() -> None:
+    x = tensor.ones(5)
+    _assert_is(functional.feature_alpha_dropout(x, 0.5, training=False), np.ones(5))
+    _assert_is(functional.feature_alpha_dropout(x, 0.0, training=True), np.ones(5))
+    with pytest.raises(RuntimeError, match="2 dimensions"):
+        functional.feature_alpha_dropout(x, 0.5, training=True)
 
 
 def test_integer_powers_between_numbers_with_fractions(place_name: str) -> None:
