@@ -136,26 +136,26 @@ class autocast:  # noqa: N801 - PyTorch's name
         return inside  # type: ignore[return-value]
 
     def _again(self) -> autocast:
-        made: autocast = object.__new__(autocast)
-        made.device, made.fast_dtype = self.device, self.fast_dtype
-        made._enabled, made._cache_enabled, made._before = self._enabled, self._cache_enabled, []
-        return made
+        result: autocast = object.__new__(autocast)
+        result.device, result.fast_dtype = self.device, self.fast_dtype
+        result._enabled, result._cache_enabled, result._before = self._enabled, self._cache_enabled, []
+        return result
 
 
 # In functions of one's own
 
 
-def _cast(value: Any, cuda: bool, kind: dtype) -> Any:
+def _cast(value: Any, cuda: bool, dtype: dtype) -> Any:
     """Tensors in ``value``, and in what it contains, in another type."""
     if isinstance(value, TensorBase):
-        return value.to(kind) if eligible(value, cuda=cuda) else value  # type: ignore[attr-defined]
+        return value.to(dtype) if eligible(value, cuda=cuda) else value  # type: ignore[attr-defined]
     if isinstance(value, (str, bytes, np.ndarray)):
         return value
     if isinstance(value, Mapping):
-        return {_cast(key, cuda, kind): _cast(each, cuda, kind) for key, each in value.items()}
+        return {_cast(key, cuda, dtype): _cast(each, cuda, dtype) for key, each in value.items()}
     if isinstance(value, Iterable):
-        found = (_cast(each, cuda, kind) for each in value)
-        return type(value)(found) if isinstance(value, (list, tuple)) else found  # type: ignore[call-arg]
+        result = (_cast(each, cuda, dtype) for each in value)
+        return type(value)(result) if isinstance(value, (list, tuple)) else result  # type: ignore[call-arg]
     return value
 
 
@@ -299,13 +299,13 @@ def set_autocast_cpu_enabled(enabled: bool) -> None:
     update("cpu", _flag("set_autocast_cpu_enabled", enabled))
 
 
-def _flag(name: str, given: Any) -> bool:
-    if not isinstance(given, bool):
-        raise TypeError(f"{name}(): argument 'enabled' must be bool, not {type(given).__name__}")
-    return given
+def _flag(name: str, argument: Any) -> bool:
+    if not isinstance(argument, bool):
+        raise TypeError(f"{name}(): argument 'enabled' must be bool, not {type(argument).__name__}")
+    return argument
 
 
-def _kind(name: str, given: Any) -> dtype:
-    if not isinstance(given, dtype):
-        raise TypeError(f"{name}(): argument 'dtype' must be a dtype, not {type(given).__name__}")
-    return given
+def _kind(name: str, argument: Any) -> dtype:
+    if not isinstance(argument, dtype):
+        raise TypeError(f"{name}(): argument 'dtype' must be a dtype, not {type(argument).__name__}")
+    return argument

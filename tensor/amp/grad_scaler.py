@@ -167,10 +167,10 @@ class GradScaler:
 
     def _overflowed(self, key: int) -> bool:
         """Whether a gradient of an optimizer was not finite; reads that back once."""
-        found = self._overflows.get(key)
-        if found is None:
-            found = self._overflows[key] = any(flag.item() for flag in self._flags[key])
-        return found
+        result = self._overflows.get(key)
+        if result is None:
+            result = self._overflows[key] = any(flag.item() for flag in self._flags[key])
+        return result
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Let the scale fall or grow, at the end of an iteration; or set it.

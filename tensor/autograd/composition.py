@@ -31,12 +31,14 @@ def composed_gradients(
     outputs = composition(*own, *context)
     if not isinstance(outputs, tuple):
         outputs = (outputs,)
-    reached = [(output, given) for output, given in zip(outputs, grads, strict=True) if given is not None]
+    reached = [
+        (output, argument) for output, argument in zip(outputs, grads, strict=True) if argument is not None
+    ]
     gradients = iter(
         grad(
             [output for output, _ in reached],
             [x for x, asked in zip(own, mask, strict=True) if asked],
-            [given for _, given in reached],
+            [argument for _, argument in reached],
             create_graph=True,
             allow_unused=True,
         )

@@ -64,10 +64,10 @@ def backward(
         engine.run(root, keep_graph=keep, create_graph=create_graph)
         return
     edges = _edges(inputs)
-    for given in inputs:
+    for argument in inputs:
         # What has no place to accumulate in keeps its gradient itself.
-        if isinstance(given, TensorBase) and not given.is_leaf:
-            given.retain_grad()  # type: ignore[attr-defined]
+        if isinstance(argument, TensorBase) and not argument.is_leaf:
+            argument.retain_grad()  # type: ignore[attr-defined]
     engine.run(root, keep_graph=keep, create_graph=create_graph, captures=edges)
 
 
@@ -113,37 +113,37 @@ def grad(
     edges = _edges(leaves)
     root = _root(roots, _tuple(grad_outputs) or (None,) * len(roots), create_graph)
     keep = create_graph if retain_graph is None else retain_graph
-    found = engine.run(root, keep_graph=keep, create_graph=create_graph, captures=edges, accumulates=False)
+    result = engine.run(root, keep_graph=keep, create_graph=create_graph, captures=edges, accumulates=False)
     if materialize_grads:
         return tuple(
             _zeros(node.layouts[number]) if gradient is None else gradient
-            for (node, number), gradient in zip(edges, found, strict=True)
+            for (node, number), gradient in zip(edges, result, strict=True)
         )
-    if not allow_unused and any(gradient is None for gradient in found):
-        position = next(i for i, gradient in enumerate(found) if gradient is None)
+    if not allow_unused and any(gradient is None for gradient in result):
+        position = next(i for i, gradient in enumerate(result) if gradient is None)
         raise RuntimeError(
             f"The differentiated Tensor at index {position} of inputs appears to not have been used in the graph. Set "
             "allow_unused=True if this is the desired behavior, or materialize_grads=True for zeros."
         )
-    return tuple(found)
+    return tuple(result)
 
 
-def _tuple(given: Any) -> tuple[Any, ...]:
-    if given is None:
+def _tuple(argument: Any) -> tuple[Any, ...]:
+    if argument is None:
         return ()
-    one = isinstance(given, (TensorBase, GradientEdge)) or not isinstance(given, Iterable)
-    return (given,) if one else tuple(given)
+    one = isinstance(argument, (TensorBase, GradientEdge)) or not isinstance(argument, Iterable)
+    return (argument,) if one else tuple(argument)
 
 
-def _edge(given: Any, position: int, argument: str) -> Any:
+def _edge(value: Any, position: int, argument: str) -> Any:
     """Edge of a tensor, or that is given itself; ``None`` where there is none."""
-    if isinstance(given, GradientEdge):
-        return given.node, given.output_nr
-    if not isinstance(given, TensorBase):
+    if isinstance(value, GradientEdge):
+        return value.node, value.output_nr
+    if not isinstance(value, TensorBase):
         raise TypeError(
-            f"element {position} of {argument} must be a Tensor or a GradientEdge, got {type(given).__name__}"
+            f"element {position} of {argument} must be a Tensor or a GradientEdge, got {type(value).__name__}"
         )
-    return edge_of(given)  # type: ignore[arg-type]
+    return edge_of(value)  # type: ignore[arg-type]
 
 
 def _zeros(layout: Layout) -> Tensor:
@@ -152,8 +152,8 @@ def _zeros(layout: Layout) -> Tensor:
 
 def _edges(inputs: Sequence[Any]) -> list[Any]:
     edges = []
-    for position, given in enumerate(inputs):
-        edge = _edge(given, position, "inputs")
+    for position, argument in enumerate(inputs):
+        edge = _edge(argument, position, "inputs")
         if edge is None:
             raise RuntimeError(
                 f"One of the differentiated Tensors does not require grad: element {position} of inputs. Call "
@@ -180,10 +180,10 @@ def _root(tensors: Sequence[Any], gradients: Sequence[Any], create_graph: bool) 
     return GraphRoot(edges, values)
 
 
-def _no_graph(kind: dtype, position: int) -> str:
+def _no_graph(dtype: dtype, position: int) -> str:
     text = f"element {position} of tensors does not require grad and does not have a grad_fn: "
-    if not (kind.is_floating_point or kind.is_complex):
-        return text + f"results of dtype {kind!r} have no derivative"
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return text + f"results of dtype {dtype!r} have no derivative"
     return (
         text + "it was made of nothing that requires grad, inside no_grad(), or behind a detach(). Call "
         "requires_grad_() on what gradients are wanted for, and compute it where gradients are recorded"
@@ -226,5 +226,5 @@ def _initial(layout: Layout, gradient: Any, position: int) -> Tensor:
         raise RuntimeError(
             f"grad_output[{position}] is on {have.device} and output[{position}] on {layout.device}: they must be on one"
         )
-    found: Tensor = gradient
-    return found
+    result: Tensor = gradient
+    return result

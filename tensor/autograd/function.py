@@ -148,22 +148,22 @@ class FunctionNode(Node):
 
     def backward(self, *grads: Tensor | None) -> Any:
         """Gradients of all arguments of ``forward``, as the Function's ``backward`` gives them."""
-        given: tuple[Any, ...] = grads
+        argument: tuple[Any, ...] = grads
         if self.ctx.materialize_grads:
-            given = tuple(
+            argument = tuple(
                 filled(layout.as_contiguous(), 0) if grad is None and layout is not None else grad
                 for grad, layout in zip(grads, self.outputs, strict=True)
             )
-        results = _derivative_of(self.function)(self.ctx, *given)
+        results = _derivative_of(self.function)(self.ctx, *argument)
         return self._checked(results if isinstance(results, tuple) else (results,))
 
     def _checked(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        wanted = len(self.next)
-        if len(results) > wanted and all(each is None for each in results[wanted:]):
-            results = results[:wanted]
-        if len(results) != wanted:
+        expected = len(self.next)
+        if len(results) > expected and all(each is None for each in results[expected:]):
+            results = results[:expected]
+        if len(results) != expected:
             raise RuntimeError(
-                f"function {self.name()} returned an incorrect number of gradients (expected {wanted}, got "
+                f"function {self.name()} returned an incorrect number of gradients (expected {expected}, got "
                 f"{len(results)}): backward() gives one for each argument of forward(), or None"
             )
         for position, (result, is_tensor) in enumerate(zip(results, self.takes_tensor, strict=True)):
@@ -357,8 +357,8 @@ def _check_marks(
 
 
 def _can_have_gradient(output: Any) -> bool:
-    kind = output._layout.dtype
-    return bool(kind.is_floating_point or kind.is_complex)
+    dtype = output._layout.dtype
+    return bool(dtype.is_floating_point or dtype.is_complex)
 
 
 def _place(node: FunctionNode, args: tuple[Any, ...], results: Sequence[Any], shown: Sequence[bool]) -> None:
@@ -383,8 +383,8 @@ def _place(node: FunctionNode, args: tuple[Any, ...], results: Sequence[Any], sh
 
 def _streams(tensors: Iterable[Any]) -> tuple[Stream, ...]:
     """Current streams of the devices that tensors are on, those of the first ones first."""
-    places = {x._layout.place: None for x in tensors if isinstance(x, TensorBase)}
-    return tuple([place.local.stream for place in places if place.is_cuda])
+    positions = {x._layout.place: None for x in tensors if isinstance(x, TensorBase)}
+    return tuple([device_state.local.stream for device_state in positions if device_state.is_cuda])
 
 
 def _save(node: FunctionNode, outputs: Sequence[Any], results: Sequence[Any], shown: Sequence[bool]) -> None:
@@ -423,9 +423,9 @@ def _refusing(result: Any, inputs: Sequence[Any]) -> Any:
     """``result`` with a history that cannot be differentiated."""
     if not isinstance(result, TensorBase) or not _can_have_gradient(result):
         return result
-    made = view_of(result._storage, result._layout, result._offset)
-    record((made,), inputs, "Error", _refuse)
-    return made
+    output = view_of(result._storage, result._layout, result._offset)
+    record((output,), inputs, "Error", _refuse)
+    return output
 
 
 def _refuse(*_: Any) -> Any:

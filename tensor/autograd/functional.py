@@ -69,14 +69,14 @@ def vjp(
         If ``v`` is missing or misshapen, or in strict mode something is independent.
     """
     with enable_grad():
-        several, given = tensors(inputs, "inputs", "vjp")
-        given = prepared(given, create_graph)
-        many, outputs = tensors(func(*given), OUTPUTS, "vjp")
+        several, argument = tensors(inputs, "inputs", "vjp")
+        argument = prepared(argument, create_graph)
+        many, outputs = tensors(func(*argument), OUTPUTS, "vjp")
         check_outputs(outputs, strict)
         vector = checked_vector(v, outputs, many, "vjp", _ONE_OUTPUT, create_graph)
     with set_grad_enabled(create_graph or modes.recording):
-        found = _gradients(outputs, given, vector, create_graph)
-        product = fill_in(found, given, strict, create_graph, INDEPENDENT, "jacobian")
+        result = _gradients(outputs, argument, vector, create_graph)
+        product = fill_in(result, argument, strict, create_graph, INDEPENDENT, "jacobian")
     return results(outputs, many, create_graph), results(product, several, create_graph)
 
 
@@ -89,13 +89,13 @@ def jvp(
     for :func:`vjp`; the product is shaped as the outputs.
     """
     with enable_grad():
-        several, given = tensors(inputs, "inputs", "jvp")
-        given = prepared(given, create_graph)
-        vector = checked_vector(v, given, several, "jvp", _ONE_INPUT, create_graph)
-        many, outputs = tensors(func(*given), OUTPUTS, "jvp")
+        several, argument = tensors(inputs, "inputs", "jvp")
+        argument = prepared(argument, create_graph)
+        vector = checked_vector(v, argument, several, "jvp", _ONE_INPUT, create_graph)
+        many, outputs = tensors(func(*argument), OUTPUTS, "jvp")
         check_outputs(outputs, strict)
         seeds = _seeds(outputs)
-        first = _gradients(outputs, given, seeds, True)
+        first = _gradients(outputs, argument, seeds, True)
         check_gradients(
             first,
             strict,
@@ -103,9 +103,9 @@ def jvp(
             "The gradient with respect to input {} is independent of the inputs of the user-provided function.",
         )
     with set_grad_enabled(create_graph or modes.recording):
-        found = _gradients(first, seeds, vector, create_graph)
+        result = _gradients(first, seeds, vector, create_graph)
         product = fill_in(
-            found,
+            result,
             outputs,
             strict,
             create_graph,
@@ -124,14 +124,14 @@ def vhp(
     for :func:`vjp`.
     """
     with enable_grad():
-        several, given, vector, output, first = _first_of_hessian(
+        several, argument, vector, output, first = _first_of_hessian(
             func, inputs, v, create_graph, strict, "vhp"
         )
     with set_grad_enabled(create_graph or modes.recording):
-        found = _gradients(first, given, vector, create_graph)
+        result = _gradients(first, argument, vector, create_graph)
         product = fill_in(
-            found,
-            given,
+            result,
+            argument,
             strict,
             create_graph,
             "The jacobian of the user-provided function is independent of input {}.",
@@ -149,11 +149,11 @@ def hvp(
     continuous.
     """
     with enable_grad():
-        several, given, vector, output, first = _first_of_hessian(
+        several, argument, vector, output, first = _first_of_hessian(
             func, inputs, v, create_graph, strict, "hvp"
         )
-        seeds = _seeds(given)
-        second = _gradients(first, given, seeds, True)
+        seeds = _seeds(argument)
+        second = _gradients(first, argument, seeds, True)
         check_gradients(
             second,
             strict,
@@ -161,10 +161,10 @@ def hvp(
             "The hessian of the user-provided function with respect to input {} is independent of the input.",
         )
     with set_grad_enabled(create_graph or modes.recording):
-        found = _gradients(second, seeds, vector, create_graph)
+        result = _gradients(second, seeds, vector, create_graph)
         product = fill_in(
-            found,
-            given,
+            result,
+            argument,
             strict,
             create_graph,
             "The hessian of the user-provided function is independent of entry {} in the grad_jacobian.",
@@ -210,16 +210,16 @@ def jacobian(
             'strategy="reverse-mode"'
         )
     with enable_grad():
-        several, given = tensors(inputs, "inputs", "jacobian")
-        given = prepared(given, create_graph)
-        many, outputs = tensors(func(*given), OUTPUTS, "jacobian")
+        several, argument = tensors(inputs, "inputs", "jacobian")
+        argument = prepared(argument, create_graph)
+        many, outputs = tensors(func(*argument), OUTPUTS, "jacobian")
         check_outputs(outputs, strict)
         _refuse_complex("outputs", outputs)
         if forward:
-            _refuse_complex("inputs", given)
+            _refuse_complex("inputs", argument)
         compute = _by_columns if forward else _by_rows
-        found = compute(outputs, given, create_graph, strict)
-        rows = tuple(results(row, several, create_graph) for row in found)
+        result = compute(outputs, argument, create_graph, strict)
+        rows = tuple(results(row, several, create_graph) for row in result)
     return rows if many else rows[0]
 
 
@@ -244,45 +244,45 @@ def hessian(
         For each two inputs the derivatives, with the shape of the first followed by that of the second. The other
         parameters, and what is raised, are as for :func:`jacobian`.
     """
-    several, given = tensors(inputs, "inputs", "hessian")
+    several, argument = tensors(inputs, "inputs", "hessian")
 
     def single(*x: Any) -> Any:
         return single_output(func(*x), "hessian", strict).reshape(())
 
     def gradient(*x: Any) -> Any:
-        found = jacobian(single, x, create_graph=True)
+        value = jacobian(single, x, create_graph=True)
         check_gradients(
-            found,
+            value,
             strict,
             "",
             _LINEAR,
         )
-        return found
+        return value
 
-    found = jacobian(gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy)
-    return found if several else found[0][0]
+    result = jacobian(gradient, argument, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return result if several else result[0][0]
 
 
 def _first_of_hessian(
     func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool, name: str
 ) -> tuple[bool, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], list[Any]]:
     """Whether there are several inputs, they, the vector, the output, and its gradients."""
-    several, given = tensors(inputs, "inputs", name)
-    given = prepared(given, create_graph)
-    vector = checked_vector(v, given, several, name, _ONE_INPUT, create_graph)
-    outputs = (single_output(func(*given), name, strict),)
-    first = _gradients(outputs, given, (None,), True)
+    several, argument = tensors(inputs, "inputs", name)
+    argument = prepared(argument, create_graph)
+    vector = checked_vector(v, argument, several, name, _ONE_INPUT, create_graph)
+    outputs = (single_output(func(*argument), name, strict),)
+    first = _gradients(outputs, argument, (None,), True)
     check_gradients(
         first,
         strict,
         INDEPENDENT,
         _LINEAR,
     )
-    return several, given, vector, outputs, first
+    return several, argument, vector, outputs, first
 
 
-def _refuse_complex(what: str, found: Sequence[Any]) -> None:
-    for position, x in enumerate(found):
+def _refuse_complex(what: str, result: Sequence[Any]) -> None:
+    for position, x in enumerate(result):
         if x.dtype.is_complex:
             raise RuntimeError(
                 f"jacobian() wants real {what} here, number {position} is {x.dtype!r}: a complex function has a "
@@ -331,8 +331,8 @@ def _by_rows(
         rows: list[list[Any]] = [[] for _ in inputs]
         missing = f"Output {i} of the user-provided function is independent of input {{}}."
         for unit in _units(output):
-            found = _gradients((output,), inputs, (unit,), create_graph)
-            filled = fill_in(found, inputs, strict, create_graph, missing, "jacobian")
+            value = _gradients((output,), inputs, (unit,), create_graph)
+            filled = fill_in(value, inputs, strict, create_graph, missing, "jacobian")
             for mine, gradient in zip(rows, filled, strict=True):
                 mine.append(gradient)
         result.append([_joined(mine, output, x) for mine, x in zip(rows, inputs, strict=True)])
@@ -348,8 +348,8 @@ def _by_columns(
     for x, gradient in zip(inputs, first, strict=True):
         columns: list[list[Any]] = [[] for _ in outputs]
         for unit in _units(x):
-            found = _gradients((gradient,), seeds, (unit,), create_graph)
-            for mine, each, output in zip(columns, found, outputs, strict=True):
+            value = _gradients((gradient,), seeds, (unit,), create_graph)
+            for mine, each, output in zip(columns, value, outputs, strict=True):
                 mine.append(output.new_zeros(output.shape) if each is None else each)
         for mine, columns_of_one, output in zip(result, columns, outputs, strict=True):
             whole = _joined(columns_of_one, x, output)
@@ -384,24 +384,25 @@ class _Stack(Function):
 # What goes in
 
 
-def tensors(given: Any, what: str, name: str) -> tuple[bool, tuple[Any, ...]]:
+def tensors(argument: Any, what: str, name: str) -> tuple[bool, tuple[Any, ...]]:
     """Whether several were given, and the tuple of them."""
-    several = isinstance(given, tuple)
-    found = given if several else (given,)
-    for position, each in enumerate(found):
+    several = isinstance(argument, tuple)
+    result = argument if several else (argument,)
+    for position, each in enumerate(result):
         if not isinstance(each, TensorBase):
             where = f"value at index {position}" if several else f"given {what}"
             raise TypeError(
                 f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but the {where} has type "
                 f"{type(each)}."
             )
-    return several, found
+    return several, result
 
 
-def prepared(given: Sequence[Any], create_graph: bool, *, wanted: bool = True) -> tuple[Any, ...]:
+def prepared(argument: Sequence[Any], create_graph: bool, *, wanted: bool = True) -> tuple[Any, ...]:
     """Tensors of our own, so that nothing is accumulated in the caller's."""
     return tuple(
-        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_(wanted) for x in given
+        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_(wanted)
+        for x in argument
     )
 
 
@@ -413,16 +414,18 @@ def checked_vector(
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError(f"The vector v can only be None if {unless}.")
         return (None,)
-    _, found = tensors(v, "v", name)
-    if len(found) != len(like):
+    _, result = tensors(v, "v", name)
+    if len(result) != len(like):
         if several:
-            raise RuntimeError(f"v is a tuple of invalid length: should be {len(like)} but got {len(found)}.")
-        raise RuntimeError(f"The given v should contain a single Tensor, got {len(found)}.")
-    for position, (each, wanted) in enumerate(zip(found, like, strict=True)):
-        if each.shape != wanted.shape:
+            raise RuntimeError(
+                f"v is a tuple of invalid length: should be {len(like)} but got {len(result)}."
+            )
+        raise RuntimeError(f"The given v should contain a single Tensor, got {len(result)}.")
+    for position, (each, expected) in enumerate(zip(result, like, strict=True)):
+        if each.shape != expected.shape:
             entry = f"Entry {position} in " if several else ""
-            raise RuntimeError(f"{entry}v has invalid size: should be {wanted.shape} but got {each.shape}.")
-    return prepared(found, create_graph, wanted=False)
+            raise RuntimeError(f"{entry}v has invalid size: should be {expected.shape} but got {each.shape}.")
+    return prepared(result, create_graph, wanted=False)
 
 
 def single_output(output: Any, name: str, strict: bool) -> Any:
@@ -451,8 +454,8 @@ def check_outputs(outputs: Sequence[Any], strict: bool) -> None:
             )
 
 
-def check_gradients(found: Sequence[Any], strict: bool, missing: str, constant: str) -> None:
-    for position, each in enumerate(found if strict else ()):
+def check_gradients(result: Sequence[Any], strict: bool, missing: str, constant: str) -> None:
+    for position, each in enumerate(result if strict else ()):
         if each is None:
             raise RuntimeError(f"{missing.format(position)} {_LOOSE}.")
         if not each.requires_grad:
@@ -460,7 +463,7 @@ def check_gradients(found: Sequence[Any], strict: bool, missing: str, constant: 
 
 
 def fill_in(
-    found: Sequence[Any],
+    value: Sequence[Any],
     like: Sequence[Any],
     strict: bool,
     create_graph: bool,
@@ -469,7 +472,7 @@ def fill_in(
 ) -> tuple[Any, ...]:
     """Zeros for ``None``; both that and what cannot be differentiated further is an error in strict mode."""
     result = []
-    for position, (each, x) in enumerate(zip(found, like, strict=True)):
+    for position, (each, x) in enumerate(zip(value, like, strict=True)):
         if strict and each is None:
             raise RuntimeError(f"{missing.format(position)} {_LOOSE}.")
         if strict and create_graph and not each.requires_grad:
@@ -481,6 +484,6 @@ def fill_in(
     return tuple(result)
 
 
-def results(found: Sequence[Any], several: bool, create_graph: bool) -> Any:
-    kept = tuple(found) if create_graph else tuple(x.detach() for x in found)
+def results(result: Sequence[Any], several: bool, create_graph: bool) -> Any:
+    kept = tuple(result) if create_graph else tuple(x.detach() for x in result)
     return kept if several else kept[0]

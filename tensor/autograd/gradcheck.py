@@ -160,12 +160,16 @@ def gradgradcheck(
         gradients = as_tuple(grad_outputs)
     count = len(arguments)
 
-    def gradients_of(*given: Any) -> tuple[Any, ...]:
-        used = [x for x in given[:count] if requires_grad(x)]
-        found = grad(
-            differentiable(func(*given[:count])), used, given[count:], create_graph=True, allow_unused=True
+    def gradients_of(*argument: Any) -> tuple[Any, ...]:
+        used = [x for x in argument[:count] if requires_grad(x)]
+        result = grad(
+            differentiable(func(*argument[:count])),
+            used,
+            argument[count:],
+            create_graph=True,
+            allow_unused=True,
         )
-        return tuple(gradient for gradient in found if gradient is not None)
+        return tuple(gradient for gradient in result if gradient is not None)
 
     return gradcheck(
         gradients_of,
@@ -193,41 +197,43 @@ def _refuse(**asked: bool) -> None:
 
 def _wanted(arguments: Sequence[Any]) -> list[Tensor]:
     """The checked inputs."""
-    found: list[Tensor] = []
-    for position, given in enumerate(arguments):
-        if not requires_grad(given):
+    result: list[Tensor] = []
+    for position, argument in enumerate(arguments):
+        if not requires_grad(argument):
             continue
-        if given.dtype not in (dtypes.float64, dtypes.complex128):
+        if argument.dtype not in (dtypes.float64, dtypes.complex128):
             warnings.warn(
                 f"Input #{position} requires gradient and is not a double precision floating point or complex: it is "
-                f"{given.dtype!r}. This check will likely fail if all the inputs are not of double precision floating "
+                f"{argument.dtype!r}. This check will likely fail if all the inputs are not of double precision floating "
                 "point or complex.",
                 stacklevel=3,
             )
-        overlaps = any(step == 0 and size > 1 for step, size in zip(given.stride(), given.shape, strict=True))
-        if overlaps and given.numel():
+        overlaps = any(
+            step == 0 and size > 1 for step, size in zip(argument.stride(), argument.shape, strict=True)
+        )
+        if overlaps and argument.numel():
             raise RuntimeError(
                 f"The {position}th input has a dimension with stride 0. gradcheck only supports inputs that are "
                 "non-overlapping to be able to compute the numerical gradients correctly. You should call "
                 ".contiguous on the input before passing it to gradcheck."
             )
-        found.append(given)
-    if not found:
+        result.append(argument)
+    if not result:
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, but none of them have "
             "requires_grad=True."
         )
-    return found
+    return result
 
 
-def as_tuple(given: Any) -> tuple[Any, ...]:
+def as_tuple(argument: Any) -> tuple[Any, ...]:
     """A tuple or list as a tuple; anything else as its only element."""
-    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    return tuple(argument) if isinstance(argument, (tuple, list)) else (argument,)
 
 
-def requires_grad(given: Any) -> bool:
+def requires_grad(argument: Any) -> bool:
     """Whether it is a tensor that requires grad."""
-    return isinstance(given, TensorBase) and given.requires_grad  # type: ignore[attr-defined]
+    return isinstance(argument, TensorBase) and argument.requires_grad  # type: ignore[attr-defined]
 
 
 def differentiable(outputs: Any) -> tuple[Tensor, ...]:
@@ -238,11 +244,11 @@ def differentiable(outputs: Any) -> tuple[Tensor, ...]:
 def random_like(output: Tensor, random: np.random.Generator, *, gaps: bool) -> Tensor:
     """Random leaf with shape, dtype and device of ``output``; with ``gaps`` its elements do not adjoin."""
     numbers = random.standard_normal(output.numel() * (2 if output.dtype.is_complex else 1))
-    made = jacobians.of_reals(numbers, output)
+    result = jacobians.of_reals(numbers, output)
     if gaps:
         wide = output.new_zeros((*output.shape, 2))
-        made = wide.select(-1, 0).copy_(made)
-    return made.detach().requires_grad_()
+        result = wide.select(-1, 0).copy_(result)
+    return result.detach().requires_grad_()
 
 
 class DerivativeCheck:
@@ -314,13 +320,13 @@ class DerivativeCheck:
             return self.read([x for x in as_tuple(self.func(*self.arguments)) if isinstance(x, TensorBase)])  # type: ignore[misc]
 
         if fast:
-            found = [
+            result = [
                 [each[None] for each in jacobians.along(evaluate, x, self.direction(len(x.former)), self.eps)]
                 for x in self.inputs
             ]
         else:
-            found = jacobians.by_differences(evaluate, self.inputs, self.eps)
-        for i, mine in enumerate(found):
+            result = jacobians.by_differences(evaluate, self.inputs, self.eps)
+        for i, mine in enumerate(result):
             for j, matrix in enumerate(mine):
                 if np.any(matrix):
                     raise GradcheckError(
@@ -330,52 +336,52 @@ class DerivativeCheck:
 
     def compare(self, numerical: Jacobian, analytical: Jacobian, outputs: Sequence[Tensor]) -> None:
         """Compare all elements."""
-        for i, given in enumerate(self.inputs):
+        for i, argument in enumerate(self.inputs):
             for j, output in enumerate(outputs):
-                pairs = _parts(numerical[i][j], analytical[i][j], given.tensor, output)
-                for part, expected, found in pairs:
-                    self.check_equal(expected, found, f"{part}for output {j} with respect to input {i}")
+                pairs = _parts(numerical[i][j], analytical[i][j], argument.tensor, output)
+                for part, expected, result in pairs:
+                    self.check_equal(expected, result, f"{part}for output {j} with respect to input {i}")
 
-    def check_equal(self, expected: NDArray[Any], found: NDArray[Any], where: str) -> None:
-        wrong = ~(np.abs(found - expected) <= self.atol + self.rtol * np.abs(expected))
+    def check_equal(self, expected: NDArray[Any], result: NDArray[Any], where: str) -> None:
+        wrong = ~(np.abs(result - expected) <= self.atol + self.rtol * np.abs(expected))
         if not wrong.any():
             return
-        off = np.where(wrong, np.abs(found - expected), 0)
+        off = np.where(wrong, np.abs(result - expected), 0)
         row, column = (int(at) for at in np.unravel_index(np.argmax(off), off.shape))
         hint = ""
-        if np.iscomplexobj(found) and np.allclose(found, expected.conj(), self.rtol, self.atol):
+        if np.iscomplexobj(result) and np.allclose(result, expected.conj(), self.rtol, self.atol):
             hint = "The analytical Jacobian is the conjugate of the numerical one.\n"
-        elif not found.any():
+        elif not result.any():
             hint = (
                 "The analytical Jacobian is zero: perhaps the graph was cut, by detach() or in no_grad().\n"
             )
         raise GradcheckError(
-            f"Jacobian mismatch {where},\nnumerical:{_shown(expected)}\nanalytical:{_shown(found)}\n{hint}"
+            f"Jacobian mismatch {where},\nnumerical:{_shown(expected)}\nanalytical:{_shown(result)}\n{hint}"
             f"{int(wrong.sum())} of {wrong.size} elements are off by more than atol={self.atol} + rtol={self.rtol} * "
             f"abs(numerical); the worst is [{row}, {column}] (element {row} of the input, {column} of the output): "
-            f"{found[row, column]} instead of {expected[row, column]}"
+            f"{result[row, column]} instead of {expected[row, column]}"
         )
 
     def direction(self, count: int) -> Reals:
         """Random numbers of length 1."""
-        found = self.random.standard_normal(count)
-        length = np.linalg.norm(found)
-        return found / length if length else found
+        result = self.random.standard_normal(count)
+        length = np.linalg.norm(result)
+        return result / length if length else result
 
     def compare_along(self, outputs: Sequence[Tensor]) -> None:
         """Compare a random combination of the elements of each Jacobian."""
-        tensors = [given.tensor for given in self.inputs]
-        rows = [self.direction(len(given.former)) for given in self.inputs]
+        tensors = [argument.tensor for argument in self.inputs]
+        rows = [self.direction(len(argument.former)) for argument in self.inputs]
         slopes = [
-            jacobians.along(self.values, given, row, self.eps)
-            for given, row in zip(self.inputs, rows, strict=True)
+            jacobians.along(self.values, argument, row, self.eps)
+            for argument, row in zip(self.inputs, rows, strict=True)
         ]
         for j, output in enumerate(outputs):
             column = self.direction(output.numel() * (2 if output.dtype.is_complex else 1))
-            found = jacobians.backward(output, tensors, column)
+            result = jacobians.backward(output, tensors, column)
             for i, row in enumerate(rows):
                 expected = float(slopes[i][j] @ column)
-                gradient = found[i]
+                gradient = result[i]
                 analytical = 0.0 if gradient is None else float(gradient @ row)
                 # What an error of atol in every element comes to.
                 allowed = self.atol * np.abs(row).sum() * np.abs(column).sum() + self.rtol * abs(expected)
@@ -383,12 +389,12 @@ class DerivativeCheck:
                     raise self.missed(i, j, expected, analytical, outputs)
 
     def missed(
-        self, i: int, j: int, expected: float, found: float, outputs: Sequence[Tensor]
+        self, i: int, j: int, expected: float, result: float, outputs: Sequence[Tensor]
     ) -> GradcheckError:
         """The error of the fast mode, with both matrices where all elements show it too."""
         said = (
             f"Jacobian mismatch for output {j} with respect to input {i} (fast mode, one random combination of all "
-            f"elements),\nnumerical:{expected}\nanalytical:{found}\n"
+            f"elements),\nnumerical:{expected}\nanalytical:{result}\n"
         )
         try:
             self.compare(self.by_differences(), jacobians.by_backward(outputs, self.inputs), outputs)
@@ -400,7 +406,7 @@ class DerivativeCheck:
 
     def check_same_again(self, outputs: Sequence[Tensor], tolerance: float) -> None:
         """Two equal backward passes shall give the same. Dense gradients show sums in varying order too."""
-        tensors = [given.tensor for given in self.inputs]
+        tensors = [argument.tensor for argument in self.inputs]
         for j, output in enumerate(outputs):
             numbers = self.random.standard_normal(output.numel() * (2 if output.dtype.is_complex else 1))
             first, second = (jacobians.backward(output, tensors, numbers) for _ in range(2))
@@ -414,13 +420,13 @@ class DerivativeCheck:
                         f"tolerance for nondeterminism was {tolerance}: pass a larger nondet_tol if that is expected"
                     )
 
-    def gradients(self, outputs: Sequence[Tensor], given: Sequence[Tensor]) -> list[Reals]:
+    def gradients(self, outputs: Sequence[Tensor], argument: Sequence[Tensor]) -> list[Reals]:
         """Gradients of the inputs, with zeros for ``None``."""
         tensors = [each.tensor for each in self.inputs]
-        found = grad(outputs, tensors, given, retain_graph=True, allow_unused=True)
+        result = grad(outputs, tensors, argument, retain_graph=True, allow_unused=True)
         return [
             np.zeros_like(each.former) if gradient is None else jacobians.reals(gradient)
-            for each, gradient in zip(self.inputs, found, strict=True)
+            for each, gradient in zip(self.inputs, result, strict=True)
         ]
 
     def check_zeros(self, outputs: Sequence[Tensor]) -> None:
@@ -439,10 +445,10 @@ class DerivativeCheck:
         if len(outputs) > 1:
             cases += [[j] for j in range(len(outputs))]
         for missing in cases:
-            given = [random_like(x, self.random, gaps=False).detach() for x in outputs]
+            argument = [random_like(x, self.random, gaps=False).detach() for x in outputs]
             undefined = [_Undefined.apply(x) if j in missing else x for j, x in enumerate(outputs)]
             try:
-                found = self.gradients(undefined, given)
+                result = self.gradients(undefined, argument)
             except Exception as error:
                 raise GradcheckError(
                     f"Expected backward function to handle undefined output grads: without that of output "
@@ -450,9 +456,9 @@ class DerivativeCheck:
                 ) from error
             zeroed = [
                 _zeros(x) if j in missing else each
-                for j, (x, each) in enumerate(zip(outputs, given, strict=True))
+                for j, (x, each) in enumerate(zip(outputs, argument, strict=True))
             ]
-            for i, (a, b) in enumerate(zip(found, self.gradients(outputs, zeroed), strict=True)):
+            for i, (a, b) in enumerate(zip(result, self.gradients(outputs, zeroed), strict=True)):
                 if not np.allclose(a, b, self.rtol, self.atol, equal_nan=True):
                     raise GradcheckError(
                         "Expected all input grads to be undefined or zero when all output grads are undefined or zero, "
@@ -470,11 +476,11 @@ class DerivativeCheck:
                 for position, (result, edge) in enumerate(zip(results, node.next, strict=True)):
                     if result is None or edge is None:
                         continue
-                    wanted = edge[0].layouts[edge[1]].dtype
-                    if result.dtype is not wanted:
+                    expected = edge[0].layouts[edge[1]].dtype
+                    if result.dtype is not expected:
                         wrong.append(
                             f"{node.name()} returned a gradient of {result.dtype!r} at position {position + 1}, the "
-                            f"input is {wanted!r}"
+                            f"input is {expected!r}"
                         )
 
             handles.append(node.register_hook(look))
@@ -491,8 +497,8 @@ class _Undefined(Function):
     """Takes a gradient and passes none on."""
 
     @staticmethod
-    def forward(ctx: Any, given: Any) -> Any:
-        return given.view_as(given)
+    def forward(ctx: Any, argument: Any) -> Any:
+        return argument.view_as(argument)
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
@@ -516,12 +522,12 @@ def _functions(outputs: Sequence[Tensor]) -> list[FunctionNode]:
 
 
 def _parts(
-    numerical: Reals, analytical: Reals, given: Tensor, output: Tensor
+    numerical: Reals, analytical: Reals, argument: Tensor, output: Tensor
 ) -> list[tuple[str, NDArray[Any], NDArray[Any]]]:
     """Both matrices, a complex row for each complex element of the input, for each part of a complex output."""
 
     def whole(matrix: Reals) -> NDArray[Any]:
-        return matrix[0::2] + 1j * matrix[1::2] if given.dtype.is_complex else matrix
+        return matrix[0::2] + 1j * matrix[1::2] if argument.dtype.is_complex else matrix
 
     if not output.dtype.is_complex:
         return [("", whole(numerical), whole(analytical))]

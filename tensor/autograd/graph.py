@@ -168,10 +168,10 @@ def _all(tensors: Sequence[Tensor], fn: Callable[..., None]) -> Callable[[int], 
 
 
 def _will_run(reference: weakref.ref[Any]) -> bool:
-    found = reference()
-    if found is None:
+    result = reference()
+    if result is None:
         return False
-    return will_execute(edge_of(found)[0] if isinstance(found, TensorBase) else found)
+    return will_execute(edge_of(result)[0] if isinstance(result, TensorBase) else result)
 
 
 def _any(fn: Callable[..., None]) -> Callable[[int], Callable[[Tensor], None]]:

@@ -44,8 +44,8 @@ def of_reals(numbers: Reals, like: Tensor) -> Tensor:
     array = np.array(numbers, np.float64)
     if like.dtype.is_complex:
         array = array.view(np.complex128)
-    made: Tensor = wrap(array).reshape(like.shape).to(device=like.device, dtype=like.dtype)
-    return made
+    result: Tensor = wrap(array).reshape(like.shape).to(device=like.device, dtype=like.dtype)
+    return result
 
 
 class Input:
@@ -72,8 +72,8 @@ class Input:
     def put(self, number: int, value: float) -> float:
         """Write one real number; gives what it is in the tensor's dtype."""
         real = self._real
-        place = np.unravel_index(number, real.shape) if real.shape else ()
-        steps = sum(int(at) * step for at, step in zip(place, real.stride(), strict=True))
+        device_state = np.unravel_index(number, real.shape) if real.shape else ()
+        steps = sum(int(at) * step for at, step in zip(device_state, real.stride(), strict=True))
         as_strided(real, (), (), real.storage_offset() + steps).fill_(value)
         return float(np.array(value, real.dtype.numpy))
 
@@ -85,15 +85,15 @@ class Input:
 def by_differences(evaluate: Callable[[], Sequence[Reals]], inputs: Sequence[Input], eps: float) -> Jacobian:
     """Jacobian by central differences: two evaluations for every real number of every input."""
     rows: list[list[list[Reals]]] = []
-    for given in inputs:
+    for argument in inputs:
         mine: list[list[Reals]] = []
-        with given.changed():
-            for number, value in enumerate(given.former):
-                up = given.put(number, value + eps)
+        with argument.changed():
+            for number, value in enumerate(argument.former):
+                up = argument.put(number, value + eps)
                 above = evaluate()
-                down = given.put(number, value - eps)
+                down = argument.put(number, value - eps)
                 below = evaluate()
-                given.put(number, value)
+                argument.put(number, value)
                 step = up - down if np.isfinite(value) else 2 * eps
                 mine.append(_slopes(above, below, step, value, eps))
         rows.append(mine)
@@ -118,29 +118,31 @@ def _slopes(
     return [(a - b) / step for a, b in zip(above, below, strict=True)]
 
 
-def along(evaluate: Callable[[], Sequence[Reals]], given: Input, direction: Reals, eps: float) -> list[Reals]:
+def along(
+    evaluate: Callable[[], Sequence[Reals]], argument: Input, direction: Reals, eps: float
+) -> list[Reals]:
     """Derivatives of the outputs as one input moves along a direction: two evaluations."""
-    with given.changed():
-        given.move(given.former + eps * direction)
+    with argument.changed():
+        argument.move(argument.former + eps * direction)
         above = evaluate()
-        given.move(given.former - eps * direction)
+        argument.move(argument.former - eps * direction)
         below = evaluate()
     return [(a - b) / (2 * eps) for a, b in zip(above, below, strict=True)]
 
 
 def backward(output: Tensor, inputs: Sequence[Tensor], numbers: Reals) -> list[Reals | None]:
     """Gradients of the inputs for a gradient of one output; ``None`` where the output does not depend on one."""
-    found = grad(output, inputs, of_reals(numbers, output), retain_graph=True, allow_unused=True)
-    return [None if each is None else reals(each) for each in found]
+    result = grad(output, inputs, of_reals(numbers, output), retain_graph=True, allow_unused=True)
+    return [None if each is None else reals(each) for each in result]
 
 
 def by_backward(outputs: Sequence[Tensor], inputs: Sequence[Input]) -> Jacobian:
     """Jacobian by a backward pass for every real number of every output."""
-    tensors = [given.tensor for given in inputs]
+    tensors = [argument.tensor for argument in inputs]
     jacobian: Jacobian = [[] for _ in inputs]
     for output in outputs:
         count = output.numel() * (2 if output.dtype.is_complex else 1)
-        columns = [np.zeros((len(given.former), count)) for given in inputs]
+        columns = [np.zeros((len(argument.former), count)) for argument in inputs]
         for number in range(count):
             unit = np.zeros(count)
             unit[number] = 1

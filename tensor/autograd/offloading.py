@@ -73,17 +73,17 @@ class _Kept:
         """The tensor, on its device and ready on the stream that is current there."""
         layout = self.layout
         if not layout.place.is_cuda:
-            found = self.tensor
-            if found._storage.version != self.version:
+            result = self.tensor
+            if result._storage.version != self.version:
                 raise RuntimeError(
                     "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                    f"[{found.type()} {list(found.shape)}], saved under save_on_cpu(), is at version "
-                    f"{found._storage.version}; expected version {self.version} instead"
+                    f"[{result.type()} {list(result.shape)}], saved under save_on_cpu(), is at version "
+                    f"{result._storage.version}; expected version {self.version} instead"
                 )
-            return found
+            return result
         current = layout.place.local.stream
         if self.stream is not None and self.stream != current:
             current.native.wait_stream(self.stream.native)
-        made = empty(layout)
-        layout.place.plans[COPY, layout, self.tensor._layout](made, self.tensor, self.stream is not None)
-        return made
+        output = empty(layout)
+        layout.place.plans[COPY, layout, self.tensor._layout](output, self.tensor, self.stream is not None)
+        return output

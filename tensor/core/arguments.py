@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def integers(given: tuple[Any, ...], function: str, what: str = "size") -> tuple[int, ...]:
+def integers(argument: tuple[Any, ...], function: str, what: str = "size") -> tuple[int, ...]:
     """Numbers given one by one (``view(2, 3)``) or as one sequence (``view((2, 3))``).
 
     Raises
@@ -18,22 +18,22 @@ def integers(given: tuple[Any, ...], function: str, what: str = "size") -> tuple
     TypeError
         For anything that is no integer; the message says where.
     """
-    if len(given) == 1:
-        (only,) = given
+    if len(argument) == 1:
+        (only,) = argument
         if type(only) is int:
-            return given
+            return argument
         if isinstance(only, (list, tuple)):
-            given = tuple(only)
+            argument = tuple(only)
         elif not hasattr(only, "__index__"):
             with contextlib.suppress(TypeError):
-                given = tuple(only)
-    for number in given:
+                argument = tuple(only)
+    for number in argument:
         if type(number) is not int:
             break
     else:
-        return given
+        return argument
     numbers = []
-    for position, number in enumerate(given):
+    for position, number in enumerate(argument):
         try:
             if isinstance(number, bool):
                 raise TypeError
@@ -71,16 +71,16 @@ def dimensions(dims: Sequence[Any], rank: int, function: str) -> tuple[int, ...]
     RuntimeError
         If one is named twice.
     """
-    found: list[int] = []
+    result: list[int] = []
     for dim in dims:
         number = dimension(dim, rank)
-        if number in found:
+        if number in result:
             raise RuntimeError(f"{function}(): dim {number} appears multiple times in the list of dims")
-        found.append(number)
-    return tuple(found)
+        result.append(number)
+    return tuple(result)
 
 
-def checked_sizes(given: Sequence[int]) -> Sequence[int]:
+def checked_sizes(argument: Sequence[int]) -> Sequence[int]:
     """A shape for new memory.
 
     Raises
@@ -89,13 +89,13 @@ def checked_sizes(given: Sequence[int]) -> Sequence[int]:
         If a size is negative, or the elements are more than an address can count.
     """
     count = 1
-    for size in given:
+    for size in argument:
         if size < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(given)}")
+            raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(argument)}")
         count *= size
     if count >= 1 << 59:
-        raise RuntimeError(f"a tensor of shape {list(given)} is larger than any memory: {count} elements")
-    return given
+        raise RuntimeError(f"a tensor of shape {list(argument)} is larger than any memory: {count} elements")
+    return argument
 
 
 def two_devices(function: str, one: object, other: object) -> RuntimeError:

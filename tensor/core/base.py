@@ -67,17 +67,17 @@ class TensorBase:
     @property
     def _host(self) -> NDArray[Any]:
         """A CPU tensor's elements as a NumPy array without a copy, to read them."""
-        found = self._array
-        if found is not None and self._storage.plain:
-            return found
+        result = self._array
+        if result is not None and self._storage.plain:
+            return result
         return _host_array(self, writes=False)
 
     @property
     def _writable(self) -> NDArray[Any]:
         """A CPU tensor's elements as a NumPy array without a copy, to change them."""
-        found = self._array
-        if found is not None and self._storage.plain:
-            return found
+        result = self._array
+        if result is not None and self._storage.plain:
+            return result
         return _host_array(self, writes=True)
 
 
@@ -91,17 +91,17 @@ def _host_array(input: TensorBase, *, writes: bool) -> NDArray[Any]:
     data = storage.buffer(writes=writes)
     if not layout.numel:
         # NumPy wants strides and offsets inside the memory even where there are no elements.
-        input._array = found = np.empty(layout.shape, layout.dtype.numpy)
-        return found
+        input._array = result = np.empty(layout.shape, layout.dtype.numpy)
+        return result
     try:
-        found = np.ndarray(layout.shape, layout.dtype.numpy, data, input._offset, layout.numpy_strides)
+        result = np.ndarray(layout.shape, layout.dtype.numpy, data, input._offset, layout.numpy_strides)
     except ValueError as error:
         raise RuntimeError(
             f"a tensor of shape {list(layout.shape)} and strides {list(layout.strides)} cannot be computed with on the "
             f"CPU: {error}"
         ) from None
-    input._array = found
-    return found
+    input._array = result
+    return result
 
 
 _new: Any = object.__new__
@@ -150,10 +150,10 @@ def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
 
 def maker(layout: Layout) -> Callable[[], Tensor]:
     """``empty(layout)`` with what it looks up looked up once."""
-    place: Any = layout.place
-    if not place.is_cuda:
+    device_state: Any = layout.place
+    if not device_state.is_cuda:
         return lambda: empty(layout)
-    size, allocate, local = layout.nbytes, place.allocate, place.local
+    size, allocate, local = layout.nbytes, device_state.allocate, device_state.local
 
     def make() -> Tensor:
         self = _new(_class)
@@ -163,7 +163,7 @@ def maker(layout: Layout) -> Callable[[], Tensor]:
         block = allocate(size, local.stream.cuda_stream)
         # As DeviceStorage() would, without the call.
         self._storage = storage = _new(DeviceStorage)
-        storage.place = place
+        storage.place = device_state
         storage.size = size
         storage.block = block
         storage.address = block.address
@@ -179,15 +179,17 @@ def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
 
     On a device it is allocated for this thread's current stream there.
     """
-    place = layout.place
+    device_state = layout.place
     self = _new(_class)
     self._layout = layout
     self._offset = 0
     self._autograd = self._base = None
-    if place.is_cuda:
+    if device_state.is_cuda:
         self._array = None
         size = layout.nbytes
-        self._storage = DeviceStorage(place, size, place.allocate(size, place.local.stream.cuda_stream))
+        self._storage = DeviceStorage(
+            device_state, size, device_state.allocate(size, device_state.local.stream.cuda_stream)
+        )
     elif pin_memory:
         self._array = None
         self._storage = PinnedStorage(layout.nbytes)
@@ -206,7 +208,7 @@ def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
     return self
 
 
-def check_tensor(given: Any, function: str, what: str) -> None:
+def check_tensor(argument: Any, function: str, what: str) -> None:
     """Check that an argument is a tensor.
 
     Raises
@@ -214,5 +216,5 @@ def check_tensor(given: Any, function: str, what: str) -> None:
     TypeError
         If it is something else.
     """
-    if not isinstance(given, TensorBase):
-        raise TypeError(f"{function}(): argument '{what}' must be Tensor, not {type(given).__name__}")
+    if not isinstance(argument, TensorBase):
+        raise TypeError(f"{function}(): argument '{what}' must be Tensor, not {type(argument).__name__}")

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from .devices.state import Place
 
 
-def kept(place: Place, key: tuple[Any, ...], make: Callable[[], NDArray[Any]]) -> Tensor:
+def kept(device_state: Place, key: tuple[Any, ...], make: Callable[[], NDArray[Any]]) -> Tensor:
     """The tensor on ``place`` that is known by ``key``; at first the elements of ``make()``."""
-    there: Any = place
-    found: Tensor | None = there.plans.get(key)
-    if found is None:
-        found = wrap(make()).to(place.device)
-        if place.is_cuda:
+    there: Any = device_state
+    result: Tensor | None = there.plans.get(key)
+    if result is None:
+        result = wrap(make()).to(device_state.device)
+        if device_state.is_cuda:
             # Other streams will read it: it is there before anyone can ask.
             there.local.stream.synchronize()
-        there.plans[key] = found
-    if place.is_cuda:
+        there.plans[key] = result
+    if device_state.is_cuda:
         # When plans are forgotten, its memory must wait for whoever still reads it.
-        found.record_stream(there.local.stream)
-    return found
+        result.record_stream(there.local.stream)
+    return result

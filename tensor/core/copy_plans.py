@@ -63,13 +63,13 @@ COPY = planned(_copy_plan)
 def copied(input: Tensor, layout: Layout, *, non_blocking: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor of ``layout``, which has ``input``'s shape, with ``input``'s elements. Not recorded."""
     origin = input._layout
-    place: Any = layout.place if layout.place.is_cuda else origin.place
+    device_state: Any = layout.place if layout.place.is_cuda else origin.place
     if not (non_blocking or pin_memory):
-        found: Tensor = place.plans[COPIED, layout, origin](input)
-        return found
-    made = empty(layout, pin_memory=pin_memory)
-    place.plans[COPY, layout, origin](made, input, non_blocking)
-    return made
+        result: Tensor = device_state.plans[COPIED, layout, origin](input)
+        return result
+    output = empty(layout, pin_memory=pin_memory)
+    device_state.plans[COPY, layout, origin](output, input, non_blocking)
+    return output
 
 
 def _copied_plan(layout: Layout, origin: Layout) -> Callable[[Tensor], Tensor]:
@@ -80,9 +80,9 @@ def _copied_plan(layout: Layout, origin: Layout) -> Callable[[Tensor], Tensor]:
     make, copy = maker(layout), COPY.plan(layout, origin)
 
     def run(source: Tensor) -> Tensor:
-        made = make()
-        copy(made, source, False)
-        return made
+        result = make()
+        copy(result, source, False)
+        return result
 
     return run
 
@@ -169,8 +169,8 @@ def _through_int64(target: NDArray[Any], source: NDArray[Any]) -> None:
 
 
 def _device_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    place = to.place
-    native, runtime, local = place.native, place.runtime, place.local
+    device_state = to.place
+    native, runtime, local = device_state.native, device_state.runtime, device_state.local
     if _same_bytes(to, origin):
         nbytes = to.nbytes
         copy = runtime.driver.cuMemcpyDtoDAsync
@@ -200,8 +200,8 @@ def _device_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool],
 
 
 def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    place: Any = to.place
-    nbytes, local, native, runtime = to.nbytes, place.local, place.native, place.runtime
+    device_state: Any = to.place
+    nbytes, local, native, runtime = to.nbytes, device_state.local, device_state.native, device_state.runtime
     copy, current = runtime.driver.cuMemcpyHtoDAsync, runtime.current
 
     def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
@@ -223,8 +223,13 @@ def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
 
 
 def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    place: Any = origin.place
-    nbytes, local, native, runtime = origin.nbytes, place.local, place.native, place.runtime
+    device_state: Any = origin.place
+    nbytes, local, native, runtime = (
+        origin.nbytes,
+        device_state.local,
+        device_state.native,
+        device_state.runtime,
+    )
     copy, current = runtime.driver.cuMemcpyDtoHAsync, runtime.current
 
     def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:

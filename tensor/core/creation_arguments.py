@@ -49,7 +49,7 @@ def sizes_of(sizes: tuple[Any, ...], size: Any, function: str, what: str = "size
     return sequence_of_sizes(size, function, what)
 
 
-def sequence_of_sizes(given: Any, function: str, what: str = "size") -> tuple[int, ...]:
+def sequence_of_sizes(argument: Any, function: str, what: str = "size") -> tuple[int, ...]:
     """Numbers that must be given as a sequence.
 
     Raises
@@ -57,12 +57,16 @@ def sequence_of_sizes(given: Any, function: str, what: str = "size") -> tuple[in
     TypeError
         For one number, or anything else.
     """
-    if type(given) is not tuple and (isinstance(given, (int, str)) or getattr(given, "ndim", 1) == 0):
-        raise TypeError(f"{function}(): argument '{what}' must be tuple of ints, not {type(given).__name__}")
-    return integers((given,), function, what)
+    if type(argument) is not tuple and (
+        isinstance(argument, (int, str)) or getattr(argument, "ndim", 1) == 0
+    ):
+        raise TypeError(
+            f"{function}(): argument '{what}' must be tuple of ints, not {type(argument).__name__}"
+        )
+    return integers((argument,), function, what)
 
 
-def dtype_of_argument(given: Any, function: str, what: str = "dtype") -> dtype:
+def dtype_of_argument(argument: Any, function: str, what: str = "dtype") -> dtype:
     """The dtype that an argument means; ``float``, ``int``, ``bool`` and ``complex`` mean their widest.
 
     Raises
@@ -70,18 +74,18 @@ def dtype_of_argument(given: Any, function: str, what: str = "dtype") -> dtype:
     TypeError
         For anything else, NumPy's types included.
     """
-    if type(given) is dtypes.dtype:
-        return given
-    found = _OF_PYTHON.get(given) if isinstance(given, type) else None
-    if found is None:
+    if type(argument) is dtypes.dtype:
+        return argument
+    result = _OF_PYTHON.get(argument) if isinstance(argument, type) else None
+    if result is None:
         raise TypeError(
-            f"{function}(): argument '{what}' must be tensor.dtype, not {type(given).__name__}; got {given!r}, "
+            f"{function}(): argument '{what}' must be tensor.dtype, not {type(argument).__name__}; got {argument!r}, "
             "expected one such as tensor.float32"
         )
-    return found
+    return result
 
 
-def check_memory(layout: Any, pin_memory: bool, place: Place, function: str) -> None:
+def check_memory(layout: Any, pin_memory: bool, device_state: Place, function: str) -> None:
     """Check the arguments that say how memory is used.
 
     Raises
@@ -96,9 +100,9 @@ def check_memory(layout: Any, pin_memory: bool, place: Place, function: str) -> 
             f"{function}(): argument 'layout' must be tensor.layout, not {type(layout).__name__}; there is only "
             "tensor.strided"
         )
-    if pin_memory and place.is_cuda:
+    if pin_memory and device_state.is_cuda:
         raise RuntimeError(
-            f"{function}(): Only dense CPU tensors can be pinned: pin_memory=True makes no sense on {place.device}"
+            f"{function}(): Only dense CPU tensors can be pinned: pin_memory=True makes no sense on {device_state.device}"
         )
 
 
@@ -113,17 +117,17 @@ def as_out(out: Any, dtype: Any, device: Any, function: str) -> tuple[dtype, Any
         If another dtype or device is asked for.
     """
     check_tensor(out, function, "out")
-    found: Layout = out._layout
-    if dtype is not None and dtype_of_argument(dtype, function) is not found.dtype:
+    result: Layout = out._layout
+    if dtype is not None and dtype_of_argument(dtype, function) is not result.dtype:
         raise RuntimeError(
-            f"{function}(): dtype {dtype!r} does not match dtype of out parameter ({found.dtype!r})"
+            f"{function}(): dtype {dtype!r} does not match dtype of out parameter ({result.dtype!r})"
         )
-    if device is not None and place_of(device) is not found.place:
+    if device is not None and place_of(device) is not result.place:
         raise RuntimeError(
             f"{function}(): device {place_of(device).device} does not match device of out parameter "
-            f"({found.device})"
+            f"({result.device})"
         )
-    return found.dtype, found.device
+    return result.dtype, result.device
 
 
 def shaped(out: Tensor, shape: Sequence[int]) -> Tensor:

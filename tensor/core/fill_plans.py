@@ -41,11 +41,11 @@ def _fill_plan(layout: Layout) -> Callable[[Tensor, Any], None]:
     layout = layout.with_strides(
         tuple(1 if step == 0 and size else size for size, step in sizes), layout.strides
     )
-    place, count = layout.place, layout.numel
+    device_state, count = layout.place, layout.numel
     launch = pointwise.plan(
-        place.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
+        device_state.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
     )
-    local = place.local
+    local = device_state.local
     is_complex = layout.dtype.is_complex
     by_memset = layout.dense and count > 0 and not is_complex
     is_floating = layout.dtype.is_floating_point
@@ -82,8 +82,13 @@ ZERO = planned(_zero_plan)
 
 def _clearing(layout: Layout) -> Callable[[Tensor], None]:
     """What sets all bytes of tensors of a dense layout on a device to 0."""
-    place: Any = layout.place
-    runtime, native, local, nbytes = place.runtime, place.native, place.local, layout.nbytes
+    device_state: Any = layout.place
+    runtime, native, local, nbytes = (
+        device_state.runtime,
+        device_state.native,
+        device_state.local,
+        layout.nbytes,
+    )
     memset, current = runtime.driver.cuMemsetD8Async, runtime.current
 
     def clear(target: Tensor) -> None:
@@ -104,17 +109,17 @@ def _filled_plan(layout: Layout) -> Callable[[Any], Tensor]:
     make, fill = maker(layout), FILL.plan(layout)
     by_memset = layout.dense and layout.numel > 0
     clear = _clearing(layout)
-    kind = layout.dtype
+    dtype = layout.dtype
 
     def run(value: Any) -> Tensor:
         if by_memset and type(value) is int and value == 0:
-            made = make()
-            clear(made)
-            return made
-        number = element(value, kind)
-        made = make()
-        fill(made, number)
-        return made
+            result = make()
+            clear(result)
+            return result
+        number = element(value, dtype)
+        result = make()
+        fill(result, number)
+        return result
 
     return run
 
@@ -144,6 +149,6 @@ def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:
         filled_there: Tensor = layout.place.plans[FILLED, layout](value)
         return filled_there
     value = element(value, layout.dtype)
-    made = empty(layout, pin_memory=pin_memory)
-    layout.place.plans[FILL, layout](made, value)
-    return made
+    result = empty(layout, pin_memory=pin_memory)
+    layout.place.plans[FILL, layout](result, value)
+    return result

@@ -136,9 +136,13 @@ class Layout:
         """Layout of the same shape and strides for elements of another type."""
         return self if dtype is self.dtype else strided[self.shape, self.strides, dtype, self.place]
 
-    def on(self, place: Place) -> Layout:
+    def on(self, device_state: Place) -> Layout:
         """The same layout elsewhere."""
-        return self if place is self.place else strided[self.shape, self.strides, self.dtype, place]
+        return (
+            self
+            if device_state is self.place
+            else strided[self.shape, self.strides, self.dtype, device_state]
+        )
 
     def as_contiguous(self) -> Layout:
         """Row-major layout of the same shape."""
@@ -156,9 +160,9 @@ def _dense_layout(layout: Layout) -> Layout:
     return layout.with_strides(layout.shape, layouts.dense_strides_like(layout.shape, layout.strides))
 
 
-def _contiguous_layout(shape: tuple[int, ...], dtype: dtypes.dtype, place: Place) -> Layout:
+def _contiguous_layout(shape: tuple[int, ...], dtype: dtypes.dtype, device_state: Place) -> Layout:
     checked_sizes(shape)
-    return strided[shape, layouts.contiguous_strides(shape), dtype, place]
+    return strided[shape, layouts.contiguous_strides(shape), dtype, device_state]
 
 
 #: ``strided[shape, strides, dtype, place]``: the shared layout. Shapes and strides are tuples of int.

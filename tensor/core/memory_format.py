@@ -70,7 +70,7 @@ channels_last = memory_format("channels_last", (1, 3, 2, 0))
 channels_last_3d = memory_format("channels_last_3d", (1, 4, 3, 2, 0))
 
 
-def format_of(given: Any, function: str) -> memory_format:
+def format_of(argument: Any, function: str) -> memory_format:
     """``given``, which must be a memory format.
 
     Raises
@@ -78,11 +78,11 @@ def format_of(given: Any, function: str) -> memory_format:
     TypeError
         If it is none.
     """
-    if type(given) is not memory_format:
+    if type(argument) is not memory_format:
         raise TypeError(
-            f"{function}(): argument 'memory_format' must be tensor.memory_format, not {type(given).__name__}"
+            f"{function}(): argument 'memory_format' must be tensor.memory_format, not {type(argument).__name__}"
         )
-    return given
+    return argument
 
 
 def suggested(layout: Layout) -> memory_format:

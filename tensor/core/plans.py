@@ -21,11 +21,11 @@ class Plans(dict[Any, Any]):
     __slots__ = ()
 
     def __missing__(self, key: tuple[Any, ...]) -> Any:
-        made = key[0].plan(*key[1:])
+        result = key[0].plan(*key[1:])
         if len(self) >= PLAN_LIMIT:
             self.clear()
-        self[key] = made
-        return made
+        self[key] = result
+        return result
 
 
 class planned:  # noqa: N801 - stands where a decorator would

@@ -23,11 +23,11 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Size:  # noqa: PYI034 - Self would lose the type
-        given = list(sizes)
+        argument = list(sizes)
         try:
-            return tuple.__new__(cls, [size.__index__() for size in given])
+            return tuple.__new__(cls, [size.__index__() for size in argument])
         except AttributeError:
-            bad = next(size for size in given if not hasattr(size, "__index__"))
+            bad = next(size for size in argument if not hasattr(size, "__index__"))
             raise TypeError(
                 f"Size() takes an iterable of int, found element of type {type(bad).__name__}"
             ) from None
@@ -49,8 +49,8 @@ class Size(tuple[int, ...]):
     @overload
     def __getitem__(self, index: slice) -> Size: ...
     def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return found if type(found) is int else Size.trusted(found)
+        result = tuple.__getitem__(self, index)
+        return result if type(result) is int else Size.trusted(result)
 
     def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override]
         return Size(tuple.__add__(self, other))

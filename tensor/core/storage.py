@@ -204,19 +204,19 @@ class Storage:
         """The bytes on a CUDA device, by default the current one: this storage itself, or a copy."""
         return self._on(place_of("cuda" if device is None else device), non_blocking=non_blocking)
 
-    def _on(self, place: Place, *, non_blocking: bool = False) -> Storage:
-        if place is self.place:
+    def _on(self, device_state: Place, *, non_blocking: bool = False) -> Storage:
+        if device_state is self.place:
             return self
-        return _as_tensor(self).to(place.device, non_blocking=non_blocking)._storage
+        return _as_tensor(self).to(device_state.device, non_blocking=non_blocking)._storage
 
     def __copy__(self) -> Storage:
         return self.clone()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
-        found: Storage | None = memo.get(id(self))
-        if found is None:
-            found = memo[id(self)] = self.clone()
-        return found
+        result: Storage | None = memo.get(id(self))
+        if result is None:
+            result = memo[id(self)] = self.clone()
+        return result
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """What a pickle has of a storage: its bytes, and the name of its device. Waits for a device."""
@@ -270,8 +270,8 @@ class HostStorage(Storage):
     def __getattr__(self, name: str) -> Any:
         # Asking an array for its address costs more than adding two small ones, and is rarely needed.
         if name == "address" and self.owner is not None:
-            self.address = found = self.owner.ctypes.data
-            return found
+            self.address = result = self.owner.ctypes.data
+            return result
         return super().__getattr__(name)
 
     def bytes(self, *, writes: bool = False) -> NDArray[np.uint8]:
@@ -376,10 +376,10 @@ class PinnedStorage(HostStorage):
         self.lease = None
 
     def _acquire(self) -> None:
-        place = cuda_place()
-        self.lease = PinnedLease(place, self.size) if self.size else None
+        device_state = cuda_place()
+        self.lease = PinnedLease(device_state, self.size) if self.size else None
         self.owner = np.empty(0, np.uint8) if self.lease is None else np.asarray(self.lease)
-        self.plain = not place.runtime.simulated or not self.size
+        self.plain = not device_state.runtime.simulated or not self.size
 
 
 class PinnedLease:
@@ -510,10 +510,10 @@ def rebuild_storage(data: Any, device: str) -> Storage:
     if device == "cpu":
         return HostStorage(array if array.flags.writeable else array.copy())
     try:
-        place = place_of(device)
+        device_state = place_of(device)
     except RuntimeError as error:
         raise RuntimeError(
             f"a pickled tensor belongs on {device}, which is not here: {error}. Move tensors to the CPU before "
             "they are pickled for another machine."
         ) from error
-    return HostStorage(array)._on(place)
+    return HostStorage(array)._on(device_state)

@@ -78,7 +78,7 @@ def device_count() -> int:
 
 def is_initialized() -> bool:
     """Whether this process has a context on a device."""
-    return drv.is_initialized() and any(found.context is not None for found in drv.runtime().devices)
+    return drv.is_initialized() and any(result.context is not None for result in drv.runtime().devices)
 
 
 def init() -> None:

@@ -64,8 +64,8 @@ def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
     same figures, no pools), ``num_alloc_retries``, ``num_ooms``, ``num_sync_all_streams``,
     ``num_device_alloc``, ``num_device_free`` and ``max_split_size``.
     """
-    place = _place_in_use(device)
-    return Statistics().report(None) if place is None else dict(place.allocator.statistics())
+    device_state = _place_in_use(device)
+    return Statistics().report(None) if device_state is None else dict(device_state.allocator.statistics())
 
 
 def memory_stats_as_nested_dict(device: DeviceArgument = None) -> dict[str, Any]:
@@ -95,22 +95,22 @@ def max_memory_reserved(device: DeviceArgument = None) -> int:
 
 def reset_peak_memory_stats(device: DeviceArgument = None) -> None:
     """Let all peaks start over at the current values."""
-    place = _place_in_use(device)
-    if place is not None:
-        place.allocator.reset_peaks()
+    device_state = _place_in_use(device)
+    if device_state is not None:
+        device_state.allocator.reset_peaks()
 
 
 def reset_accumulated_memory_stats(device: DeviceArgument = None) -> None:
     """Let the figures ``allocated`` and ``freed``, and the event counts, start over at 0."""
-    place = _place_in_use(device)
-    if place is not None:
-        place.allocator.reset_accumulated()
+    device_state = _place_in_use(device)
+    if device_state is not None:
+        device_state.allocator.reset_accumulated()
 
 
 def memory_summary(device: DeviceArgument = None, abbreviated: bool = False) -> str:
     """The statistics as a table for people; ``abbreviated`` leaves the two pools out."""
-    place = _place_in_use(device)
-    ordinal = (index_of(device) or 0) if place is None else place.ordinal
+    device_state = _place_in_use(device)
+    ordinal = (index_of(device) or 0) if device_state is None else device_state.ordinal
     return _table(memory_stats(device), ordinal, abbreviated=abbreviated)
 
 
@@ -135,8 +135,8 @@ def host_memory_stats_as_nested_dict() -> dict[str, Any]:
 
 def empty_cache() -> None:
     """Give memory that no tensor occupies back to the driver, on all devices."""
-    for place in _places_in_use():
-        place.allocator.empty_cache()
+    for device_state in _places_in_use():
+        device_state.allocator.empty_cache()
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceArgument = None) -> None:
@@ -151,15 +151,15 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceArgument = No
     """
     if not isinstance(fraction, float):
         raise TypeError(f"Invalid type for fraction argument, must be `float`, got {type(fraction).__name__}")
-    place = cuda_place(existing_device(device).ordinal)
-    place.allocator.set_memory_fraction(fraction)
-    _fractions(place)[place.ordinal] = fraction
+    device_state = cuda_place(existing_device(device).ordinal)
+    device_state.allocator.set_memory_fraction(fraction)
+    _fractions(device_state)[device_state.ordinal] = fraction
 
 
 def get_per_process_memory_fraction(device: DeviceArgument = None) -> float:
     """What :func:`set_per_process_memory_fraction` set; 1.0 at first."""
-    place = _place_in_use(device)
-    return 1.0 if place is None else _fractions(place).get(place.ordinal, 1.0)
+    device_state = _place_in_use(device)
+    return 1.0 if device_state is None else _fractions(device_state).get(device_state.ordinal, 1.0)
 
 
 def caching_allocator_alloc(
@@ -179,12 +179,14 @@ def caching_allocator_alloc(
     OutOfMemoryError
         If there is no such range.
     """
-    place = cuda_place(existing_device(device).ordinal)
+    device_state = cuda_place(existing_device(device).ordinal)
     if stream is None:
-        stream = place.local.stream
+        stream = device_state.local.stream
     if isinstance(stream, Stream):
-        if stream.place is not place:
-            raise ValueError(f"the stream is of {stream.device}, the memory was asked for on {place.device}")
+        if stream.place is not device_state:
+            raise ValueError(
+                f"the stream is of {stream.device}, the memory was asked for on {device_state.device}"
+            )
         stream = stream.cuda_stream
     elif not isinstance(stream, int):
         raise TypeError(
@@ -194,9 +196,9 @@ def caching_allocator_alloc(
     else:
         # Within the allocator the default stream goes by one number only.
         stream = stream or drv.Stream.LEGACY
-    block = place.allocate(size, stream)
+    block = device_state.allocate(size, stream)
     if block.address:
-        _raw_blocks(place)[block.address] = (place, block)
+        _raw_blocks(device_state)[block.address] = (device_state, block)
     return int(block.address)
 
 
@@ -210,14 +212,14 @@ def caching_allocator_delete(mem_ptr: int) -> None:
     """
     if not mem_ptr:
         return
-    found = _raw_blocks(cuda_place(0)).pop(mem_ptr, None) if drv.is_initialized() else None
-    if found is None:
+    result = _raw_blocks(cuda_place(0)).pop(mem_ptr, None) if drv.is_initialized() else None
+    if result is None:
         raise ValueError(
             f"invalid device pointer: {mem_ptr:#x} is no address that caching_allocator_alloc() gave, or was "
             "freed before"
         )
-    place, block = found
-    place.free(block)
+    device_state, block = result
+    device_state.free(block)
 
 
 def _place_in_use(device: DeviceArgument) -> CudaPlace | None:
@@ -243,9 +245,9 @@ def _nested(flat: Mapping[str, int]) -> dict[str, Any]:
     return root
 
 
-def _fractions(place: CudaPlace) -> dict[int, float]:
-    return place.runtime.cache("memory fractions", dict)
+def _fractions(device_state: CudaPlace) -> dict[int, float]:
+    return device_state.runtime.cache("memory fractions", dict)
 
 
-def _raw_blocks(place: CudaPlace) -> dict[int, Any]:
-    return place.runtime.cache("raw allocations", dict)
+def _raw_blocks(device_state: CudaPlace) -> dict[int, Any]:
+    return device_state.runtime.cache("raw allocations", dict)

@@ -114,20 +114,20 @@ def _record_memory_history(
     skipped = frozenset(skip_actions or ())
     for action in skipped:
         _check("skip_actions", action, sorted(_ACTIONS))
-    for place in _places(choose=enabled is not None):
-        recordings = _recordings(place)
-        before = recordings.pop(place.ordinal, None)
+    for device_state in _places(choose=enabled is not None):
+        recordings = _recordings(device_state)
+        before = recordings.pop(device_state.ordinal, None)
         if enabled is None:
-            place.allocator.observe(None)
+            device_state.allocator.observe(None)
             continue
-        recordings[place.ordinal] = made = Recording(
+        recordings[device_state.ordinal] = result = Recording(
             trace=enabled == "all",
             context=context,
             max_entries=max_entries,
             earlier=[] if before is None or clear_history else before.trace(),
             skip_actions=skipped,
         )
-        place.allocator.observe(made)
+        device_state.allocator.observe(result)
 
 
 def memory_snapshot() -> list[dict[str, Any]]:
@@ -138,7 +138,7 @@ def memory_snapshot() -> list[dict[str, Any]]:
     (``active_allocated``, ``active_pending_free`` or ``inactive``) and ``frames``, the Python stack of its
     allocation where history was recorded.
     """
-    return [segment for place in _places() for segment in place.allocator.snapshot()]
+    return [segment for device_state in _places() for segment in device_state.allocator.snapshot()]
 
 
 def _snapshot(device: Any = None) -> dict[str, Any]:
@@ -152,8 +152,8 @@ def _snapshot(device: Any = None) -> dict[str, Any]:
     """
     segments = memory_snapshot()
     traces = []
-    for place in _places():
-        recording = _recordings(place).get(place.ordinal)
+    for device_state in _places():
+        recording = _recordings(device_state).get(device_state.ordinal)
         traces.append([] if recording is None else recording.trace())
     settings = dataclasses.asdict(AllocatorOptions.from_environment())
     return {"segments": segments, "device_traces": traces, "allocator_settings": settings}
@@ -171,10 +171,10 @@ def _places(*, choose: bool = False) -> Iterator[CudaPlace]:
             yield cuda_place(ordinal)
 
 
-def _recordings(place: CudaPlace) -> dict[int, Recording]:
-    return place.runtime.cache("memory recordings", dict)
+def _recordings(device_state: CudaPlace) -> dict[int, Recording]:
+    return device_state.runtime.cache("memory recordings", dict)
 
 
-def _check(argument: str, given: Any, expected: Iterable[Any]) -> None:
-    if given not in expected:
-        raise ValueError(f"{argument} must be one of {', '.join(map(repr, expected))}, got {given!r}")
+def _check(argument: str, value: Any, expected: Iterable[Any]) -> None:
+    if value not in expected:
+        raise ValueError(f"{argument} must be one of {', '.join(map(repr, expected))}, got {value!r}")

@@ -100,23 +100,23 @@ class RawKernel(nvrtc_kernels.RawKernel):
 
     def _check_reach(self, tensor: TensorBase, position: int, stream: Stream) -> None:
         """Raise RuntimeError if a kernel on ``stream`` cannot use memory of ``tensor``, which is elsewhere."""
-        place = tensor._layout.place
-        what = f"argument {position} of kernel '{self.name}' is a tensor on {place.device}"
-        if not place.is_cuda:
+        device_state = tensor._layout.place
+        what = f"argument {position} of kernel '{self.name}' is a tensor on {device_state.device}"
+        if not device_state.is_cuda:
             if not tensor._storage.is_pinned():
                 raise RuntimeError(
                     f"{what}, and the kernel runs on {stream.device}: kernels reach host memory only where it is "
                     "pinned. Pass tensor.cuda(), tensor.pin_memory(), or a number (tensor.item()) for a scalar"
                 )
             return
-        there, here = place.native, stream.place.native  # type: ignore[attr-defined]
+        there, here = device_state.native, stream.place.native  # type: ignore[attr-defined]
         if there.runtime is not here.runtime:
             raise drv.DroppedRuntimeError(
                 f"{what} of another runtime, which drv.reset() dropped; make a new one"
             )
         if not here.peer_access_enabled(there):
             raise RuntimeError(
-                f"{what}, and the kernel runs on {stream.device}: copy the tensor there, launch on {place.device} "
+                f"{what}, and the kernel runs on {stream.device}: copy the tensor there, launch on {device_state.device} "
                 f"(with tensor.cuda.device({there.ordinal})), or let {stream.device} use its memory with "
                 f"tensor.cuda.enable_peer_access({there.ordinal}, {here.ordinal})"
             )

@@ -28,12 +28,12 @@ _NORMS = ("backward", "ortho", "forward")
 
 
 def _norm(name: str, norm: str | None) -> str:
-    found = "backward" if norm is None else norm
-    if found not in _NORMS:
+    result = "backward" if norm is None else norm
+    if result not in _NORMS:
         raise RuntimeError(
             f'{name}(): Invalid normalization mode: "{norm}": expected one of {", ".join(_NORMS)}'
         )
-    return found
+    return result
 
 
 def _scale(norm: str, count: int, *, inverse: bool) -> float:
@@ -46,10 +46,10 @@ def single_or_double(name: str, input: Any, *, complex: bool | None) -> Tensor:
     """``input`` as single or double precision: complex, real, or (``None``) either."""
     if not isinstance(input, TensorBase):
         raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
-    kind = input._layout.dtype
-    wanted = _precision(name, kind, complex)
+    dtype = input._layout.dtype
+    expected = _precision(name, dtype, complex)
     x: Any = input
-    return x if wanted is kind else x.to(wanted)  # type: ignore[no-any-return]
+    return x if expected is dtype else x.to(expected)  # type: ignore[no-any-return]
 
 
 def _precision(name: str, kind: dtype, complex: bool | None) -> dtype:
@@ -108,7 +108,7 @@ def _shape(
     if last_half and dims:
         sizes[-1] = 2 * (sizes[-1] - 1)
     if s is not None:
-        sizes = [before if given == -1 else given for given, before in zip(s, sizes, strict=True)]
+        sizes = [before if argument == -1 else argument for argument, before in zip(s, sizes, strict=True)]
     for n in sizes:
         if n < 1:
             raise RuntimeError(f"Invalid number of data points ({n}) specified")
@@ -195,8 +195,8 @@ class _Function:
             x = _resized(x, dims, sizes)
             if mirrored and kind == "c2r":
                 x = x.conj()
-            found = transform(x._layout)(x)
-            return found.conj() if mirrored and kind == "r2c" else found
+            result = transform(x._layout)(x)
+            return result.conj() if mirrored and kind == "r2c" else result
 
         return run
 
@@ -396,8 +396,8 @@ def fftfreq(
 ) -> Tensor:
     """Frequencies of the coefficients of :func:`fft`, in cycles per unit of ``d``, the spacing of samples."""
     positive = arange(n, dtype=dtype or get_default_dtype(), device=device)
-    found: Any = positive.where(positive < (n + 1) // 2, positive - n) / (n * d)
-    return found.requires_grad_(requires_grad)  # type: ignore[no-any-return]
+    result: Any = positive.where(positive < (n + 1) // 2, positive - n) / (n * d)
+    return result.requires_grad_(requires_grad)  # type: ignore[no-any-return]
 
 
 @operation(namespace="fft", method=False)
@@ -405,8 +405,8 @@ def rfftfreq(
     n: int, d: float = 1.0, *, dtype: dtype | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """Frequencies of the coefficients of :func:`rfft`."""
-    found: Any = arange(n // 2 + 1, dtype=dtype or get_default_dtype(), device=device) / (n * d)
-    return found.requires_grad_(requires_grad)  # type: ignore[no-any-return]
+    result: Any = arange(n // 2 + 1, dtype=dtype or get_default_dtype(), device=device) / (n * d)
+    return result.requires_grad_(requires_grad)  # type: ignore[no-any-return]
 
 
 def _shifts(input: Tensor, dim: Any, *, back: bool) -> Tensor:

@@ -46,8 +46,8 @@ def _loop(name: str, size: int) -> Loop:
     if _loops is not None:
         if name == "rfft":
             name = "rfft_n_odd" if size % 2 else "rfft_n_even"
-        found: Loop = getattr(_loops, name)
-        return found
+        result: Loop = getattr(_loops, name)
+        return result
     whole = getattr(np.fft, name)
     undivided = "forward" if name.startswith("i") else "backward"
 
@@ -105,7 +105,7 @@ def _blocks(shape: Sequence[int], room: int) -> Iterator[tuple[Any, ...]]:
 
 def plan(
     kind: str,
-    given: Sequence[int],
+    argument: Sequence[int],
     dtype: np.dtype[Any],
     axes: int,
     *,
@@ -125,20 +125,20 @@ def plan(
         Elements of the last dimension of a real result.
     """
     number: Any = _REAL.get(dtype, dtype.type)
-    rank = len(given)
+    rank = len(argument)
     # All of the scale is the last dimension's.
     names = {"c2c": "ifft" if inverse else "fft", "r2c": "rfft", "c2r": "irfft"}
-    last = Lines(_loop(names[kind], given[-1] if size is None else size), number(scale))
+    last = Lines(_loop(names[kind], argument[-1] if size is None else size), number(scale))
     others = [
-        ((*range(axis), *range(axis + 1, rank), axis), Lines(_loop(names["c2c"], given[axis]), number(1)))
+        ((*range(axis), *range(axis + 1, rank), axis), Lines(_loop(names["c2c"], argument[axis]), number(1)))
         for axis in range(rank - 2, rank - axes - 1, -1)
     ]
 
-    def transform(array: Array, made: Array, along: Callable[[Lines, Array, Array], None]) -> None:
+    def transform(array: Array, result: Array, along: Callable[[Lines, Array, Array], None]) -> None:
         if kind != "c2r":
-            along(last, array, made)
+            along(last, array, result)
             for order, lines in others:
-                turned = made.transpose(order)
+                turned = result.transpose(order)
                 along(lines, turned, turned)
             return
         source = array
@@ -146,20 +146,20 @@ def plan(
             target = np.empty(array.shape, array.dtype) if source is array else source
             along(lines, source.transpose(order), target.transpose(order))
             source = target
-        along(last, source, made)
+        along(last, source, result)
 
-    lead, count = tuple(given[: rank - axes]), prod(given[rank - axes :])
+    lead, count = tuple(argument[: rank - axes]), prod(argument[rank - axes :])
     if axes == 1 or count > _WHOLE or count * prod(lead) < _SHARED:
-        return lambda array, made: transform(array, made, Lines.into)
+        return lambda array, result: transform(array, result, Lines.into)
     blocks = list(_blocks(lead, max(_BLOCK // count, 1)))
 
-    def run(array: Array, made: Array) -> None:
+    def run(array: Array, result: Array) -> None:
         if len(blocks) < thread_count():
-            transform(array, made, Lines.into)
+            transform(array, result, Lines.into)
             return
 
         def whole(number: int) -> None:
-            transform(array[blocks[number]], made[blocks[number]], Lines.block)
+            transform(array[blocks[number]], result[blocks[number]], Lines.block)
 
         share(whole, len(blocks))
 

@@ -103,19 +103,19 @@ class FftPlan:
         self._streams: dict[Stream, Stream] = {}
         self._events: list[Event] = []
 
-    def execute(self, given: int, made: int, *, inverse: bool) -> None:
+    def execute(self, argument: int, result: int, *, inverse: bool) -> None:
         """Queue the transform of the memory at ``given`` to that at ``made`` on this thread's current stream."""
-        place = self.place
-        stream = place.local.stream
+        device_state = self.place
+        stream = device_state.local.stream
         block, work_area = None, 0
         if self.work_bytes:
-            block = place.allocate(self.work_bytes, stream.cuda_stream)
+            block = device_state.allocate(self.work_bytes, stream.cuda_stream)
             work_area = block.address
         try:
             # Stream and work area are the plan's: nobody else may set them before it is executed.
             with self._lock:
-                if self._current.device is not place.native:
-                    place.native.use()
+                if self._current.device is not device_state.native:
+                    device_state.native.use()
                 if stream is not self._stream:
                     self.library.cufftSetStream(self.handle, int(stream.handle))
                     self._stream = self._streams[stream] = stream
@@ -123,13 +123,13 @@ class FftPlan:
                     self.library.cufftSetWorkArea(self.handle, work_area)
                     self._work_area = work_area
                 if self._directed:
-                    self._execute(self.handle, given, made, CUFFT_INVERSE if inverse else CUFFT_FORWARD)
+                    self._execute(self.handle, argument, result, CUFFT_INVERSE if inverse else CUFFT_FORWARD)
                 else:
-                    self._execute(self.handle, given, made)
+                    self._execute(self.handle, argument, result)
         finally:
             if block is not None:
                 # Whoever gets it next on this stream comes after the transform.
-                place.free(block)
+                device_state.free(block)
 
     def retire(self) -> None:
         """Note what the device still has to do with the plan."""
@@ -187,7 +187,7 @@ class PlanCache:
                 self._evict()
             self._sweep()
 
-    def transform(self, key: Key, given: int, made: int, *, inverse: bool) -> None:
+    def transform(self, key: Key, argument: int, result: int, *, inverse: bool) -> None:
         """Execute the plan for ``key`` on this thread's current stream."""
         with self._lock:
             plan = self._plans.get(key)
@@ -201,7 +201,7 @@ class PlanCache:
                 self._plans.move_to_end(key)
                 plan.users += 1
         try:
-            plan.execute(given, made, inverse=inverse)
+            plan.execute(argument, result, inverse=inverse)
         finally:
             with self._lock:
                 plan.users -= 1
@@ -236,10 +236,12 @@ class PlanCache:
         self._retired = waiting
 
 
-def plan_cache(place: CudaPlace) -> PlanCache:
+def plan_cache(device_state: CudaPlace) -> PlanCache:
     """The cache of a device."""
-    found: PlanCache = place.runtime.cache(("cufft plans", place.ordinal), lambda: PlanCache(place))
-    return found
+    result: PlanCache = device_state.runtime.cache(
+        ("cufft plans", device_state.ordinal), lambda: PlanCache(device_state)
+    )
+    return result
 
 
 class CufftPlanCache:
@@ -306,10 +308,10 @@ class CufftPlanCache:
         if isinstance(device, int) and not isinstance(device, bool):
             ordinal: int | None = device
         else:
-            found = devices.device(device)  # type: ignore[arg-type]
-            if found.type != "cuda":
-                raise RuntimeError(f"cufft_plan_cache: expected a CUDA device, got {found!r}")
-            ordinal = found.index
+            result = devices.device(device)  # type: ignore[arg-type]
+            if result.type != "cuda":
+                raise RuntimeError(f"cufft_plan_cache: expected a CUDA device, got {result!r}")
+            ordinal = result.index
         count = drv.device_count()
         if ordinal is not None and not 0 <= ordinal < count:
             raise RuntimeError(

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _LEAST_OVERLAP = 1e-11
 
 
-def _integer(name: str, what: str, given: Any) -> int:
-    if isinstance(given, bool) or not hasattr(given, "__index__"):
-        raise TypeError(f"{name}(): argument '{what}' must be int, not {type(given).__name__}")
-    return int(given.__index__())
+def _integer(name: str, what: str, argument: Any) -> int:
+    if isinstance(argument, bool) or not hasattr(argument, "__index__"):
+        raise TypeError(f"{name}(): argument '{what}' must be int, not {type(argument).__name__}")
+    return int(argument.__index__())
 
 
 def _sizes(name: str, n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int, int, int]:
@@ -133,11 +133,11 @@ def stft(
     """
     size, hop, length = _sizes("stft", n_fft, hop_length, win_length)
     _check("stft", input, window, length)
-    kind, shape = input._layout.dtype, input._layout.shape
+    dtype, shape = input._layout.dtype, input._layout.shape
     if center and align_to_window is not None:
         raise RuntimeError("stft align_to_window should only be set when center = false")
-    if not kind.is_floating_point and not kind.is_complex:
-        raise RuntimeError(f"stft(): expected a tensor of floating point or complex values, got {kind!r}")
+    if not dtype.is_floating_point and not dtype.is_complex:
+        raise RuntimeError(f"stft(): expected a tensor of floating point or complex values, got {dtype!r}")
     if len(shape) not in (1, 2):
         raise RuntimeError(f"stft(): expected a 1D or 2D tensor, got shape {list(shape)}")
     mixed = _complex(input) or _complex(window)
@@ -172,9 +172,9 @@ def stft(
     frames = single_or_double("stft", frames, complex=True if not half else None)
     scale = 1 / sqrt(size) if normalized else 1.0
     last = len(frames._layout.shape) - 1
-    found = r2c(frames, (last,), scale=scale) if half else c2c(frames, (last,), inverse=False, scale=scale)
-    found = views.transpose(found, -1, -2)
-    return found if return_complex else views.view_as_real(found)
+    result = r2c(frames, (last,), scale=scale) if half else c2c(frames, (last,), inverse=False, scale=scale)
+    result = views.transpose(result, -1, -2)
+    return result if return_complex else views.view_as_real(result)
 
 
 @operation()

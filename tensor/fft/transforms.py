@@ -78,13 +78,13 @@ class _Shape(NamedTuple):
         )
 
 
-def in_order(shape: tuple[int, ...], order: tuple[int, ...], dtype: dtype, place: Place) -> Layout:
+def in_order(shape: tuple[int, ...], order: tuple[int, ...], dtype: dtype, device_state: Place) -> Layout:
     """A layout without gaps whose dimensions lie in a given order."""
     strides, step = [0] * len(shape), 1
     for axis in reversed(order):
         strides[axis] = step
         step *= max(shape[axis], 1)
-    return layouts.strided[shape, tuple(strides), dtype, place]
+    return layouts.strided[shape, tuple(strides), dtype, device_state]
 
 
 def _transform_plan(
@@ -100,8 +100,8 @@ def _transform_plan(
         Elements of the last dimension of a real result.
     """
     if not layout.numel:
-        made = _Shape.of(kind, layout, dims, size).made
-        make = maker(made.as_contiguous())
+        result = _Shape.of(kind, layout, dims, size).made
+        make = maker(result.as_contiguous())
         return lambda _: make()
     plan = _on_device if layout.place.is_cuda else _on_host
     return plan(kind, layout, dims, size, inverse, scale)
@@ -113,12 +113,12 @@ TRANSFORM = planned(_transform_plan)
 def _on_host(
     kind: str, layout: Layout, dims: tuple[int, ...], size: int | None, inverse: bool, scale: float
 ) -> Callable[[Tensor], Tensor]:
-    order, made = _Shape.of(kind, layout, dims, size)
-    given, shape = (tuple([each.shape[axis] for axis in order]) for each in (layout, made))
+    order, output = _Shape.of(kind, layout, dims, size)
+    argument, shape = (tuple([each.shape[axis] for axis in order]) for each in (layout, output))
     transform = on_host.plan(
-        kind, given, layout.dtype.numpy, len(dims), inverse=inverse, scale=scale, size=size
+        kind, argument, layout.dtype.numpy, len(dims), inverse=inverse, scale=scale, size=size
     )
-    flat, dtype = layouts.contiguous[shape, made.dtype, layout.place], made.dtype.numpy
+    flat, dtype = layouts.contiguous[shape, output.dtype, layout.place], output.dtype.numpy
     if order == tuple(range(len(order))):
 
         def run(x: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ def _on_host(
     def run_turned(x: Tensor) -> Tensor:
         result = np.empty(shape, dtype)
         transform(x._host.transpose(order), result)
-        return view_of(wrap(result, flat)._storage, made, 0)
+        return view_of(wrap(result, flat)._storage, output, 0)
 
     return run_turned
 
@@ -194,28 +194,33 @@ def _step(
     overwrites
         Whether nobody needs the input afterwards.
     """
-    order, made = _Shape.of(kind, layout, dims, size)
-    place: Any = layout.place
+    order, output = _Shape.of(kind, layout, dims, size)
+    device_state: Any = layout.place
     # cuFFT may write to the input of a transform to real numbers.
     copies = kind == "c2r" and not overwrites
-    given = None if copies else _side(layout, order, len(dims))
+    argument = None if copies else _side(layout, order, len(dims))
     before = layout
-    if given is None:
-        copies, layout = True, in_order(tuple(layout.shape), order, layout.dtype, place)
-        given = _side(layout, order, len(dims))
-    written = _side(made, order, len(dims))
-    assert given is not None
+    if argument is None:
+        copies, layout = True, in_order(tuple(layout.shape), order, layout.dtype, device_state)
+        argument = _side(layout, order, len(dims))
+    written = _side(output, order, len(dims))
+    assert argument is not None
     assert written is not None
     inner = order[len(order) - len(dims) :]
-    complex_bytes = max(layout.dtype.itemsize, made.dtype.itemsize)
+    complex_bytes = max(layout.dtype.itemsize, output.dtype.itemsize)
     if kind != "c2c":
-        complex_bytes = 2 * min(layout.dtype.itemsize, made.dtype.itemsize)
-    real = made if kind == "c2r" else layout
+        complex_bytes = 2 * min(layout.dtype.itemsize, output.dtype.itemsize)
+    real = output if kind == "c2r" else layout
     sizes = tuple([real.shape[axis] for axis in inner])
     key = Key(
-        kind, complex_bytes, sizes, given, written, made.numel // prod(made.shape[axis] for axis in inner)
+        kind,
+        complex_bytes,
+        sizes,
+        argument,
+        written,
+        output.numel // prod(output.shape[axis] for axis in inner),
     )
-    make, transform = maker(made), plan_cache(place).transform
+    make, transform = maker(output), plan_cache(device_state).transform
     if not copies:
 
         def run(x: Tensor) -> Tensor:
@@ -223,12 +228,12 @@ def _step(
             transform(key, x._storage.address + x._offset, result._storage.address, inverse=inverse)
             return result
 
-        return run, made, scale
+        return run, output, scale
     make_copy = maker(layout)
     if scale != 1:
-        fill, number = place.plans[MUL, layout, before, float], scale
+        fill, number = device_state.plans[MUL, layout, before, float], scale
     else:
-        fill, number = place.plans[COPY, layout, before], True
+        fill, number = device_state.plans[COPY, layout, before], True
 
     def run_on_copy(x: Tensor) -> Tensor:
         copy = make_copy()
@@ -237,7 +242,7 @@ def _step(
         transform(key, copy._storage.address, result._storage.address, inverse=inverse)
         return result
 
-    return run_on_copy, made, 1.0
+    return run_on_copy, output, 1.0
 
 
 def _side(layout: Layout, order: tuple[int, ...], count: int) -> Side | None:
@@ -266,7 +271,13 @@ def _side(layout: Layout, order: tuple[int, ...], count: int) -> Side | None:
 
 
 def _adjoint(
-    grad: Tensor, kind: str, dims: tuple[int, ...], size: int | None, given: int, inverse: bool, scale: float
+    grad: Tensor,
+    kind: str,
+    dims: tuple[int, ...],
+    size: int | None,
+    argument: int,
+    inverse: bool,
+    scale: float,
 ) -> Tensor:
     """The adjoint transform of the gradient; ``given`` is the size of the last transformed dimension of the input."""
     dim = dims[-1]
@@ -274,11 +285,11 @@ def _adjoint(
         return c2c(grad, dims, inverse=not inverse, scale=scale)
     if kind == "r2c":
         # A real element has half the gradient of each coefficient that has a mirror image.
-        return c2r(_weighted(grad, dim, given, 0.5), dims, given, scale=scale)
+        return c2r(_weighted(grad, dim, argument, 0.5), dims, argument, scale=scale)
     assert size is not None
     back = r2c(grad, dims, scale=scale)
     back = _weighted(back, dim, size, 2.0)
-    if back._layout.shape[dim] != given:
+    if back._layout.shape[dim] != argument:
         raise AssertionError("an irfft's input has as many coefficients as its output needs")
     return back
 
@@ -294,18 +305,18 @@ def _weighted(x: Tensor, dim: int, size: int, weight: float) -> Tensor:
     count = (size + 1) // 2 - 1
     if count <= 0:
         return x
-    kind = x._layout.dtype
+    dtype = x._layout.dtype
 
     def weights() -> Any:
-        made = np.ones(x._layout.shape[dim], REAL[kind].numpy)
-        made[1 : 1 + count] = weight
-        return made
+        created = np.ones(x._layout.shape[dim], REAL[dtype].numpy)
+        created[1 : 1 + count] = weight
+        return created
 
-    found = kept(x._layout.place, ("fft weights", size, weight, kind), weights)
+    result = kept(x._layout.place, ("fft weights", size, weight, dtype), weights)
     for _ in range(len(x._layout.shape) - 1 - dim):
-        found = views.unsqueeze(found, -1)
-    made: Tensor = x * found
-    return made
+        result = views.unsqueeze(result, -1)
+    output: Tensor = x * result
+    return output
 
 
 def recorded(
@@ -341,7 +352,7 @@ def r2c(x: Tensor, dims: Sequence[int], *, scale: float = 1.0) -> Tensor:
 
 def c2r(x: Tensor, dims: Sequence[int], size: int, *, scale: float = 1.0) -> Tensor:
     """Inverse transform of half a Hermitian spectrum, of which the last one of ``dims`` becomes ``size`` elements."""
-    wanted = size // 2 + 1
-    if x._layout.shape[dims[-1]] != wanted:
-        x = parts.narrow(x, dims[-1], 0, wanted)
+    expected = size // 2 + 1
+    if x._layout.shape[dims[-1]] != expected:
+        x = parts.narrow(x, dims[-1], 0, expected)
     return recorded("c2r", tuple(dims), size, inverse=True, scale=scale)(x._layout)(x)

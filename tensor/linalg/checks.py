@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 def check_floating(name: str, x: Tensor, *, half: bool = False) -> None:
     """Raise RuntimeError unless elements are real or complex numbers, by default of single or double precision."""
-    kind = x._layout.dtype
-    if kind.category < Category.FLOATING:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {kind!r}")
-    if not half and kind.itemsize // (2 if kind.is_complex else 1) < 4:
+    dtype = x._layout.dtype
+    if dtype.category < Category.FLOATING:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {dtype!r}")
+    if not half and dtype.itemsize // (2 if dtype.is_complex else 1) < 4:
         raise RuntimeError(
-            f"{name}: Low precision dtypes not supported. Got {kind!r}: convert with .to(tensor.float32)"
+            f"{name}: Low precision dtypes not supported. Got {dtype!r}: convert with .to(tensor.float32)"
         )
 
 

@@ -36,18 +36,18 @@ def _factors(array: Array, upper: bool) -> tuple[Array, Array]:
             return np.linalg.cholesky(array, upper=upper), info
         except np.linalg.LinAlgError:
             pass
-    found, wrong = one_by_one(lambda matrix: _factor(matrix, upper), array.shape[-2:], array)
+    result, wrong = one_by_one(lambda matrix: _factor(matrix, upper), array.shape[-2:], array)
     matrices = array.reshape(-1, *array.shape[-2:])
     for number in wrong:
         info.reshape(-1)[number] = _indefinite_minor(matrices[number], upper)
-    return found, info
+    return result, info
 
 
 def _factor(matrix: Array, upper: bool) -> Array:
-    found: Array = np.linalg.cholesky(matrix, upper=upper)
-    if not np.isfinite(found).all():
+    result: Array = np.linalg.cholesky(matrix, upper=upper)
+    if not np.isfinite(result).all():
         raise np.linalg.LinAlgError
-    return found
+    return result
 
 
 def _indefinite_minor(matrix: Array, upper: bool) -> int:
@@ -66,17 +66,17 @@ def _indefinite_minor(matrix: Array, upper: bool) -> int:
 def _half_triangle(x: Tensor) -> Tensor:
     """The lower triangle, with half the diagonal."""
     lower = triangle(x, upper=False)
-    found: Tensor = lower - 0.5 * parts.diagonal(x, 0, -2, -1).diag_embed()
-    return found
+    result: Tensor = lower - 0.5 * parts.diagonal(x, 0, -2, -1).diag_embed()
+    return result
 
 
-def _gradient(wanted: Any, grads: Any, factor: Tensor, upper: bool) -> Any:
+def _gradient(expected: Any, grads: Any, factor: Tensor, upper: bool) -> Any:
     # With the lower factor L, L^H gL has to be symmetric inside of L^-H (...) L^-1.
     lower, towards = (factor.mH, grads.mH) if upper else (factor, grads)
     inner = _half_triangle(matmul(lower.mH, towards))
     inner = 0.5 * (inner + inner.mH)
-    found = substituted(lower, inner, upper=False, left=False)
-    return (substituted(lower.mH, found, upper=True),)
+    result = substituted(lower, inner, upper=False, left=False)
+    return (substituted(lower.mH, result, upper=True),)
 
 
 _CHOLESKY_BACKWARD = BackwardFormula(
@@ -89,10 +89,10 @@ def factored(name: str, a: Tensor, upper: bool, check: bool = True) -> tuple[Ten
     check_square(name, a)
 
     def work(array: Array) -> tuple[Array, Array]:
-        found, info = _factors(array, upper)
+        result, info = _factors(array, upper)
         if check:
             check_info(name, "cholesky", info)
-        return found, info
+        return result, info
 
     result, info = on_host(work, a)
     _CHOLESKY_BACKWARD.record((result,), (a,), context=(upper,))
@@ -131,6 +131,6 @@ def cholesky_ex(
     check_errors
         Whether to raise LinAlgError all the same.
     """
-    found = CholeskyWithInfo(*factored("linalg.cholesky_ex", A, bool(upper), check_errors))
-    result: CholeskyWithInfo = all_given(found, out, "linalg.cholesky_ex")
+    value = CholeskyWithInfo(*factored("linalg.cholesky_ex", A, bool(upper), check_errors))
+    result: CholeskyWithInfo = all_given(value, out, "linalg.cholesky_ex")
     return result

@@ -48,16 +48,16 @@ def _cofactors_of_singular(array: Array) -> Array:
     n = s.shape[-1]
     others = np.where(np.eye(n, dtype=bool), 1, s[..., None, :]).prod(-1)
     phase = np.conj(np.linalg.det(u) * np.linalg.det(vh))
-    found: Array = ((u * others[..., None, :] @ vh) * phase[..., None, None]).astype(array.dtype)
-    return found
+    result: Array = ((u * others[..., None, :] @ vh) * phase[..., None, None]).astype(array.dtype)
+    return result
 
 
-def _recorded_cofactors(a: Tensor, found: Tensor) -> Tensor:
+def _recorded_cofactors(a: Tensor, value: Tensor) -> Tensor:
     """The same in operations that have derivatives."""
-    singular = _as_matrices(found == 0)
+    singular = _as_matrices(value == 0)
     identity = eye(a._layout.shape[-1], dtype=a._layout.dtype, device=a.device)
     regular = where(singular, identity, a)
-    result: Tensor = _as_matrices(found.conj()) * inv(regular).mH
+    result: Tensor = _as_matrices(value.conj()) * inv(regular).mH
     if not bool(singular.any()):
         return result
     instead = _adjugate(where(singular, a, identity), identity).mH
@@ -68,16 +68,16 @@ def _recorded_cofactors(a: Tensor, found: Tensor) -> Tensor:
 def _adjugate(a: Tensor, identity: Tensor) -> Tensor:
     """``det(A) * inv(A)`` by Faddeev and LeVerrier's recurrence, which divides by nothing of ``A``."""
     n = a._layout.shape[-1]
-    found = views.expand(identity, a._layout.shape)
+    result = views.expand(identity, a._layout.shape)
     for k in range(1, n):
-        product = matmul(a, found)
+        product = matmul(a, result)
         trace = parts.diagonal(product, 0, -2, -1).sum(-1)
-        found = product - _as_matrices(trace / k) * identity
-    return found if n % 2 else -found
+        result = product - _as_matrices(trace / k) * identity
+    return result if n % 2 else -result
 
 
-def _determinant_gradient(wanted: Any, grads: Any, a: Tensor, found: Tensor) -> Any:
-    cofactors = _recorded_cofactors(a, found) if modes.recording else on_host(_cofactors, a)[0]
+def _determinant_gradient(expected: Any, grads: Any, a: Tensor, result: Tensor) -> Any:
+    cofactors = _recorded_cofactors(a, result) if modes.recording else on_host(_cofactors, a)[0]
     return (_as_matrices(grads) * cofactors,)
 
 
@@ -105,7 +105,7 @@ def _determinants(name: str, a: Tensor) -> Tensor:
     return result
 
 
-def _logarithm_gradient(wanted: Any, grads: Any, a: Tensor, sign: Tensor) -> Any:
+def _logarithm_gradient(expected: Any, grads: Any, a: Tensor, sign: Tensor) -> Any:
     towards_sign, towards_logarithm = grads
     if not a._layout.dtype.is_complex:
         # The sign of a real determinant is constant.
@@ -143,5 +143,5 @@ def slogdet(A: Tensor, *, out: Any = None) -> SignAndLogarithm:  # noqa: N803
     RuntimeError
         If the matrices are not square, or of another type than single or double precision.
     """
-    found: SignAndLogarithm = all_given(sign_and_logarithm("linalg.slogdet", A), out, "linalg.slogdet")
-    return found
+    result: SignAndLogarithm = all_given(sign_and_logarithm("linalg.slogdet", A), out, "linalg.slogdet")
+    return result

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 def _check_triangle(name: str, a: Tensor, triangle: Any) -> str:
     check_square(name, a)
-    found = triangle.upper() if isinstance(triangle, str) else triangle
-    if found not in ("L", "U"):
+    result = triangle.upper() if isinstance(triangle, str) else triangle
+    if result not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {triangle}")
-    return str(found)
+    return str(result)
 
 
-def _eigh_gradient(wanted: Any, grads: Any, values: Tensor, vectors: Tensor) -> Any:
+def _eigh_gradient(expected: Any, grads: Any, values: Tensor, vectors: Tensor) -> Any:
     towards_values, towards_vectors = grads
     if towards_vectors is None:
         return (matmul(vectors * views.unsqueeze(towards_values, -2), vectors.mH),)
@@ -82,8 +82,8 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigenpairs:  # noqa:
         If the matrices are not square, or of another type than single or double precision.
     """
     which_triangle = _check_triangle("linalg.eigh", A, UPLO)
-    found: Eigenpairs = all_given(Eigenpairs(*_eigh("linalg.eigh", A, which_triangle)), out, "linalg.eigh")
-    return found
+    result: Eigenpairs = all_given(Eigenpairs(*_eigh("linalg.eigh", A, which_triangle)), out, "linalg.eigh")
+    return result
 
 
 def _eigh(name: str, a: Tensor, triangle: Any) -> tuple[Tensor, ...]:
@@ -118,12 +118,12 @@ def hermitian_eigenvalues(name: str, a: Tensor, triangle: Any = "L") -> Tensor:
 # Any square matrices
 
 
-def _eig_gradient(wanted: Any, grads: Any, values: Tensor, vectors: Tensor, real: bool) -> Any:
+def _eig_gradient(expected: Any, grads: Any, values: Tensor, vectors: Tensor, real: bool) -> Any:
     towards_values, towards_vectors = grads
     adjoint = vectors.mH
     if towards_vectors is None:
-        found = solve(adjoint, views.unsqueeze(towards_values, -1) * adjoint)
-        return (found.real if real else found,)
+        result = solve(adjoint, views.unsqueeze(towards_values, -1) * adjoint)
+        return (result.real if real else result,)
     inner = matmul(adjoint, towards_vectors)
     check_phase("eig", inner, None)
     # LAPACK's vectors have length one: they do not change along themselves.
@@ -134,8 +134,8 @@ def _eig_gradient(wanted: Any, grads: Any, values: Tensor, vectors: Tensor, real
         inner = inner + (towards_values - diagonal(inner)).diag_embed()
     else:
         inner = inner - diagonal(inner).diag_embed()
-    found = solve(adjoint, matmul(inner, adjoint))
-    return (found.real if real else found,)
+    result = solve(adjoint, matmul(inner, adjoint))
+    return (result.real if real else result,)
 
 
 _EIG_BACKWARD = BackwardFormula(
@@ -161,9 +161,9 @@ def _complex_of(array: Array) -> Any:
 def _eig(name: str, a: Tensor) -> tuple[Tensor, ...]:
     def work(array: Array) -> tuple[Array, Array]:
         _check_eig(name, array)
-        found = converged(name, np.linalg.eig, array, "eigen")
+        result = converged(name, np.linalg.eig, array, "eigen")
         # NumPy gives real numbers where all happen to be.
-        return found.eigenvalues.astype(_complex_of(array)), found.eigenvectors.astype(_complex_of(array))
+        return result.eigenvalues.astype(_complex_of(array)), result.eigenvectors.astype(_complex_of(array))
 
     results = on_host(work, a)
     real = not a._layout.dtype.is_complex
@@ -184,8 +184,8 @@ def eig(A: Tensor, *, out: Any = None) -> Eigenpairs:  # noqa: N803
         precision.
     """
     check_square("linalg.eig", A)
-    found: Eigenpairs = all_given(Eigenpairs(*_eig("linalg.eig", A)), out, "linalg.eig")
-    return found
+    result: Eigenpairs = all_given(Eigenpairs(*_eig("linalg.eig", A)), out, "linalg.eig")
+    return result
 
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))

@@ -62,15 +62,15 @@ def _exponential(array: Array) -> tuple[Array]:
         odd = a @ odd
         even = a6 @ (b[12] * a6 + b[10] * a4 + b[8] * a2) + b[6] * a6 + b[4] * a4 + b[2] * a2 + b[0] * one
         # (even - odd)^-1 (even + odd), so that small matrices keep their digits.
-        found = one + 2 * np.linalg.solve(even - odd, odd)
+        result = one + 2 * np.linalg.solve(even - odd, odd)
         for step in range(int(halvings.max(initial=0))):
             left = halvings > step
-            found[left] = found[left] @ found[left]
-        found[~finite] = np.nan
-        return (found.reshape(array.shape).astype(array.dtype),)
+            result[left] = result[left] @ result[left]
+        result[~finite] = np.nan
+        return (result.reshape(array.shape).astype(array.dtype),)
 
 
-def _gradient(wanted: Any, grads: Any, a: Tensor) -> Any:
+def _gradient(expected: Any, grads: Any, a: Tensor) -> Any:
     # The upper right block of exp([[B, G], [0, B]]) is the derivative of exp at B in the direction of G.
     n = a._layout.shape[-1]
     turned = a.mH

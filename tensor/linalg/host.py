@@ -33,48 +33,48 @@ def on_host(function: Callable[..., Sequence[Array]], *tensors: Tensor) -> tuple
 
     Not recorded. ``function`` may neither change its arguments nor return memory of theirs.
     """
-    place: Any = tensors[0]._layout.place
-    if not place.is_cuda:
+    device_state: Any = tensors[0]._layout.place
+    if not device_state.is_cuda:
         with np.errstate(all="ignore"):
             return tuple(
                 [wrap(np.asarray(each, order="C")) for each in function(*[x._host for x in tensors])]
             )
-    arrays = [each._host for each in _brought(place, tensors)]
+    arrays = [each._host for each in _brought(device_state, tensors)]
     with np.errstate(all="ignore"):
         results = function(*arrays)
-    return tuple([_sent(place, np.asarray(each)) for each in results])
+    return tuple([_sent(device_state, np.asarray(each)) for each in results])
 
 
-def _brought(place: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+def _brought(device_state: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
     """Copies in pinned memory, which have arrived."""
-    found = []
+    result = []
     for x in tensors:
         layout = x._layout.as_contiguous().on(cpu)
         staged = empty(layout, pin_memory=True)
-        place.plans[COPY, layout, x._layout](staged, x, True)
-        found.append(staged)
-    place.local.stream.synchronize()
-    return found
+        device_state.plans[COPY, layout, x._layout](staged, x, True)
+        result.append(staged)
+    device_state.local.stream.synchronize()
+    return result
 
 
-def _sent(place: Any, array: Array) -> Tensor:
+def _sent(device_state: Any, array: Array) -> Tensor:
     """A tensor on a device with the elements of ``array`` once the current stream has copied them."""
     layout = layouts.contiguous[array.shape, from_numpy(array.dtype), cpu]
     staged = empty(layout, pin_memory=True)
     staged._writable[...] = array
-    return copied(staged, layout.on(place), non_blocking=True)
+    return copied(staged, layout.on(device_state), non_blocking=True)
 
 
 def adjoint_of(array: Array) -> Array:
     """Conjugate transposes of matrices."""
-    found: Array = np.conj(np.swapaxes(array, -1, -2))
-    return found
+    result: Array = np.conj(np.swapaxes(array, -1, -2))
+    return result
 
 
 def read(*tensors: Tensor) -> list[Array]:
     """Elements of tensors on the host, which waits for their devices."""
-    place: Any = tensors[0]._layout.place
-    return [x._host for x in (_brought(place, tensors) if place.is_cuda else tensors)]
+    device_state: Any = tensors[0]._layout.place
+    return [x._host for x in (_brought(device_state, tensors) if device_state.is_cuda else tensors)]
 
 
 def one_by_one(
@@ -89,11 +89,11 @@ def one_by_one(
     """
     batch = array.shape[:-2]
     flat = array.reshape(-1, *array.shape[-2:])
-    found = np.full((len(flat), *shape), np.nan, array.dtype)
+    result = np.full((len(flat), *shape), np.nan, array.dtype)
     wrong = []
     for number, matrix in enumerate(flat):
         try:
-            found[number] = function(matrix)
+            result[number] = function(matrix)
         except np.linalg.LinAlgError:
             wrong.append(number)
-    return found.reshape(*batch, *shape), wrong
+    return result.reshape(*batch, *shape), wrong

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-def _no_derivative(wanted: Any, grads: Any) -> Any:
+def _no_derivative(expected: Any, grads: Any) -> Any:
     raise RuntimeError(
         "derivative for linalg_ldl_factor_ex is not implemented: use linalg.lu_factor, linalg.cholesky or linalg.solve"
     )
@@ -77,8 +77,8 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> LdlFac
         type than single or double precision.
     """
     factors, pivots, _ = _factored("linalg.ldl_factor", A, bool(hermitian), True)
-    found: LdlFactor = all_given(LdlFactor(factors, pivots), out, "linalg.ldl_factor")
-    return found
+    result: LdlFactor = all_given(LdlFactor(factors, pivots), out, "linalg.ldl_factor")
+    return result
 
 
 @operation(namespace="linalg", method=False)
@@ -90,15 +90,15 @@ def ldl_factor_ex(
     out: Any = None,
 ) -> LdlFactorWithInfo:
     """:func:`ldl_factor` that tells where ``D`` has a zero on its diagonal instead of raising an error."""
-    found = _factored("linalg.ldl_factor_ex", A, bool(hermitian), check_errors)
-    result: LdlFactorWithInfo = all_given(found, out, "linalg.ldl_factor_ex")
+    value = _factored("linalg.ldl_factor_ex", A, bool(hermitian), check_errors)
+    result: LdlFactorWithInfo = all_given(value, out, "linalg.ldl_factor_ex")
     return result
 
 
 def _solve_gradient(
-    wanted: Any, grads: Any, factors: Tensor, pivots: Tensor, hermitian: bool
+    expected: Any, grads: Any, factors: Tensor, pivots: Tensor, hermitian: bool
 ) -> tuple[None, None, Tensor]:
-    if wanted[0]:
+    if expected[0]:
         raise RuntimeError(
             "derivative for linalg_ldl_solve with respect to LD is not implemented: use linalg.solve"
         )

@@ -69,8 +69,8 @@ class _Tolerance:
 
 
 def _largest(values: Array) -> Array:
-    found: Array = values.max(-1, initial=0)
-    return found
+    result: Array = values.max(-1, initial=0)
+    return result
 
 
 def _pseudoinverse(name: str, array: Array, tolerance: _Tolerance, hermitian: bool) -> tuple[Array]:
@@ -87,26 +87,26 @@ def _pseudoinverse(name: str, array: Array, tolerance: _Tolerance, hermitian: bo
 
 def _inverted(values: Array, keep: Array) -> Array:
     """Inverses of the singular values that do not count as zero, and 0 for the others."""
-    found: Array = np.where(keep, 1 / np.where(keep, values, 1), 0)
-    return found
+    result: Array = np.where(keep, 1 / np.where(keep, values, 1), 0)
+    return result
 
 
-def _pinv_gradient(wanted: Any, grads: Any, a: Tensor, found: Tensor) -> Any:
-    return (_toward_matrix(grads, a, found),)
+def _pinv_gradient(expected: Any, grads: Any, a: Tensor, result: Tensor) -> Any:
+    return (_toward_matrix(grads, a, result),)
 
 
 _PINV_BACKWARD = BackwardFormula("LinalgPinvBackward0", "a", joint=Derivative(_pinv_gradient, needs="a out"))
 
 
-def _toward_matrix(grad: Tensor, a: Tensor, found: Tensor) -> Any:
+def _toward_matrix(grad: Tensor, a: Tensor, result: Tensor) -> Any:
     """The gradient of ``a`` from that of its pseudoinverse ``found`` (Golub and Pereyra, 1973)."""
-    back, towards = found.mH, grad.mH
+    back, towards = result.mH, grad.mH
     total = -matmul(back, matmul(grad, back))
     # Outside of the spaces that the matrix spans.
-    outer = matmul(towards, matmul(found, back))
-    total = total + outer - matmul(a, matmul(found, outer))
-    inner = matmul(back, matmul(found, towards))
-    return total + inner - matmul(matmul(inner, found), a)
+    outer = matmul(towards, matmul(result, back))
+    total = total + outer - matmul(a, matmul(result, outer))
+    inner = matmul(back, matmul(result, towards))
+    return total + inner - matmul(matmul(inner, result), a)
 
 
 @operation(namespace="linalg", method=False)
@@ -222,19 +222,19 @@ def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:  # n
     regular = info == 0
     # A singular matrix' inverse must not make NaN of a sum or a derivative.
     inverse = where(views.unsqueeze(views.unsqueeze(regular, -1), -1), inverse, 1)
-    found = matrix_norm(A, p) * matrix_norm(inverse, p)
-    return given(where(regular, found, float("inf")), out, "linalg.cond")
+    result = matrix_norm(A, p) * matrix_norm(inverse, p)
+    return given(where(regular, result, float("inf")), out, "linalg.cond")
 
 
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-def _lstsq_gradient(wanted: Any, grads: Any, a: Tensor, b: Tensor, rtol: Any, vector: bool) -> Any:
+def _lstsq_gradient(expected: Any, grads: Any, a: Tensor, b: Tensor, rtol: Any, vector: bool) -> Any:
     inverse = pseudoinverse("linalg.lstsq", a, rtol, None, False)
     if vector:
         grads, b = views.unsqueeze(grads, -1), views.unsqueeze(b, -1)
     right = matmul(inverse.mH, grads)
-    towards = _toward_matrix(matmul(grads, b.mH), a, inverse) if wanted[0] else None
+    towards = _toward_matrix(matmul(grads, b.mH), a, inverse) if expected[0] else None
     return towards, views.squeeze(right, -1) if vector else right
 
 
@@ -312,8 +312,8 @@ def lstsq(
         if driver == "gels":
             missing = ranks < values.shape[-1]
             check_info(name, "rank", np.where(missing, ranks + 1, 0), LinAlgError)
-        found = adjoint_of(back) @ (_inverted(values, keep)[..., None] * (adjoint_of(left) @ right))
-        return found[..., 0] if vector else found, ranks, values
+        result = adjoint_of(back) @ (_inverted(values, keep)[..., None] * (adjoint_of(left) @ right))
+        return result[..., 0] if vector else result, ranks, values
 
     solution, ranks, values = on_host(work, A, B)
     _LSTSQ_BACKWARD.record((solution,), (A, B), context=(rcond, vector))

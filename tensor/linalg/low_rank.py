@@ -25,12 +25,12 @@ def _basis(a: Tensor, q: int, niter: int) -> Tensor:
     """Orthonormal columns that nearly span what the matrix gives in its ``q`` largest directions."""
     columns = a._layout.shape[-1]
     start = randn(columns, q, dtype=a._layout.dtype, device=a.device)
-    found = qr(matmul(a, start)).Q
+    result = qr(matmul(a, start)).Q
     adjoint = a.mH
     for _ in range(niter):
-        found = qr(matmul(adjoint, found)).Q
-        found = qr(matmul(a, found)).Q
-    return found
+        result = qr(matmul(adjoint, result)).Q
+        result = qr(matmul(a, result)).Q
+    return result
 
 
 @operation(method=False)

@@ -46,8 +46,8 @@ def _triangles(factors: Tensor) -> tuple[Tensor, Tensor]:
 def _permutations(order: Array, kind: Any) -> Array:
     """Matrices ``P`` of ``A = P @ L @ U``, from where the rows of ``P^T A`` stood in ``A``."""
     rows = order.shape[-1]
-    found: Array = (np.arange(rows)[:, None] == order[..., None, :]).astype(kind)
-    return found
+    result: Array = (np.arange(rows)[:, None] == order[..., None, :]).astype(kind)
+    return result
 
 
 def _gradient_of_rows(
@@ -97,7 +97,7 @@ def _plus(a: Tensor | None, b: Tensor) -> Tensor:
     return b if a is None else a + b
 
 
-def _lu_gradient(wanted: Any, grads: Any, permutation: Tensor, lower: Tensor, upper: Tensor) -> Any:
+def _lu_gradient(expected: Any, grads: Any, permutation: Tensor, lower: Tensor, upper: Tensor) -> Any:
     towards_lower, towards_upper = grads
     return (matmul(permutation, _gradient_of_rows(lower, upper, towards_lower, towards_upper)),)
 
@@ -110,7 +110,7 @@ _LU_BACKWARD = BackwardFormula(
 )
 
 
-def _factor_gradient(wanted: Any, grads: Any, factors: Tensor, permutation: Tensor) -> Any:
+def _factor_gradient(expected: Any, grads: Any, factors: Tensor, permutation: Tensor) -> Any:
     lower, upper = _triangles(factors)
     rank = lower._layout.shape[-1]
     towards_lower = triangle(parts.narrow(grads, -1, 0, rank), upper=False, without_diagonal=True)
@@ -152,8 +152,8 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> PermutedTriangles: 
 
     permutation, lower, upper = on_host(work, A)
     _LU_BACKWARD.record((lower, upper), (A,), (permutation,))
-    found = PermutedTriangles(permutation if pivot else A.new_empty(0), lower, upper)
-    result: PermutedTriangles = all_given(found, out, "linalg.lu")
+    value = PermutedTriangles(permutation if pivot else A.new_empty(0), lower, upper)
+    result: PermutedTriangles = all_given(value, out, "linalg.lu")
     return result
 
 
@@ -185,8 +185,8 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LuFactor:  #
         If a diagonal element of ``U`` is zero; it says of which matrix. See :func:`lu` too.
     """
     factors, pivots, _ = factored("linalg.lu_factor", A, pivot, True, RuntimeError)
-    found: LuFactor = all_given(LuFactor(factors, pivots), out, "linalg.lu_factor")
-    return found
+    result: LuFactor = all_given(LuFactor(factors, pivots), out, "linalg.lu_factor")
+    return result
 
 
 @operation(namespace="linalg", method=False)
@@ -198,8 +198,8 @@ def lu_factor_ex(
     out: Any = None,
 ) -> LuFactorWithInfo:
     """:func:`lu_factor` that tells where ``U`` has a zero on its diagonal instead of raising an error."""
-    found = factored("linalg.lu_factor_ex", A, pivot, check_errors, RuntimeError)
-    result: LuFactorWithInfo = all_given(found, out, "linalg.lu_factor_ex")
+    value = factored("linalg.lu_factor_ex", A, pivot, check_errors, RuntimeError)
+    result: LuFactorWithInfo = all_given(value, out, "linalg.lu_factor_ex")
     return result
 
 
@@ -231,10 +231,10 @@ def _check_pivots(name: str, pivots: Array, rows: int) -> None:
 
 
 def _solve_gradient(
-    wanted: Any, grads: Any, factors: Tensor, pivots: Tensor, x: Tensor, left: bool, adjoint: bool
+    expected: Any, grads: Any, factors: Tensor, pivots: Tensor, x: Tensor, left: bool, adjoint: bool
 ) -> Any:
     right = _substituted("linalg.lu_solve", factors, pivots, grads, left, not adjoint)
-    if not wanted[0]:
+    if not expected[0]:
         return None, None, right
     # The gradient of A = P L U: L and U are multiplied by the rest of it.
     towards = -(matmul(right, x.mH) if left else matmul(x.mH, right))
@@ -247,8 +247,8 @@ def _solve_gradient(
     )
     towards = matmul(permutation.mT, towards)
     lower, upper = _triangles(factors)
-    found = triangle(matmul(towards, upper.mH), upper=False, without_diagonal=True)
-    return found + triangle(matmul(lower.mH, towards), upper=True), None, right
+    result = triangle(matmul(towards, upper.mH), upper=False, without_diagonal=True)
+    return result + triangle(matmul(lower.mH, towards), upper=True), None, right
 
 
 _SOLVE_BACKWARD = BackwardFormula(
@@ -265,8 +265,8 @@ def _substituted(name: str, factors: Tensor, pivots: Tensor, b: Tensor, left: bo
         if left:
             return (triangular_on_host.solve_lu(factors, order, b, adjoint=adjoint),)
         # X A = B is A^H X^H = B^H.
-        found = triangular_on_host.solve_lu(factors, order, adjoint_of(b), adjoint=not adjoint)
-        return (adjoint_of(found),)
+        result = triangular_on_host.solve_lu(factors, order, adjoint_of(b), adjoint=not adjoint)
+        return (adjoint_of(result),)
 
     (result,) = on_host(work, factors, pivots, b)
     _SOLVE_BACKWARD.record((result,), (factors, pivots, b), context=(left, adjoint))
@@ -330,16 +330,16 @@ def lu_unpack(
             "lu_unpack: LU_pivots is expected to be a tensor of int32 dtype, as tensor.linalg.lu_factor returns it, got "
             f"{LU_pivots._layout.dtype!r}"
         )
-    rows, kind = LU_data._layout.shape[-2], LU_data._layout.dtype
+    rows, dtype = LU_data._layout.shape[-2], LU_data._layout.dtype
     permutation = lower = upper = LU_data.new_empty(0)
     if unpack_pivots:
 
         def work(pivots: Array) -> tuple[Array]:
             _check_pivots("lu_unpack", pivots, rows)
-            return (_permutations(lu_on_host.order_of(pivots, rows), kind.numpy),)
+            return (_permutations(lu_on_host.order_of(pivots, rows), dtype.numpy),)
 
         (permutation,) = on_host(work, LU_pivots)
     if unpack_data:
         lower, upper = _triangles(LU_data)
-    found: PermutedTriangles = all_given(PermutedTriangles(permutation, lower, upper), out, "lu_unpack")
-    return found
+    result: PermutedTriangles = all_given(PermutedTriangles(permutation, lower, upper), out, "lu_unpack")
+    return result

@@ -36,10 +36,10 @@ def factor(array: Array, *, pivot: bool = True) -> tuple[Array, Array, Array]:
             end = min(start + _PANEL, rank)
             # A small matrix of its own, so that exchanging rows and looking through columns is cheap.
             panel = a[:, start:, start:end].copy()
-            found = _factor_panel(panel, info, start, pivot)
-            pivots[:, start:end] += found
+            result = _factor_panel(panel, info, start, pivot)
+            pivots[:, start:end] += result
             if pivot:
-                order = order_of(found + np.arange(1, end - start + 1), m - start)[..., None]
+                order = order_of(result + np.arange(1, end - start + 1), m - start)[..., None]
                 for columns in (a[:, start:, :start], a[:, start:, end:]):
                     columns[...] = np.take_along_axis(columns, order, 1)
             a[:, start:, start:end] = panel
@@ -76,18 +76,18 @@ def _size(column: Array) -> Array:
 def order_of(pivots: Array, rows: int) -> Array:
     """Where each row of P^T A stood in A: ``(*, rows)``."""
     flat = pivots.reshape(prod(pivots.shape[:-1]), pivots.shape[-1]).astype(np.int64) - 1
-    found = np.broadcast_to(np.arange(rows), (len(flat), rows)).copy()
+    result = np.broadcast_to(np.arange(rows), (len(flat), rows)).copy()
     matrices = np.arange(len(flat))
     for j in range(flat.shape[1]):
-        upper = found[:, j].copy()
-        found[:, j] = found[matrices, flat[:, j]]
-        found[matrices, flat[:, j]] = upper
-    return found.reshape(*pivots.shape[:-1], rows)
+        upper = result[:, j].copy()
+        result[:, j] = result[matrices, flat[:, j]]
+        result[matrices, flat[:, j]] = upper
+    return result.reshape(*pivots.shape[:-1], rows)
 
 
 def zero_pivot(matrix: Array) -> int:
     """Number, from 1, of the pivot of a singular matrix that is zero, or by rounding the smallest."""
-    found, _, info = factor(matrix)
+    result, _, info = factor(matrix)
     if info:
         return int(info)
-    return int(np.abs(np.diagonal(found)).argmin()) + 1 if len(found) else 0
+    return int(np.abs(np.diagonal(result)).argmin()) + 1 if len(result) else 0

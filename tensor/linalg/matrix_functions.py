@@ -74,8 +74,8 @@ def logdet(input: Tensor) -> Tensor:
     if input._layout.dtype.is_complex:
         phased: Tensor = sign.log() + logarithm
         return phased
-    found: Tensor = where(sign < 0, float("nan"), logarithm)
-    return found
+    result: Tensor = where(sign < 0, float("nan"), logarithm)
+    return result
 
 
 @operation()
@@ -108,8 +108,8 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -
 def qr(input: Tensor, some: bool = True, *, out: Any = None) -> OrthogonalTriangular:
     """:func:`tensor.linalg.qr`, reduced or (``some=False``) complete."""
     mode = "reduced" if some else "complete"
-    found: OrthogonalTriangular = all_given(qr_factored("qr", input, mode), out, "qr")
-    return found
+    result: OrthogonalTriangular = all_given(qr_factored("qr", input, mode), out, "qr")
+    return result
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
@@ -126,15 +126,15 @@ def svd(
     check_matrices("linalg.svd", input)
     if compute_uv:
         u, s, vh = svd_factored("linalg.svd", input, not some)
-        found = SingularValuesAndColumns(u, s, vh.mH)
+        value = SingularValuesAndColumns(u, s, vh.mH)
     else:
         *batch, rows, columns = input._layout.shape
-        found = SingularValuesAndColumns(
+        value = SingularValuesAndColumns(
             input.new_zeros((*batch, rows, rows)),
             singular_values("linalg.svd", input),
             input.new_zeros((*batch, columns, columns)),
         )
-    result: SingularValuesAndColumns = all_given(found, out, "svd")
+    result: SingularValuesAndColumns = all_given(value, out, "svd")
     return result
 
 
@@ -162,15 +162,15 @@ def triangular_solve(
     check_right_sides(name, A, input, left=True, vector=False)
     turned = views.transpose(A, -2, -1) if transpose else A
     solution = substituted(turned, input, upper=bool(upper) is not bool(transpose), unit=bool(unitriangular))
-    found: TriangularSolution = all_given(TriangularSolution(solution, A.clone()), out, name)
-    return found
+    result: TriangularSolution = all_given(TriangularSolution(solution, A.clone()), out, name)
+    return result
 
 
 @operation()
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:  # noqa: N803
     """:func:`tensor.linalg.lu_factor_ex`, whose third result is there with ``get_infos`` only."""
-    found = lu_factored("lu", A, pivot, False, RuntimeError)
-    return all_given(found if get_infos else LuFactor(found.LU, found.pivots), out, "lu")
+    result = lu_factored("lu", A, pivot, False, RuntimeError)
+    return all_given(result if get_infos else LuFactor(result.LU, result.pivots), out, "lu")
 
 
 @operation(autocast=Autocast(cpu=FLOAT32))
@@ -188,13 +188,13 @@ def geqrf(input: Tensor, *, out: Any = None) -> Reflectors:
     check_matrices("geqrf", input, "input")
 
     def work(array: Array) -> tuple[Array, Array]:
-        found, scales = np.linalg.qr(array, "raw")
+        value, scales = np.linalg.qr(array, "raw")
         # NumPy shows LAPACK's memory, which is transposed.
-        return np.swapaxes(found, -1, -2).astype(array.dtype), scales.astype(array.dtype)
+        return np.swapaxes(value, -1, -2).astype(array.dtype), scales.astype(array.dtype)
 
     results = Reflectors(*on_host(work, input.detach()))
-    found: Reflectors = all_given(results, out, "geqrf")
-    return found
+    result: Reflectors = all_given(results, out, "geqrf")
+    return result
 
 
 @operation(autocast=Autocast(cuda=AS_GIVEN, cpu=FLOAT32))
@@ -235,5 +235,5 @@ def ormqr(
     adjoint = bool(transpose) is bool(left)
     order = range(tau._layout.shape[-1])
     x = other if left else other.mH
-    found = reflected(input, tau, x, order if adjoint else reversed(order), adjoint=adjoint)
-    return given(found if left else found.mH, out, "ormqr")
+    result = reflected(input, tau, x, order if adjoint else reversed(order), adjoint=adjoint)
+    return given(result if left else result.mH, out, "ormqr")

@@ -78,15 +78,15 @@ def _matrix_norm(name: str, a: Tensor, ord: Any, dim: Any, keepdim: bool, dtype:
         return vector_norm(a, 2, (rows, columns), keepdim)
     if by_singular_values:
         values = singular_values(name, views.movedim(a, (rows, columns), (-2, -1)))
-        found = values.sum(-1) if ord == "nuc" else _extreme(values, -1, largest=ord > 0)
+        result = values.sum(-1) if ord == "nuc" else _extreme(values, -1, largest=ord > 0)
         for axis in sorted((rows, columns)) if keepdim else ():
-            found = views.unsqueeze(found, axis)
-        return found
+            result = views.unsqueeze(result, axis)
+        return result
     summed, chosen = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    found = _extreme(vector_norm(a, 1, summed, True), chosen, largest=ord > 0)
+    result = _extreme(vector_norm(a, 1, summed, True), chosen, largest=ord > 0)
     if keepdim:
-        return views.unsqueeze(found, chosen)
-    return views.squeeze(found, summed - (chosen < summed))
+        return views.unsqueeze(result, chosen)
+    return views.squeeze(result, summed - (chosen < summed))
 
 
 def _extreme(x: Tensor, dim: int, *, largest: bool) -> Tensor:

@@ -58,15 +58,15 @@ def _power(a: Tensor, n: int) -> Tensor:
         return _power(inv(a), -n)
     if n == 1:
         return a.clone()
-    found = None
+    result = None
     while n:
         if n & 1:
-            found = a if found is None else matmul(found, a)
+            result = a if result is None else matmul(result, a)
         n >>= 1
         if n:
             a = matmul(a, a)
-    assert found is not None
-    return found
+    assert result is not None
+    return result
 
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cuda=LOWER))
@@ -120,12 +120,12 @@ def chained(name: str, tensors: Sequence[Tensor]) -> Tensor:
                 f"{name}(): tensors {position} and {position + 1} with shapes {list(a._layout.shape)} and "
                 f"{list(b._layout.shape)} cannot be multiplied"
             )
-    found = _multiplied(
+    result = _multiplied(
         chain, _cuts([x._layout.shape[0] for x in chain] + [chain[-1]._layout.shape[1]]), 0, last
     )
     if row:
-        found = views.squeeze(found, 0)
-    return views.squeeze(found, -1) if column else found
+        result = views.squeeze(result, 0)
+    return views.squeeze(result, -1) if column else result
 
 
 def _cuts(sizes: Sequence[int]) -> dict[tuple[int, int], int]:

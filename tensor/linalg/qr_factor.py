@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MODES = ("reduced", "complete", "r")
 
 
-def _gradient(wanted: Any, grads: Any, q: Tensor, r: Tensor, mode: str) -> Any:
+def _gradient(expected: Any, grads: Any, q: Tensor, r: Tensor, mode: str) -> Any:
     if mode == "r":
         raise RuntimeError(
             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
@@ -55,8 +55,8 @@ def _gradient(wanted: Any, grads: Any, q: Tensor, r: Tensor, mode: str) -> Any:
     towards_second = parts.narrow(towards_r, -1, rank, columns - rank)
     through = matmul(matmul(q, second), towards_second.mH)
     towards_q = through if towards_q is None else towards_q + through
-    found = _tall_gradient(q, first, towards_q, parts.narrow(towards_r, -1, 0, rank))
-    return (cat((found, matmul(q, towards_second)), -1),)
+    result = _tall_gradient(q, first, towards_q, parts.narrow(towards_r, -1, 0, rank))
+    return (cat((result, matmul(q, towards_second)), -1),)
 
 
 _QR_BACKWARD = BackwardFormula(
@@ -78,10 +78,10 @@ def _tall_gradient(q: Tensor, r: Tensor, towards_q: Tensor | None, towards_r: Te
     upper = triangle(inner, upper=True)
     # Its Hermitian part, with the real diagonal once.
     whole = upper + upper.mH - _real_diagonal(upper)
-    found = matmul(q, whole)
+    result = matmul(q, whole)
     if towards_q is not None:
-        found = found + towards_q
-    return substituted(r.mH, found, upper=False, left=False)
+        result = result + towards_q
+    return substituted(r.mH, result, upper=False, left=False)
 
 
 def _real_diagonal(x: Tensor) -> Tensor:
@@ -100,8 +100,8 @@ def factored(name: str, a: Tensor, mode: str) -> OrthogonalTriangular:
     def work(array: Array) -> tuple[Any, Any]:
         if mode == "r":
             return np.empty(0, array.dtype), np.linalg.qr(array, "r")
-        found = np.linalg.qr(array, mode)  # type: ignore[call-overload]
-        return found.Q, found.R
+        result = np.linalg.qr(array, mode)  # type: ignore[call-overload]
+        return result.Q, result.R
 
     results = on_host(work, a)
     _QR_BACKWARD.record(results, (a,), context=(mode,))
@@ -125,8 +125,8 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> OrthogonalTriang
     RuntimeError
         For another mode, fewer than two dimensions, or another type than single or double precision.
     """
-    found: OrthogonalTriangular = all_given(factored("linalg.qr", A, mode), out, "linalg.qr")
-    return found
+    result: OrthogonalTriangular = all_given(factored("linalg.qr", A, mode), out, "linalg.qr")
+    return result
 
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cuda=AS_GIVEN, cpu=FLOAT32))
@@ -157,10 +157,10 @@ def householder_product(
         raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
     start = eye(rows, columns, dtype=A._layout.dtype, device=A.device)
     batch = A._layout.shape[:-2]
-    found = reflected(
+    result = reflected(
         A, tau, views.expand(start, (*batch, rows, columns)), range(tau._layout.shape[-1] - 1, -1, -1)
     )
-    return given(found, out, name)
+    return given(result, out, name)
 
 
 def check_reflectors(name: str, a: Tensor, tau: Tensor) -> None:

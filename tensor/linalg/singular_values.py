@@ -41,7 +41,7 @@ def _svd_work(name: str, full: bool) -> Callable[[Array], Any]:
     return work
 
 
-def _svd_gradient(wanted: Any, grads: Any, u: Tensor, s: Tensor, vh: Tensor, full: bool) -> Any:
+def _svd_gradient(expected: Any, grads: Any, u: Tensor, s: Tensor, vh: Tensor, full: bool) -> Any:
     towards_u, towards_s, towards_vh = grads
     rank = s._layout.shape[-1]
     if full:
@@ -86,11 +86,11 @@ def svd_gradient(
     if towards_u is None and towards_vh is None:
         assert towards_s is not None
         return matmul(u * views.unsqueeze(towards_s, -2), vh)
-    kind = u._layout.dtype
+    dtype = u._layout.dtype
     v = vh.mH
     left = None if towards_u is None else matmul(u.mH, towards_u)
     right = None if towards_vh is None else matmul(vh, towards_vh.mH)
-    if kind.is_complex:
+    if dtype.is_complex:
         check_phase("svd", left, right)
     apart = differences(s * s)
     columns, rows = views.unsqueeze(s, -2), views.unsqueeze(s, -1)
@@ -100,21 +100,21 @@ def svd_gradient(
     if right is not None:
         inner = inner + rows * ((right - right.mH) / apart)
     if towards_s is not None:
-        inner = inner + towards_s.to(kind).diag_embed()
-    if kind.is_complex and left is not None:
+        inner = inner + towards_s.to(dtype).diag_embed()
+    if dtype.is_complex and left is not None:
         # The phase that both vectors of a pair share.
         turn = (diagonal(left) - conjugate(diagonal(left))) / (2 * s)
         inner = inner + turn.diag_embed()
-    found = matmul(u, matmul(inner, vh))
+    result = matmul(u, matmul(inner, vh))
     if left is not None and u._layout.shape[-2] > s._layout.shape[-1]:
         outside = towards_u / columns
         outside = outside - matmul(u, matmul(u.mH, outside))
-        found = found + matmul(outside, vh)
+        result = result + matmul(outside, vh)
     if right is not None and vh._layout.shape[-1] > s._layout.shape[-1]:
         outside = towards_vh / rows
         outside = outside - matmul(matmul(outside, v), vh)
-        found = found + matmul(u, outside)
-    return found
+        result = result + matmul(u, outside)
+    return result
 
 
 def factored(name: str, a: Tensor, full: bool) -> tuple[Tensor, ...]:
@@ -164,10 +164,10 @@ def svd(
         For fewer than two dimensions, or another type than single or double precision.
     """
     _check_svd("linalg.svd", A, driver)
-    found: SingularValues = all_given(
+    result: SingularValues = all_given(
         SingularValues(*factored("linalg.svd", A, bool(full_matrices))), out, "linalg.svd"
     )
-    return found
+    return result
 
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))

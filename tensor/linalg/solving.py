@@ -38,9 +38,9 @@ def _inverses(array: Array) -> tuple[Array, Array]:
     try:
         return np.linalg.inv(array), info
     except np.linalg.LinAlgError:
-        found, singular = one_by_one(np.linalg.inv, (n, n), array)
+        result, singular = one_by_one(np.linalg.inv, (n, n), array)
     _note_pivots(info, array, singular)
-    return found, info
+    return result, info
 
 
 def _note_pivots(info: Array, array: Array, singular: Sequence[int]) -> None:
@@ -49,7 +49,7 @@ def _note_pivots(info: Array, array: Array, singular: Sequence[int]) -> None:
         info.reshape(-1)[number] = zero_pivot(matrices[number])
 
 
-def _inverse_gradient(wanted: Any, grads: Any, inverse: Tensor) -> Any:
+def _inverse_gradient(expected: Any, grads: Any, inverse: Tensor) -> Any:
     turned = inverse.mH
     return (-matmul(turned, matmul(grads, turned)),)
 
@@ -78,9 +78,9 @@ def inverted(name: str, a: Tensor, out: Tensor | None) -> Tensor:
     check_square(name, a)
 
     def work(array: Array) -> tuple[Array]:
-        found, info = _inverses(array)
+        result, info = _inverses(array)
         check_info(name, "inverse", info)
-        return (found,)
+        return (result,)
 
     (result,) = on_host(work, a)
     _INVERSE_BACKWARD.record((result,), (a,))
@@ -99,15 +99,15 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Inverse
     check_square("linalg.inv_ex", A)
 
     def work(array: Array) -> tuple[Array, Array]:
-        found, info = _inverses(array)
+        result, info = _inverses(array)
         if check_errors:
             check_info("linalg.inv_ex", "inverse", info)
-        return found, info
+        return result, info
 
     result, info = on_host(work, A)
     _INVERSE_BACKWARD.record((result,), (A,))
-    found: InverseWithInfo = all_given(InverseWithInfo(result, info), out, "linalg.inv_ex")
-    return found
+    value: InverseWithInfo = all_given(InverseWithInfo(result, info), out, "linalg.inv_ex")
+    return value
 
 
 def is_vector_of(a: Tensor, b: Tensor) -> bool:
@@ -129,9 +129,9 @@ def _solutions(a: Array, b: Array) -> tuple[Array, Array]:
     return np.where((info == 0)[..., None, None], np.linalg.solve(regular, b), np.nan).astype(a.dtype), info
 
 
-def _solve_gradient(wanted: Any, grads: Any, a: Tensor, x: Tensor, left: bool, vector: bool) -> Any:
+def _solve_gradient(expected: Any, grads: Any, a: Tensor, x: Tensor, left: bool, vector: bool) -> Any:
     right = _solve("linalg.solve", a.mH, grads, left, vector)[0]
-    if not wanted[0]:
+    if not expected[0]:
         return None, right
     if vector:
         return -(views.unsqueeze(right, -1) * views.unsqueeze(x.conj(), -2)), right
@@ -153,10 +153,10 @@ def _solve(
             b = b[..., None]
         elif not left:
             a, b = np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)
-        found, info = _solutions(a, b)
+        result, info = _solutions(a, b)
         if check:
             check_info(name, "solution", info)
-        return found[..., 0] if vector else found if left else np.swapaxes(found, -1, -2), info
+        return result[..., 0] if vector else result if left else np.swapaxes(result, -1, -2), info
 
     result, info = on_host(work, a, b)
     _SOLVE_BACKWARD.record((result,), (a, b), context=(left, vector))
@@ -231,8 +231,8 @@ def solve_ex(
 ) -> SolutionWithInfo:
     """:func:`solve` that tells of singular matrices, whose solutions are NaN, instead of raising an error."""
     vector = _check_system("linalg.solve_ex", A, B, left)
-    found = SolutionWithInfo(*_solve("linalg.solve_ex", A, B, bool(left), vector, check_errors))
-    result: SolutionWithInfo = all_given(found, out, "linalg.solve_ex")
+    value = SolutionWithInfo(*_solve("linalg.solve_ex", A, B, bool(left), vector, check_errors))
+    result: SolutionWithInfo = all_given(value, out, "linalg.solve_ex")
     return result
 
 
@@ -254,8 +254,8 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor: 
             "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got "
             f"{columns} != {rows}"
         )
-    found = inverted("linalg.tensorinv", A.reshape(rows, columns), None).reshape(*shape[ind:], *shape[:ind])
-    return given(found, out, "linalg.tensorinv")
+    result = inverted("linalg.tensorinv", A.reshape(rows, columns), None).reshape(*shape[ind:], *shape[:ind])
+    return given(result, out, "linalg.tensorinv")
 
 
 @operation(namespace="linalg", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -292,5 +292,5 @@ def tensorsolve(
         )
     square = moved.reshape(rows, columns)
     check_matrices("linalg.tensorsolve", square)
-    found = _solve("linalg.tensorsolve", square, B.reshape(-1), True, True)[0]
-    return given(found.reshape(shape[count:]), out, "linalg.tensorsolve")
+    result = _solve("linalg.tensorsolve", square, B.reshape(-1), True, True)[0]
+    return given(result.reshape(shape[count:]), out, "linalg.tensorsolve")

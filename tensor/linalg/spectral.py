@@ -36,15 +36,15 @@ def diagonal(x: Tensor) -> Tensor:
 
 def differences(values: Tensor) -> Tensor:
     """``values[j] - values[i]``, with ones instead of the zeros on the diagonal."""
-    found = views.unsqueeze(values, -2) - views.unsqueeze(values, -1)
-    result: Tensor = found + values.new_ones(values._layout.shape[-1:]).diag_embed()
+    value = views.unsqueeze(values, -2) - views.unsqueeze(values, -1)
+    result: Tensor = value + values.new_ones(values._layout.shape[-1:]).diag_embed()
     return result
 
 
 def check_phase(name: str, left: Tensor | None, right: Tensor | None) -> None:
     """Raise RuntimeError if a loss changes with the phases of complex vectors."""
-    given = [diagonal(each.detach()).imag for each in (left, right) if each is not None]
-    total = given[0] if len(given) == 1 else given[0] + given[1]
+    argument = [diagonal(each.detach()).imag for each in (left, right) if each is not None]
+    total = argument[0] if len(argument) == 1 else argument[0] + argument[1]
     if total._layout.numel and not bool((total.abs() <= _PHASE_BOUND).all()):
         vectors = "eigenvectors" if name.startswith("eig") else "singular vectors"
         backward = "linalg_eig_backward" if name.startswith("eig") else "svd_backward"

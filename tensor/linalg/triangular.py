@@ -35,9 +35,9 @@ def triangle(x: Tensor, *, upper: bool, without_diagonal: bool = False) -> Tenso
     return triangles.tril(x, -1 if without_diagonal else 0)
 
 
-def _gradient(wanted: Any, grads: Any, a: Tensor, x: Tensor, upper: bool, left: bool, unit: bool) -> Any:
+def _gradient(expected: Any, grads: Any, a: Tensor, x: Tensor, upper: bool, left: bool, unit: bool) -> Any:
     right = substituted(a.mH, grads, upper=not upper, left=left, unit=unit)
-    if not wanted[0]:
+    if not expected[0]:
         return None, right
     towards = -(matmul(right, x.mH) if left else matmul(x.mH, right))
     return triangle(towards, upper=upper, without_diagonal=unit), right
@@ -100,8 +100,8 @@ def solve_triangular(
     check_matrices(name, B, "B")
     check_alike(name, A, B)
     check_right_sides(name, A, B, left=left, vector=False)
-    found = substituted(A, B, upper=bool(upper), left=bool(left), unit=bool(unitriangular))
-    return given(found, out, name)
+    result = substituted(A, B, upper=bool(upper), left=bool(left), unit=bool(unitriangular))
+    return given(result, out, name)
 
 
 def _from_cholesky(factor: Array, b: Array, upper: bool) -> tuple[Array]:
@@ -115,9 +115,9 @@ def _cholesky_systems(upper: bool) -> tuple[System, System]:
     return System(upper, adjoint=upper), System(upper, adjoint=not upper)
 
 
-def _cholesky_gradient(wanted: Any, grads: Any, factor: Tensor, x: Tensor, upper: bool) -> Any:
+def _cholesky_gradient(expected: Any, grads: Any, factor: Tensor, x: Tensor, upper: bool) -> Any:
     right = _solved(factor, grads, upper)
-    if not wanted[0]:
+    if not expected[0]:
         return None, right
     towards = matmul(right, x.mH)
     return _toward_factor(-(towards + towards.mH), factor, upper), right
@@ -194,8 +194,8 @@ def cholesky_inverse(
     return given(result, out, "cholesky_inverse")
 
 
-def _inverse_gradient(wanted: Any, grads: Any, factor: Tensor, found: Tensor, upper: bool) -> Any:
-    return (_toward_factor(-matmul(found, matmul(grads + grads.mH, found)), factor, upper),)
+def _inverse_gradient(expected: Any, grads: Any, factor: Tensor, result: Tensor, upper: bool) -> Any:
+    return (_toward_factor(-matmul(result, matmul(grads + grads.mH, result)), factor, upper),)
 
 
 _INVERSE_BACKWARD = BackwardFormula(

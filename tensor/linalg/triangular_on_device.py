@@ -71,7 +71,7 @@ def _trsm_plan(system: System, a: Layout, x: Layout) -> Callable[[Tensor, Tensor
     """
     if not x.numel:
         return lambda *_: None
-    place: Any = x.place
+    device_state: Any = x.place
     order, count = a.shape[-1], prod(x.shape[:-2])
     flat = _flattened(a, (*x.shape[:-2], order, order))
     read = None if flat is None else blas.factor(flat.shape, flat.strides)
@@ -79,9 +79,9 @@ def _trsm_plan(system: System, a: Layout, x: Layout) -> Callable[[Tensor, Tensor
         packed = a.as_contiguous()
         if packed is a:
             # The batch dimensions lie too far apart for one step from triangle to triangle.
-            packed = contiguous[(*x.shape[:-2], order, order), a.dtype, place]
-        solve, spread = place.plans[TRSM, system, packed, x], _spread(a, packed.shape)
-        fill = place.plans[COPY, packed, spread]
+            packed = contiguous[(*x.shape[:-2], order, order), a.dtype, device_state]
+        solve, spread = device_state.plans[TRSM, system, packed, x], _spread(a, packed.shape)
+        fill = device_state.plans[COPY, packed, spread]
 
         def run_packed(a: Tensor, x: Tensor) -> None:
             matrices = empty(packed)
@@ -89,7 +89,7 @@ def _trsm_plan(system: System, a: Layout, x: Layout) -> Callable[[Tensor, Tensor
             solve(matrices, x)
 
         return run_packed
-    return _solver(system, place, read, x, order, count)
+    return _solver(system, device_state, read, x, order, count)
 
 
 TRSM = planned(_trsm_plan)
@@ -102,16 +102,16 @@ def _spread(a: Layout, shape: tuple[int, ...]) -> Layout:
 def _flattened(a: Layout, shape: tuple[int, ...]) -> Layout | None:
     """Matrices broadcast to ``shape`` with one batch dimension, if they lie so."""
     spread = _spread(a, shape)
-    wanted = (prod(shape[:-2]), *shape[-2:])
-    strides = strides_of.view_strides(spread.shape, spread.strides, wanted)
-    return None if strides is None else a.with_strides(wanted, tuple(strides))
+    expected = (prod(shape[:-2]), *shape[-2:])
+    strides = strides_of.view_strides(spread.shape, spread.strides, expected)
+    return None if strides is None else a.with_strides(expected, tuple(strides))
 
 
 def _solver(
-    system: System, place: Any, read: blas.Factor, x: Layout, order: int, count: int
+    system: System, device_state: Any, read: blas.Factor, x: Layout, order: int, count: int
 ) -> Callable[[Tensor, Tensor], None]:
     letter, scalar = _LETTERS[x.dtype]
-    library = place.runtime.library("cublas")
+    library = device_state.runtime.library("cublas")
     rows, columns = x.shape[-2:]
     # cuBLAS sees the transposes of row-major matrices.
     upper = system.upper if read.transposed else not system.upper
@@ -132,7 +132,7 @@ def _solver(
         single = getattr(library, f"cublas{letter}trsm")
 
         def run(a: Tensor, x: Tensor) -> None:
-            handle = blas.handle_for(place)
+            handle = blas.handle_for(device_state)
             one = handle.one_and_zero[int(scalar)][0]
             matrix, right = a._address, x._address
             for number in range(count):
@@ -150,20 +150,20 @@ def _solver(
     batched = getattr(library, f"cublas{letter}trsmBatched")
 
     def run_batched(a: Tensor, x: Tensor) -> None:
-        matrices = _addresses(place, a._address, step_a, count)
-        rights = _addresses(place, x._address, step_x, count)
-        handle = blas.handle_for(place)
+        matrices = _addresses(device_state, a._address, step_a, count)
+        rights = _addresses(device_state, x._address, step_x, count)
+        handle = blas.handle_for(device_state)
         one = handle.one_and_zero[int(scalar)][0]
         batched(handle.handle, *flags, one, matrices._address, leading, rights._address, columns, count)
 
     return run_batched
 
 
-def _addresses(place: Any, first: int, step: int, count: int) -> Tensor:
+def _addresses(device_state: Any, first: int, step: int, count: int) -> Tensor:
     """Addresses of matrices ``step`` bytes apart, in device memory."""
     if not step:
-        return full((count,), first, dtype=int64, device=place.device)
-    return arange(first, first + count * step, step, dtype=int64, device=place.device)
+        return full((count,), first, dtype=int64, device=device_state.device)
+    return arange(first, first + count * step, step, dtype=int64, device=device_state.device)
 
 
 def solved(a: Tensor, b: Tensor, *systems: System) -> Tensor:

@@ -61,6 +61,6 @@ def solve_lu(lu: Array, order: Array, b: Array, *, adjoint: bool = False) -> Arr
         moved = np.take_along_axis(wide, np.broadcast_to(order, wide.shape[:-1])[..., None], -2)
         return solve(lu, solve(lu, moved, upper=False, unit=True), upper=True)
     flipped = adjoint_of(lu)
-    found = solve(flipped, solve(flipped, b, upper=False), upper=True, unit=True)
+    result = solve(flipped, solve(flipped, b, upper=False), upper=True, unit=True)
     back = np.argsort(order, axis=-1)
-    return np.take_along_axis(found, np.broadcast_to(back, found.shape[:-1])[..., None], -2)
+    return np.take_along_axis(result, np.broadcast_to(back, result.shape[:-1])[..., None], -2)

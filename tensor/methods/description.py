@@ -114,8 +114,8 @@ class Description(TensorBase):
 
     def get_device(self) -> int:
         """Index of the CUDA device; -1 for the CPU."""
-        place = self._layout.place
-        return place.ordinal if isinstance(place, CudaPlace) else -1
+        device_state = self._layout.place
+        return device_state.ordinal if isinstance(device_state, CudaPlace) else -1
 
     def is_contiguous(self, memory_format: formats.memory_format = formats.contiguous_format) -> bool:
         """Whether the elements lie in row-major order, or that of ``memory_format``, without gaps."""

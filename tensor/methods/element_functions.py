@@ -57,8 +57,8 @@ def _check(input: Tensor, function: str) -> None:
 
 def _write(input: Tensor, values: Iterable[Any]) -> Tensor:
     check_in_place(input)
-    kind = input._layout.dtype
-    elements = np.array([as_element(value, kind) for value in values], kind.numpy)
+    dtype = input._layout.dtype
+    elements = np.array([as_element(value, dtype) for value in values], dtype.numpy)
     input._writable[...] = elements.reshape(input._layout.shape)
     input._storage.version += 1
     return input

@@ -47,9 +47,9 @@ def reduce(input: Tensor, protocol: int) -> tuple[Any, ...]:
         input._offset,
         input.requires_grad,
     )
-    found = _attributes(input)
+    result = _attributes(input)
     how = (rebuild, described if cls is tensor_class() else (*described, cls))
-    return how if found is None else (*how, found)
+    return how if result is None else (*how, result)
 
 
 def rebuild(
@@ -72,21 +72,21 @@ def rebuild(
         raise ValueError(
             f"the pickle has a tensor of type {dtype_name!r}, expected one of {', '.join(_NAMES)}"
         )
-    kind = dtype_named(dtype_name)
+    dtype = dtype_named(dtype_name)
     if (
         len(shape) != len(strides)
         or min((*shape, *strides, offset), default=0) < 0
-        or offset + extent(shape, strides)[1] * kind.itemsize > storage.size
+        or offset + extent(shape, strides)[1] * dtype.itemsize > storage.size
     ):
         raise ValueError(
             f"the pickle is damaged: a tensor of shape {list(shape)}, strides {list(strides)} and type {dtype_name} at "
             f"byte {offset} does not lie in a storage of {storage.size} bytes"
         )
-    layout = layouts.strided[tuple(shape), tuple(strides), kind, storage.place]
-    made = view_of(storage, layout, offset)
+    layout = layouts.strided[tuple(shape), tuple(strides), dtype, storage.place]
+    result = view_of(storage, layout, offset)
     if cls is not None:
-        made = made.as_subclass(cls)
-    return made.requires_grad_(True) if requires_grad else made
+        result = result.as_subclass(cls)
+    return result.requires_grad_(True) if requires_grad else result
 
 
 def deepcopy(input: Tensor, memo: dict[int, Any]) -> Tensor:
@@ -99,24 +99,24 @@ def deepcopy(input: Tensor, memo: dict[int, Any]) -> Tensor:
     RuntimeError
         If the tensor is no leaf.
     """
-    found: Tensor | None = memo.get(id(input))
-    if found is not None:
-        return found
+    result: Tensor | None = memo.get(id(input))
+    if result is not None:
+        return result
     if not input.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
             "Copy a computed tensor with detach().clone() instead."
         )
-    made = view_of(copy.deepcopy(input._storage, memo), input._layout, input._offset)
+    output = view_of(copy.deepcopy(input._storage, memo), input._layout, input._offset)
     if type(input) is not tensor_class():
-        made = made.as_subclass(type(input))
-    memo[id(input)] = made
+        output = output.as_subclass(type(input))
+    memo[id(input)] = output
     if input.requires_grad:
-        made.requires_grad_(True)
+        output.requires_grad_(True)
     if input.grad is not None:
-        made.grad = copy.deepcopy(input.grad, memo)
-    _set_attributes(made, copy.deepcopy(_attributes(input), memo))
-    return made
+        output.grad = copy.deepcopy(input.grad, memo)
+    _set_attributes(output, copy.deepcopy(_attributes(input), memo))
+    return output
 
 
 def _attributes(input: Tensor) -> Any:
@@ -129,25 +129,25 @@ def _attributes(input: Tensor) -> Any:
 
 
 def _slots(cls: type[Any]) -> list[str]:
-    found = []
+    result = []
     for each in cls.__mro__[: cls.__mro__.index(tensor_class())]:
-        given = vars(each).get("__slots__", ())
-        for name in (given,) if isinstance(given, str) else given:
+        argument = vars(each).get("__slots__", ())
+        for name in (argument,) if isinstance(argument, str) else argument:
             if name.startswith("__") and not name.endswith("__"):
-                found.append(f"_{each.__name__.lstrip('_')}{name}")
+                result.append(f"_{each.__name__.lstrip('_')}{name}")
             elif name not in ("__dict__", "__weakref__"):
-                found.append(name)
-    return found
+                result.append(name)
+    return result
 
 
-def _set_attributes(made: Tensor, state: Any) -> None:
+def _set_attributes(result: Tensor, state: Any) -> None:
     if state is None:
         return
-    accept = getattr(made, "__setstate__", None)
+    accept = getattr(result, "__setstate__", None)
     if accept is not None:
         accept(state)
         return
     attributes, slots = state if isinstance(state, tuple) else (state, {})
-    made.__dict__.update(attributes or {})
+    result.__dict__.update(attributes or {})
     for name, value in slots.items():
-        setattr(made, name, value)
+        setattr(result, name, value)

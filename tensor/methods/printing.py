@@ -79,13 +79,13 @@ def set_printoptions(
     global _options
     if profile is not None and profile not in PROFILES:
         raise ValueError(f"unknown print profile {profile!r}; expected one of {', '.join(PROFILES)}")
-    given = {
+    argument = {
         "precision": precision,
         "threshold": threshold,
         "edgeitems": edgeitems,
         "linewidth": linewidth,
     }
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in argument.items() if value is not None}
     _options = replace(PROFILES[profile] if profile else _options, sci_mode=sci_mode, **changes)
 
 
@@ -220,18 +220,18 @@ def tensor_text(prefix: str, array: np.ndarray[Any, Any], suffixes: Sequence[str
 def text_of(tensor: Tensor) -> str:
     """What ``print(tensor)`` shows. Waits for a CUDA tensor."""
     layout = tensor._layout
-    kind = layout.dtype
+    dtype = layout.dtype
     suffixes = [f"device='{layout.device}'"] if layout.place.is_cuda else []
     if not layout.numel:
         if len(layout.shape) != 1:
             suffixes.append(f"size={tuple(layout.shape)}")
-        if kind is not get_default_dtype():
-            suffixes.append(f"dtype={kind!r}")
+        if dtype is not get_default_dtype():
+            suffixes.append(f"dtype={dtype!r}")
     else:
         if not _options.edgeitems:
             suffixes.append(f"size={tuple(layout.shape)}")
-        if kind.name not in ("int64", "bool") and kind not in (get_default_dtype(), default_dtype_of(1j)):
-            suffixes.append(f"dtype={kind!r}")
+        if dtype.name not in ("int64", "bool") and dtype not in (get_default_dtype(), default_dtype_of(1j)):
+            suffixes.append(f"dtype={dtype!r}")
     suffixes.extend(_history(tensor))
     return tensor_text("tensor(", host_copy_for_display(tensor.detach()), suffixes)
 

@@ -42,17 +42,17 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
 
     def __new__(cls, *data: Any, device: Any = None) -> Tensor:  # noqa: PYI034 - subclasses are shared memory
         """Tensor of the default dtype: of data, or of sizes with undefined contents."""
-        made = of_old_class(data, device)
+        result = of_old_class(data, device)
         if cls is Tensor:
-            return made
-        return made.as_subclass(cls)
+            return result
+        return result.as_subclass(cls)
 
     def as_subclass(self, cls: builtins.type[Any]) -> Any:
         """The same elements as an object of a class derived from Tensor."""
-        found = object.__new__(cls)
-        found._storage, found._layout, found._offset = self._storage, self._layout, self._offset
-        found._array, found._autograd, found._base = self._array, self._autograd, self._base
-        return found
+        result = object.__new__(cls)
+        result._storage, result._layout, result._offset = self._storage, self._layout, self._offset
+        result._array, result._autograd, result._base = self._array, self._autograd, self._base
+        return result
 
     # Differentiation
 
@@ -76,10 +76,10 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         """
         state = self._autograd
         if requires_grad:
-            kind = self._layout.dtype
-            if not (kind.is_floating_point or kind.is_complex):
+            dtype = self._layout.dtype
+            if not (dtype.is_floating_point or dtype.is_complex):
                 raise RuntimeError(
-                    f"Only Tensors of floating point and complex dtype can require gradients, this one is {kind!r}: "
+                    f"Only Tensors of floating point and complex dtype can require gradients, this one is {dtype!r}: "
                     "convert it first, as by float()"
                 )
             if self._storage.version < 0 and not modes.inference:
@@ -121,13 +121,15 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
         self._autograd.grad = grad
 
     def _check_grad(self, grad: Tensor) -> None:
-        for what, mine, given in (
+        for what, mine, argument in (
             ("shape", list(self.shape), list(grad.shape)),
             ("dtype", self.dtype, grad.dtype),
             ("device", self.device, grad.device),
         ):
-            if mine != given:
-                raise RuntimeError(f"assigned grad has {what} {given}, expected {mine}, that of the tensor")
+            if mine != argument:
+                raise RuntimeError(
+                    f"assigned grad has {what} {argument}, expected {mine}, that of the tensor"
+                )
 
     @grad.deleter
     def grad(self) -> None:
@@ -204,11 +206,11 @@ class Tensor(Operators, Description, OperationMethods, TensorBase):
             raise TypeError(f"Variable data has to be a tensor, but got {builtins.type(new_data).__name__}")
         state = self._autograd
         if state is not None and state.requires_grad:
-            kind = new_data._layout.dtype
-            if not (kind.is_floating_point or kind.is_complex):
+            dtype = new_data._layout.dtype
+            if not (dtype.is_floating_point or dtype.is_complex):
                 raise RuntimeError(
                     "data set to a tensor that requires gradients must be floating point or complex dtype, got "
-                    f"{kind!r}: convert it first, as by float()"
+                    f"{dtype!r}: convert it first, as by float()"
                 )
             if new_data._layout is not self._layout:
                 # A graph that is still there was recorded for other gradients.

@@ -57,11 +57,11 @@ def eligible(x: Any, *, cuda: bool) -> bool:
     """Whether ``x`` is a tensor that is cast: of a type of device, of floating point, and not float64."""
     if not isinstance(x, TensorBase):
         return False
-    kind = x._layout.dtype
-    return x._layout.place.is_cuda is cuda and kind.is_floating_point and kind is not float64
+    dtype = x._layout.dtype
+    return x._layout.place.is_cuda is cuda and dtype.is_floating_point and dtype is not float64
 
 
-def cast(x: Tensor, kind: dtype, *, keeps: bool) -> Tensor:
+def cast(x: Tensor, dtype: dtype, *, keeps: bool) -> Tensor:
     """``x`` in another type; that of a float32 parameter is kept in the block where ``keeps`` is true."""
     layout, state = x._layout, x._autograd
     if (
@@ -73,14 +73,14 @@ def cast(x: Tensor, kind: dtype, *, keeps: bool) -> Tensor:
         or x._base is not None
         or not settings.depth
     ):
-        return x.to(kind)
+        return x.to(dtype)
     # Each stream has its own: nothing orders one stream behind the cast of another.
     stream = layout.place.local.stream if layout.place.is_cuda else None  # type: ignore[attr-defined]
-    key = id(x), kind, id(stream)
+    key = id(x), dtype, id(stream)
     entry = settings.kept.get(key)
     if entry is not None and entry.shows(x):
         return entry.result
-    entry = settings.kept[key] = _Kept(x, stream, x.to(kind))
+    entry = settings.kept[key] = _Kept(x, stream, x.to(dtype))
     return entry.result
 
 
@@ -118,16 +118,16 @@ def lowered(*operands: Any) -> Any:
     return operands
 
 
-def _cast_all(x: Any, kind: dtype, cuda: bool, keeps: bool) -> Any:
+def _cast_all(x: Any, dtype: dtype, cuda: bool, keeps: bool) -> Any:
     """``x`` in another type, if it is eligible; of a list or tuple all elements."""
     if isinstance(x, TensorBase):
         layout = x._layout
         own = layout.dtype
-        if own is kind or layout.place.is_cuda is not cuda or not own.is_floating_point or own is float64:
+        if own is dtype or layout.place.is_cuda is not cuda or not own.is_floating_point or own is float64:
             return x
-        return cast(x, kind, keeps=keeps)  # type: ignore[arg-type]
+        return cast(x, dtype, keeps=keeps)  # type: ignore[arg-type]
     if type(x) in (list, tuple):
-        return type(x)([_cast_all(each, kind, cuda, keeps) for each in x])
+        return type(x)([_cast_all(each, dtype, cuda, keeps) for each in x])
     return x
 
 
@@ -140,8 +140,8 @@ def _tensors(values: Sequence[Any]) -> Iterator[TensorBase]:
 
 
 def _widest(values: Sequence[Any], lower: dtype, cuda: bool) -> dtype:
-    kinds = {x._layout.dtype for x in _tensors(values) if eligible(x, cuda=cuda)}
-    return kinds.pop() if len(kinds) == 1 else float32 if kinds else lower
+    dtypes = {x._layout.dtype for x in _tensors(values) if eligible(x, cuda=cuda)}
+    return dtypes.pop() if len(dtypes) == 1 else float32 if dtypes else lower
 
 
 def _any_on(cuda: bool, values: Iterable[Any]) -> bool:
@@ -169,17 +169,17 @@ def enter(
         if rule is None or lower is None or not (_any_on(cuda, args) or _any_on(cuda, named.values())):
             continue
         if rule is LOWER:
-            kind = lower
+            dtype = lower
         elif rule is FLOAT32:
-            kind = float32
+            dtype = float32
         elif rule is WIDEST:
-            kind = _widest((*args, *named.values()), lower, cuda)
+            dtype = _widest((*args, *named.values()), lower, cuda)
         else:
             args, named = _as_they_are(name, rule, rules.dtype_at, args, named, cuda)
             break
-        args = tuple([_cast_all(x, kind, cuda, casts.keeps) for x in args])
+        args = tuple([_cast_all(x, dtype, cuda, casts.keeps) for x in args])
         if named:
-            named = {name: _cast_all(x, kind, cuda, casts.keeps) for name, x in named.items()}
+            named = {name: _cast_all(x, dtype, cuda, casts.keeps) for name, x in named.items()}
         break
     else:
         return args, named, None

@@ -271,24 +271,24 @@ def _explanation(
     culprit = error.obj
     if isinstance(culprit, TensorBase):
         return None
-    for position, (argument, given) in enumerate(arguments, 1):
+    for position, (argument, value) in enumerate(arguments, 1):
         shown = "input" if argument == "self" else argument
         where = f"argument '{shown}' (position {position})"
-        if given is culprit:
-            return TypeError(f"{name}(): {where} must be Tensor, not {type(given).__name__}")
-        if isinstance(given, (list, tuple)):
-            for place, each in enumerate(given):
+        if value is culprit:
+            return TypeError(f"{name}(): {where} must be Tensor, not {type(value).__name__}")
+        if isinstance(value, (list, tuple)):
+            for device_state, each in enumerate(value):
                 if each is culprit:
                     return TypeError(
-                        f"{name}(): expected Tensor as element {place} in {where}, but got {type(each).__name__}"
+                        f"{name}(): expected Tensor as element {device_state} in {where}, but got {type(each).__name__}"
                     )
-        if isinstance(given, str) and isinstance(culprit, str) and culprit in given:
+        if isinstance(value, str) and isinstance(culprit, str) and culprit in value:
             return TypeError(f"{name}(): {where} must be tuple of Tensors, not str")
-    argument, given = arguments[0]
-    if error.name in TensorBase.__slots__ and not isinstance(given, (TensorBase, list, tuple)):
+    argument, value = arguments[0]
+    if error.name in TensorBase.__slots__ and not isinstance(value, (TensorBase, list, tuple)):
         # What the function has made of the argument, which it took for a tensor.
         return TypeError(
-            f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type(given).__name__}"
+            f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type(value).__name__}"
         )
     return None
 
@@ -337,12 +337,12 @@ class Form(NamedTuple):
         """That of a function, or of the one that it wraps; many times quicker than ``inspect.signature``."""
         function = _wrapped(function)
         code = function.__code__
-        places, named = code.co_argcount, code.co_kwonlyargcount
+        positions, named = code.co_argcount, code.co_kwonlyargcount
         starred = bool(code.co_flags & inspect.CO_VARARGS)
         double_starred = bool(code.co_flags & inspect.CO_VARKEYWORDS)
         return cls(
-            code.co_varnames[: places + named + starred + double_starred],
-            places,
+            code.co_varnames[: positions + named + starred + double_starred],
+            positions,
             named,
             starred,
             double_starred,
@@ -353,26 +353,26 @@ class Form(NamedTuple):
     def parameters(self) -> list[Parameter]:
         """The parameters in the order in which a definition writes them."""
         first_optional, end = self.places - self.optional_places, self.places + self.named
-        found = [
-            Parameter(name, "either", place >= first_optional)
-            for place, name in enumerate(self.names[: self.places])
+        result = [
+            Parameter(name, "either", device_state >= first_optional)
+            for device_state, name in enumerate(self.names[: self.places])
         ]
         if self.starred:
-            found.append(Parameter(self.names[end], "starred", False))
-        found += [
+            result.append(Parameter(self.names[end], "starred", False))
+        result += [
             Parameter(name, "named", name in self.optional_names) for name in self.names[self.places : end]
         ]
         if self.double_starred:
-            found.append(Parameter(self.names[-1], "double starred", False))
-        return found
+            result.append(Parameter(self.names[-1], "double starred", False))
+        return result
 
 
 def defaults(function: FunctionType) -> dict[str, Any]:
     """Defaults by the names of the parameters that have one."""
     function = _wrapped(function)
-    code, places = function.__code__, function.__defaults__ or ()
-    names = code.co_varnames[code.co_argcount - len(places) : code.co_argcount]
-    return dict(zip(names, places, strict=True)) | (function.__kwdefaults__ or {})
+    code, positions = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(positions) : code.co_argcount]
+    return dict(zip(names, positions, strict=True)) | (function.__kwdefaults__ or {})
 
 
 def _wrapped(function: FunctionType) -> FunctionType:

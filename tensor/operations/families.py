@@ -10,7 +10,10 @@ from importlib import import_module
 _FAMILIES = {
     "attention": "attention",
     "convolution": "convolution unfolding",
-    "creation": "array_interfaces construction conversions copies dlpack_exchange factories fills like ranges result_types window_functions",
+    "creation": (
+        "array_interfaces construction conversions copies dlpack_exchange factories fills like ranges result_types "
+        "window_functions"
+    ),
     "indexing": "counts embedding flat_indices gather masks scatter scatter_reduce searching sorting subscripts",
     "losses": "element_losses losses numbered_losses sequence_losses similarities",
     "normalization": "normalization softmax",

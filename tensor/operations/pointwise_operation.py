@@ -126,9 +126,9 @@ class Pointwise:
 
     def shown_as(self, node: str | Callable[..., str]) -> Pointwise:
         """The same operation whose nodes have another name."""
-        made = copy(self)
-        made.formula = None if self.formula is None else self.formula.named(node)
-        return made
+        result = copy(self)
+        result.formula = None if self.formula is None else self.formula.named(node)
+        return result
 
     # Calling
 
@@ -168,9 +168,9 @@ class Pointwise:
     def __call__(self, *operands: Any) -> Tensor:
         """The result for any operands, at least one of which is a tensor."""
         kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
-        place = self._place(operands)
+        device_state = self._place(operands)
         try:
-            run = place.plans[self, None, *kinds]
+            run = device_state.plans[self, None, *kinds]
         except _Mixed:
             operands = self._on_one_place(operands)
             kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
@@ -266,9 +266,9 @@ class Pointwise:
                 return x._layout.place
         raise self._no_tensor(operands[0])
 
-    def _no_tensor(self, given: Any) -> TypeError:
+    def _no_tensor(self, argument: Any) -> TypeError:
         return TypeError(
-            f"{self.name}(): argument 'input' (position 1) must be Tensor, not {type(given).__name__}"
+            f"{self.name}(): argument 'input' (position 1) must be Tensor, not {type(argument).__name__}"
         )
 
     def _on_one_place(self, operands: Sequence[Any], out: Tensor | None = None) -> tuple[Any, ...]:
@@ -276,10 +276,10 @@ class Pointwise:
         target = None if out is None else out._layout.place
         for x in operands:
             if isinstance(x, TensorBase):
-                place = x._layout.place
-                if target is None or (place.is_cuda and not target.is_cuda and out is None):
-                    target = place
-        found = []
+                device_state = x._layout.place
+                if target is None or (device_state.is_cuda and not target.is_cuda and out is None):
+                    target = device_state
+        result = []
         for position, x in enumerate(operands):
             if isinstance(x, TensorBase):
                 layout = x._layout
@@ -298,8 +298,8 @@ class Pointwise:
                         f"{self.name}(): argument {position + 1} must be a Tensor or a number, not {type(x).__name__}"
                     )
                 x = item()
-            found.append(x)
-        return tuple(found)
+            result.append(x)
+        return tuple(result)
 
     # Planning
 
@@ -312,10 +312,10 @@ class Pointwise:
             ``run(*operands)`` gives a new tensor; with a ``target``, ``run(out, *operands)`` writes.
         """
         tensors = [kind for kind in kinds if not isinstance(kind, type)]
-        places = {kind.place for kind in tensors} | ({target.place} if target else set())
-        if len(places) != 1 or any(isinstance(kind, type) and kind not in _NUMBERS for kind in kinds):
+        positions = {kind.place for kind in tensors} | ({target.place} if target else set())
+        if len(positions) != 1 or any(isinstance(kind, type) and kind not in _NUMBERS for kind in kinds):
             raise _Mixed
-        (place,) = places
+        (device_state,) = positions
         for position, kind in enumerate(kinds):
             if isinstance(kind, type) and _LETTERS[position] not in self.numbers:
                 raise TypeError(
@@ -337,7 +337,7 @@ class Pointwise:
             else kind.with_strides(shape, strides_of.broadcast_strides(kind.shape, kind.strides, shape))
             for kind in kinds
         ]
-        if place.is_cuda:
+        if device_state.is_cuda:
             return self._cuda(target_layout, arguments, compute, fresh=target is None)
         run = self._host(target_layout, arguments, compute)
         return run if target is not None else _allocating(run, target_layout, arguments)
@@ -354,10 +354,10 @@ class Pointwise:
         if self.check is not None:
             self.check(kinds, common)
         if common.category not in self.categories:
-            given = ", ".join(rules.describe(kind) for kind in kinds)
+            argument = ", ".join(rules.describe(kind) for kind in kinds)
             kinds_text = ", ".join(each.name.lower() for each in sorted(self.categories))
             raise NotImplementedError(
-                f'"{self.name}" not implemented for {given}: it takes {kinds_text} operands'
+                f'"{self.name}" not implemented for {argument}: it takes {kinds_text} operands'
             )
         if self.wide_integers and int in kinds and common.category is Category.INTEGER:
             common = int64
@@ -367,7 +367,7 @@ class Pointwise:
         self, target: Layout, kinds: Sequence[Layout | type], compute: dtype, *, fresh: bool
     ) -> Callable[..., Any]:
         """What launches the kernel; with ``fresh``, on a new tensor."""
-        place: Any = target.place
+        device_state: Any = target.place
         wide = rules.computes_in(compute)
         scalars = tuple(
             (_LETTERS[position], rules.number_code(wide))
@@ -385,13 +385,13 @@ class Pointwise:
         tensors = [position for position, kind in enumerate(kinds) if not isinstance(kind, type)]
         numbers = [position for position, kind in enumerate(kinds) if isinstance(kind, type)]
         launch = kernels.plan(
-            place.native,
+            device_state.native,
             expression,
             target.shape,
             (target.strides, target.dtype),
             *[(kinds[position].strides, kinds[position].dtype) for position in tensors],  # type: ignore[union-attr]
         )
-        local = place.local
+        local = device_state.local
         convert = packed_number(wide)
         if not numbers and len(tensors) == 1:
 
@@ -493,11 +493,11 @@ class Pointwise:
                         x if not spread else x[block].astype(kind) if convert else x[block]
                         for x, spread, convert in zip(values, long, changed, strict=True)
                     ]
-                    found = np.asarray(function(*parts))
-                    if found.dtype == into.dtype:
-                        into[block] = found
+                    result = np.asarray(function(*parts))
+                    if result.dtype == into.dtype:
+                        into[block] = result
                     else:
-                        finish(into[block], found)
+                        finish(into[block], result)
 
         if not direct and target.numel > 2 * _BLOCK and _alike(target, kinds):
             return run_blocks
@@ -509,11 +509,11 @@ class Pointwise:
                 if direct and (into.dtype == kind or into.dtype == np.bool_):
                     function(*values, out=into, casting="unsafe")
                 else:
-                    found = np.asarray(function(*values))
-                    if found.dtype == into.dtype:
-                        into[...] = found
+                    result = np.asarray(function(*values))
+                    if result.dtype == into.dtype:
+                        into[...] = result
                     else:
-                        finish(into, found)
+                        finish(into, result)
 
         return run
 
@@ -562,10 +562,10 @@ def by_kind(real: str, *, integer: str = "", boolean: str = "", complex: str = "
 
     Where none is given, complex numbers have that of real ones, integers too, and bools that of integers.
     """
-    found = {
+    result = {
         Category.BOOL: boolean or integer or real,
         Category.INTEGER: integer or real,
         Category.FLOATING: real,
         Category.COMPLEX: complex or real,
     }
-    return lambda kind: found[kind.category]
+    return lambda kind: result[kind.category]

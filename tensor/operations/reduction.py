@@ -83,8 +83,8 @@ class Reduction:
             run = layout.place.plans[self, layout, axes, keepdim, *scalars]
         else:
             run = layout.place.plans[self, layout, axes, keepdim]
-        found: tuple[Tensor, ...] = run(input, *scalars)
-        return found
+        result: tuple[Tensor, ...] = run(input, *scalars)
+        return result
 
     def plan(
         self, layout: Layout, axes: tuple[int, ...], keepdim: bool, *scalars: float
@@ -111,7 +111,7 @@ class Reduction:
     def _cuda(
         self, layout: Layout, axes: tuple[int, ...], outs: list[Layout], scalars: tuple[float, ...]
     ) -> Callable[..., tuple[Tensor, ...]]:
-        place: Any = layout.place
+        device_state: Any = layout.place
         reducer = self.kernel
         if not isinstance(reducer, Reducer):
             # The number decides which kernel it is, and the kernel which numbers it takes.
@@ -120,47 +120,47 @@ class Reduction:
         full = tuple(1 if axis in axes else size for axis, size in enumerate(layout.shape))
         strides = strides_of.contiguous_strides(full)
         launch = kernels.plan(
-            place.native,
+            device_state.native,
             reducer,
             layout.shape,
             axes,
             [(strides, out.dtype) for out in outs],
             [(layout.strides, layout.dtype)],
         )
-        local, scratch_bytes, queue = place.local, launch.scratch_bytes, launch.run
+        local, scratch_bytes, queue = device_state.local, launch.scratch_bytes, launch.run
         if len(outs) == 1 and not scratch_bytes:
             make = maker(outs[0])
 
             def run_one(input: Tensor, *numbers: float) -> tuple[Tensor]:
-                made = make()
+                result = make()
                 storage = input._storage
                 queue(
                     local.stream.handle,
-                    made._storage.address,
+                    result._storage.address,
                     storage.address + input._offset,
                     *(scalars if fixed else numbers),
                 )
-                return (made,)
+                return (result,)
 
             return run_one
 
         def run(input: Tensor, *numbers: float) -> tuple[Tensor, ...]:
-            made = [empty(out) for out in outs]
+            result = [empty(out) for out in outs]
             stream = local.stream
             # Freed when this returns: only work behind the kernel on the stream can get the memory.
-            block = place.allocate(scratch_bytes, stream.cuda_stream) if scratch_bytes else None
+            block = device_state.allocate(scratch_bytes, stream.cuda_stream) if scratch_bytes else None
             try:
                 queue(
                     stream.handle,
-                    *[out._storage.address for out in made],
+                    *[out._storage.address for out in result],
                     input._address,
                     *(scalars if fixed else numbers),
                     scratch=0 if block is None else block.address,
                 )
             finally:
                 if block is not None:
-                    place.free(block)
-            return tuple(made)
+                    device_state.free(block)
+            return tuple(result)
 
         return run
 
@@ -174,18 +174,18 @@ class Reduction:
         def run(input: Tensor, *scalars: float) -> tuple[Tensor, ...]:
             array = input._host
             with np.errstate(all="ignore"):
-                found = function(array.astype(wide.numpy) if converts else array, axes, *scalars)
-            if not isinstance(found, tuple):
-                found = (found,)
-            made = []
-            for value, out in zip(found, outs, strict=True):
+                result = function(array.astype(wide.numpy) if converts else array, axes, *scalars)
+            if not isinstance(result, tuple):
+                result = (result,)
+            output = []
+            for value, out in zip(result, outs, strict=True):
                 value = np.asarray(value).reshape(out.shape)
                 if value.dtype != out.dtype.numpy or not value.flags.c_contiguous:
                     held = np.empty(out.shape, out.dtype.numpy)
                     host_conversion(_kind(value), out.dtype)(held, value)
                     value = held
-                made.append(wrap(value, out))
-            return tuple(made)
+                output.append(wrap(value, out))
+            return tuple(output)
 
         return run
 
@@ -254,8 +254,8 @@ def given(result: Tensor, out: Tensor | None, name: str) -> Tensor:
     return deliver(out, result, name)
 
 
-def all_given(found: Any, out: Any, name: str) -> Any:
+def all_given(result: Any, out: Any, name: str) -> Any:
     """A named tuple of results, or those that the caller gave with their elements."""
     if out is None:
-        return found
-    return type(found)(*(given(x, to, name) for x, to in zip(found, out, strict=True)))
+        return result
+    return type(result)(*(given(x, to, name) for x, to in zip(result, out, strict=True)))

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-def result_layout(shape: tuple[int, ...], kind: dtype, tensors: Sequence[Layout]) -> Layout:
+def result_layout(shape: tuple[int, ...], dtype: dtype, tensors: Sequence[Layout]) -> Layout:
     """Layout of a new result: the operands' order of dimensions, as PyTorch's TensorIterator chooses it."""
-    place = tensors[0].place
+    device_state = tensors[0].place
     whole = [each for each in tensors if each.shape == shape]
     if all(each.contiguous for each in tensors if each.shape) or not whole:
-        return layouts.contiguous[shape, kind, place]
+        return layouts.contiguous[shape, dtype, device_state]
     first = whole[0]
     if len(whole) == len(tensors) and all(each.strides == first.strides for each in whole) and first.dense:
-        return layouts.strided[shape, first.strides, kind, place]
+        return layouts.strided[shape, first.strides, dtype, device_state]
     strides = [strides_of.broadcast_strides(each.shape, each.strides, shape) for each in tensors]
     order = strides_of.stride_order(shape, *strides)
-    return layouts.strided[shape, strides_of.packed_strides(shape, order), kind, place]
+    return layouts.strided[shape, strides_of.packed_strides(shape, order), dtype, device_state]
 
 
 def check_target(name: str, target: Layout, shape: tuple[int, ...], result: dtype) -> None:

@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from tensor.core.devices.state import CudaPlace
 
 
-def launch(place: CudaPlace, plan: Plan, *addresses: int) -> None:
+def launch(device_state: CudaPlace, plan: Plan, *addresses: int) -> None:
     """Queue ``plan`` on this thread's current stream, with scratch memory where it needs some.
 
     The memory is given back at once: whoever gets it next on this stream comes after the kernels.
     """
-    stream = place.local.stream
+    stream = device_state.local.stream
     if not plan.scratch_bytes:
         plan.run(stream.handle, 0, *addresses)
         return
-    block: Any = place.allocate(plan.scratch_bytes, stream.cuda_stream)
+    block: Any = device_state.allocate(plan.scratch_bytes, stream.cuda_stream)
     try:
         plan.run(stream.handle, block.address, *addresses)
     finally:
-        place.free(block)
+        device_state.free(block)

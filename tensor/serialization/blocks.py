@@ -58,10 +58,10 @@ def blocks_of(tensors: Sequence[TensorFound]) -> list[Block]:
 
 
 def _by_storage(tensors: Sequence[TensorFound]) -> Iterator[tuple[Storage, list[TensorFound]]]:
-    found: dict[int, list[TensorFound]] = {}
+    result: dict[int, list[TensorFound]] = {}
     for each in tensors:
-        found.setdefault(id(each.input._storage), []).append(each)
-    for members in found.values():
+        result.setdefault(id(each.input._storage), []).append(each)
+    for members in result.values():
         yield members[0].input._storage, members
 
 
@@ -102,12 +102,13 @@ def _block(storage: Storage, group: list[TensorFound], names: _Names) -> Block:
                 else:
                     _tell(each, name, shown, 0)
             return Block(name, _of(storage, elements, start), strides)
-    kind = first.dtype
+    dtype = first.dtype
     if any(
-        each.input._layout.dtype is not kind or (each.input._offset - start) % kind.itemsize for each in group
+        each.input._layout.dtype is not dtype or (each.input._offset - start) % dtype.itemsize
+        for each in group
     ):
-        kind = uint8
-    flat = layouts.contiguous[((end - start) // kind.itemsize,), kind, storage.place]
+        dtype = uint8
+    flat = layouts.contiguous[((end - start) // dtype.itemsize,), dtype, storage.place]
     return _told(group, _of(storage, flat, start), flat.strides, start, name)
 
 

@@ -115,11 +115,11 @@ def _after(first: bytes, read: Callable[[int], bytes], size: int | None, whole: 
     if len(text) < length:
         raise UnreadableError(f"it was cut off: it ends within its header of {length} bytes")
     header = _parsed(text)
-    found = header.data_bytes if rest is None else rest - length
-    if found < header.data_bytes or (whole and found > header.data_bytes):
+    result = header.data_bytes if rest is None else rest - length
+    if result < header.data_bytes or (whole and result > header.data_bytes):
         raise UnreadableError(
-            f"it was {'cut off' if found < header.data_bytes else 'added to'}: its tensors need {header.data_bytes} bytes, "
-            f"and {found} are there"
+            f"it was {'cut off' if result < header.data_bytes else 'added to'}: its tensors need {header.data_bytes} bytes, "
+            f"and {result} are there"
         )
     return header
 
@@ -141,12 +141,12 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise UnreadableError(f"it has {twice!r} twice in one JSON object")
-    return made
+    return result
 
 
 def _no_constant(text: str) -> Any:
@@ -155,16 +155,16 @@ def _no_constant(text: str) -> Any:
 
 def _parsed(text: bytes) -> Header:
     try:
-        found = parse_json(text.decode("utf-8"))
+        result = parse_json(text.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise UnreadableError(f"it is no safetensors file, its header is not text: {error}") from None
-    if type(found) is not dict:
+    if type(result) is not dict:
         raise UnreadableError("it is no safetensors file: its header is no JSON object")
-    metadata = found.pop("__metadata__", {})
+    metadata = result.pop("__metadata__", {})
     if type(metadata) is not dict or not all(type(value) is str for value in metadata.values()):
         raise UnreadableError("its metadata is not a table of texts")
     entries = sorted(
-        (_entry(name, value) for name, value in found.items()), key=lambda entry: (entry.start, entry.stop)
+        (_entry(name, value) for name, value in result.items()), key=lambda entry: (entry.start, entry.stop)
     )
     end = 0
     for entry in entries:
@@ -177,12 +177,12 @@ def _parsed(text: bytes) -> Header:
     return Header(metadata, entries)
 
 
-def _entry(name: str, found: Any) -> Entry:
-    if type(found) is not dict or found.keys() != {"dtype", "shape", "data_offsets"}:
+def _entry(name: str, result: Any) -> Entry:
+    if type(result) is not dict or result.keys() != {"dtype", "shape", "data_offsets"}:
         raise UnreadableError(
             f"its header describes tensor {name!r} by other things than dtype, shape and data_offsets"
         )
-    code, shape, offsets = found["dtype"], found["shape"], found["data_offsets"]
+    code, shape, offsets = result["dtype"], result["shape"], result["data_offsets"]
     if type(code) is not str or code not in _CODES:
         raise UnreadableError(
             f"tensor {name!r} has type {code!r}, which there is no tensor of; known are {', '.join(_CODES)}"
@@ -202,7 +202,7 @@ def _entry(name: str, found: Any) -> Entry:
     return Entry(name, kind, shape, *offsets)
 
 
-def sizes(found: Any, what: str) -> tuple[int, ...]:
+def sizes(result: Any, what: str) -> tuple[int, ...]:
     """``found``, a list of numbers that may be sizes, strides or offsets.
 
     Raises
@@ -210,6 +210,6 @@ def sizes(found: Any, what: str) -> tuple[int, ...]:
     UnreadableError
         If it is no such list.
     """
-    if type(found) is not list or not all(type(each) is int and 0 <= each < _MOST for each in found):
-        raise UnreadableError(f"{what} should be a list of sizes, and is {repr(found)[:80]}")
-    return tuple(found)
+    if type(result) is not list or not all(type(each) is int and 0 <= each < _MOST for each in result):
+        raise UnreadableError(f"{what} should be a list of sizes, and is {repr(result)[:80]}")
+    return tuple(result)

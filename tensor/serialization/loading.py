@@ -123,11 +123,11 @@ class _Checkpoint:
             self._blocks[entry.name] = self._block(entry, said)
         if document is None:
             return self._blocks
-        made = Decoder(self._tensor).decode(document["content"])
+        result = Decoder(self._tensor).decode(document["content"])
         unused = self._blocks.keys() - self._shown
         if unused:
             raise UnreadableError(f"its structure does not know tensor {min(unused)!r}")
-        return made
+        return result
 
     def _block(self, entry: Entry, said: dict[str, Any]) -> Tensor:
         array = self._source.array(entry)
@@ -161,17 +161,17 @@ class _Checkpoint:
         if block is None:
             raise UnreadableError(f"it lacks tensor {name!r}")
         self._shown.add(name)
-        made = self._view(name, block, node) if _VIEW.intersection(node) else block.detach()
+        result = self._view(name, block, node) if _VIEW.intersection(node) else block.detach()
         cls = class_named(node["class"]) if type(node.get("class")) is str else None
         if cls is not None:
-            made = made.as_subclass(cls)
+            result = result.as_subclass(cls)
         if node.get("requires_grad") is True:
-            if not (made._layout.dtype.is_floating_point or made._layout.dtype.is_complex):
+            if not (result._layout.dtype.is_floating_point or result._layout.dtype.is_complex):
                 raise UnreadableError(
-                    f"tensor {name!r} of type {made._layout.dtype.name} cannot require a gradient"
+                    f"tensor {name!r} of type {result._layout.dtype.name} cannot require a gradient"
                 )
-            made.requires_grad_(True)
-        return made
+            result.requires_grad_(True)
+        return result
 
     def _view(self, name: str, block: Tensor, node: dict[str, Any]) -> Tensor:
         kind = _NAMED.get(str(node.get("dtype", block._layout.dtype.name)))
@@ -200,17 +200,17 @@ def _document(header: Header) -> dict[str, Any] | None:
         if any(f'"{VERSION_KEY}"' in text for text in header.metadata.values()):
             raise UnreadableError("its header is not the one that was written")
         return None
-    given, _, text = header.metadata[KEY].partition(" ")
-    if given != checksum(text, header.described()):
+    argument, _, text = header.metadata[KEY].partition(" ")
+    if argument != checksum(text, header.described()):
         raise UnreadableError("its header is not the one that was written")
-    found = parse_json(text)
-    if type(found) is not dict or type(found.get("blocks")) is not dict or "content" not in found:
+    result = parse_json(text)
+    if type(result) is not dict or type(result.get("blocks")) is not dict or "content" not in result:
         raise UnreadableError("its structure is none of ours")
-    if found.get(VERSION_KEY) != VERSION:
+    if result.get(VERSION_KEY) != VERSION:
         raise UnreadableError(
-            f"it is of version {found.get(VERSION_KEY)!r}, and this program reads version {VERSION}: update graphroot"
+            f"it is of version {result.get(VERSION_KEY)!r}, and this program reads version {VERSION}: update graphroot"
         )
-    return found
+    return result
 
 
 def _from_pairs(array: NDArray[Any], entry: Entry, name: Any) -> NDArray[Any]:
@@ -245,10 +245,10 @@ class Locations:
     def placed(self, array: NDArray[Any], strides: tuple[int, ...], location: str) -> Tensor:
         """A tensor of the elements of ``array`` on the device that tensors of ``location`` go to."""
         shown = wrap(array)
-        wanted = self._wanted
-        if callable(wanted):
+        expected = self._wanted
+        if callable(expected):
             whole = _copied(shown, strides, cpu)
-            storage = wanted(whole._storage, location)
+            storage = expected(whole._storage, location)
             if storage is None:
                 return _copied(whole, strides, _place(location))
             if not isinstance(storage, Storage) or storage.size != whole._storage.size:
@@ -257,14 +257,14 @@ class Locations:
                     f"{storage!r}"
                 )
             return view_of(storage, whole._layout.on(storage.place), 0)
-        if isinstance(wanted, dict):
-            wanted = wanted.get(location)
-        return _copied(shown, strides, _place(location if wanted is None else wanted))
+        if isinstance(expected, dict):
+            expected = expected.get(location)
+        return _copied(shown, strides, _place(location if expected is None else expected))
 
 
-def _copied(input: Tensor, strides: tuple[int, ...], place: Place) -> Tensor:
+def _copied(input: Tensor, strides: tuple[int, ...], device_state: Place) -> Tensor:
     """``input`` itself where it lies as wanted, else a copy."""
-    layout = layouts.strided[input._layout.shape, strides, input._layout.dtype, place]
+    layout = layouts.strided[input._layout.shape, strides, input._layout.dtype, device_state]
     return input if input._layout is layout else copy_into_new(input, layout)
 
 

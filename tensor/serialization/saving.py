@@ -67,8 +67,8 @@ def save(obj: Any, f: Any) -> None:
         )
     encoder = Encoder()
     content = encoder.encode(obj)
-    for found in encoder.tensors:
-        _describe(found)
+    for result in encoder.tensors:
+        _describe(result)
     blocks = blocks_of(encoder.tensors)
     arrays = {block.name: _host_array(block.elements) for block in blocks}
     described = {block.name: _description(block, arrays[block.name]) for block in blocks}
@@ -83,9 +83,9 @@ def save(obj: Any, f: Any) -> None:
     if is_special(path):
         path.write_bytes(serialize(_specified(stored), metadata=metadata))
         return
-    with replaced(path) as made:
-        serialize_file(_specified(stored), made, metadata=metadata)
-        _check_length(made)
+    with replaced(path) as output:
+        serialize_file(_specified(stored), output, metadata=metadata)
+        _check_length(output)
 
 
 def checksum(text: str, shapes: list[list[Any]]) -> str:
@@ -93,20 +93,20 @@ def checksum(text: str, shapes: list[list[Any]]) -> str:
     return f"{zlib.crc32(json.dumps([text, shapes]).encode()):08x}"
 
 
-def _describe(found: TensorFound) -> None:
+def _describe(result: TensorFound) -> None:
     """Note what a tensor is beside its elements."""
-    cls = type(found.input)
+    cls = type(result.input)
     if cls is not Tensor:
         name = name_of(cls)
         if name is None:
             raise TypeError(
-                f"cannot save {shown(found.path)}: it is a {cls.__module__}.{cls.__qualname__}, a kind of tensor that "
+                f"cannot save {shown(result.path)}: it is a {cls.__module__}.{cls.__qualname__}, a kind of tensor that "
                 "checkpoints do not know; save it.as_subclass(Tensor), or announce the class with "
                 "tensor.serialization.keep_class"
             )
-        found.node["class"] = name
-    if found.input.requires_grad:
-        found.node["requires_grad"] = True
+        result.node["class"] = name
+    if result.input.requires_grad:
+        result.node["requires_grad"] = True
 
 
 def _host_array(elements: Tensor) -> NDArray[Any]:
@@ -120,14 +120,14 @@ def _host_array(elements: Tensor) -> NDArray[Any]:
 def _description(block: Block, array: NDArray[Any]) -> dict[str, Any]:
     """What is said of a block beside its type and shape in the file."""
     layout = block.elements._layout
-    found: dict[str, Any] = {"crc32": zlib.crc32(array.reshape(-1).view(np.uint8))}
+    result: dict[str, Any] = {"crc32": zlib.crc32(array.reshape(-1).view(np.uint8))}
     if block.strides != contiguous_strides(layout.shape):
-        found["strides"] = list(block.strides)
+        result["strides"] = list(block.strides)
     if layout.place.is_cuda:
-        found["device"] = str(layout.device)
+        result["device"] = str(layout.device)
     if layout.dtype in AS_PAIRS:
-        found["dtype"] = layout.dtype.name
-    return found
+        result["dtype"] = layout.dtype.name
+    return result
 
 
 def _as_stored(array: NDArray[Any]) -> NDArray[Any]:
@@ -155,8 +155,8 @@ def _write_all(file: Any, data: bytes) -> None:
 
 
 def _check_length(path: Path) -> None:
-    with path.open("rb") as made:
-        length = int.from_bytes(made.read(LENGTH_BYTES), "little")
+    with path.open("rb") as result:
+        length = int.from_bytes(result.read(LENGTH_BYTES), "little")
     if length > LONGEST:
         raise ValueError(
             f"cannot save the checkpoint: what is no tensor in it takes {length} bytes, and {LONGEST} are the most that the "

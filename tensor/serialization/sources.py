@@ -49,15 +49,15 @@ class Stream:
     def array(self, entry: Entry) -> NDArray[Any]:
         """The next tensor in the file."""
         try:
-            made = np.empty(entry.shape, entry.dtype.numpy)
+            result = np.empty(entry.shape, entry.dtype.numpy)
         except (MemoryError, ValueError):
             raise UnreadableError(
                 f"there is no memory for tensor {entry.name!r} of shape {list(entry.shape)} and type {entry.dtype.name}"
             ) from None
-        rest = memoryview(made.reshape(-1).view(np.uint8))
+        rest = memoryview(result.reshape(-1).view(np.uint8))
         while rest:
             rest = rest[self._fill(rest, entry) :]
-        return made
+        return result
 
     def _fill(self, rest: memoryview, entry: Entry) -> int:
         if hasattr(self._file, "readinto"):
@@ -84,5 +84,7 @@ class Mapped(Stream):
         count = (entry.stop - entry.start) // entry.dtype.itemsize
         if not count:
             return np.empty(entry.shape, entry.dtype.numpy)
-        found: NDArray[Any] = np.frombuffer(self._pages, entry.dtype.numpy, count, start).reshape(entry.shape)
-        return found if found.flags.aligned else found.copy()
+        result: NDArray[Any] = np.frombuffer(self._pages, entry.dtype.numpy, count, start).reshape(
+            entry.shape
+        )
+        return result if result.flags.aligned else result.copy()

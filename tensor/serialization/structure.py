@@ -144,15 +144,15 @@ class Encoder:
         self._numbers[identity] = len(self._numbers)
         self._open.add(identity)
         if isinstance(value, TensorBase):
-            made: Any = self._tensor(value, path)
+            result: Any = self._tensor(value, path)
         elif type(value) in _MAPPINGS:
-            made = self._mapping(value, path)
+            result = self._mapping(value, path)
         else:
-            made = [self.encode(each, (*path, place)) for place, each in enumerate(value)]
+            result = [self.encode(each, (*path, device_state)) for device_state, each in enumerate(value)]
             if type(value) is not list:
-                made = {_SEQUENCES[type(value)]: made}
+                result = {_SEQUENCES[type(value)]: result}
         self._open.discard(identity)
-        return made
+        return result
 
     def _tensor(self, value: Any, path: Path) -> dict[str, Any]:
         # Its name follows. The tag is the first key.
@@ -193,10 +193,10 @@ class Encoder:
             "tuples of them"
         )
 
-    def _attributes(self, node: dict[str, Any], found: dict[str, Any], path: Path) -> None:
-        if found:
+    def _attributes(self, node: dict[str, Any], result: dict[str, Any], path: Path) -> None:
+        if result:
             node["attributes"] = {
-                name: self.encode(each, (*path, Attribute(name))) for name, each in found.items()
+                name: self.encode(each, (*path, Attribute(name))) for name, each in result.items()
             }
 
 
@@ -251,16 +251,16 @@ class Decoder:
         if kind is not dict or not node:
             raise UnreadableError(f"its structure has {_excerpt(node)} where a value should be")
         tag = next(iter(node))
-        made = self._atom(tag, node[tag], depth + 1) if len(node) == 1 else _NOTHING
-        return self._tagged(tag, node, depth) if made is _NOTHING else made
+        result = self._atom(tag, node[tag], depth + 1) if len(node) == 1 else _NOTHING
+        return self._tagged(tag, node, depth) if result is _NOTHING else result
 
     def _filled(self, nodes: list[Any], depth: int) -> list[Any]:
-        made: list[Any] = []
+        result: list[Any] = []
         # Known from the start, so that numbers are those of the encoder, but not to be referred to before it is done.
         number = self._begin()
-        made.extend(self.decode(each, depth + 1) for each in nodes)
-        self._objects[number] = made
-        return made
+        result.extend(self.decode(each, depth + 1) for each in nodes)
+        self._objects[number] = result
+        return result
 
     def _begin(self) -> int:
         self._objects.append(_NOTHING)
@@ -287,47 +287,47 @@ class Decoder:
         except (ValueError, TypeError, KeyError, RuntimeError):
             raise UnreadableError(f"its structure has {_excerpt({tag: data})}, which is no {tag}") from None
         if tag == "same" and type(data) is int and 0 <= data < len(self._objects):
-            found = self._objects[data]
-            if found is not _NOTHING:
-                return found
+            result = self._objects[data]
+            if result is not _NOTHING:
+                return result
         return _NOTHING
 
     def _tagged(self, tag: str, node: dict[str, Any], depth: int) -> Any:
         number = self._begin()
-        made: Any
+        result: Any
         if tag == "tensor":
-            made = self._tensor(node)
-            self._set_attributes(made, node, depth)
+            result = self._tensor(node)
+            self._set_attributes(result, node, depth)
         elif tag in _SEQUENCES.values() and type(node[tag]) is list and len(node) == 1:
-            made = tuple([self.decode(each, depth + 1) for each in node[tag]])
+            result = tuple([self.decode(each, depth + 1) for each in node[tag]])
             if tag == "size":
-                if not all(type(each) is int for each in made):
+                if not all(type(each) is int for each in result):
                     raise UnreadableError(f"its structure has {_excerpt(node)}, which is no size")
-                made = Size(made)
+                result = Size(result)
         elif tag in _MAPPINGS.values():
-            made = self._mapping(tag, node, depth)
-            self._set_attributes(made, node, depth)
+            result = self._mapping(tag, node, depth)
+            self._set_attributes(result, node, depth)
         else:
             raise UnreadableError(f"its structure has {_excerpt(node)}, which stands for nothing")
-        self._objects[number] = made
-        return made
+        self._objects[number] = result
+        return result
 
     def _mapping(self, tag: str, node: dict[str, Any], depth: int) -> dict[Any, Any]:
-        made: dict[Any, Any] = next(cls for cls, name in _MAPPINGS.items() if name == tag)()
+        result: dict[Any, Any] = next(cls for cls, name in _MAPPINGS.items() if name == tag)()
         for key, value in self._entries(node[tag], depth):
             try:
-                if key in made:
+                if key in result:
                     raise UnreadableError(f"its structure has the key {_excerpt(key)} twice")
             except TypeError:
                 raise UnreadableError(f"its structure has the key {_excerpt(key)}, which is none") from None
             # Not through Counter or defaultdict, which do more.
-            dict.__setitem__(made, key, value) if tag != "OrderedDict" else made.__setitem__(key, value)
-        if isinstance(made, defaultdict) and "factory" in node:
+            dict.__setitem__(result, key, value) if tag != "OrderedDict" else result.__setitem__(key, value)
+        if isinstance(result, defaultdict) and "factory" in node:
             name = node["factory"]
             if type(name) is not str or name not in _FACTORIES:
                 raise UnreadableError(f"its structure has the default factory {_excerpt(name)}")
-            made.default_factory = _FACTORIES[name]
-        return made
+            result.default_factory = _FACTORIES[name]
+        return result
 
     def _entries(self, data: Any, depth: int) -> Iterable[tuple[Any, Any]]:
         if type(data) is dict:
@@ -339,12 +339,12 @@ class Decoder:
         else:
             raise UnreadableError(f"its structure has {_excerpt(data)} as a dict")
 
-    def _set_attributes(self, made: Any, node: dict[str, Any], depth: int) -> None:
-        found = node.get("attributes", {})
-        if type(found) is not dict or (found and not hasattr(made, "__dict__")):
+    def _set_attributes(self, output: Any, node: dict[str, Any], depth: int) -> None:
+        result = node.get("attributes", {})
+        if type(result) is not dict or (result and not hasattr(output, "__dict__")):
             raise UnreadableError(f"its structure has {_excerpt(node)}, whose attributes are none")
-        for name, value in found.items():
-            made.__dict__[name] = self.decode(value, depth + 1)
+        for name, value in result.items():
+            output.__dict__[name] = self.decode(value, depth + 1)
 
 
 class _Nothing:

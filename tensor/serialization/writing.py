@@ -23,14 +23,14 @@ def replaced(path: Path) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
     os.close(handle)
-    made = Path(name)
+    result = Path(name)
     try:
-        yield made
-        made.chmod(_mode(target))
-        _flush(made)
-        made.replace(target)
+        yield result
+        result.chmod(_mode(target))
+        _flush(result)
+        result.replace(target)
     except BaseException:
-        made.unlink(missing_ok=True)
+        result.unlink(missing_ok=True)
         raise
     # The directory's new entry, too.
     _flush(target.parent)

@@ -66,9 +66,9 @@ def bartlett(
     requires_grad: bool = False,
 ) -> Tensor:
     """Triangle: ``1 - |2 n / (M - 1) - 1|``."""
-    kind = _checked("bartlett", M, dtype, layout)
+    element_dtype = _checked("bartlett", M, dtype, layout)
     shape = shapes.TRIANGLE if M > 1 else None
-    return shapes.window("bartlett", shape, M, (_step(M, sym),), kind, layout, device, requires_grad)
+    return shapes.window("bartlett", shape, M, (_step(M, sym),), element_dtype, layout, device, requires_grad)
 
 
 def cosine(
@@ -81,9 +81,9 @@ def cosine(
     requires_grad: bool = False,
 ) -> Tensor:
     """Half a sine wave: ``sin(pi (n + 0.5) / M)``."""
-    kind = _checked("cosine", M, dtype, layout)
+    element_dtype = _checked("cosine", M, dtype, layout)
     numbers = (1 / max(M + 1 if not sym and M > 1 else M, 1),)
-    return shapes.window("cosine", shapes.SINE, M, numbers, kind, layout, device, requires_grad)
+    return shapes.window("cosine", shapes.SINE, M, numbers, element_dtype, layout, device, requires_grad)
 
 
 def exponential(
@@ -111,13 +111,15 @@ def exponential(
     ValueError
         If ``tau`` is not positive, or a symmetric window is to have its center elsewhere.
     """
-    kind = _checked("exponential", M, dtype, layout)
+    element_dtype = _checked("exponential", M, dtype, layout)
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
         raise ValueError("Center must be None for symmetric windows")
     numbers = (_center(M, sym) if center is None else float(center), float(tau))
-    return shapes.window("exponential", shapes.EXPONENTIAL, M, numbers, kind, layout, device, requires_grad)
+    return shapes.window(
+        "exponential", shapes.EXPONENTIAL, M, numbers, element_dtype, layout, device, requires_grad
+    )
 
 
 def gaussian(
@@ -137,11 +139,13 @@ def gaussian(
     ValueError
         If ``std``, in elements, is not positive.
     """
-    kind = _checked("gaussian", M, dtype, layout)
+    element_dtype = _checked("gaussian", M, dtype, layout)
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     numbers = (_center(M, sym), float(std))
-    return shapes.window("gaussian", shapes.GAUSSIAN, M, numbers, kind, layout, device, requires_grad)
+    return shapes.window(
+        "gaussian", shapes.GAUSSIAN, M, numbers, element_dtype, layout, device, requires_grad
+    )
 
 
 def kaiser(
@@ -161,12 +165,12 @@ def kaiser(
     ValueError
         If ``beta`` is negative.
     """
-    kind = _checked("kaiser", M, dtype, layout)
+    element_dtype = _checked("kaiser", M, dtype, layout)
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     shape = shapes.KAISER if M > 1 else None
     numbers = (_step(M, sym), float(beta))
-    return shapes.window("kaiser", shape, M, numbers, kind, layout, device, requires_grad)
+    return shapes.window("kaiser", shape, M, numbers, element_dtype, layout, device, requires_grad)
 
 
 def general_cosine(
@@ -188,7 +192,7 @@ def general_cosine(
     ValueError
         If it is empty.
     """
-    kind = _checked("general_cosine", M, dtype, layout)
+    element_dtype = _checked("general_cosine", M, dtype, layout)
     if not isinstance(a, Iterable):
         raise TypeError(f"Coefficients must be a list/tuple, got {type(a).__name__}")
     weights = tuple([float(each) for each in a])
@@ -196,7 +200,7 @@ def general_cosine(
         raise ValueError("Coefficients cannot be empty")
     shape = shapes.cosines(len(weights)) if M > 1 else None
     numbers = (_step(M, sym), *weights)
-    return shapes.window("general_cosine", shape, M, numbers, kind, layout, device, requires_grad)
+    return shapes.window("general_cosine", shape, M, numbers, element_dtype, layout, device, requires_grad)
 
 
 def general_hamming(

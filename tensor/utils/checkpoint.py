@@ -204,5 +204,5 @@ class CheckpointFunction(Function):
         if not starts:
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         differentiation.backward([each for each, _ in starts], [each for _, each in starts])
-        found = [x.grad if isinstance(x, TensorBase) else None for x in args]
-        return None, None, *found
+        result = [x.grad if isinstance(x, TensorBase) else None for x in args]
+        return None, None, *result

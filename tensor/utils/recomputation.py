@@ -177,9 +177,9 @@ class Region:
             if slot is not None:
                 yield slot
 
-    def run_again(self, number: int, wanted: _Slot) -> None:
+    def run_again(self, number: int, expected: _Slot) -> None:
         """Fill the slots for a backward pass; those that were emptied stay so, except for ``wanted``."""
-        run = _Run(self, number, wanted)
+        run = _Run(self, number, expected)
         args = [
             saved.restore(entry, _Arguments.__new__(_Arguments)) if is_tensor else entry
             for entry, is_tensor in zip(self.args, self.tensors, strict=True)

@@ -118,29 +118,29 @@ def fit(gradient: Tensor, node: Node, number: int, maker: Node | None, position:
     RuntimeError
         If the shape or device cannot be right.
     """
-    wanted = node.layouts[number]
+    expected = node.layouts[number]
     have = gradient._layout
-    if have is wanted:
+    if have is expected:
         return gradient
-    if have.shape != wanted.shape:
-        lead = len(have.shape) - len(wanted.shape)
+    if have.shape != expected.shape:
+        lead = len(have.shape) - len(expected.shape)
         if lead < 0 or any(
-            size not in (1, got) for size, got in zip(wanted.shape, have.shape[lead:], strict=True)
+            size not in (1, got) for size, got in zip(expected.shape, have.shape[lead:], strict=True)
         ):
             raise RuntimeError(
                 f"{_given_by(maker, position)} - got {list(have.shape)} but expected shape compatible with "
-                f"{list(wanted.shape)}: give a gradient of the input's shape, or one that sums to it"
+                f"{list(expected.shape)}: give a gradient of the input's shape, or one that sums to it"
             )
-        gradient = gradient.sum_to_size(wanted.shape)
+        gradient = gradient.sum_to_size(expected.shape)
         have = gradient._layout
-    if have.dtype is not wanted.dtype:
-        if have.dtype.is_complex and not wanted.dtype.is_complex:
+    if have.dtype is not expected.dtype:
+        if have.dtype.is_complex and not expected.dtype.is_complex:
             gradient = gradient.real
-        if gradient._layout.dtype is not wanted.dtype:
-            gradient = gradient.to(wanted.dtype)
-    if have.place is not wanted.place:
+        if gradient._layout.dtype is not expected.dtype:
+            gradient = gradient.to(expected.dtype)
+    if have.place is not expected.place:
         raise RuntimeError(
-            f"{_given_by(maker, position)} - expected device {wanted.device} but got {have.device}: give the gradient "
+            f"{_given_by(maker, position)} - expected device {expected.device} but got {have.device}: give the gradient "
             "on the input's device"
         )
     return gradient
@@ -179,9 +179,9 @@ def _first(variable: Tensor, grads: list[Any]) -> Tensor:
     gradient: Tensor = grads.pop()
     if modes.recording:
         return gradient
-    wanted = variable._layout.as_dense()
+    expected = variable._layout.as_dense()
     # This name and getrefcount's argument.
-    if gradient._layout.strides == wanted.strides and getrefcount(gradient) == 2 and _owns_memory(gradient):
+    if gradient._layout.strides == expected.strides and getrefcount(gradient) == 2 and _owns_memory(gradient):
         gradient._autograd = None
         return gradient
-    return copied(gradient, wanted)
+    return copied(gradient, expected)

@@ -106,8 +106,8 @@ def _running(name: str) -> Pass:
         raise RuntimeError(
             f"{name} is for code that runs inside a backward pass, such as hooks: none is running"
         )
-    found: Pass = current.pass_
-    return found
+    result: Pass = current.pass_
+    return result
 
 
 class Pass:
@@ -238,14 +238,14 @@ class Pass:
             layout = gradient._layout
         target = node.stream
         if stream is not target or (stream is not None and stream.place is not layout.place):
-            place = layout.place
-            if not place.is_cuda:
+            device_state = layout.place
+            if not device_state.is_cuda:
                 stream = target = None
             else:
-                if maker is not None and (stream is None or stream.place is not place):
-                    stream = stream_on(place, maker)
-                if target is None or target.place is not place:
-                    target = stream_on(place, node)
+                if maker is not None and (stream is None or stream.place is not device_state):
+                    stream = stream_on(device_state, maker)
+                if target is None or target.place is not device_state:
+                    target = stream_on(device_state, node)
         slots = self.arrived.get(node)
         if slots is None:
             slots = self.arrived[node] = [None] * len(node.layouts)
@@ -308,10 +308,10 @@ class Pass:
 
     def capture(self, node: Node, grads: list[Any]) -> None:
         """Keep the gradients that the caller wants."""
-        wanted = self.captures.get(node)
-        if wanted is None:
+        expected = self.captures.get(node)
+        if expected is None:
             return
-        for number, position in wanted:
+        for number, position in expected:
             self.captured[position] = grads[number]
 
     def derivatives(self, node: Node, grads: list[Any]) -> list[Any]:
@@ -349,8 +349,8 @@ class Pass:
             assert leaf.stream is not None
             if _differs(leaf.stream):
                 _hand_over(leaf.variable.grad, leaf.stream, waited)
-        for node, wanted in self.captures.items():
-            for _, position in wanted if node.stream is not None else ():
+        for node, expected in self.captures.items():
+            for _, position in expected if node.stream is not None else ():
                 gradient = self.captured[position]
                 if gradient is not None and gradient._layout.place.is_cuda:
                     _hand_over(gradient, stream_on(gradient._layout.place, node), waited)
@@ -390,15 +390,15 @@ def _count_uses(roots: Iterable[Node]) -> dict[Node, int]:
     return counts
 
 
-def _needed(reached: Iterable[Node], wanted: dict[Node, Any]) -> set[Node]:
+def _needed(reached: Iterable[Node], expected: dict[Node, Any]) -> set[Node]:
     """Nodes from which a wanted one can be reached, and those themselves."""
-    found = {node for node in reached if node in wanted}
+    result = {node for node in reached if node in expected}
     # A node is newer than all that its gradients go to, but for the ends of the graph.
     inner = sorted((node for node in reached if not isinstance(node, AccumulateGrad)), key=_age)
     for node in inner:
-        if any(edge is not None and edge[0] in found for edge in node.next):
-            found.add(node)
-    return found
+        if any(edge is not None and edge[0] in result for edge in node.next):
+            result.add(node)
+    return result
 
 
 def _age(node: Node) -> int:

@@ -63,13 +63,13 @@ class NodeStreams:
             selection.selected = selected
 
 
-def stream_on(place: Any, node: Node) -> Stream:
+def stream_on(device_state: Any, node: Node) -> Stream:
     """The stream that work of ``node`` on a device runs on."""
     stream = node.stream
-    if stream is not None and stream.place is place:
+    if stream is not None and stream.place is device_state:
         return stream
     for stream in node.streams():
-        if stream.place is place:
+        if stream.place is device_state:
             return stream
-    found: Stream = place.local.stream
-    return found
+    result: Stream = device_state.local.stream
+    return result

@@ -38,5 +38,5 @@ class GraphRoot:
     @staticmethod
     def stream_of(gradient: Tensor) -> Stream | None:
         """The caller's current stream on the gradient's device."""
-        place = gradient._layout.place
-        return place.local.stream if place.is_cuda else None
+        device_state = gradient._layout.place
+        return device_state.local.stream if device_state.is_cuda else None

@@ -90,8 +90,8 @@ def check_gradients(node: Node, results: Sequence[Any]) -> None:
         if result is None:
             continue
         with no_grad():
-            found = bool(result.detach().isnan().any())
-        if found:
+            value = bool(result.detach().isnan().any())
+        if value:
             raise RuntimeError(
                 f"Function '{node.name()}' returned nan values in its {position}th output.\n{describe(node)}"
             )

@@ -77,9 +77,9 @@ def keep_gradient(tensor: Tensor) -> None:
     kept: weakref.ref[Tensor] = weakref.ref(tensor)
 
     def keep(gradient: Tensor) -> None:
-        found = kept()
-        if found is not None:
-            mine: AutogradState = found._autograd
+        result = kept()
+        if result is not None:
+            mine: AutogradState = result._autograd
             mine.grad = gradient if mine.grad is None else mine.grad + gradient
 
     node.own_hooks().retain[number] = keep

@@ -80,11 +80,11 @@ def _check_start(view: Tensor, base: Tensor) -> None:
 def _refusal(state: AutogradState) -> str:
     """Why a view that is no plain recorded one must not be written."""
     if state.edge is None:
-        made, now = ("no_grad", "with grad mode enabled")
+        result, now = ("no_grad", "with grad mode enabled")
         if state.origin == "inference_mode":
-            made, now = ("inference", "in normal mode")
+            result, now = ("inference", "in normal mode")
         return (
-            f"A view was created in {made} mode and is being modified inplace {now}. Whether the write belongs to the "
+            f"A view was created in {result} mode and is being modified inplace {now}. Whether the write belongs to the "
             "history of its base is not clear: make the view where gradients are recorded, or write inside "
             f"tensor.{state.origin}()."
         )

@@ -94,10 +94,10 @@ class Node:
 
     def own_hooks(self) -> NodeHooks:
         """The node's hooks, made where there are none."""
-        found = self.hooks
-        if found is None:
-            found = self.hooks = NodeHooks()
-        return found
+        result = self.hooks
+        if result is None:
+            result = self.hooks = NodeHooks()
+        return result
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call ``fn(grad_inputs, grad_outputs)`` after the node ran; what it returns replaces the former."""
@@ -167,15 +167,15 @@ def edge_of(tensor: Tensor) -> Any:
             _renew(tensor)
             return tensor._autograd.edge
         return state.edge
-    found = state.accumulator
-    node = None if found is None else found()
+    result = state.accumulator
+    node = None if result is None else result()
     return (_accumulator(tensor, state) if node is None else node), 0
 
 
 def _accumulator(tensor: Tensor, state: AutogradState) -> AccumulateGrad:
     with _making:
-        found = state.accumulator
-        node: AccumulateGrad | None = None if found is None else found()
+        result = state.accumulator
+        node: AccumulateGrad | None = None if result is None else result()
         if node is None:
             node = AccumulateGrad(tensor)
             state.accumulator = weakref.ref(node)
@@ -207,9 +207,9 @@ def place_in_graph(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor])
     node.layouts = (layout,) if len(outputs) == 1 else tuple([output._layout for output in outputs])
     node.sequence = next(_sequence)
     node.hooks = None
-    place = layout.place
-    if place.is_cuda:
-        node.stream = place.local.stream
+    device_state = layout.place
+    if device_state.is_cuda:
+        node.stream = device_state.local.stream
     else:
         # What brings data to the host runs where the data were.
         node.stream = None

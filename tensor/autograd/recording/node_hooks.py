@@ -122,18 +122,18 @@ def run_hooks(hooks: HookTable, gradient: Tensor) -> Tensor:
 
 
 def _checked(hook: Any, changed: Any, former: Sequence[Any]) -> Sequence[Any]:
-    given = changed if isinstance(changed, tuple) else (changed,)
-    if len(given) != len(former):
+    argument = changed if isinstance(changed, tuple) else (changed,)
+    if len(argument) != len(former):
         raise RuntimeError(
-            f"hook '{_name(hook)}' has returned an incorrect number of values: got {len(given)}, expected "
+            f"hook '{_name(hook)}' has returned an incorrect number of values: got {len(argument)}, expected "
             f"{len(former)}, one for each gradient, or None to keep all"
         )
-    for new, old in zip(given, former, strict=True):
+    for new, old in zip(argument, former, strict=True):
         if new is not None and old is not None:
             _check(hook, new, old)
         elif new is not None and not isinstance(new, TensorBase):
             raise _no_tensor(hook, new)
-    return given
+    return argument
 
 
 def _check(hook: Any, changed: Any, gradient: Any) -> None:
@@ -142,21 +142,21 @@ def _check(hook: Any, changed: Any, gradient: Any) -> None:
     have, want = changed._layout, gradient._layout
     if have is want:
         return
-    for what, given, expected in (
+    for what, argument, expected in (
         ("size", list(have.shape), list(want.shape)),
         ("type", have.dtype, want.dtype),
         ("device", have.device, want.device),
     ):
-        if given != expected:
+        if argument != expected:
             raise RuntimeError(
-                f"hook '{_name(hook)}' has changed the {what} of value: {given} instead of {expected}. Return a tensor "
+                f"hook '{_name(hook)}' has changed the {what} of value: {argument} instead of {expected}. Return a tensor "
                 f"of the gradient's {what}, or None to keep the gradient"
             )
 
 
-def _no_tensor(hook: Any, given: Any) -> TypeError:
+def _no_tensor(hook: Any, argument: Any) -> TypeError:
     return TypeError(
-        f"hook '{_name(hook)}' returned {type(given).__name__}: expected a Tensor, or None to keep the gradient"
+        f"hook '{_name(hook)}' returned {type(argument).__name__}: expected a Tensor, or None to keep the gradient"
     )
 
 

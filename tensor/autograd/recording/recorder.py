@@ -60,9 +60,9 @@ class Derivative:
             self.needs = tuple(dict.fromkeys([name for names in self.by_input for name in names]))
 
     @classmethod
-    def of(cls, given: Derivative | Callable[..., Any] | None) -> Derivative | None:
+    def of(cls, argument: Derivative | Callable[..., Any] | None) -> Derivative | None:
         """``given``, or the derivative that a function alone stands for."""
-        return given if given is None or isinstance(given, Derivative) else cls(given)
+        return argument if argument is None or isinstance(argument, Derivative) else cls(argument)
 
 
 class Form:
@@ -123,8 +123,8 @@ class OperationNode(Node):
         if form.joint is not None:
             mask = tuple([edge is not None for edge in self.next])
             if form.composition is not None and modes.recording:
-                composition, places = form.composition
-                return composed_gradients(composition, mask, grads, [values[i] for i in places], context)
+                composition, positions = form.composition
+                return composed_gradients(composition, mask, grads, [values[i] for i in positions], context)
             return form.joint(mask, grads if len(grads) > 1 else grads[0], *values, *context)
         results: list[Any] = []
         for step in form.steps:
@@ -296,12 +296,12 @@ class BackwardFormula:
                     [self._position(name) if name in used else NOTHING for name in self.joint.needs]
                 )
             if self.composition is not None:
-                places = [form.kept.index(position) for position in range(len(mask))]
-                form.composition = self.composition, tuple(places)
+                positions = [form.kept.index(position) for position in range(len(mask))]
+                form.composition = self.composition, tuple(positions)
         else:
             asked = [
-                derivative if wanted else None
-                for derivative, wanted in zip(self.derivatives, mask, strict=False)
+                derivative if expected else None
+                for derivative, expected in zip(self.derivatives, mask, strict=False)
             ]
             needed = {self._position(name) for each in asked if each is not None for name in each.needs}
             # Values in their order, then outputs.

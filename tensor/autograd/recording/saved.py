@@ -125,15 +125,15 @@ def restore(entry: Any, node: Node) -> Any:
             return _reattached(tensor, node, entry[2])
         return tensor
     if kind is _Packed:
-        found = entry.unpack(entry.packed)
-        if not isinstance(found, TensorBase):
+        value = entry.unpack(entry.packed)
+        if not isinstance(value, TensorBase):
             raise TypeError(
-                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(found).__name__}"
+                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(value).__name__}"
             )
         origin = entry.origin
         if type(origin) is int:
-            return _reattached(found, node, origin)
-        result = view_of(found._storage, found._layout, found._offset)
+            return _reattached(value, node, origin)
+        result = view_of(value._storage, value._layout, value._offset)
         if origin is not None:
             is_edge = type(origin) is tuple
             result._autograd = AutogradState(requires_grad=True, edge=origin) if is_edge else origin
@@ -153,16 +153,16 @@ def restore_all(entries: Sequence[Any], node: Node) -> list[Any]:
 
 
 def _reattached(tensor: Tensor, node: Node, number: int) -> Tensor:
-    found = view_of(tensor._storage, tensor._layout, tensor._offset)
-    found._autograd = AutogradState(requires_grad=True, edge=(node, number))
-    return found
+    result = view_of(tensor._storage, tensor._layout, tensor._offset)
+    result._autograd = AutogradState(requires_grad=True, edge=(node, number))
+    return result
 
 
 def _modified(tensor: Tensor, version: int, node: Node, number: int | None) -> RuntimeError:
-    made = tensor.grad_fn if number is None else node
-    if made is not None and number is None:
+    result = tensor.grad_fn if number is None else node
+    if result is not None and number is None:
         number = tensor.output_nr
-    origin = "" if made is None else f", which is output {number} of {made.name()},"
+    origin = "" if result is None else f", which is output {number} of {result.name()},"
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{tensor.type()} {list(tensor.shape)}]{origin} is at version {tensor._storage.version}; expected version "

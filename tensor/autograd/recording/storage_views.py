@@ -76,10 +76,10 @@ def _moved(grad: Tensor, written: Way, read: Way, origin: Way) -> Tensor:
     Elements that ``origin`` shows several times share what is there equally.
     """
     with unrecorded():
-        made = _through_storage(grad, written, read, origin)
+        result = _through_storage(grad, written, read, origin)
     # The derivative is the same, with the ways exchanged.
-    _MOVED.record((made,), (grad,), context=(read, written, origin))
-    return made
+    _MOVED.record((result,), (grad,), context=(read, written, origin))
+    return result
 
 
 _MOVED = BackwardFormula("AsStridedBackward0Backward", "grad", [Derivative(_moved, needs="")])
@@ -94,14 +94,14 @@ def _through_storage(grad: Tensor, written: Way, read: Way, origin: Way) -> Tens
     elif grad._layout.numel:
         _show(storage, written, first).copy_(grad)
     if may_overlap(*origin[:2]):
-        places = _places(storage, origin, first)
-        counts = storage.new_zeros(storage.shape).index_add_(0, places, storage.new_ones(places.shape))
+        positions = _places(storage, origin, first)
+        counts = storage.new_zeros(storage.shape).index_add_(0, positions, storage.new_ones(positions.shape))
         storage = (
             storage / counts.real.clamp(min=1) if storage.is_complex() else storage / counts.clamp(min=1)
         )
-    made = _show(storage, read, first)
+    result = _show(storage, read, first)
     # What leaves memory out, or shows it twice, is no good gradient to add to.
-    return made if made._layout.dense else made.clone()
+    return result if result._layout.dense else result.clone()
 
 
 def _show(storage: Tensor, way: Way, first: int) -> Tensor:
@@ -115,8 +115,8 @@ def _show(storage: Tensor, way: Way, first: int) -> Tensor:
 def _places(storage: Tensor, way: Way, first: int) -> Tensor:
     """Where the elements of ``way`` are, in its order."""
     numbers = storage.new_ones(storage.shape, dtype=int64).cumsum(0).sub_(1)
-    found: Tensor = _show(numbers, way, first).reshape(-1)
-    return found
+    result: Tensor = _show(numbers, way, first).reshape(-1)
+    return result
 
 
 def _reach(shape: Sequence[int], strides: Sequence[int]) -> int:

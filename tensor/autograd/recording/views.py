@@ -74,8 +74,8 @@ def show(input: Tensor, layout: Layout, offset: int, view: View, *args: Any) -> 
         track_view(result)
         result._autograd.origin = state.origin
     elif state.requires_grad or state.origin is not None:
-        made = result._autograd = AutogradState()
-        made.origin = state.origin or ("inference_mode" if modes.inference else "no_grad")
+        output = result._autograd = AutogradState()
+        output.origin = state.origin or ("inference_mode" if modes.inference else "no_grad")
     return result
 
 
@@ -113,12 +113,12 @@ class ViewNode(Node):
 def spread(grad: Tensor, layout: Layout, view: View, args: tuple[Any, ...]) -> Tensor:
     """Zeros of ``layout``'s shape with ``grad`` in the place of a view."""
     with unrecorded():
-        made = empty(layout.with_dtype(grad._layout.dtype).as_dense())
-        made.zero_()
-        view.function(made, *args).copy_(grad)
+        result = empty(layout.with_dtype(grad._layout.dtype).as_dense())
+        result.zero_()
+        view.function(result, *args).copy_(grad)
     if modes.recording and grad.requires_grad:
-        record((made,), (grad,), f"{view.node_name}Backward", _viewed, (), (view, args))
-    return made
+        record((result,), (grad,), f"{view.node_name}Backward", _viewed, (), (view, args))
+    return result
 
 
 def _viewed(_: tuple[bool], grad: Tensor, view: View, args: tuple[Any, ...]) -> Tensor:

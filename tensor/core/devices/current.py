@@ -13,7 +13,7 @@ from . import device as devices
 DeviceArgument = devices.device | int | str | None
 
 
-def index_of(given: Any) -> int | None:
+def index_of(argument: Any) -> int | None:
     """Index that a ``device=`` argument names; ``None`` where it means the current device.
 
     Raises
@@ -25,28 +25,28 @@ def index_of(given: Any) -> int | None:
     RuntimeError
         For a malformed text.
     """
-    if given is None or type(given) is int:
-        return given
-    if isinstance(given, str):
-        given = devices.device(given)
-    if isinstance(given, devices.device):
-        if given.type != "cuda":
-            raise ValueError(f"Expected a cuda device, but got: {given}")
-        return given.index
+    if argument is None or type(argument) is int:
+        return argument
+    if isinstance(argument, str):
+        argument = devices.device(argument)
+    if isinstance(argument, devices.device):
+        if argument.type != "cuda":
+            raise ValueError(f"Expected a cuda device, but got: {argument}")
+        return argument.index
     try:
-        if isinstance(given, bool):
+        if isinstance(argument, bool):
             raise TypeError
-        return operator.index(given)
+        return operator.index(argument)
     except TypeError:
         raise TypeError(
             f"expected a device, its index, a text such as 'cuda:0', or None for the current device; got "
-            f"{type(given).__name__}"
+            f"{type(argument).__name__}"
         ) from None
 
 
-def index_or_current(given: Any) -> int | None:
+def index_or_current(argument: Any) -> int | None:
     """As :func:`index_of`; a negative number means the current device too."""
-    index = index_of(given)
+    index = index_of(argument)
     return None if index is not None and index < 0 else index
 
 

@@ -26,9 +26,9 @@ def default_device() -> device | None:
     return _chosen.inner[-1] if _chosen.inner else _chosen.default
 
 
-def choose_default(given: device | None) -> None:
+def choose_default(argument: device | None) -> None:
     """Choose the device of new tensors of this thread, outside ``with`` statements."""
-    _chosen.default = given
+    _chosen.default = argument
 
 
 class device:  # noqa: N801 - PyTorch's name
@@ -60,14 +60,14 @@ class device:  # noqa: N801 - PyTorch's name
                 )
             return type
         key = _parse(type, index)
-        found = cls._made.get(key)
-        if found is None:
-            found = object.__new__(cls)
-            object.__setattr__(found, "type", key[0])
-            object.__setattr__(found, "index", key[1])
+        result = cls._made.get(key)
+        if result is None:
+            result = object.__new__(cls)
+            object.__setattr__(result, "type", key[0])
+            object.__setattr__(result, "index", key[1])
             # setdefault decides which of two threads made the one that is kept.
-            found = cls._made.setdefault(key, found)
-        return found
+            result = cls._made.setdefault(key, result)
+        return result
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"device attributes cannot be changed (tried to set {name!r} of {self!r})")
@@ -96,26 +96,26 @@ class device:  # noqa: N801 - PyTorch's name
         return self
 
 
-def _parse(given: str | int, index: int | None) -> tuple[str, int | None]:
-    if isinstance(given, bool) or not isinstance(given, (str, int)):
-        raise TypeError(f"device() wants a text such as 'cuda:0' or an index, got {given!r}")
-    if isinstance(given, int):
+def _parse(argument: str | int, index: int | None) -> tuple[str, int | None]:
+    if isinstance(argument, bool) or not isinstance(argument, (str, int)):
+        raise TypeError(f"device() wants a text such as 'cuda:0' or an index, got {argument!r}")
+    if isinstance(argument, int):
         if index is not None:
-            raise TypeError(f"device() got two indices, {given} and {index}")
-        kind, index = "cuda", given
+            raise TypeError(f"device() got two indices, {argument} and {index}")
+        kind, index = "cuda", argument
     else:
-        match = _TEXT.fullmatch(given)
+        match = _TEXT.fullmatch(argument)
         if match is None:
-            raise RuntimeError(f"Invalid device string: '{given}'; expected 'cpu', 'cuda' or 'cuda:INDEX'")
+            raise RuntimeError(f"Invalid device string: '{argument}'; expected 'cpu', 'cuda' or 'cuda:INDEX'")
         kind = match[1]
         if kind not in TYPES:
             raise RuntimeError(
-                f"Expected one of {', '.join(TYPES)} device type at start of device string: {given}"
+                f"Expected one of {', '.join(TYPES)} device type at start of device string: {argument}"
             )
         if match[2] is not None:
             if index is not None:
                 raise RuntimeError(
-                    f"type (string) must not include an index because index was passed explicitly: {given}"
+                    f"type (string) must not include an index because index was passed explicitly: {argument}"
                 )
             index = int(match[2])
     if index is not None:

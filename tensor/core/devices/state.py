@@ -144,25 +144,25 @@ def cuda_place(ordinal: int | None = None) -> CudaPlace:
 
 def forget_plans() -> None:
     """Make plans anew, because something else than layouts that they were made from has changed."""
-    for place in (cpu, *_cuda_places):
-        place.plans.clear()
+    for device_state in (cpu, *_cuda_places):
+        device_state.plans.clear()
 
 
-def place_of(given: Any) -> Place:
+def place_of(argument: Any) -> Place:
     """Place that a ``device=`` argument means: a device, a text, an index, or ``None`` for the default."""
-    if given is None:
-        given = devices.default_device()
-        if given is None:
+    if argument is None:
+        argument = devices.default_device()
+        if argument is None:
             return cpu
-    kind = type(given)
+    kind = type(argument)
     if kind is str:
-        found = _NAMED.get(given)
-        if found is None:
-            found = _NAMED[given] = devices.device(given)
-        given = found
+        result = _NAMED.get(argument)
+        if result is None:
+            result = _NAMED[argument] = devices.device(argument)
+        argument = result
     elif kind is not devices.device:
-        given = devices.device(given)
-    return cpu if given.type == "cpu" else cuda_place(given.index)
+        argument = devices.device(argument)
+    return cpu if argument.type == "cpu" else cuda_place(argument.index)
 
 
 #: Devices by the texts that named them. There are few devices.

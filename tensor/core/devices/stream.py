@@ -60,18 +60,18 @@ class Stream:
     _contexts: _Contexts
 
     def __init__(self, device: DeviceArgument = None, priority: int = 0) -> None:
-        place = cuda_place(index_or_current(device))
-        self._set(place, _pooled(place.native, operator.index(priority)))
+        device_state = cuda_place(index_or_current(device))
+        self._set(device_state, _pooled(device_state.native, operator.index(priority)))
 
     @classmethod
-    def of(cls, place: CudaPlace, native: drv.Stream) -> Stream:
+    def of(cls, device_state: CudaPlace, native: drv.Stream) -> Stream:
         """The stream of ``place`` that ``native`` is."""
         self = object.__new__(cls)
-        self._set(place, native)
+        self._set(device_state, native)
         return self
 
-    def _set(self, place: CudaPlace, native: drv.Stream) -> None:
-        self.place = place
+    def _set(self, device_state: CudaPlace, native: drv.Stream) -> None:
+        self.place = device_state
         self.native = native
         self.handle = native.handle
         self.cuda_stream = int(native.handle)
@@ -212,8 +212,8 @@ class ExternalStream(Stream):
             ) from None
         if handle < 0:
             raise ValueError(f"stream_ptr must be the value of a cudaStream_t, got {handle}")
-        place = cuda_place(index_or_current(device))
-        self._set(place, drv.Stream.from_handle(place.native, handle))
+        device_state = cuda_place(index_or_current(device))
+        self._set(device_state, drv.Stream.from_handle(device_state.native, handle))
 
 
 # The current stream
@@ -244,11 +244,13 @@ class StreamContext:
     def __enter__(self) -> None:
         stream = self.stream
         if stream is not None:
-            place = stream.place
-            before = select(place.native)
-            here = place.local
+            device_state = stream.place
+            before = select(device_state.native)
+            here = device_state.local
             # The block may also set another stream of the device that it was entered from.
-            outside = here if before is place.native else cuda_place(before.ordinal if before else 0).local
+            outside = (
+                here if before is device_state.native else cuda_place(before.ordinal if before else 0).local
+            )
             self._entered.append((before, outside, outside.stream, here, here.stream))
             here.stream = stream
 
@@ -297,10 +299,10 @@ def get_stream_from_external(data_ptr: int, device: DeviceArgument = None) -> St
     return ExternalStream(data_ptr, device)
 
 
-def _check(given: Any, function: str) -> None:
-    if not isinstance(given, Stream):
+def _check(argument: Any, function: str) -> None:
+    if not isinstance(argument, Stream):
         raise TypeError(
-            f"{function}() expects a tensor.cuda.Stream or None, got {type(given).__name__}; for a stream of "
+            f"{function}() expects a tensor.cuda.Stream or None, got {type(argument).__name__}; for a stream of "
             "another library use tensor.cuda.ExternalStream(pointer)"
         )
 

@@ -36,9 +36,9 @@ def set_default_dtype(d: dtype) -> None:
 
 def default_dtype_of(value: Any) -> dtype:
     """Type of a tensor made from a Python number."""
-    kind = dtype_of(value)
-    if kind is dtypes.float64:
+    dtype = dtype_of(value)
+    if dtype is dtypes.float64:
         return _default_dtype
-    if kind is dtypes.complex128:
+    if dtype is dtypes.complex128:
         return dtypes.complex128 if _default_dtype is dtypes.float64 else dtypes.complex64
-    return kind
+    return dtype

@@ -25,11 +25,11 @@ def promoted(kinds: tuple[Any, ...]) -> dtype:
     strongest: list[dtype | None] = [None, None, None]
     for kind in kinds:
         if isinstance(kind, type):
-            found, weakness = _of_class(kind), 2
+            value, weakness = _of_class(kind), 2
         else:
-            found, weakness = kind.dtype, 0 if kind.shape else 1
+            value, weakness = kind.dtype, 0 if kind.shape else 1
         before = strongest[weakness]
-        strongest[weakness] = found if before is None else promote_types(before, found)
+        strongest[weakness] = value if before is None else promote_types(before, value)
     result: dtype | None = None
     for weaker in strongest:
         if weaker is None:
@@ -54,9 +54,9 @@ def _of_class(kind: type) -> dtype:
 _SAMPLES: dict[type, Any] = {bool: False, int: 0, float: 0.0, complex: 0j}
 
 
-def same(kind: dtype) -> tuple[dtype, dtype]:
+def same(dtype: dtype) -> tuple[dtype, dtype]:
     """Computed in the promoted type."""
-    return kind, kind
+    return dtype, dtype
 
 
 def floating(kind: dtype) -> tuple[dtype, dtype]:
@@ -66,32 +66,32 @@ def floating(kind: dtype) -> tuple[dtype, dtype]:
     return kind, kind
 
 
-def comparison(kind: dtype) -> tuple[dtype, dtype]:
+def comparison(dtype: dtype) -> tuple[dtype, dtype]:
     """Computed in the promoted type, giving bools."""
-    return kind, dtypes.bool_
+    return dtype, dtypes.bool_
 
 
-def to_real(kind: dtype) -> tuple[dtype, dtype]:
+def to_real(dtype: dtype) -> tuple[dtype, dtype]:
     """Computed in the promoted type; a complex operand gives its real type."""
-    return kind, kind.to_real()
+    return dtype, dtype.to_real()
 
 
-def floating_to_real(kind: dtype) -> tuple[dtype, dtype]:
+def floating_to_real(dtype: dtype) -> tuple[dtype, dtype]:
     """As :func:`floating`; a complex operand gives its real type."""
-    kind = floating(kind)[0]
-    return kind, kind.to_real()
+    dtype = floating(dtype)[0]
+    return dtype, dtype.to_real()
 
 
-def computes_in(kind: dtype) -> dtype:
+def computes_in(dtype: dtype) -> dtype:
     """Type that arithmetic on ``kind`` is done in: half precision in single."""
-    return dtypes.float32 if kind.name in ("float16", "bfloat16") else kind
+    return dtypes.float32 if dtype.name in ("float16", "bfloat16") else dtype
 
 
-def number_code(kind: dtype) -> str | int:
+def number_code(dtype: dtype) -> str | int:
     """How a kernel that computes in ``kind`` takes a number: a code of :mod:`struct`, or 16 for a complex one."""
-    if kind.is_complex:
+    if dtype.is_complex:
         return 16
-    return "d" if kind.is_floating_point else "q"
+    return "d" if dtype.is_floating_point else "q"
 
 
 def is_bool(kind: Layout | type) -> bool:

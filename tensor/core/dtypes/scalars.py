@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _INTEGER_RANGE = {
-    kind: (int(np.iinfo(kind.numpy).min), int(np.iinfo(kind.numpy).max))
-    for kind in dtypes.ALL
-    if kind.category is Category.INTEGER
+    dtype: (int(np.iinfo(dtype.numpy).min), int(np.iinfo(dtype.numpy).max))
+    for dtype in dtypes.ALL
+    if dtype.category is Category.INTEGER
 }
 _WORD = 1 << 63
 #: The largest number that a floating point type holds; what is infinite already is not too large.
 _LARGEST = {
-    kind: float(ml_dtypes.finfo(kind.to_real().numpy).max)
-    for kind in dtypes.ALL
-    if kind.is_floating_point or kind.is_complex
+    dtype: float(ml_dtypes.finfo(dtype.to_real().numpy).max)
+    for dtype in dtypes.ALL
+    if dtype.is_floating_point or dtype.is_complex
 }
 
 
-def element(value: Any, kind: dtype) -> Any:
+def element(value: Any, dtype: dtype) -> Any:
     """``value`` as a Python number that ``kind`` holds: a bool, int, float or complex.
 
     A float becomes an integer by cutting off its fraction; a negative number that an unsigned type cannot
@@ -42,37 +42,37 @@ def element(value: Any, kind: dtype) -> Any:
     TypeError
         If it is no number.
     """
-    category = kind.category
+    category = dtype.category
     if category is Category.FLOATING:
         if type(value) is float or type(value) is int:
             number: Any = float(value)
         else:
-            number = float(_real(value, kind))
-        if math.isfinite(number) and abs(number) > _LARGEST[kind]:
-            raise _overflow(value, kind)
+            number = float(_real(value, dtype))
+        if math.isfinite(number) and abs(number) > _LARGEST[dtype]:
+            raise _overflow(value, dtype)
         return number
     if category is Category.BOOL:
         return bool(_number(value))
     if category is Category.INTEGER:
-        number = value if type(value) is int else _real(value, kind)
+        number = value if type(value) is int else _real(value, dtype)
         if not isinstance(number, int):
             if not math.isfinite(number):
-                raise _overflow(value, kind)
+                raise _overflow(value, dtype)
             number = int(number)
-        low, high = _INTEGER_RANGE[kind]
+        low, high = _INTEGER_RANGE[dtype]
         if low <= number <= high:
             return int(number)
         if low == 0 and -high <= number < 0:
             return int(number) & high
-        raise _overflow(value, kind)
+        raise _overflow(value, dtype)
     number = complex(_number(value))
     for part in (number.real, number.imag):
-        if math.isfinite(part) and abs(part) > _LARGEST[kind]:
-            raise _overflow(value, kind)
+        if math.isfinite(part) and abs(part) > _LARGEST[dtype]:
+            raise _overflow(value, dtype)
     return number
 
 
-def wrapped(value: Any, kind: dtype) -> Any:
+def wrapped(value: Any, dtype: dtype) -> Any:
     """A Python number as the operand of arithmetic in ``kind``: as if it had been computed there.
 
     Integers wrap; real numbers that are too large are infinite.
@@ -82,7 +82,7 @@ def wrapped(value: Any, kind: dtype) -> Any:
     RuntimeError
         If an integer needs more than 64 bits, or a number that is not finite is to be an integer.
     """
-    category = kind.category
+    category = dtype.category
     if category is Category.FLOATING:
         try:
             return float(value)
@@ -95,20 +95,20 @@ def wrapped(value: Any, kind: dtype) -> Any:
     if not isinstance(value, int):
         value = element(value, dtypes.int64)
     if not -_WORD <= value < _WORD:
-        raise _overflow(value, kind)
-    low, high = _INTEGER_RANGE[kind]
+        raise _overflow(value, dtype)
+    low, high = _INTEGER_RANGE[dtype]
     if low <= value <= high:
         return int(value)
     return (value - low) % (high - low + 1) + low
 
 
-def packed_number(kind: dtype) -> Callable[[Any], Any]:
+def packed_number(dtype: dtype) -> Callable[[Any], Any]:
     """What makes a Python number the argument of a kernel that computes in ``kind``, as :func:`wrapped`."""
-    if kind.is_complex:
+    if dtype.is_complex:
         return lambda value: struct.pack("=dd", complex(value).real, complex(value).imag)
-    if kind.is_floating_point:
-        return lambda value: value if type(value) is float else wrapped(value, kind)
-    return lambda value: wrapped(value, kind)
+    if dtype.is_floating_point:
+        return lambda value: value if type(value) is float else wrapped(value, dtype)
+    return lambda value: wrapped(value, dtype)
 
 
 _NUMBERS = (int, float, complex, np.number, np.bool_, ml_dtypes.bfloat16)
@@ -127,12 +127,12 @@ def dtype_of(value: Any) -> dtype:
     TypeError
         If it is no number.
     """
-    found = _OF_CLASS.get(type(value))
-    if found is not None:
-        return found
-    for kind, found in _OF_CLASS.items():
+    result = _OF_CLASS.get(type(value))
+    if result is not None:
+        return result
+    for kind, result in _OF_CLASS.items():
         if isinstance(value, kind):
-            return found
+            return result
     if is_number(value):
         return _OF_NUMPY[value.dtype.kind]
     raise TypeError(f"expected a number, got {type(value).__name__}")
@@ -164,18 +164,18 @@ def _number(value: Any) -> Any:
     return item()
 
 
-def _real(value: Any, kind: dtype) -> Any:
+def _real(value: Any, dtype: dtype) -> Any:
     number = _number(value)
     if isinstance(number, complex):
         if number.imag:
-            raise _overflow(value, kind)
+            raise _overflow(value, dtype)
         return number.real
     return number
 
 
-def _overflow(value: Any, kind: dtype) -> Exception:
+def _overflow(value: Any, dtype: dtype) -> Exception:
     """The error of PyTorch's class: of another for integers that no number of 64 bits holds."""
     wide = isinstance(value, int) and not -_WORD <= value < 2 * _WORD
     return (OverflowError if wide else RuntimeError)(
-        f"value cannot be converted to type {kind!r} without overflow: {value}"
+        f"value cannot be converted to type {dtype!r} without overflow: {value}"
     )

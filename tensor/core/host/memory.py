@@ -71,5 +71,5 @@ def empty(shape: Sequence[int], kind: Any, nbytes: int) -> NDArray[Any]:
     except IndexError:
         # Another thread took the last one.
         block = np.empty(size, np.uint8)
-    made: NDArray[Any] = np.asarray(_Lease(block))[:nbytes].view(kind).reshape(shape)
-    return made
+    result: NDArray[Any] = np.asarray(_Lease(block))[:nbytes].view(kind).reshape(shape)
+    return result

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def thread_count() -> int:
     """How many threads work at once, at most: the asking one among them."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
+    argument = os.environ.get("OMP_NUM_THREADS", "")
     allowed = len(os.sched_getaffinity(0))
-    return min(int(given), allowed) if given.isdecimal() and int(given) else allowed
+    return min(int(argument), allowed) if argument.isdecimal() and int(argument) else allowed
 
 
 class _Threads:
@@ -37,10 +37,10 @@ class _Threads:
         if not self.size:
             with self.lock:
                 if not self.size:
-                    wanted = thread_count()
-                    if wanted > 1:
-                        self.pool = ThreadPoolExecutor(wanted - 1, thread_name_prefix="tensor-host")
-                    self.size = wanted
+                    expected = thread_count()
+                    if expected > 1:
+                        self.pool = ThreadPoolExecutor(expected - 1, thread_name_prefix="tensor-host")
+                    self.size = expected
         return self.size
 
 

@@ -94,8 +94,8 @@ def get_deterministic_debug_mode() -> int:
     return 0 if not determinism.required else 1 if determinism.warn_only else 2
 
 
-def filling(kind: dtype) -> Any:
+def filling(dtype: dtype) -> Any:
     """What new memory is filled with: NaN, the largest integer, True."""
-    if kind.is_floating_point or kind.is_complex:
+    if dtype.is_floating_point or dtype.is_complex:
         return float("nan")
-    return True if kind.name == "bool" else int(np.iinfo(kind.numpy).max)
+    return True if dtype.name == "bool" else int(np.iinfo(dtype.numpy).max)

@@ -90,12 +90,12 @@ def tf32_of(precision: object) -> bool:
     RuntimeError
         For another text than ``"ieee"``, ``"tf32"`` or ``"none"``.
     """
-    found = _FP32.get(precision) if isinstance(precision, str) else None
-    if found is None:
+    result = _FP32.get(precision) if isinstance(precision, str) else None
+    if result is None:
         raise RuntimeError(
             f"Unknown precision: fp32_precision must be one of {', '.join(map(repr, _FP32))}, got {precision!r}"
         )
-    return found
+    return result
 
 
 def fp32_name(tf32: bool) -> str:

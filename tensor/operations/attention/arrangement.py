@@ -105,13 +105,13 @@ class Arrangement:
         self.forward: dict[Any, Any] = {}
         self.backward: dict[Any, Any] = {}
 
-    def gradient(self, number: int, found: Tensor) -> Tensor:
+    def gradient(self, number: int, result: Tensor) -> Tensor:
         """The gradient of an operand from that of its matrices."""
         shape, full = self.shapes[number], self.full[number]
-        layout = found._layout
+        layout = result._layout
         if prod(full) == prod(shape):
-            return view_of(found._storage, contiguous[shape, layout.dtype, layout.place], found._offset)
-        summed: Tensor = found.view(full).sum_to_size(self.parted[number]).view(shape)
+            return view_of(result._storage, contiguous[shape, layout.dtype, layout.place], result._offset)
+        summed: Tensor = result.view(full).sum_to_size(self.parted[number]).view(shape)
         return summed
 
 
@@ -126,17 +126,17 @@ def _check(q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool) -
             "Expected query, key, and value to all be at least 2 dimensional, but got "
             f"{shown('dim', lambda x: len(x.shape))} instead."
         )
-    kind, place = q.dtype, q.place
-    if k.dtype is not kind or v.dtype is not kind:
+    dtype, device_state = q.dtype, q.place
+    if k.dtype is not dtype or v.dtype is not dtype:
         raise RuntimeError(
             f"Expected query, key, and value to have the same dtype, but got {shown('dtype', lambda x: x.dtype)} "
             "instead."
         )
-    if not kind.is_floating_point:
+    if not dtype.is_floating_point:
         raise RuntimeError(
-            f"{name}(): expected query, key, and value of a floating point dtype, but got {kind!r}"
+            f"{name}(): expected query, key, and value of a floating point dtype, but got {dtype!r}"
         )
-    if k.place is not place or v.place is not place:
+    if k.place is not device_state or v.place is not device_state:
         raise RuntimeError(
             "Expected query, key, and value to have the same device type, but got "
             f"{shown('device', lambda x: x.device)} instead."
@@ -145,12 +145,12 @@ def _check(q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool) -
         return
     if causal:
         raise RuntimeError(f"{name}: Explicit attn_mask should not be set when is_causal=True")
-    if mask.dtype not in (bool_, float32, kind):
+    if mask.dtype not in (bool_, float32, dtype):
         raise RuntimeError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
-            f"{mask.dtype} and query.dtype: {kind!r} instead."
+            f"{mask.dtype} and query.dtype: {dtype!r} instead."
         )
-    if mask.place is not place:
+    if mask.place is not device_state:
         raise RuntimeError(
             f"Expected attn_mask and query to be on the same device, but got {mask.device} and {q.device}"
         )
@@ -211,10 +211,10 @@ def _repeated_sums(heads: tuple[int, int, int]) -> Callable[..., tuple[Tensor, T
 def _shared(batch: Ints, *shapes: Ints) -> int:
     """Dimensions of ``batch`` after which ``shapes``, which are broadcast to it, have none but of size 1."""
     padded = [(*(1 for _ in range(len(batch) - len(shape))), *shape) for shape in shapes]
-    found = len(batch)
-    while found and all(shape[found - 1] == 1 for shape in padded):
-        found -= 1
-    return found
+    result = len(batch)
+    while result and all(shape[result - 1] == 1 for shape in padded):
+        result -= 1
+    return result
 
 
 def _reader(layout: Layout, shape: Ints, strides: Ints, batch: Ints, rows: int) -> Callable[[Tensor], Tensor]:
@@ -233,8 +233,8 @@ def _reader(layout: Layout, shape: Ints, strides: Ints, batch: Ints, rows: int) 
     packed, flat = (contiguous[each, layout.dtype, layout.place] for each in (full, matrices))
 
     def copy(x: Tensor) -> Tensor:
-        made = copied(view_of(x._storage, spread, x._offset), packed)
-        return view_of(made._storage, flat, made._offset)
+        result = copied(view_of(x._storage, spread, x._offset), packed)
+        return view_of(result._storage, flat, result._offset)
 
     return copy
 

@@ -41,10 +41,10 @@ _WORDS = 1 << 32
 _MINUS_INFINITY = float("-inf")
 
 
-def _capacity(kind: dtype, arrays: int, workspace: int) -> int:
+def _capacity(dtype: dtype, arrays: int, workspace: int) -> int:
     """Scores of a block."""
-    wide = kernels.wide_type(kind)
-    each = wide.itemsize + (kind.itemsize if kind is not wide else 0)
+    wide = kernels.wide_type(dtype)
+    each = wide.itemsize + (dtype.itemsize if dtype is not wide else 0)
     return max(workspace // (each * arrays), 1)
 
 
@@ -69,7 +69,7 @@ def _forward_plan(
 
 def _backward_plan(
     grad: Layout, query: Layout, key: Layout, value: Layout, mask: Layout | None, problem: Problem,
-    dropping: bool, workspace: int, wanted: tuple[bool, ...], mask_shape: tuple[int, ...] | None,
+    dropping: bool, workspace: int, expected: tuple[bool, ...], mask_shape: tuple[int, ...] | None,
 ) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
     """What computes them.
 
@@ -80,9 +80,9 @@ def _backward_plan(
     """
     capacity = _capacity(query.dtype, 2, workspace)
     if not query.place.is_cuda:
-        return attention_on_host.plan_backward(query, mask, problem, capacity, wanted, mask_shape)
+        return attention_on_host.plan_backward(query, mask, problem, capacity, expected, mask_shape)
     return attention_on_device.plan_backward(
-        grad, query, key, value, mask, problem, capacity, dropping, wanted, mask_shape
+        grad, query, key, value, mask, problem, capacity, dropping, expected, mask_shape
     )
 
 
@@ -106,7 +106,7 @@ def _attend(
 
 
 def _gradients(
-    wanted: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+    expected: tuple[bool, ...], grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
     result: Tensor, logarithms: Tensor, causal: bool, grouped: bool, dropout: kernels.Dropout | None, scale: float,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     # Anew: what was saved may have been laid out differently since, by hooks.
@@ -114,20 +114,20 @@ def _gradients(
     q, k, v = arrangement.query(query), arrangement.key(key), arrangement.value(value)
     grad, result = grad.contiguous(), result.contiguous()
     dropping, rows = dropout is not None, arrangement.rows
-    run = arrangement.backward.get((wanted, dropping, WORKSPACE))
+    run = arrangement.backward.get((expected, dropping, WORKSPACE))
     if run is None:
         layouts = rows, q._layout, k._layout, v._layout, arrangement.mask, arrangement.problem
         run = rows.place.plans[
-            (_BACKWARD, *layouts, dropping, WORKSPACE, wanted, arrangement.mask_shape)
+            (_BACKWARD, *layouts, dropping, WORKSPACE, expected, arrangement.mask_shape)
         ]  # fmt: skip
-        arrangement.backward[wanted, dropping, WORKSPACE] = run
+        arrangement.backward[expected, dropping, WORKSPACE] = run
     grad, result = (view_of(x._storage, rows, x._offset) for x in (grad, result))
-    found = run(grad, q, k, v, mask, result, logarithms, dropout, scale)
-    of_mask = found[3]
+    entry = run(grad, q, k, v, mask, result, logarithms, dropout, scale)
+    of_mask = entry[3]
     if of_mask is not None and mask is not None:
         of_mask = of_mask.view(mask.shape).to(mask.dtype)
-    made = [None if x is None else arrangement.gradient(number, x) for number, x in enumerate(found[:3])]
-    return (*made, of_mask)
+    output = [None if x is None else arrangement.gradient(number, x) for number, x in enumerate(entry[:3])]
+    return (*output, of_mask)
 
 
 def _composed(
@@ -250,7 +250,7 @@ def _arranged(
     try:
         layout = query._layout
         shown = None if mask is None else mask._layout
-        found: Arrangement = layout.place.plans[
+        result: Arrangement = layout.place.plans[
             ARRANGE, layout, key._layout, value._layout, shown, causal, grouped
         ]
     except AttributeError:
@@ -262,7 +262,7 @@ def _arranged(
                     f"{type(x).__name__}"
                 ) from None
         raise
-    return found
+    return result
 
 
 def _without_scores(

@@ -78,22 +78,22 @@ class _Blocks:
         self.rows = max(part.matrices * part.rows for part in self.parts)
         self.deep = any(len(part.blocks) > 1 for part in self.parts)
 
-    def contiguous(self, rows: int, columns: int, kind: dtype | None = None) -> Layout:
+    def contiguous(self, rows: int, columns: int, dtype: dtype | None = None) -> Layout:
         """Layout of matrices."""
-        return contiguous[(self.problem.matrices, rows, columns), kind or self.kind, self.place]
+        return contiguous[(self.problem.matrices, rows, columns), dtype or self.kind, self.place]
 
     def product(
         self, sizes: tuple[int, int, int, int], a: blas.Factor, b: blas.Factor, c: blas.Factor, output: dtype
     ) -> Callable[..., None]:
         """``run(c, a, b, alpha, beta)`` for addresses."""
         reads = tuple((x.transposed, x.leading, x.batch) for x in (a, b, c))
-        found = self.products.get((sizes, reads, output))
-        if found is None:
-            found = blas.product(
+        result = self.products.get((sizes, reads, output))
+        if result is None:
+            result = blas.product(
                 self.place, self.kind, sizes, a, b, c, output=None if output is self.kind else output
             )
-            self.products[sizes, reads, output] = found
-        return found
+            self.products[sizes, reads, output] = result
+        return result
 
     def scores(self, part: Part, block: Block, rows: blas.Factor, columns: blas.Factor, depth: int) -> Any:
         """The product of rows of a part with the rows of a block's keys or values."""
@@ -128,17 +128,17 @@ def plan(
     dropping: bool,
 ) -> Callable[..., tuple[Tensor, Tensor]]:
     """What computes results and logarithms of the sums; see :class:`..attention._Forward`."""
-    place: Any = query.place
-    local, kind = place.local, query.dtype
-    own = _Blocks(place, kind, problem, capacity)
+    device_state: Any = query.place
+    local, dtype = device_state.local, query.dtype
+    own = _Blocks(device_state, dtype, problem, capacity)
     rows, values = problem.rows, problem.values
     out = own.contiguous(rows, values)
-    kept = contiguous[(problem.matrices, rows), own.wide, place]
+    kept = contiguous[(problem.matrices, rows), own.wide, device_state]
     q, k, v = _Matrices(query), _Matrices(key), _Matrices(value)
     seen = _mask_rows(mask)
-    weigh = kernels.plan_weights(place.native, kind, seen, dropping=dropping)
+    weigh = kernels.plan_weights(device_state.native, dtype, seen, dropping=dropping)
     weights_at = _round(own.most * own.wide.itemsize) if own.mixed else 0
-    sums_at = weights_at + _round(own.most * kind.itemsize)
+    sums_at = weights_at + _round(own.most * dtype.itemsize)
     workspace = max(sums_at, _round(own.most * own.wide.itemsize))
     if own.mixed and own.deep:
         workspace += own.rows * values * own.wide.itemsize
@@ -154,7 +154,7 @@ def plan(
                 k.at(part.matrix, block.first_key),
                 own.product(
                     (block.matrices, block.rows, values, block.keys), box(block), v.read, result,
-                    own.wide if aside else kind,
+                    own.wide if aside else dtype,
                 ),
                 v.at(part.matrix, block.first_key),
             )
@@ -168,8 +168,8 @@ def plan(
         query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout | None, scale: float
     ) -> tuple[Tensor, Tensor]:
         stream = local.stream
-        made, logarithms = empty(out), empty(kept)
-        scratch = _workspace(place, workspace)
+        output, logarithms = empty(out), empty(kept)
+        scratch = _workspace(device_state, workspace)
         address, q_address, k_address, v_address = (
             scratch.address, query._address, key._address, value._address,
         )  # fmt: skip
@@ -177,7 +177,7 @@ def plan(
         dropped = b"" if dropout is None else dropout.packed
         weights, sums = address + weights_at, logarithms._address
         for start, target, step, convert, blocks in steps:
-            target += made._address
+            target += output._address
             result = target if convert is None else address + sums_at
             later = False
             for block, score, key_at, combine, value_at in blocks:
@@ -190,31 +190,33 @@ def plan(
                 later = True
             if convert is not None:
                 convert(stream.handle, target, result)
-        return made, logarithms
+        return output, logarithms
 
     return run
 
 
-def _workspace(place: Any, size: int) -> DeviceStorage:
-    return DeviceStorage(place, size, place.allocate(size, place.local.stream.cuda_stream))
+def _workspace(device_state: Any, size: int) -> DeviceStorage:
+    return DeviceStorage(
+        device_state, size, device_state.allocate(size, device_state.local.stream.cuda_stream)
+    )
 
 
 def plan_backward(
     grad: Layout, query: Layout, key: Layout, value: Layout, mask: Layout | None, problem: Problem, capacity: int,
-    dropping: bool, wanted: tuple[bool, ...], mask_shape: tuple[int, ...] | None,
+    dropping: bool, expected: tuple[bool, ...], mask_shape: tuple[int, ...] | None,
 ) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
     """What computes the gradients; see :class:`..attention._Backward`."""
-    place: Any = query.place
-    local, kind = place.local, query.dtype
-    own = _Blocks(place, kind, problem, capacity)
+    device_state: Any = query.place
+    local, dtype = device_state.local, query.dtype
+    own = _Blocks(device_state, dtype, problem, capacity)
     wide = own.wide
     rows, total, width, values = problem.rows, problem.keys, problem.width, problem.values
     g, q, k, v = _Matrices(grad), _Matrices(query), _Matrices(key), _Matrices(value)
     seen = _mask_rows(mask)
-    differentiate = kernels.plan_gradients(place.native, kind, seen, dropping=dropping)
-    measure = kernels.plan_row_products(place.native, kind, problem.matrices * rows, values)
-    made = own.contiguous(rows, width), own.contiguous(total, width), own.contiguous(total, values)
-    kept = contiguous[(problem.matrices, rows), wide, place]
+    differentiate = kernels.plan_gradients(device_state.native, dtype, seen, dropping=dropping)
+    measure = kernels.plan_row_products(device_state.native, dtype, problem.matrices * rows, values)
+    output = own.contiguous(rows, width), own.contiguous(total, width), own.contiguous(total, values)
+    kept = contiguous[(problem.matrices, rows), wide, device_state]
     # Keys behind the last query are seen by none of them.
     reached = max(block.first_key + block.keys for block in own.parts[0].blocks)
     # Sums of half precision over several blocks go on in single precision.
@@ -224,8 +226,8 @@ def plan_backward(
     at = {"scores": 0, "slopes": box_bytes}
     end = 2 * box_bytes
     for name, count, needed in (
-        ("weights", own.most * kind.itemsize, own.mixed),
-        ("score_grads", own.most * kind.itemsize, own.mixed),
+        ("weights", own.most * dtype.itemsize, own.mixed),
+        ("score_grads", own.most * dtype.itemsize, own.mixed),
         ("query", own.rows * width * wide.itemsize, own.mixed and own.deep),
         ("key", most * reached * width * wide.itemsize, several),
         ("value", most * reached * values * wide.itemsize, several),
@@ -254,15 +256,15 @@ def plan_backward(
                     k.at(part.matrix, block.first_key),
                     v.at(part.matrix, block.first_key),
                     own.product(
-                        (matrices, height, width, keys), scores, k.read, of_query, wide if aside else kind
+                        (matrices, height, width, keys), scores, k.read, of_query, wide if aside else dtype
                     ),
                     own.product(
                         (matrices, keys, width, height), _transposed(scores), q.read, of_key,
-                        wide if several else kind,
+                        wide if several else dtype,
                     ),
                     own.product(
                         (matrices, keys, values, height), _transposed(scores), g.read, of_value,
-                        wide if several else kind,
+                        wide if several else dtype,
                     ),
                     column + block.first_key,
                 )
@@ -275,25 +277,25 @@ def plan_backward(
                 own.conversion((part.matrices, reached, size), total * size) for size in (width, values)
             )
         steps.append((part, blocks, round_query, round_others))
-    size, narrow_size = wide.itemsize if several else kind.itemsize, kind.itemsize
+    size, narrow_size = wide.itemsize if several else dtype.itemsize, dtype.itemsize
 
     def run(
         grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, result: Tensor,
         logarithms: Tensor, dropout: Dropout | None, scale: float,
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         stream = local.stream.handle
-        found = [empty(layout) if want else None for layout, want in zip(made, wanted[:3], strict=True)]
-        dq, dk, dv = (0 if x is None else x._address for x in found)
+        entry = [empty(layout) if want else None for layout, want in zip(output, expected[:3], strict=True)]
+        dq, dk, dv = (0 if x is None else x._address for x in entry)
         if reached < total:
-            for x in found[1:]:
+            for x in entry[1:]:
                 if x is not None:
                     x.zero_()
         of_mask = None
-        if wanted[3] and mask_shape is not None:
-            of_mask = empty(contiguous[mask_shape, wide, place]).zero_()
+        if expected[3] and mask_shape is not None:
+            of_mask = empty(contiguous[mask_shape, wide, device_state]).zero_()
         along = empty(kept)
         measure(stream, grad._address, result._address, along._address)
-        scratch = _workspace(place, end)
+        scratch = _workspace(device_state, end)
         base = scratch.address
         where = {name: base + offset for name, offset in at.items()}
         dk_sums, dv_sums = (where["key"], where["value"]) if several else (dk, dv)
@@ -315,36 +317,36 @@ def plan_backward(
                     stream, block, scale, hidden, dropped, where["scores"], where["slopes"], logarithms._address,
                     along._address, where["weights"], where["score_grads"],
                 )  # fmt: skip
-                if wanted[0]:
+                if expected[0]:
                     to_query(dq_at, where["score_grads"], k_address + k_at, scale, later)
-                if wanted[1]:
+                if expected[1]:
                     to_key(dk_sums + column * width * size, where["score_grads"], q_at, scale, not part.first)
-                if wanted[2]:
+                if expected[2]:
                     to_value(dv_sums + column * values * size, where["weights"], g_at, 1, not part.first)
                 if of_mask is not None:
-                    _add_to_mask(of_mask, region, block, kind, scratch, at["score_grads"])
+                    _add_to_mask(of_mask, region, block, dtype, scratch, at["score_grads"])
                 later = True
-            if round_query is not None and wanted[0]:
+            if round_query is not None and expected[0]:
                 round_query(stream, target, dq_at)
             if round_others is not None:
                 first = part.matrix * total * narrow_size
-                if wanted[1]:
+                if expected[1]:
                     round_others[0](stream, dk + first * width, dk_sums)
-                if wanted[2]:
+                if expected[2]:
                     round_others[1](stream, dv + first * values, dv_sums)
-        return (*found, None if of_mask is None else of_mask.to(kind))
+        return (*entry, None if of_mask is None else of_mask.to(dtype))
 
     return run
 
 
 def _add_to_mask(
-    into: Tensor, region: tuple[slice, ...], block: Block, kind: dtype, scratch: DeviceStorage, offset: int
+    into: Tensor, region: tuple[slice, ...], block: Block, dtype: dtype, scratch: DeviceStorage, offset: int
 ) -> None:
     """Add gradients of scores to that of the mask, over whose stretched dimensions they are summed."""
     shape = tuple(each.stop - each.start for each in region)
     step = kernels.stride(block.keys)
     strides = (*(each * step for each in contiguous_strides(shape[:-1])), 1)
-    slopes = view_of(scratch, strided[shape, strides, kind, scratch.place], offset)
+    slopes = view_of(scratch, strided[shape, strides, dtype, scratch.place], offset)
     sizes = into.shape
     stretched = [dim for dim, size in enumerate(sizes) if size == 1]
     with unrecorded():

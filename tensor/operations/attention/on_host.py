@@ -67,12 +67,12 @@ def _scores(part: Part, block: Block, queries: Array, keys: Array, mask: Array |
 def _factors(dropout: Dropout, block: Block) -> Array:
     """What each weight of a block is multiplied by."""
     each = dropout.blocks * 4
-    made = np.empty((block.matrices, block.rows, block.keys), bool)
+    result = np.empty((block.matrices, block.rows, block.keys), bool)
     for matrix in range(block.matrices):
         start = (block.first + matrix * block.step) * each
         drawn = words(dropout.seed, dropout.call, block.rows * each, start).reshape(block.rows, each)
-        made[matrix] = drawn[:, block.first_key : block.first_key + block.keys] < np.uint64(dropout.below)
-    return made * np.float64(dropout.scale)
+        result[matrix] = drawn[:, block.first_key : block.first_key + block.keys] < np.uint64(dropout.below)
+    return result * np.float64(dropout.scale)
 
 
 def plan(
@@ -88,7 +88,7 @@ def plan(
     ) -> tuple[Tensor, Tensor]:
         queries, keys, values = (wide_array(x) for x in (query, key, value))
         seen = _mask(mask, mask_layout)
-        found = np.empty(out.shape, wide.numpy)
+        result = np.empty(out.shape, wide.numpy)
         logarithms = np.empty(shape, wide.numpy)
         with np.errstate(all="ignore"):
             for part in parts(problem, capacity, most_keys(kind.dtype)):
@@ -104,15 +104,15 @@ def plan(
                         before = logarithms[rows][..., None]
                         logarithm = np.logaddexp(before, logarithm)
                         x *= np.where(largest == -np.inf, 0, np.exp(shift - logarithm))
-                        found[rows] *= np.where(before == -np.inf, 0, np.exp(before - logarithm))
+                        result[rows] *= np.where(before == -np.inf, 0, np.exp(before - logarithm))
                     else:
                         x *= np.where(total == 0, 0, 1 / total)
-                        found[rows] = 0
+                        result[rows] = 0
                     logarithms[rows] = logarithm[..., 0]
                     if dropout is not None:
                         x *= _factors(dropout, block).astype(x.dtype)
-                    found[rows] += np.matmul(x, values[_keys(part, block)])
-        return tensor_of(found, out), wrap(logarithms)
+                    result[rows] += np.matmul(x, values[_keys(part, block)])
+        return tensor_of(result, out), wrap(logarithms)
 
     return run
 
@@ -122,7 +122,7 @@ def plan_backward(
     mask_layout: Layout | None,
     problem: Problem,
     capacity: int,
-    wanted: tuple[bool, ...],
+    expected: tuple[bool, ...],
     mask_shape: tuple[int, ...] | None,
 ) -> Callable[..., tuple[Tensor | None, ...]]:
     """What computes the gradients; see :class:`..attention._Backward`."""
@@ -155,16 +155,16 @@ def plan_backward(
                     dv[some] += np.matmul(weights.swapaxes(1, 2), grads[rows])
                     slopes -= along[rows]
                     slopes *= x
-                    if wanted[3] and mask_shape is not None:
+                    if expected[3] and mask_shape is not None:
                         _add_to_mask(of_mask, part.region(block), slopes)
                     slopes *= slopes.dtype.type(scale)
                     dq[rows] += np.matmul(slopes, keys[some])
                     dk[some] += np.matmul(slopes.swapaxes(1, 2), queries[rows])
-        found = []
-        for want, array in zip(wanted, (dq, dk, dv, of_mask), strict=True):
+        entry = []
+        for want, array in zip(expected, (dq, dk, dv, of_mask), strict=True):
             like = contiguous[array.shape, kind.dtype, kind.place]
-            found.append(tensor_of(array, like) if want else None)
-        return tuple(found)
+            entry.append(tensor_of(array, like) if want else None)
+        return tuple(entry)
 
     return run
 

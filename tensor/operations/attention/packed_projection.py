@@ -27,9 +27,9 @@ def unpacked(input: Tensor, count: int) -> tuple[Tensor, ...]:
     with unrecorded():
         rows = input.unflatten(-1, (count, shape[-1])).movedim(-2, 0).contiguous()
     part = contiguous[shape, layout.dtype, layout.place]
-    made = tuple(view_of(rows._storage, part, rows._offset + i * part.nbytes) for i in range(count))
-    _SPLIT.record(made, (input,), (), (shape,))
-    return made
+    result = tuple(view_of(rows._storage, part, rows._offset + i * part.nbytes) for i in range(count))
+    _SPLIT.record(result, (input,), (), (shape,))
+    return result
 
 
 def _gradient(_: Any, grads: Sequence[Tensor | None], shape: tuple[int, ...]) -> tuple[Tensor]:

@@ -51,8 +51,8 @@ def cuda_array_interface(input: Tensor) -> dict[str, Any]:
         For a tensor that requires grad.
     """
     layout = input._layout
-    place = layout.place
-    if not isinstance(place, CudaPlace):
+    device_state = layout.place
+    if not isinstance(device_state, CudaPlace):
         raise AttributeError(
             f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {type_(input)} If CUDA data is required use "
             "tensor.cuda() to copy tensor to device memory."
@@ -62,13 +62,13 @@ def cuda_array_interface(input: Tensor) -> dict[str, Any]:
             "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use "
             "var.detach() to get Variable that doesn't require grad."
         )
-    place.check_alive()
+    device_state.check_alive()
     return {
         "shape": tuple(layout.shape),
         "strides": None if layout.contiguous else layout.numpy_strides,
         "typestr": layout.dtype.numpy.str,
         "data": (input.data_ptr(), False),
-        "stream": place.local.stream.cuda_stream,
+        "stream": device_state.local.stream.cuda_stream,
         "version": 3,
     }
 
@@ -88,43 +88,45 @@ def from_cuda_array_interface(obj: Any) -> Tensor:
     NotImplementedError
         For a masked array.
     """
-    given = obj.__cuda_array_interface__
-    version = given.get("version", 0)
+    argument = obj.__cuda_array_interface__
+    version = argument.get("version", 0)
     if version not in _INTERFACES:
         raise ValueError(
             f"version {version} of the CUDA array interface is unknown, expected {_INTERFACES[0]} to {_INTERFACES[-1]}"
         )
-    if given.get("mask") is not None:
+    if argument.get("mask") is not None:
         raise NotImplementedError(
             "masked arrays are not supported: fill the array's masked elements and pass it without a mask"
         )
-    kind = _described_type(given["typestr"])
-    shape = tuple(map(int, given["shape"]))
+    kind = _described_type(argument["typestr"])
+    shape = tuple(map(int, argument["shape"]))
     if any(size < 0 for size in shape):
         raise ValueError(f"the CUDA array interface gives shape {list(shape)}, which has a negative size")
-    strides = _described_strides(given.get("strides"), shape, kind)
-    data = given["data"]
+    strides = _described_strides(argument.get("strides"), shape, kind)
+    data = argument["data"]
     if not isinstance(data, tuple) or len(data) != 2:
         raise TypeError(f"`data` of the CUDA array interface must be a 2-tuple of (int, bool), got {data!r}")
     address, read_only = data
     if read_only:
         raise TypeError("the read only flag is not supported, should always be False: copy the array first")
     if not math.prod(shape):
-        place = cuda_place()
-        return view_of(ForeignStorage(place, 0, 0, obj), layouts.strided[shape, strides, kind, place], 0)
-    place = _owner_of(address)
+        device_state = cuda_place()
+        return view_of(
+            ForeignStorage(device_state, 0, 0, obj), layouts.strided[shape, strides, kind, device_state], 0
+        )
+    device_state = _owner_of(address)
     check_aligned(address, kind)
-    layout = layouts.strided[shape, strides, kind, place]
-    stream = given.get("stream")
+    layout = layouts.strided[shape, strides, kind, device_state]
+    stream = argument.get("stream")
     if stream is not None:
         if stream == 0:
             raise ValueError(
                 "stream 0 of the CUDA array interface is ambiguous: pass 1 for the legacy default stream, 2 for the "
                 "per-thread default stream, or None for no synchronisation"
             )
-        producer = Stream.of(place, drv.Stream.from_handle(place.native, stream))
-        place.local.stream.wait_stream(producer)
-    return view_of(ForeignStorage(place, layout.nbytes, address, obj), layout, 0)
+        producer = Stream.of(device_state, drv.Stream.from_handle(device_state.native, stream))
+        device_state.local.stream.wait_stream(producer)
+    return view_of(ForeignStorage(device_state, layout.nbytes, address, obj), layout, 0)
 
 
 def _described_type(text: str) -> dtype:
@@ -143,28 +145,30 @@ def _described_type(text: str) -> dtype:
         ) from None
 
 
-def _described_strides(given: Sequence[int] | None, shape: tuple[int, ...], kind: dtype) -> tuple[int, ...]:
-    if given is None or 0 in shape:
+def _described_strides(
+    argument: Sequence[int] | None, shape: tuple[int, ...], dtype: dtype
+) -> tuple[int, ...]:
+    if argument is None or 0 in shape:
         return contiguous_strides(shape)
-    strides = tuple(map(int, given))
+    strides = tuple(map(int, argument))
     if len(strides) != len(shape):
         raise ValueError(f"the CUDA array interface gives strides {list(strides)} for shape {list(shape)}")
-    if any(step < 0 or step % kind.itemsize for step in strides):
+    if any(step < 0 or step % dtype.itemsize for step in strides):
         raise ValueError(
             f"strides {list(strides)} of the given CUDA array are negative or no multiples of the element size "
-            f"({kind.itemsize} bytes), which tensors cannot have: copy the array first"
+            f"({dtype.itemsize} bytes), which tensors cannot have: copy the array first"
         )
-    return tuple(step // kind.itemsize for step in strides)
+    return tuple(step // dtype.itemsize for step in strides)
 
 
 def _owner_of(address: int) -> CudaPlace:
     """The device whose memory is at ``address``."""
     from cuda.bindings.driver import CUpointer_attribute
 
-    place = cuda_place()
-    place.native.use()
-    wanted = CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    status, ordinal = place.runtime.driver.cuPointerGetAttribute(wanted, address)
+    device_state = cuda_place()
+    device_state.native.use()
+    expected = CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    status, ordinal = device_state.runtime.driver.cuPointerGetAttribute(expected, address)
     if status:
         raise ValueError(
             f"the pointer {address:#x} of the CUDA array interface is not registered with any CUDA device of this process"
@@ -203,7 +207,7 @@ def dtypes_of_arrays() -> frozenset[np.dtype[Any]]:
     return _SHARED
 
 
-_SHARED = frozenset(kind.numpy for kind in dtypes.ALL)
+_SHARED = frozenset(dtype.numpy for dtype in dtypes.ALL)
 
 
 @operation(method=False)
@@ -219,7 +223,7 @@ def from_numpy(ndarray: NDArray[Any]) -> Tensor:
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
-    kind = dtype_of_array(ndarray.dtype)
+    dtype = dtype_of_array(ndarray.dtype)
     if not ndarray.dtype.isnative:
         raise ValueError(
             f"given numpy array has byte order different from the native byte order ({ndarray.dtype.str}): "
@@ -231,17 +235,17 @@ def from_numpy(ndarray: NDArray[Any]) -> Tensor:
             "protect its data or make it writable.",
             stacklevel=2,
         )
-    return share(ndarray, kind)
+    return share(ndarray, dtype)
 
 
-def share(array: NDArray[Any], kind: dtype) -> Tensor:
+def share(array: NDArray[Any], dtype: dtype) -> Tensor:
     """CPU tensor over the memory of an array of native byte order."""
     item = array.dtype.itemsize
     if array.flags.c_contiguous:
         steps = tuple(step // item for step in array.strides)
         usable = all(step >= 0 and not step % item for step in array.strides)
-        found = layouts.contiguous[array.shape, kind, cpu]
-        return wrap(array.view(kind.numpy), found.with_strides(found.shape, steps) if usable else found)
+        result = layouts.contiguous[array.shape, dtype, cpu]
+        return wrap(array.view(dtype.numpy), result.with_strides(result.shape, steps) if usable else result)
     if any(step < 0 for step in array.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative strides are "
@@ -254,11 +258,11 @@ def share(array: NDArray[Any], kind: dtype) -> Tensor:
             "reallocate the memory."
         )
     steps = tuple(step // item for step in array.strides)
-    found = layouts.strided[array.shape, steps, kind, cpu]
+    result = layouts.strided[array.shape, steps, dtype, cpu]
     flat = np.lib.stride_tricks.as_strided(
-        array, (found.span,), (item,), writeable=bool(array.flags.writeable)
+        array, (result.span,), (item,), writeable=bool(array.flags.writeable)
     )
-    return view_of(HostStorage(flat), found, 0)
+    return view_of(HostStorage(flat), result, 0)
 
 
 def wrap_array(input: Tensor, array: NDArray[Any], context: Any = None, return_scalar: bool = False) -> Any:

@@ -60,7 +60,7 @@ def tensor(
     TypeError
         For elements that are no numbers.
     """
-    place = place_of(device)
+    device_state = place_of(device)
     if dtype is not None:
         dtype = dtype_of_argument(dtype, "tensor")
     if isinstance(data, TensorBase):
@@ -69,24 +69,26 @@ def tensor(
             "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.tensor(sourceTensor).",
             stacklevel=2,
         )
-        made = _copy_of(data.detach(), dtype, data._layout.place if device is None else place, pin_memory)
+        result = _copy_of(
+            data.detach(), dtype, data._layout.place if device is None else device_state, pin_memory
+        )
     elif isinstance(data, np.ndarray) or (hasattr(data, "__array__") and not isinstance(data, np.generic)):
         array = np.asarray(data)
-        kind = dtype_of_array(array.dtype)
+        element_dtype = dtype_of_array(array.dtype)
         if array.dtype.isnative and all(step >= 0 and not step % array.itemsize for step in array.strides):
-            made = _copy_of(share(array, kind), dtype, place, pin_memory)
+            result = _copy_of(share(array, element_dtype), dtype, device_state, pin_memory)
         else:
-            made = _copy_of(wrap(_converted(array, kind)), dtype, place, pin_memory)
+            result = _copy_of(wrap(_converted(array, element_dtype)), dtype, device_state, pin_memory)
     else:
-        made = wrap(_array_of(data, dtype))
-        if place.is_cuda or pin_memory:
-            made = copy_into_new(made, made._layout.on(place), pin_memory=pin_memory)
-    return made.requires_grad_(True) if requires_grad else made
+        result = wrap(_array_of(data, dtype))
+        if device_state.is_cuda or pin_memory:
+            result = copy_into_new(result, result._layout.on(device_state), pin_memory=pin_memory)
+    return result.requires_grad_(True) if requires_grad else result
 
 
-def _copy_of(data: Tensor, dtype: dtype | None, place: Place, pin_memory: bool) -> Tensor:
+def _copy_of(data: Tensor, dtype: dtype | None, device_state: Place, pin_memory: bool) -> Tensor:
     """A copy with the order of dimensions that ``data`` has."""
-    target = data._layout.on(place).as_dense()
+    target = data._layout.on(device_state).as_dense()
     return copy_into_new(data, target if dtype is None else target.with_dtype(dtype), pin_memory=pin_memory)
 
 
@@ -99,16 +101,18 @@ def of_old_class(data: tuple[Any, ...], device: Any, kind: dtype | None = None) 
         For anything else, or a tensor of another type.
     """
     kind = kind or get_default_dtype()
-    given = data[0] if len(data) == 1 else None
-    if isinstance(given, TensorBase) and given._layout.shape:
-        if given._layout.dtype is not kind:
-            raise TypeError(f"expected {kind!r} (got {given._layout.dtype!r}); Tensor(...) converts nothing")
-        return given.detach().to(device=device)
-    if len(data) != 1 or isinstance(given, (int, np.integer, Size)):
+    argument = data[0] if len(data) == 1 else None
+    if isinstance(argument, TensorBase) and argument._layout.shape:
+        if argument._layout.dtype is not kind:
+            raise TypeError(
+                f"expected {kind!r} (got {argument._layout.dtype!r}); Tensor(...) converts nothing"
+            )
+        return argument.detach().to(device=device)
+    if len(data) != 1 or isinstance(argument, (int, np.integer, Size)):
         return empty(*(data or (0,)), dtype=kind, device=device)
-    if not is_sequence(given):
-        raise TypeError(f"new(): data must be a sequence (got {type(given).__name__})")
-    return tensor(given, dtype=kind, device=device)
+    if not is_sequence(argument):
+        raise TypeError(f"new(): data must be a sequence (got {type(argument).__name__})")
+    return tensor(argument, dtype=kind, device=device)
 
 
 @operation(method=False)
@@ -159,15 +163,15 @@ def asarray(
     if isinstance(obj, (bytes, bytearray, memoryview)) and not hasattr(obj, "__array_interface__"):
         obj = frombuffer(obj, dtype=dtype or get_default_dtype())
     origin = _shared_with(obj)
-    made = as_tensor(obj if origin is None else origin, dtype, device)
-    shared = made is origin
+    result = as_tensor(obj if origin is None else origin, dtype, device)
+    shared = result is origin
     if copy is False and not shared:
         raise ValueError(
             "can't alias arbitrary Python objects or convert dtype and device without a copy (copy=False)"
         )
     if copy and shared:
-        made = copy_into_new(made, made._layout.as_dense())
-    return made.requires_grad_(True) if requires_grad else made
+        result = copy_into_new(result, result._layout.as_dense())
+    return result.requires_grad_(True) if requires_grad else result
 
 
 @operation(method=False)
@@ -186,7 +190,7 @@ def frombuffer(
     ValueError
         If the buffer is empty or too short, or its bytes are no whole number of elements.
     """
-    kind = dtype_of_argument(dtype, "frombuffer")
+    element_dtype = dtype_of_argument(dtype, "frombuffer")
     try:
         view = memoryview(buffer)
     except TypeError:
@@ -200,40 +204,40 @@ def frombuffer(
         raise ValueError(
             f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes) minus 1"
         )
-    if count < 0 and (size - offset) % kind.itemsize:
+    if count < 0 and (size - offset) % element_dtype.itemsize:
         raise ValueError(
             f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
-            f"({kind.itemsize})"
+            f"({element_dtype.itemsize})"
         )
-    if count > 0 and offset + count * kind.itemsize > size:
+    if count > 0 and offset + count * element_dtype.itemsize > size:
         raise ValueError(
-            f"requested buffer length ({count} * {kind.itemsize} bytes) after offset ({offset} bytes) must not be "
+            f"requested buffer length ({count} * {element_dtype.itemsize} bytes) after offset ({offset} bytes) must not be "
             f"greater than actual buffer length ({size} bytes)"
         )
-    array = np.frombuffer(view, kind.numpy, count, offset)
+    array = np.frombuffer(view, element_dtype.numpy, count, offset)
     if not array.flags.writeable:
         warnings.warn(
             "The given buffer is not writable: writing to the tensor is an error. Copy the buffer to protect "
             "its data.",
             stacklevel=2,
         )
-    made = share(array, kind)
-    return made.requires_grad_(True) if requires_grad else made
+    result = share(array, element_dtype)
+    return result.requires_grad_(True) if requires_grad else result
 
 
-def _array_of(data: Any, kind: dtype | None) -> NDArray[Any]:
+def _array_of(data: Any, dtype: dtype | None) -> NDArray[Any]:
     """A fresh C-contiguous array with a copy of ``data``."""
     if isinstance(data, (int, float, complex, np.generic)):
-        target = inferred_dtype(data) if kind is None else kind
+        target = inferred_dtype(data) if dtype is None else dtype
         with np.errstate(all="ignore"):
             return np.array(as_element(data, target), target.numpy)
     if not is_sequence(data):
         inferred_dtype(data)
-    return array_of_nested(data, kind, _converted)
+    return array_of_nested(data, dtype, _converted)
 
 
-def _converted(array: NDArray[Any], kind: dtype) -> NDArray[Any]:
+def _converted(array: NDArray[Any], dtype: dtype) -> NDArray[Any]:
     origin = dtype_of_array(array.dtype)
-    made = np.empty(array.shape, kind.numpy)
-    host_conversion(origin, kind)(made, array.astype(origin.numpy, copy=False))
-    return made
+    result = np.empty(array.shape, dtype.numpy)
+    host_conversion(origin, dtype)(result, array.astype(origin.numpy, copy=False))
+    return result

@@ -70,9 +70,9 @@ def to(
     if dtype is not None and dtype is not layout.dtype:
         layout = layout.with_dtype(dtype_of_argument(dtype, "to"))
     if device is not None:
-        place = place_of(device)
-        if place is not layout.place:
-            layout = layout.on(place)
+        device_state = place_of(device)
+        if device_state is not layout.place:
+            layout = layout.on(device_state)
     return _converted(input, layout, non_blocking, copy, memory_format)
 
 
@@ -136,10 +136,10 @@ def cuda(
     memory_format: MemoryFormat = preserve_format,
 ) -> Tensor:
     """The tensor on a CUDA device, by default the current one; itself where it is there already."""
-    place: Place = cuda_place() if device is None else place_of(device)
-    if not place.is_cuda:
-        raise RuntimeError(f"Invalid device, must be cuda device, got {place.device}")
-    return _converted(input, input._layout.on(place), non_blocking, False, memory_format)
+    device_state: Place = cuda_place() if device is None else place_of(device)
+    if not device_state.is_cuda:
+        raise RuntimeError(f"Invalid device, must be cuda device, got {device_state.device}")
+    return _converted(input, input._layout.on(device_state), non_blocking, False, memory_format)
 
 
 @operation(namespace="", method=False, also="Tensor.cpu")
@@ -161,8 +161,8 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         *prefix, name = dtype.split(".")
         if name not in names:
             raise ValueError(f"invalid type: '{dtype}'")
-        place = cuda_place().device if "cuda" in prefix else cpu.device
-        return to(input, place, dtypes.dtype_named(names[name]), non_blocking)
+        device_state = cuda_place().device if "cuda" in prefix else cpu.device
+        return to(input, device_state, dtypes.dtype_named(names[name]), non_blocking)
     if not isinstance(dtype, dtypes.dtype):
         if isinstance(dtype, type):
             raise ValueError(f"invalid type: '{dtype.__name__}'")
@@ -185,15 +185,15 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
     return to(input, other)
 
 
-def converter(kind: dtype, name: str) -> Callable[..., Tensor]:
+def converter(dtype: dtype, name: str) -> Callable[..., Tensor]:
     """The method that converts to ``kind``."""
 
     def convert(self: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        return _converted(self, self._layout.with_dtype(kind), False, False, memory_format)
+        return _converted(self, self._layout.with_dtype(dtype), False, False, memory_format)
 
     convert.__name__ = name
     convert.__qualname__ = f"Tensor.{name}"
-    convert.__doc__ = f"The tensor as {kind.name}; itself where it is that already."
+    convert.__doc__ = f"The tensor as {dtype.name}; itself where it is that already."
     return convert
 
 
@@ -236,8 +236,8 @@ def item(input: Tensor) -> Any:
         raise RuntimeError(f"a Tensor with {layout.numel} elements cannot be converted to Scalar")
     if layout.place.is_cuda:
         input = copy_into_new(input, layout.on(cpu).as_contiguous())
-    found = input._host.item()
-    return found if layout.dtype is not dtypes.bfloat16 else float(found)
+    result = input._host.item()
+    return result if layout.dtype is not dtypes.bfloat16 else float(result)
 
 
 @operation(namespace="")

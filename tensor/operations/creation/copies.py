@@ -107,10 +107,10 @@ def copy_into_new(
 
     ``name`` is what its node in the graph is called.
     """
-    made = copied(input, layout, non_blocking=non_blocking, pin_memory=pin_memory)
+    result = copied(input, layout, non_blocking=non_blocking, pin_memory=pin_memory)
     if input._autograd is not None and input._autograd.requires_grad and modes.recording:
-        _record_new(made, input, name)
-    return made
+        _record_new(result, input, name)
+    return result
 
 
 @operation()
@@ -153,10 +153,10 @@ def _brought_back(grad: Tensor, origin: Layout) -> Tensor:
     if grad._layout.place is origin.place:
         return grad
     # The dtype is converted where fewer bytes have to travel.
-    kind = min(grad._layout.dtype, origin.dtype, key=lambda each: each.itemsize)
-    if kind.is_complex is not grad._layout.dtype.is_complex:
-        kind = grad._layout.dtype
-    return grad.to(kind).to(origin.device)
+    dtype = min(grad._layout.dtype, origin.dtype, key=lambda each: each.itemsize)
+    if dtype.is_complex is not grad._layout.dtype.is_complex:
+        dtype = grad._layout.dtype
+    return grad.to(dtype).to(origin.device)
 
 
 def _write_gradients(mask: tuple[bool, bool], grad: Tensor, origin: Layout) -> tuple[Tensor | None, ...]:
@@ -174,24 +174,24 @@ _WRITTEN = BackwardFormula("CopyBackwards", "written source", joint=Derivative(_
 
 
 def _node_between(
-    formula: BackwardFormula, mask: tuple[bool, ...], values: tuple[Tensor, ...], made: Tensor
+    formula: BackwardFormula, mask: tuple[bool, ...], values: tuple[Tensor, ...], result: Tensor
 ) -> OperationNode:
     """The node of a copy of the last one of ``values`` to another device, or within one."""
     there = values[-1]._layout.place
     context = (values[-1]._layout,)
-    if there is made._layout.place or not (there.is_cuda and made._layout.place.is_cuda):
+    if there is result._layout.place or not (there.is_cuda and result._layout.place.is_cuda):
         return formula.node(mask, values, (), context)
     node = formula.node(mask, values, (), context, CopyNode)
     node.there = there.local.stream
     return node
 
 
-def _record_new(made: Tensor, input: Tensor, name: str) -> None:
+def _record_new(result: Tensor, input: Tensor, name: str) -> None:
     formula = _COPIES[name]
-    if made._layout.place is input._layout.place:
-        formula.record((made,), (input,), (), (input._layout,), (True,))
-    elif made._layout.dtype.category >= Category.FLOATING:
-        attach(_node_between(formula, (True,), (input,), made), (input,), (made,))
+    if result._layout.place is input._layout.place:
+        formula.record((result,), (input,), (), (input._layout,), (True,))
+    elif result._layout.dtype.category >= Category.FLOATING:
+        attach(_node_between(formula, (True,), (input,), result), (input,), (result,))
 
 
 def _record_write(written: Tensor, source: Tensor) -> None:

@@ -95,10 +95,10 @@ _TYPES: dict[tuple[int, int], dtype] = {
     (_BOOL, 8): dtypes.bool_,
     (_UNSIGNED, 8): dtypes.uint8,
     **{
-        (_INTEGER, 8 * kind.itemsize): kind
-        for kind in (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64)
+        (_INTEGER, 8 * dtype.itemsize): dtype
+        for dtype in (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64)
     },
-    **{(_FLOAT, 8 * kind.itemsize): kind for kind in (dtypes.float16, dtypes.float32, dtypes.float64)},
+    **{(_FLOAT, 8 * dtype.itemsize): dtype for dtype in (dtypes.float16, dtypes.float32, dtypes.float64)},
     (_BFLOAT, 16): dtypes.bfloat16,
     (_COMPLEX, 64): dtypes.complex64,
     (_COMPLEX, 128): dtypes.complex128,
@@ -127,7 +127,7 @@ def capsule_of(
     address: int,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
-    kind: dtype,
+    dtype: dtype,
     device: tuple[int, int],
     *,
     writeable: bool = True,
@@ -162,7 +162,7 @@ def capsule_of(
             "word for that. Use Tensor.clone() for a copy that may be written."
         )
     managed: _Managed | _VersionedManaged
-    lent = np.asarray(_Lent(owner, address, shape, strides, kind, writeable=writeable))
+    lent = np.asarray(_Lent(owner, address, shape, strides, dtype, writeable=writeable))
     if versioned:
         capsule = lent.__dlpack__(max_version=(_MAJOR, 0))
         managed = versioned_managed = _VersionedManaged.from_address(_pointer(capsule, _VERSIONED_NAME))
@@ -173,7 +173,7 @@ def capsule_of(
         managed = _Managed.from_address(_pointer(capsule, _NAME))
     described = managed.dl_tensor
     described.device.device_type, described.device.device_id = device
-    if kind is dtypes.bfloat16:
+    if dtype is dtypes.bfloat16:
         described.dtype.code = _BFLOAT
     if not math.prod(shape):
         described.data = None
@@ -311,11 +311,11 @@ def borrow(capsule: Any, *, aligned: bool = False) -> Borrowed:
     )
 
 
-def check_aligned(address: int, kind: dtype) -> None:
+def check_aligned(address: int, dtype: dtype) -> None:
     """Raise BufferError for elements that are not aligned to their size."""
-    if address % kind.itemsize:
+    if address % dtype.itemsize:
         raise BufferError(
-            f"elements of type {kind.name} at {address:#x} are not aligned to their {kind.itemsize} bytes, which "
+            f"elements of type {dtype.name} at {address:#x} are not aligned to their {dtype.itemsize} bytes, which "
             "kernels need: copy the array first"
         )
 
@@ -326,12 +326,12 @@ def _managed(capsule: Any) -> tuple[bytes, Any]:
             f"expected an object with a __dlpack__ method or a DLPack capsule, got {type(capsule).__name__}"
         )
     if _is_valid(capsule, _VERSIONED_NAME):
-        found = _VersionedManaged.from_address(_pointer(capsule, _VERSIONED_NAME))
-        if found.version.major != _MAJOR:
+        result = _VersionedManaged.from_address(_pointer(capsule, _VERSIONED_NAME))
+        if result.version.major != _MAJOR:
             raise BufferError(
-                f"the DLPack capsule has version {found.version.major}.{found.version.minor}, expected {_MAJOR}.x"
+                f"the DLPack capsule has version {result.version.major}.{result.version.minor}, expected {_MAJOR}.x"
             )
-        return _VERSIONED_NAME, found
+        return _VERSIONED_NAME, result
     if _is_valid(capsule, _NAME):
         return _NAME, _Managed.from_address(_pointer(capsule, _NAME))
     raise RuntimeError(

@@ -37,9 +37,9 @@ _NEWEST = (1, 0)
 
 def dlpack_device(input: Tensor) -> tuple[DLDeviceType, int]:
     """DLPack's type and index of the tensor's device; pinned memory is ``kDLCUDAHost``."""
-    place = input._layout.place
-    if isinstance(place, CudaPlace):
-        return DLDeviceType.kDLCUDA, place.ordinal
+    device_state = input._layout.place
+    if isinstance(device_state, CudaPlace):
+        return DLDeviceType.kDLCUDA, device_state.ordinal
     pinned = isinstance(input._storage, PinnedStorage)
     return DLDeviceType.kDLCUDAHost if pinned else DLDeviceType.kDLCPU, 0
 
@@ -81,13 +81,13 @@ def dlpack(
     kind, index = dlpack_device(input) if dl_device is None else dl_device
     lent = _moved(input, kind, index, copy)
     layout, storage = lent._layout, lent._storage
-    place = layout.place
+    device_state = layout.place
     owner: Any = storage
     writeable = True
-    if isinstance(place, CudaPlace):
+    if isinstance(device_state, CudaPlace):
         if stream != -1:
-            _hand_over(lent, place, stream)
-        where = (DLDeviceType.kDLCUDA, place.ordinal)
+            _hand_over(lent, device_state, stream)
+        where = (DLDeviceType.kDLCUDA, device_state.ordinal)
     else:
         # Consumers that serve the host alone often know nothing but kDLCPU, so pinned memory is called so as
         # long as nobody asks for the other name.
@@ -122,14 +122,14 @@ def _check_stream(input: Tensor, stream: int | None) -> None:
 
 def _moved(input: Tensor, kind: int, index: int, copy: bool | None) -> Tensor:
     """The tensor itself or a copy, on a device in DLPack's terms."""
-    place: Place = input._layout.place
+    device_state: Place = input._layout.place
     pinned = isinstance(input._storage, PinnedStorage)
     if kind in _HOST:
         target: Place = cpu
-        moves = place is not cpu or (kind == DLDeviceType.kDLCUDAHost and not pinned)
+        moves = device_state is not cpu or (kind == DLDeviceType.kDLCUDAHost and not pinned)
     elif kind == DLDeviceType.kDLCUDA:
         target = cuda_place(index)
-        moves = place is not target
+        moves = device_state is not target
     else:
         raise BufferError(f"Unsupported device_type: {int(kind)}; tensors are on CPUs and CUDA devices")
     if moves and copy is False:
@@ -142,10 +142,10 @@ def _moved(input: Tensor, kind: int, index: int, copy: bool | None) -> Tensor:
     return input
 
 
-def _hand_over(lent: Tensor, place: CudaPlace, stream: int | None) -> None:
+def _hand_over(lent: Tensor, device_state: CudaPlace, stream: int | None) -> None:
     handle = drv.Stream.LEGACY if stream is None else stream
-    consumer = Stream.of(place, drv.Stream.from_handle(place.native, handle))
-    consumer.wait_stream(place.local.stream)
+    consumer = Stream.of(device_state, drv.Stream.from_handle(device_state.native, handle))
+    consumer.wait_stream(device_state.local.stream)
     # The consumer says when it needs the memory no more, but its stream may still be at work then. Other streams
     # than the default one may be destroyed by that time, so they cannot be waited for.
     if handle == drv.Stream.LEGACY and isinstance(lent._storage, DeviceStorage):
@@ -182,16 +182,16 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     copied = False
     if hasattr(ext_tensor, "__dlpack__"):
         kind, index = ext_tensor.__dlpack_device__()
-        place = _place(kind, index)
-        _check_move(place, target, copy)
+        device_state = _place(kind, index)
+        _check_move(device_state, target, copy)
         asked: dict[str, Any] = {}
-        if isinstance(place, CudaPlace):
-            current = place.local.stream
+        if isinstance(device_state, CudaPlace):
+            current = device_state.local.stream
             asked["stream"] = current.cuda_stream
             if isinstance(ext_tensor, TensorBase) and isinstance(ext_tensor._storage, DeviceStorage):
                 ext_tensor._storage.record_stream(current)
         try:
-            newer = {} if copy is None or target not in (None, place) else {"copy": copy}
+            newer = {} if copy is None or target not in (None, device_state) else {"copy": copy}
             capsule = ext_tensor.__dlpack__(**asked, max_version=_NEWEST, **newer)
             copied = bool(newer.get("copy"))
         except TypeError:
@@ -199,14 +199,14 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
             capsule = ext_tensor.__dlpack__(**asked)
     else:
         capsule = ext_tensor
-    place = _place(*device_of(capsule))
-    _check_move(place, target, copy)
-    made = _borrowed(capsule, place)
-    if target is not None and target is not place:
-        return copy_into_new(made, made._layout.on(target).as_dense())
+    device_state = _place(*device_of(capsule))
+    _check_move(device_state, target, copy)
+    result = _borrowed(capsule, device_state)
+    if target is not None and target is not device_state:
+        return copy_into_new(result, result._layout.on(target).as_dense())
     if copy and not copied:
-        return copy_into_new(made, made._layout.as_dense())
-    return made
+        return copy_into_new(result, result._layout.as_dense())
+    return result
 
 
 def _place(kind: int, index: int) -> Place:
@@ -220,33 +220,33 @@ def _place(kind: int, index: int) -> Place:
     )
 
 
-def _check_move(place: Place, target: Place | None, copy: bool | None) -> None:
-    if copy is False and target is not None and target is not place:
+def _check_move(device_state: Place, target: Place | None, copy: bool | None) -> None:
+    if copy is False and target is not None and target is not device_state:
         raise ValueError(
-            f"cannot move DLPack tensor from device {place.device} to {target.device} without copying. Set copy=None "
+            f"cannot move DLPack tensor from device {device_state.device} to {target.device} without copying. Set copy=None "
             "or copy=True."
         )
 
 
-def _borrowed(capsule: Any, place: Place) -> Tensor:
-    found = borrow(capsule, aligned=place.is_cuda)
-    layout = layouts.strided[found.shape, found.strides, found.dtype, place]
-    if not found.writeable:
+def _borrowed(capsule: Any, device_state: Place) -> Tensor:
+    result = borrow(capsule, aligned=device_state.is_cuda)
+    layout = layouts.strided[result.shape, result.strides, result.dtype, device_state]
+    if not result.writeable:
         warnings.warn(
             "The array given through DLPack is not writable"
             + (
                 ": writing to the tensor changes it all the same."
-                if place.is_cuda
+                if device_state.is_cuda
                 else ", and writing to the tensor is an error."
             )
             + " Copy it to protect its data or to write to the tensor.",
             stacklevel=3,
         )
-    if isinstance(place, CudaPlace):
-        return view_of(ForeignStorage(place, layout.nbytes, found.address, found.owner), layout, 0)
+    if isinstance(device_state, CudaPlace):
+        return view_of(ForeignStorage(device_state, layout.nbytes, result.address, result.owner), layout, 0)
     if not layout.nbytes:
         return view_of(HostStorage(np.empty(0, np.uint8)), layout, 0)
-    held = _HostBytes(found.owner, found.address, layout.nbytes, writeable=found.writeable)
+    held = _HostBytes(result.owner, result.address, layout.nbytes, writeable=result.writeable)
     return view_of(HostStorage(np.asarray(held)), layout, 0)
 
 

@@ -59,7 +59,7 @@ def set_default_device(device: Any) -> None:
 def new_layout(
     shape: tuple[int, ...],
     dtype: dtype | None,
-    place: Place,
+    device_state: Place,
     memory_format: MemoryFormat | None = None,
     function: str = "empty",
 ) -> Layout:
@@ -68,34 +68,34 @@ def new_layout(
         dtype = get_default_dtype()
     elif type(dtype) is not dtypes.dtype:
         dtype = dtype_of_argument(dtype, function)
-    found = layouts.contiguous[shape, dtype, place]
-    return found if memory_format is None else format_of(memory_format, function).layout(found)
+    result = layouts.contiguous[shape, dtype, device_state]
+    return result if memory_format is None else format_of(memory_format, function).layout(result)
 
 
-def finish(made: Tensor, requires_grad: bool, out: Tensor | None = None) -> Tensor:
+def finish(result: Tensor, requires_grad: bool, out: Tensor | None = None) -> Tensor:
     """What a creating function returns: ``made``, or ``out`` filled with it."""
     if out is not None:
-        made = shaped(out, made._layout.shape).copy_(made)
+        result = shaped(out, result._layout.shape).copy_(result)
     if requires_grad:
-        made.requires_grad_(True)
-    return made
+        result.requires_grad_(True)
+    return result
 
 
-def delivered(out: Tensor | None, made: Tensor, function: str) -> Tensor:
+def delivered(out: Tensor | None, result: Tensor, function: str) -> Tensor:
     """``made`` itself where no ``out`` is given, and else ``out`` with its elements."""
-    return made if out is None else deliver(out, made, function)
+    return result if out is None else deliver(out, result, function)
 
 
-def deliver(out: Tensor, made: Tensor, function: str) -> Tensor:
+def deliver(out: Tensor, result: Tensor, function: str) -> Tensor:
     """Write ``made`` to ``out``, which must have its shape, dtype and device."""
-    if out._layout.dtype is not made._layout.dtype or out._layout.place is not made._layout.place:
+    if out._layout.dtype is not result._layout.dtype or out._layout.place is not result._layout.place:
         raise RuntimeError(
-            f"{function}: expected a tensor of {made._layout.dtype!r} on {made._layout.device}, got "
+            f"{function}: expected a tensor of {result._layout.dtype!r} on {result._layout.device}, got "
             f"{out._layout.dtype!r} on {out._layout.device}"
         )
-    if out._layout.shape != made._layout.shape:
-        out.resize_(made._layout.shape)
-    return out.copy_(made)
+    if out._layout.shape != result._layout.shape:
+        out.resize_(result._layout.shape)
+    return out.copy_(result)
 
 
 @operation(method=False)
@@ -137,12 +137,12 @@ def empty(
         raise RuntimeError("empty(): unsupported memory format preserve_format: there is nothing to preserve")
     if out is not None:
         dtype, device = as_out(out, dtype, device, "empty")
-    place = place_of(device)
-    found = new_layout(shape, dtype, place, memory_format)
+    device_state = place_of(device)
+    result = new_layout(shape, dtype, device_state, memory_format)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, place, "empty")
-    made = undefined(found, pin_memory=pin_memory) if out is None else shaped(out, found.shape)
-    return made.requires_grad_(True) if requires_grad else made
+        check_memory(layout, pin_memory, device_state, "empty")
+    output = undefined(result, pin_memory=pin_memory) if out is None else shaped(out, result.shape)
+    return output.requires_grad_(True) if requires_grad else output
 
 
 @operation(method=False)
@@ -171,11 +171,11 @@ def empty_strided(
         )
     if any(step < 0 for step in steps):
         raise RuntimeError(f"empty_strided: strides must not be negative, got {list(steps)}")
-    place = place_of(device)
-    check_memory(layout, pin_memory, place, "empty_strided")
-    found = new_layout(shape, dtype, place, None, "empty_strided").with_strides(shape, steps)
-    checked_sizes((found.span,))
-    return finish(undefined(found, pin_memory=pin_memory), requires_grad)
+    device_state = place_of(device)
+    check_memory(layout, pin_memory, device_state, "empty_strided")
+    result = new_layout(shape, dtype, device_state, None, "empty_strided").with_strides(shape, steps)
+    checked_sizes((result.span,))
+    return finish(undefined(result, pin_memory=pin_memory), requires_grad)
 
 
 @operation(method=False)
@@ -235,16 +235,16 @@ def _made(
     """What ``zeros``, ``ones`` and ``full`` return."""
     if out is not None:
         dtype, device = as_out(out, dtype, device, function)
-    place = place_of(device)
-    found = new_layout(shape, dtype, place, None, function)
+    device_state = place_of(device)
+    result = new_layout(shape, dtype, device_state, None, function)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, place, function)
+        check_memory(layout, pin_memory, device_state, function)
     if out is None:
-        made = filled(found, value, pin_memory=pin_memory)
+        output = filled(result, value, pin_memory=pin_memory)
     else:
-        value = element(value, found.dtype)
-        made = shaped(out, found.shape).fill_(value)
-    return made.requires_grad_(True) if requires_grad else made
+        value = element(value, result.dtype)
+        output = shaped(out, result.shape).fill_(value)
+    return output.requires_grad_(True) if requires_grad else output
 
 
 @operation(method=False)
@@ -360,22 +360,22 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     check_tensor(real, "complex", "real")
     check_tensor(imag, "complex", "imag")
-    kind = real._layout.dtype
-    if kind.name not in ("float32", "float64") or imag._layout.dtype is not kind:
+    dtype = real._layout.dtype
+    if dtype.name not in ("float32", "float64") or imag._layout.dtype is not dtype:
         raise RuntimeError(
             "Expected both inputs to be Float or Double tensors of the same dtype but got "
-            f"{kind!r} and {imag._layout.dtype!r}"
+            f"{dtype!r} and {imag._layout.dtype!r}"
         )
     if real._layout.place is not imag._layout.place:
         raise RuntimeError(
             f"complex(): expected both parts on one device, got {real._layout.device} and {imag._layout.device}"
         )
     shape = strides_of.broadcast_shapes(real._layout.shape, imag._layout.shape)
-    made = make(layouts.contiguous[shape, kind.to_complex(), real._layout.place])
+    result = make(layouts.contiguous[shape, dtype.to_complex(), real._layout.place])
     with unrecorded():
-        made.real.copy_(real)
-        made.imag.copy_(imag)
+        result.real.copy_(real)
+        result.imag.copy_(imag)
     # Filling it was its making, not a change.
-    made._storage.version = first_version()
-    _COMPLEX.record((made,), (real, imag))
-    return made if out is None else deliver(out, made, "complex")
+    result._storage.version = first_version()
+    _COMPLEX.record((result,), (real, imag))
+    return result if out is None else deliver(out, result, "complex")

@@ -32,14 +32,14 @@ def layout_like(
     """Layout of ``input``'s shape and order of dimensions, unless another is asked for."""
     if not isinstance(input, TensorBase):
         check_tensor(input, function, "input")
-    found = input._layout
+    result = input._layout
     if dtype is not None:
-        found = found.with_dtype(dtype_of_argument(dtype, function))
+        result = result.with_dtype(dtype_of_argument(dtype, function))
     if device is not None:
-        found = found.on(place_of(device))
+        result = result.on(place_of(device))
     if memory_format is None or memory_format is preserve_format:
-        return found if found.dense else found.as_dense()
-    return format_of(memory_format, function).layout(found)
+        return result if result.dense else result.as_dense()
+    return format_of(memory_format, function).layout(result)
 
 
 @operation(method=False)
@@ -54,11 +54,11 @@ def empty_like(
     memory_format: MemoryFormat | None = preserve_format,
 ) -> Tensor:
     """Tensor of ``input``'s shape, dtype, device and order of dimensions with undefined contents."""
-    found = layout_like(input, dtype, device, memory_format, "empty_like")
+    result = layout_like(input, dtype, device, memory_format, "empty_like")
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, found.place, "empty_like")
-    made = undefined(found, pin_memory=pin_memory)
-    return made.requires_grad_(True) if requires_grad else made
+        check_memory(layout, pin_memory, result.place, "empty_like")
+    output = undefined(result, pin_memory=pin_memory)
+    return output.requires_grad_(True) if requires_grad else output
 
 
 @operation(method=False)
@@ -73,11 +73,11 @@ def zeros_like(
     memory_format: MemoryFormat | None = preserve_format,
 ) -> Tensor:
     """Zeros, otherwise as :func:`empty_like`."""
-    found = layout_like(input, dtype, device, memory_format, "zeros_like")
+    result = layout_like(input, dtype, device, memory_format, "zeros_like")
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, found.place, "zeros_like")
-    made = filled(found, 0, pin_memory=pin_memory)
-    return made.requires_grad_(True) if requires_grad else made
+        check_memory(layout, pin_memory, result.place, "zeros_like")
+    output = filled(result, 0, pin_memory=pin_memory)
+    return output.requires_grad_(True) if requires_grad else output
 
 
 @operation(method=False)
@@ -92,11 +92,11 @@ def ones_like(
     memory_format: MemoryFormat | None = preserve_format,
 ) -> Tensor:
     """Ones, otherwise as :func:`empty_like`."""
-    found = layout_like(input, dtype, device, memory_format, "ones_like")
+    result = layout_like(input, dtype, device, memory_format, "ones_like")
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, found.place, "ones_like")
-    made = filled(found, 1, pin_memory=pin_memory)
-    return made.requires_grad_(True) if requires_grad else made
+        check_memory(layout, pin_memory, result.place, "ones_like")
+    output = filled(result, 1, pin_memory=pin_memory)
+    return output.requires_grad_(True) if requires_grad else output
 
 
 @operation(method=False)
@@ -113,16 +113,16 @@ def full_like(
 ) -> Tensor:
     """``fill_value`` everywhere, otherwise as :func:`empty_like`."""
     fill_value = number_to_fill(fill_value, "full_like")[1]
-    found = layout_like(input, dtype, device, memory_format, "full_like")
+    result = layout_like(input, dtype, device, memory_format, "full_like")
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, found.place, "full_like")
-    made = filled(found, fill_value, pin_memory=pin_memory)
-    return made.requires_grad_(True) if requires_grad else made
+        check_memory(layout, pin_memory, result.place, "full_like")
+    output = filled(result, fill_value, pin_memory=pin_memory)
+    return output.requires_grad_(True) if requires_grad else output
 
 
 def _new(input: Tensor, shape: tuple[int, ...], function: str, dtype: dtype | None, device: Any) -> Layout:
-    place = input._layout.place if device is None else place_of(device)
-    return new_layout(shape, input._layout.dtype if dtype is None else dtype, place, None, function)
+    device_state = input._layout.place if device is None else place_of(device)
+    return new_layout(shape, input._layout.dtype if dtype is None else dtype, device_state, None, function)
 
 
 @operation(namespace="")
@@ -138,11 +138,11 @@ def new_empty(
 ) -> Tensor:
     """Tensor of shape ``size`` and ``input``'s dtype and device, with undefined contents."""
     shape = sizes_of(sizes, size, "new_empty")
-    found = _new(input, shape, "new_empty", dtype, device)
+    result = _new(input, shape, "new_empty", dtype, device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, found.place, "new_empty")
-    made = undefined(found, pin_memory=pin_memory)
-    return made.requires_grad_(True) if requires_grad else made
+        check_memory(layout, pin_memory, result.place, "new_empty")
+    output = undefined(result, pin_memory=pin_memory)
+    return output.requires_grad_(True) if requires_grad else output
 
 
 @operation(namespace="")
@@ -158,11 +158,11 @@ def new_zeros(
 ) -> Tensor:
     """Zeros of shape ``size`` and ``input``'s dtype and device."""
     shape = sizes_of(sizes, size, "new_zeros")
-    found = _new(input, shape, "new_zeros", dtype, device)
+    result = _new(input, shape, "new_zeros", dtype, device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, found.place, "new_zeros")
-    made = filled(found, 0, pin_memory=pin_memory)
-    return made.requires_grad_(True) if requires_grad else made
+        check_memory(layout, pin_memory, result.place, "new_zeros")
+    output = filled(result, 0, pin_memory=pin_memory)
+    return output.requires_grad_(True) if requires_grad else output
 
 
 @operation(namespace="")
@@ -178,11 +178,11 @@ def new_ones(
 ) -> Tensor:
     """Ones of shape ``size`` and ``input``'s dtype and device."""
     shape = sizes_of(sizes, size, "new_ones")
-    found = _new(input, shape, "new_ones", dtype, device)
+    result = _new(input, shape, "new_ones", dtype, device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, found.place, "new_ones")
-    made = filled(found, 1, pin_memory=pin_memory)
-    return made.requires_grad_(True) if requires_grad else made
+        check_memory(layout, pin_memory, result.place, "new_ones")
+    output = filled(result, 1, pin_memory=pin_memory)
+    return output.requires_grad_(True) if requires_grad else output
 
 
 @operation(namespace="")
@@ -200,11 +200,11 @@ def new_full(
     """``fill_value`` everywhere, of shape ``size`` and ``input``'s dtype and device."""
     fill_value = number_to_fill(fill_value, "new_full")[1]
     shape = sequence_of_sizes(size, "new_full")
-    found = _new(input, shape, "new_full", dtype, device)
+    result = _new(input, shape, "new_full", dtype, device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, found.place, "new_full")
-    made = filled(found, fill_value, pin_memory=pin_memory)
-    return made.requires_grad_(True) if requires_grad else made
+        check_memory(layout, pin_memory, result.place, "new_full")
+    output = filled(result, fill_value, pin_memory=pin_memory)
+    return output.requires_grad_(True) if requires_grad else output
 
 
 @operation(namespace="")

@@ -49,10 +49,10 @@ def array_of_nested(data: Any, kind: dtype | None, convert: Convert) -> NDArray[
     shape = tuple(_shape(data))
     kind = inferred_dtype(data) if kind is None else kind
     leaves = list(_leaves(data, shape, 0))
-    made = np.empty(len(leaves), kind.numpy)
+    result = np.empty(len(leaves), kind.numpy)
     with np.errstate(all="ignore"):
-        made[:] = [as_element(leaf, kind) for leaf in leaves]
-    return made.reshape(shape)
+        result[:] = [as_element(leaf, kind) for leaf in leaves]
+    return result.reshape(shape)
 
 
 def _of_numbers(data: Any) -> NDArray[Any] | None:
@@ -77,13 +77,13 @@ def _only_numbers(data: Any, depth: int) -> bool:
     return all(_only_numbers(part, depth - 1) for part in data)
 
 
-def _fits(array: NDArray[Any], kind: dtype) -> bool:
+def _fits(array: NDArray[Any], dtype: dtype) -> bool:
     """Whether every number may be converted; if not, the slow way says which one may not."""
-    if array.dtype.kind == "c" and not kind.is_complex:
+    if array.dtype.kind == "c" and not dtype.is_complex:
         return False
-    if kind.category is not Category.INTEGER or array.dtype.kind == "b" or not array.size:
+    if dtype.category is not Category.INTEGER or array.dtype.kind == "b" or not array.size:
         return True
-    limits = iinfo(kind)
+    limits = iinfo(dtype)
     low = limits.min if limits.min else -limits.max
     return bool(array.min() >= low and array.max() <= limits.max)
 
@@ -145,29 +145,29 @@ def _leaves(data: Any, shape: tuple[int, ...], depth: int) -> Iterator[Any]:
         yield from _leaves(part, shape, depth + 1)
 
 
-def as_element(value: Any, kind: dtype) -> Any:
+def as_element(value: Any, dtype: dtype) -> Any:
     """``value`` as an element of type ``kind``. A float too large becomes infinite, and no complex number real."""
     if isinstance(value, TensorBase):
-        value = _only_element(value, kind)
+        value = _only_element(value, dtype)
     if not isinstance(value, (int, float, complex, np.generic)):
         error = TypeError if isinstance(value, (str, bytes)) else RuntimeError
         raise error(f"must be a number, not {type(value).__name__}")
-    if kind.is_complex:
+    if dtype.is_complex:
         return complex(value)
-    if isinstance(value, (complex, np.complexfloating)) and kind is not dtypes.bool_:
-        expected = "a real number" if kind.is_floating_point else "an integer"
+    if isinstance(value, (complex, np.complexfloating)) and dtype is not dtypes.bool_:
+        expected = "a real number" if dtype.is_floating_point else "an integer"
         raise TypeError(f"must be {expected}, not {type(value).__name__}: {value}")
-    if kind.is_floating_point:
+    if dtype.is_floating_point:
         return float(value)
-    if kind.category is Category.INTEGER and isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+    if dtype.category is Category.INTEGER and isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"Overflow when unpacking long long: {value} needs more than 64 bits")
-    return element(value, kind)
+    return element(value, dtype)
 
 
-def _only_element(value: Any, kind: dtype) -> Any:
+def _only_element(value: Any, dtype: dtype) -> Any:
     if value._layout.numel != 1:
         shape = list(value._layout.shape)
-        if kind.category is Category.INTEGER:
+        if dtype.category is Category.INTEGER:
             raise TypeError(
                 f"only integer tensors of a single element can be converted to an index, got shape {shape}; use "
                 "tensor.stack to join tensors"

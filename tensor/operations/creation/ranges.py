@@ -54,14 +54,14 @@ def _generate_plan(expression: pointwise.Expression, layout: Layout) -> Callable
 
     Elements computed from their index: ``place.plans[operation, layout](*scalars)`` is a new tensor on a device.
     """
-    place: Any = layout.place
-    make, local = maker(layout), place.local
-    launch = pointwise.plan_generator(place.native, expression, layout.numel, layout.dtype)
+    device_state: Any = layout.place
+    make, local = maker(layout), device_state.local
+    launch = pointwise.plan_generator(device_state.native, expression, layout.numel, layout.dtype)
 
     def run(*scalars: Any) -> Tensor:
-        made = make()
-        launch(local.stream.handle, made._storage.address, *scalars)
-        return made
+        result = make()
+        launch(local.stream.handle, result._storage.address, *scalars)
+        return result
 
     return run
 
@@ -116,11 +116,11 @@ def arange(
         count = -((first - last) // stride)
     else:
         count = math.ceil((last - first) / stride)
-    place = place_of(device)
+    device_state = place_of(device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, place, "arange")
-    made = _progression(first, stride, count, kind, place, pin_memory, "arange")
-    return finish(made, requires_grad, out) if requires_grad or out is not None else made
+        check_memory(layout, pin_memory, device_state, "arange")
+    result = _progression(first, stride, count, kind, device_state, pin_memory, "arange")
+    return finish(result, requires_grad, out) if requires_grad or out is not None else result
 
 
 @operation(method=False)
@@ -143,12 +143,12 @@ def range(
     if out is not None:
         dtype, device = as_out(out, dtype, device, "range")
     kind = _real_kind(dtype, get_default_dtype(), "range")
-    place = place_of(device)
+    device_state = place_of(device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, place, "range")
+        check_memory(layout, pin_memory, device_state, "range")
     count = math.floor((last - first) / stride) + 1
-    made = _progression(first, stride, count, kind, place, pin_memory, "range")
-    return finish(made, requires_grad, out)
+    result = _progression(first, stride, count, kind, device_state, pin_memory, "range")
+    return finish(result, requires_grad, out)
 
 
 def _bounds(start: Any, end: Any, step: Any, function: str) -> tuple[Any, Any, Any]:
@@ -170,42 +170,42 @@ def _bounds(start: Any, end: Any, step: Any, function: str) -> tuple[Any, Any, A
     return first, last, stride
 
 
-def _real(given: Any, function: str, what: str) -> Any:
-    number = _number(given, function, what)
+def _real(argument: Any, function: str, what: str) -> Any:
+    number = _number(argument, function, what)
     if isinstance(number, complex):
         raise RuntimeError(f"{function}(): argument '{what}' must be a real number, got {number}")
     return number
 
 
-def _real_kind(given: Any, default: dtype, function: str) -> dtype:
-    kind = _kind(given, default, function)
+def _real_kind(argument: Any, default: dtype, function: str) -> dtype:
+    kind = _kind(argument, default, function)
     if kind.is_complex:
         raise RuntimeError(f"{function}(): not implemented for {kind!r}; use a real dtype")
     return kind
 
 
-def _kind(given: Any, default: dtype, function: str) -> dtype:
-    kind = default if given is None else dtype_of_argument(given, function)
-    if kind is dtypes.bool_:
-        raise RuntimeError(f"{function}(): not implemented for {kind!r}; use an integer dtype")
-    return kind
+def _kind(argument: Any, default: dtype, function: str) -> dtype:
+    dtype = default if argument is None else dtype_of_argument(argument, function)
+    if dtype is dtypes.bool_:
+        raise RuntimeError(f"{function}(): not implemented for {dtype!r}; use an integer dtype")
+    return dtype
 
 
 def _progression(
-    first: Any, stride: Any, count: int, kind: dtype, place: Place, pin_memory: bool, function: str
+    first: Any, stride: Any, count: int, dtype: dtype, device_state: Place, pin_memory: bool, function: str
 ) -> Tensor:
     """``count`` numbers ``first + i * stride``, worked out in int64 for integers, else in double."""
-    integral = not kind.is_floating_point
+    integral = not dtype.is_floating_point
     number = int if integral else float
     first, stride = number(first), number(stride)
-    found = new_layout((count,), kind, place, None, function)
-    if place.is_cuda:
-        made: Tensor = place.plans[INTEGERS if integral else FLOATS, found](first, stride)
-        return made
+    result = new_layout((count,), dtype, device_state, None, function)
+    if device_state.is_cuda:
+        output: Tensor = device_state.plans[INTEGERS if integral else FLOATS, result](first, stride)
+        return output
     numbers = np.arange(count, dtype=np.int64 if integral else np.float64)
     if first != 0 or stride != 1:
         numbers = numbers * stride + first
-    return _of_numbers(numbers, found, pin_memory)
+    return _of_numbers(numbers, result, pin_memory)
 
 
 def _of_numbers(numbers: np.ndarray[Any, Any], layout: Layout, pin_memory: bool) -> Tensor:
@@ -213,9 +213,9 @@ def _of_numbers(numbers: np.ndarray[Any, Any], layout: Layout, pin_memory: bool)
         with np.errstate(all="ignore"):
             numbers = numbers.astype(layout.dtype.numpy)
     if pin_memory:
-        made = empty(layout, pin_memory=True)
-        made._writable[...] = numbers
-        return made
+        result = empty(layout, pin_memory=True)
+        result._writable[...] = numbers
+        return result
     return wrap(np.ascontiguousarray(numbers), layout)
 
 
@@ -299,62 +299,62 @@ def _spaced(
     if out is not None:
         dtype, device = as_out(out, dtype, device, function)
     default = default_dtype_of(1j if isinstance(first, complex) or isinstance(last, complex) else 1.0)
-    kind = _kind(dtype, default, function)
-    if default.is_complex and not kind.is_complex:
+    element_dtype = _kind(dtype, default, function)
+    if default.is_complex and not element_dtype.is_complex:
         raise RuntimeError(
-            f"{function}(): inferred dtype {default!r} can't be safely cast to passed dtype {kind!r}"
+            f"{function}(): inferred dtype {default!r} can't be safely cast to passed dtype {element_dtype!r}"
         )
-    place = place_of(device)
+    device_state = place_of(device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, place, function)
-    found = new_layout((count,), kind, place, None, function)
-    if kind.is_complex:
-        made = _complex_steps(complex(first), complex(last), count, base, found, pin_memory)
+        check_memory(layout, pin_memory, device_state, function)
+    result = new_layout((count,), element_dtype, device_state, None, function)
+    if element_dtype.is_complex:
+        output = _complex_steps(complex(first), complex(last), count, base, result, pin_memory)
     else:
-        if not kind.is_floating_point:
+        if not element_dtype.is_floating_point:
             # Integers lose their fractions first, as in PyTorch.
-            first, last = element(first, kind), element(last, kind)
-        made = _steps(float(first), float(last), count, base, found, pin_memory)
-    return finish(made, requires_grad, out)
+            first, last = element(first, element_dtype), element(last, element_dtype)
+        output = _steps(float(first), float(last), count, base, result, pin_memory)
+    return finish(output, requires_grad, out)
 
 
 def _steps(
-    start: float, end: float, count: int, base: float | None, found: Layout, pin_memory: bool
+    start: float, end: float, count: int, base: float | None, result: Layout, pin_memory: bool
 ) -> Tensor:
     """Even steps, or powers of ``base``, worked out in double; from both ends, so that both are exact."""
     step = (end - start) / (count - 1) if count > 1 else 0.0
     half = count // 2 if count > 1 else count
-    place = found.place
-    if place.is_cuda:
+    device_state = result.place
+    if device_state.is_cuda:
         numbers = (start, end, step, half, count - 1)
-        made: Tensor = (
-            place.plans[LINEAR, found](*numbers)
+        output: Tensor = (
+            device_state.plans[LINEAR, result](*numbers)
             if base is None
-            else place.plans[POWERS, found](base, *numbers)
+            else device_state.plans[POWERS, result](base, *numbers)
         )
-        return made
+        return output
     at = np.arange(count, dtype=np.float64)
     values = np.where(at < half, start + at * step, end - (count - 1 - at) * step)
     with np.errstate(all="ignore"):
-        return _of_numbers(values if base is None else np.power(base, values), found, pin_memory)
+        return _of_numbers(values if base is None else np.power(base, values), result, pin_memory)
 
 
 def _complex_steps(
-    start: complex, end: complex, count: int, base: float | None, found: Layout, pin_memory: bool
+    start: complex, end: complex, count: int, base: float | None, result: Layout, pin_memory: bool
 ) -> Tensor:
     """Even steps of the real and of the imaginary parts; powers of ``base`` in double too."""
-    parts_layout = found.with_dtype(dtypes.float64)
+    parts_layout = result.with_dtype(dtypes.float64)
     real = _steps(start.real, end.real, count, None, parts_layout, False)
     imag = _steps(start.imag, end.imag, count, None, parts_layout, False)
     if base is not None:
         logarithm = math.log(base)
         turned = polar((real * logarithm).exp_(), imag * logarithm)
         real, imag = turned.real, turned.imag
-    made = empty(found, pin_memory=pin_memory)
-    made.real.copy_(real)
-    made.imag.copy_(imag)
-    made._storage.version = 0
-    return made
+    output = empty(result, pin_memory=pin_memory)
+    output.real.copy_(real)
+    output.imag.copy_(imag)
+    output._storage.version = 0
+    return output
 
 
 @operation(method=False)
@@ -381,16 +381,16 @@ def eye(
     if rows < 0 or columns < 0:
         which, wrong = ("n", rows) if rows < 0 else ("m", columns)
         raise RuntimeError(f"eye(): {which} must be greater or equal to 0, got {wrong}")
-    made = zeros((rows, columns), out=out, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
+    result = zeros((rows, columns), out=out, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
     with no_grad():
-        parts.diagonal(made).fill_(1)
-    return made.requires_grad_(True) if requires_grad else made
+        parts.diagonal(result).fill_(1)
+    return result.requires_grad_(True) if requires_grad else result
 
 
-def _whole(given: Any, function: str, what: str) -> int:
-    if isinstance(given, bool) or not hasattr(given, "__index__"):
-        raise TypeError(f"{function}(): argument '{what}' must be int, not {type(given).__name__}")
-    return int(given.__index__())
+def _whole(argument: Any, function: str, what: str) -> int:
+    if isinstance(argument, bool) or not hasattr(argument, "__index__"):
+        raise TypeError(f"{function}(): argument '{what}' must be int, not {type(argument).__name__}")
+    return int(argument.__index__())
 
 
 @operation(method=False)
@@ -447,16 +447,18 @@ def _triangle(
     if rows < 0 or columns < 0:
         which, wrong = ("row", rows) if rows < 0 else ("col", columns)
         raise RuntimeError(f"{function}(): {which} must be non-negative, got {wrong}")
-    kind = dtype_of_argument(dtype, function)
-    if kind not in (dtypes.int32, dtypes.int64):
-        raise RuntimeError(f"{function}(): expected dtype int32 or int64, got {kind!r}")
-    place = place_of(device)
+    element_dtype = dtype_of_argument(dtype, function)
+    if element_dtype not in (dtypes.int32, dtypes.int64):
+        raise RuntimeError(f"{function}(): expected dtype int32 or int64, got {element_dtype!r}")
+    device_state = place_of(device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, place, function)
-    made = wrap(np.ascontiguousarray(np.stack(indices(rows, diagonal, columns)).astype(kind.numpy)))
+        check_memory(layout, pin_memory, device_state, function)
+    result = wrap(
+        np.ascontiguousarray(np.stack(indices(rows, diagonal, columns)).astype(element_dtype.numpy))
+    )
     if pin_memory:
-        return made.pin_memory()
-    return made.to(place.device) if place.is_cuda else made
+        return result.pin_memory()
+    return result.to(device_state.device) if device_state.is_cuda else result
 
 
 @operation(method=False)
@@ -475,10 +477,12 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     RuntimeError
         For other tensors, none at all, or another ``indexing``.
     """
-    given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
-    if not given:
+    argument = (
+        list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+    )
+    if not argument:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
-    for position, each in enumerate(given):
+    for position, each in enumerate(argument):
         if not isinstance(each, TensorBase):
             raise TypeError(
                 f"meshgrid(): expected Tensor as element {position} in argument 0, but got {type(each).__name__}"
@@ -488,18 +492,18 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
                 f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: {list(each._layout.shape)}"
             )
         if (
-            each._layout.dtype is not given[0]._layout.dtype
-            or each._layout.place is not given[0]._layout.place
+            each._layout.dtype is not argument[0]._layout.dtype
+            or each._layout.place is not argument[0]._layout.place
         ):
             raise RuntimeError("meshgrid expects all tensors to have the same dtype and device")
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
-    swap = indexing == "xy" and len(given) >= 2
+    swap = indexing == "xy" and len(argument) >= 2
     if swap:
-        given[0], given[1] = given[1], given[0]
-    shape = tuple(each._layout.numel for each in given)
+        argument[0], argument[1] = argument[1], argument[0]
+    shape = tuple(each._layout.numel for each in argument)
     grids = []
-    for axis, each in enumerate(given):
+    for axis, each in enumerate(argument):
         column = views.view(each, *(-1 if dim == axis else 1 for dim, _ in enumerate(shape)))
         grids.append(views.expand(column, shape))
     if swap:

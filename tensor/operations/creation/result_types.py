@@ -39,9 +39,9 @@ def result_type(tensor: Any, other: Any) -> dtype:
     return rules.promoted((_operand(tensor), _operand(other)))
 
 
-def _operand(given: Any) -> Any:
+def _operand(argument: Any) -> Any:
     """A tensor's layout, or the class that a number stands for."""
-    return given._layout if isinstance(given, TensorBase) else _CLASSES[dtype_of(given)]
+    return argument._layout if isinstance(argument, TensorBase) else _CLASSES[dtype_of(argument)]
 
 
 @operation(method=False)
@@ -77,12 +77,14 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     return origin.category <= target.category
 
 
-def cast_for(out: Tensor, made: Tensor, function: str, error: type[Exception] = RuntimeError) -> Tensor:
+def cast_for(out: Tensor, output: Tensor, function: str, error: type[Exception] = RuntimeError) -> Tensor:
     """``made`` in the dtype of ``out``, to be written there; raises ``error`` if that cannot hold it."""
-    kind, wanted = made._layout.dtype, out._layout.dtype
-    if kind is wanted:
-        return made
-    if not can_cast(kind, wanted):
-        raise error(f"{function}(): result type {kind!r} can't be cast to the desired output type {wanted!r}")
-    found: Tensor = made.to(wanted)
-    return found
+    dtype, expected = output._layout.dtype, out._layout.dtype
+    if dtype is expected:
+        return output
+    if not can_cast(dtype, expected):
+        raise error(
+            f"{function}(): result type {dtype!r} can't be cast to the desired output type {expected!r}"
+        )
+    result: Tensor = output.to(expected)
+    return result

@@ -24,8 +24,8 @@ class _TypedTensor(type):
     is_cuda: bool
 
     def __call__(cls, *data: Any) -> Any:
-        place = cuda_place() if cls.is_cuda else cpu
-        return of_old_class(data, place.device, cls.dtype)
+        device_state = cuda_place() if cls.is_cuda else cpu
+        return of_old_class(data, device_state.device, cls.dtype)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return (
@@ -38,12 +38,12 @@ class _TypedTensor(type):
         return f"<class '{cls.__module__}.{cls.__name__}'>"
 
 
-def typed(name: str, kind: dtype, *, is_cuda: bool = False) -> Any:
+def typed(name: str, dtype: dtype, *, is_cuda: bool = False) -> Any:
     """The class ``name`` of tensors of one dtype on one kind of device."""
     members = {
-        "__doc__": f"Tensors of {kind.name}, made of sizes or a sequence; tensor.tensor(..., dtype=) says more.",
+        "__doc__": f"Tensors of {dtype.name}, made of sizes or a sequence; tensor.tensor(..., dtype=) says more.",
         "__module__": "tensor.cuda" if is_cuda else "tensor",
-        "dtype": kind,
+        "dtype": dtype,
         "is_cuda": is_cuda,
     }
     return _TypedTensor(name, (), members)
@@ -79,13 +79,13 @@ def set_default_tensor_type(t: Any) -> None:
         kinds = {f"{name}Tensor": kind for kind, name in TYPE_NAMES.items()}
         if name not in kinds:
             raise TypeError(f"invalid type: '{t}'; expected a name such as 'tensor.FloatTensor'")
-        kind, is_cuda = dtypes.dtype_named(kinds[name]), "cuda" in where
+        dtype, is_cuda = dtypes.dtype_named(kinds[name]), "cuda" in where
     elif isinstance(t, _TypedTensor):
-        kind, is_cuda = t.dtype, t.is_cuda
+        dtype, is_cuda = t.dtype, t.is_cuda
     else:
         raise TypeError(f"invalid type object: expected a class such as tensor.FloatTensor, got {t!r}")
     before = get_default_dtype()
-    set_default_dtype(kind)
+    set_default_dtype(dtype)
     try:
         set_default_device("cuda" if is_cuda else None)
     except BaseException:

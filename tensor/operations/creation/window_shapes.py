@@ -72,10 +72,10 @@ def cosines(count: int) -> Shape:
     weights = [f"c{k}" for k in range(count)]
     terms = [f"{'-' if k % 2 else '+'} {weight} * cospi({k} * i * step)" for k, weight in enumerate(weights)]
 
-    def host(i: NDArray[Any], step: float, *given: float) -> NDArray[Any]:
-        waves = ((-1) ** k * weight * np.cos(np.pi * k * i * step) for k, weight in enumerate(given))
-        found: NDArray[Any] = sum(waves, np.zeros_like(i))
-        return found
+    def host(i: NDArray[Any], step: float, *argument: float) -> NDArray[Any]:
+        waves = ((-1) ** k * weight * np.cos(np.pi * k * i * step) for k, weight in enumerate(argument))
+        result: NDArray[Any] = sum(waves, np.zeros_like(i))
+        return result
 
     return _shape(f"cosine_{count}", " ".join(["step", *weights]), f"0.0 {' '.join(terms)}", host)
 
@@ -92,16 +92,16 @@ def window(
     pin_memory: bool = False,
 ) -> Tensor:
     """A window; without a shape it is all ones."""
-    place = place_of(device)
+    device_state = place_of(device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, place, function)
-    found = new_layout((length,), dtype, place, None, function)
-    if place.is_cuda:
-        made = filled(found, 1) if shape is None else place.plans[shape.device, found](*numbers)
-        return finish(made, requires_grad)
+        check_memory(layout, pin_memory, device_state, function)
+    result = new_layout((length,), dtype, device_state, None, function)
+    if device_state.is_cuda:
+        output = filled(result, 1) if shape is None else device_state.plans[shape.device, result](*numbers)
+        return finish(output, requires_grad)
     values = np.ones(length) if shape is None else shape.host(np.arange(length, dtype=np.float64), *numbers)
     if not pin_memory:
-        return finish(wrap(values.astype(dtype.numpy), found), requires_grad)
-    made = empty(found, pin_memory=True)
-    made._writable[...] = values
-    return finish(made, requires_grad)
+        return finish(wrap(values.astype(dtype.numpy), result), requires_grad)
+    output = empty(result, pin_memory=True)
+    output._writable[...] = values
+    return finish(output, requires_grad)

@@ -73,18 +73,18 @@ class Choice:
     def by(self, tensors: Sequence[Tensor]) -> Choice:
         """The same choice by other index tensors of the same layouts."""
         rest = iter(tensors)
-        found = [None if x is None else next(rest) for x in self.indices]
-        return Choice(self.name, self.kind, found, self.dim)
+        result = [None if x is None else next(rest) for x in self.indices]
+        return Choice(self.name, self.kind, result, self.dim)
 
 
 def _selection(
     layout: Layout, name: str, kind: str, dim: int, indices: Sequence[Layout | None]
 ) -> indexing.Selection:
     array = (layout.shape, layout.strides, layout.dtype)
-    given = [None if x is None else (x.shape, x.strides, x.dtype) for x in indices]
+    argument = [None if x is None else (x.shape, x.strides, x.dtype) for x in indices]
     if kind == "advanced":
-        return indexing.advanced(array, given)
-    (index,) = given
+        return indexing.advanced(array, argument)
+    (index,) = argument
     assert index is not None
     if kind == "along":
         return indexing.along(array, dim, index, wrap=name == "index_fill")
@@ -93,12 +93,12 @@ def _selection(
 
 def _shape_plan(layout: Layout, name: str, kind: str, dim: int, *indices: Layout | None) -> tuple[int, ...]:
     """Shape of what is chosen from tensors of ``layout``."""
-    found = _selection(layout, name, kind, dim, indices)
+    result = _selection(layout, name, kind, dim, indices)
     # A number, and indices that are one, count as vectors of one element.
     one = (kind == "elementwise" and indices[0] is not None and not indices[0].shape) or (
         kind == "along" and not layout.shape
     )
-    return () if one else found.shape
+    return () if one else result.shape
 
 
 _SHAPE = planned(_shape_plan)
@@ -106,8 +106,8 @@ _SHAPE = planned(_shape_plan)
 
 def shape_of(layout: Layout, choice: Choice) -> tuple[int, ...]:
     """Shape of what is chosen from a tensor of ``layout``."""
-    found: tuple[int, ...] = layout.place.plans[_SHAPE, layout, *choice.key()]
-    return found
+    result: tuple[int, ...] = layout.place.plans[_SHAPE, layout, *choice.key()]
+    return result
 
 
 def _read_plan(
@@ -122,15 +122,15 @@ def _read_plan(
     out = contiguous[shape, layout.dtype, layout.place]
     if not layout.place.is_cuda:
         return _host_read(out, _HostPlaces(name, kind, dim, layout, indices))
-    place: Any = layout.place
+    device_state: Any = layout.place
     strides = out.strides if shape == selection.shape else (1,) * len(selection.shape)
-    run = gathering.plan(place.native, name, selection, strides)
-    local = place.local
+    run = gathering.plan(device_state.native, name, selection, strides)
+    local = device_state.local
 
     def read(input: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-        made = empty(out)
-        run(local.stream.handle, made._address, input._address, *[x._address for x in tensors])
-        return made
+        result = empty(out)
+        run(local.stream.handle, result._address, input._address, *[x._address for x in tensors])
+        return result
 
     return read
 
@@ -167,9 +167,9 @@ def _change_plan(
 # On devices
 
 
-def _device_write(place: Any, name: str, selection: Any, values: Any) -> Callable[..., None]:
-    run = scattering.plan(place.native, name, selection, values[0])
-    local = place.local
+def _device_write(device_state: Any, name: str, selection: Any, values: Any) -> Callable[..., None]:
+    run = scattering.plan(device_state.native, name, selection, values[0])
+    local = device_state.local
 
     def write(target: Tensor, tensors: Sequence[Tensor], source: Tensor) -> None:
         run(local.stream.handle, target._address, source._address, *[x._address for x in tensors])
@@ -178,14 +178,14 @@ def _device_write(place: Any, name: str, selection: Any, values: Any) -> Callabl
 
 
 def _device_reduce(reducer: str, *, deterministic: bool) -> Callable[..., Callable[..., None]]:
-    def plan(place: Any, name: str, selection: Any, values: Any) -> Callable[..., None]:
+    def plan(device_state: Any, name: str, selection: Any, values: Any) -> Callable[..., None]:
         kernels = accumulation.plan(
-            place.native, name, reducer, selection, values, deterministic=deterministic
+            device_state.native, name, reducer, selection, values, deterministic=deterministic
         )
 
         def reduce(target: Tensor, tensors: Sequence[Tensor], source: Tensor) -> None:
             addresses = [x._address for x in tensors]
-            scratch.launch(place, kernels, target._address, source._address, *addresses)
+            scratch.launch(device_state, kernels, target._address, source._address, *addresses)
 
         return reduce
 
@@ -226,11 +226,11 @@ class _HostPlaces:
     def __call__(self, tensors: Sequence[Tensor]) -> Array:
         """Places, in the shape of what is chosen."""
         shape = self.selection.shape
-        places: Any = self.whole
+        positions: Any = self.whole
         for x, size, step, axis in zip(tensors, self.sizes, self.steps, self.selection.indexed, strict=False):
             index = self._checked(x._host, size, axis)
-            places = places + index.reshape(self._spread(index.shape)) * step
-        return np.broadcast_to(places, shape)
+            positions = positions + index.reshape(self._spread(index.shape)) * step
+        return np.broadcast_to(positions, shape)
 
     def _spread(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """``shape`` of an index array among the dimensions of what is chosen."""
@@ -251,31 +251,31 @@ class _HostPlaces:
         return np.where(index < 0, index + size, index) if low < 0 else index
 
 
-def _host_read(out: Layout, places: _HostPlaces) -> Callable[..., Tensor]:
-    shape = places.shape
-    rows = places.kind == "along" and len(shape) > 1
+def _host_read(out: Layout, positions: _HostPlaces) -> Callable[..., Tensor]:
+    shape = positions.shape
+    rows = positions.kind == "along" and len(shape) > 1
 
     def read(input: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-        made = empty(out)
+        result = empty(out)
         if not out.numel:
-            places(tensors)
-            return made
+            positions(tensors)
+            return result
         array = input._host
         if rows:
             # Whole slices: one move of memory for each.
-            index = places._checked(tensors[0]._host, shape[places.dim], places.dim)
-            np.take(array, index.reshape(-1), axis=places.dim, out=made._writable, mode="clip")
+            index = positions._checked(tensors[0]._host, shape[positions.dim], positions.dim)
+            np.take(array, index.reshape(-1), axis=positions.dim, out=result._writable, mode="clip")
         else:
-            target = made._writable.reshape(places.selection.shape)
-            np.take(array.reshape(-1), places(tensors), out=target, mode="clip")
-        return made
+            target = result._writable.reshape(positions.selection.shape)
+            np.take(array.reshape(-1), positions(tensors), out=target, mode="clip")
+        return result
 
     return read
 
 
-def _host_change(apply: Callable[[Array, Array, Array], None], places: _HostPlaces) -> Callable[..., None]:
+def _host_change(apply: Callable[[Array, Array, Array], None], positions: _HostPlaces) -> Callable[..., None]:
     def change(target: Tensor, tensors: Sequence[Tensor], source: Tensor) -> None:
-        chosen = places(tensors)
+        chosen = positions(tensors)
         if not chosen.size:
             return
         array = target._writable
@@ -289,20 +289,20 @@ def _host_change(apply: Callable[[Array, Array, Array], None], places: _HostPlac
     return change
 
 
-def _assign(flat: Array, places: Array, values: Array) -> None:
-    flat[places] = values
+def _assign(flat: Array, positions: Array, values: Array) -> None:
+    flat[positions] = values
 
 
 def _host_reduce(ufunc: np.ufunc) -> Callable[[Array, Array, Array], None]:
-    def reduce(flat: Array, places: Array, values: Array) -> None:
+    def reduce(flat: Array, positions: Array, values: Array) -> None:
         if flat.dtype.itemsize == 2 and flat.dtype.kind not in "iub":
             # Half precision is added up in single.
             wide = flat.astype(np.float32)
-            ufunc.at(wide, places, values.astype(np.float32))
+            ufunc.at(wide, positions, values.astype(np.float32))
             flat[...] = wide.astype(flat.dtype)
         else:
             with np.errstate(all="ignore"):
-                ufunc.at(flat, places, values)
+                ufunc.at(flat, positions, values)
 
     return reduce
 

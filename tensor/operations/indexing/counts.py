@@ -41,19 +41,21 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None
     rank = len(input._layout.shape)
     at = dimension(dim, rank)
     if not rank:
-        found = Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
+        result = Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     else:
         size = input._layout.shape[at]
         if not size:
             raise IndexError(f"mode(): Expected reduction dim {at} to have non-zero size.")
         indices = _last_of_longest_run(input, at, size)
         values = input.gather(at, indices)
-        found = Ranked(values, indices)
+        result = Ranked(values, indices)
         if not keepdim:
-            found = Ranked(views.squeeze(values, at), views.squeeze(indices, at))
+            result = Ranked(views.squeeze(values, at), views.squeeze(indices, at))
     if out is None:
-        return found
-    return Ranked(*(each.resize_(made.shape).copy_(made) for each, made in zip(out, found, strict=True)))
+        return result
+    return Ranked(
+        *(each.resize_(output.shape).copy_(output) for each, output in zip(out, result, strict=True))
+    )
 
 
 def _last_of_longest_run(input: Tensor, dim: int, size: int) -> Tensor:
@@ -65,9 +67,9 @@ def _last_of_longest_run(input: Tensor, dim: int, size: int) -> Tensor:
         first = starts.new_ones((*starts.shape[:dim], 1, *starts.shape[dim + 1 :]))
         shape = [1] * values.ndim
         shape[dim] = size
-        place = views.view(arange(size, device=input._layout.device), shape)
-        begin = cummax(place * cat((first, starts), dim).to(dtypes.int64), dim).values
-        longest = (place - begin).argmax(dim, keepdim=True)
+        device_state = views.view(arange(size, device=input._layout.device), shape)
+        begin = cummax(device_state * cat((first, starts), dim).to(dtypes.int64), dim).values
+        longest = (device_state - begin).argmax(dim, keepdim=True)
         return order.gather(dim, longest)
 
 
@@ -94,17 +96,17 @@ def isin(
             raise TypeError("isin(): elements and test_elements cannot both be numbers: one must be a Tensor")
         elements = test_elements.new_tensor(elements)
     if not isinstance(test_elements, TensorBase):
-        found = EQ.binary(elements, test_elements)
-        return delivered(out, ~found if invert else found, "isin")
-    kind = dtypes.promote_types(elements._layout.dtype, test_elements._layout.dtype)
-    given, wanted = elements.detach().to(kind), test_elements.detach().to(kind).reshape(-1)
-    count = wanted._layout.numel
+        result = EQ.binary(elements, test_elements)
+        return delivered(out, ~result if invert else result, "isin")
+    dtype = dtypes.promote_types(elements._layout.dtype, test_elements._layout.dtype)
+    argument, expected = elements.detach().to(dtype), test_elements.detach().to(dtype).reshape(-1)
+    count = expected._layout.numel
     if not count:
-        found = given.new_zeros(given._layout.shape, dtype=dtypes.bool_)
-    elif count <= _FEW or kind.is_complex or kind is dtypes.bool_:
-        found = EQ.binary(views.unsqueeze(given, -1), wanted).any(-1)
+        result = argument.new_zeros(argument._layout.shape, dtype=dtypes.bool_)
+    elif count <= _FEW or dtype.is_complex or dtype is dtypes.bool_:
+        result = EQ.binary(views.unsqueeze(argument, -1), expected).any(-1)
     else:
-        ordered = sort(wanted)[0]
-        place = searchsorted(ordered, given).clamp(max=count - 1)
-        found = EQ.binary(ordered.take(place), given)
-    return delivered(out, ~found if invert else found, "isin")
+        ordered = sort(expected)[0]
+        device_state = searchsorted(ordered, argument).clamp(max=count - 1)
+        result = EQ.binary(ordered.take(device_state), argument)
+    return delivered(out, ~result if invert else result, "isin")

@@ -103,11 +103,11 @@ def embedding(
     flat = indices.reshape(-1)
     choice = Choice("embedding", "along", (flat,), 0)
     layout = weight._layout
-    made: Tensor = layout.place.plans[READ, layout, *choice.key()](weight, choice.tensors)
-    made = made.view(shape)
-    made._base = None
-    _EMBEDDING_BACKWARD.record((made,), (weight,), (flat,), (layout, padding_idx, scale_grad_by_freq))
-    return made
+    result: Tensor = layout.place.plans[READ, layout, *choice.key()](weight, choice.tensors)
+    result = result.view(shape)
+    result._base = None
+    _EMBEDDING_BACKWARD.record((result,), (weight,), (flat,), (layout, padding_idx, scale_grad_by_freq))
+    return result
 
 
 def _embedding_gradient(
@@ -136,8 +136,8 @@ def _added_rows(
     if modes.recording:
         if padding >= 0:
             values = values.masked_fill((flat == padding).unsqueeze(1), 0)
-        found: Tensor = zeros.index_add(0, flat, values)
-        return found if factor is None else found * factor
+        result: Tensor = zeros.index_add(0, flat, values)
+        return result if factor is None else result * factor
     # Half precision is rounded once: the sums of a row are made in order, after the indices are sorted.
     change_(REDUCE["sum", True], zeros, Choice("embedding", "along", (flat,), 0), values)
     if 0 <= padding < rows:
@@ -173,26 +173,26 @@ def _bags_plan(
         def on_host(
             weight: Tensor, indices: Tensor, starts: Tensor, factors: Tensor | None
         ) -> tuple[Tensor, Tensor]:
-            found, chosen = _bags_on_host(
+            result, chosen = _bags_on_host(
                 wide_array(weight), indices._host, starts._host,
                 None if factors is None else wide_array(factors), mode, padding,
             )  # fmt: skip
-            return tensor_of(found, out), wrap(np.ascontiguousarray(chosen, np.int64), kept)
+            return tensor_of(result, out), wrap(np.ascontiguousarray(chosen, np.int64), kept)
 
         return on_host
-    place: Any = table.place
-    run = kernels.plan(place.native, mode, table.dtype, bags, columns, rows, indices.numel, padding)
-    local = place.local
+    device_state: Any = table.place
+    run = kernels.plan(device_state.native, mode, table.dtype, bags, columns, rows, indices.numel, padding)
+    local = device_state.local
 
     def on_device(
         weight: Tensor, indices: Tensor, starts: Tensor, factors: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        made, chosen = empty(out), empty(kept)
+        result, chosen = empty(out), empty(kept)
         run(
             local.stream.handle, weight._address, indices._address, starts._address,
-            0 if factors is None else factors._address, made._address, chosen._address,
+            0 if factors is None else factors._address, result._address, chosen._address,
         )  # fmt: skip
-        return made, chosen
+        return result, chosen
 
     return on_device
 
@@ -214,19 +214,19 @@ def _bags_on_host(
     first = np.searchsorted(bags, np.arange(len(starts)))
     sizes = np.diff(np.append(first, len(bags)))
     full = np.flatnonzero(sizes)
-    found = np.zeros((len(starts), table.shape[1]), table.dtype)
+    result = np.zeros((len(starts), table.shape[1]), table.dtype)
     if mode != "max":
         if len(full):
-            found[full] = np.add.reduceat(picked, first[full], axis=0)
+            result[full] = np.add.reduceat(picked, first[full], axis=0)
         if mode == "mean":
-            found /= np.maximum(sizes, 1).astype(found.dtype)[:, None]
-        return found, sizes
-    chosen = np.full(found.shape, -1, np.int64)
+            result /= np.maximum(sizes, 1).astype(result.dtype)[:, None]
+        return result, sizes
+    chosen = np.full(result.shape, -1, np.int64)
     if len(full):
-        found[full] = np.maximum.reduceat(picked, first[full], axis=0)
-        places = np.where(picked == found[bags], np.arange(len(bags))[:, None], len(bags) - 1)
-        chosen[full] = indices[np.minimum.reduceat(places, first[full], axis=0)]
-    return found, chosen
+        result[full] = np.maximum.reduceat(picked, first[full], axis=0)
+        positions = np.where(picked == result[bags], np.arange(len(bags))[:, None], len(bags) - 1)
+        chosen[full] = indices[np.minimum.reduceat(positions, first[full], axis=0)]
+    return result, chosen
 
 
 BAGS = planned(_bags_plan)
@@ -293,20 +293,20 @@ def embedding_bag(
         starts = starts[:-1]
     factors = None if per_sample_weights is None else per_sample_weights.contiguous()
     table = weight.contiguous()
-    place = table._layout.place
-    run = place.plans[BAGS, table._layout, flat._layout, starts._layout, mode, padding]
-    made, chosen = run(table, flat, starts, factors)
+    device_state = table._layout.place
+    run = device_state.plans[BAGS, table._layout, flat._layout, starts._layout, mode, padding]
+    result, chosen = run(table, flat, starts, factors)
     with no_grad():
         count = flat._layout.numel
         bags = searchsorted(starts, arange(count, device=flat.device), right=True) - 1 if count else flat
     context = table._layout, mode, padding, scale_grad_by_freq
-    _BAG_BACKWARD.record((made,), (weight, per_sample_weights), (flat, bags, chosen), context)
+    _BAG_BACKWARD.record((result,), (weight, per_sample_weights), (flat, bags, chosen), context)
     nothing = flat.new_zeros(0)
-    return made, bags, nothing if mode == "max" else chosen, chosen if mode == "max" else nothing
+    return result, bags, nothing if mode == "max" else chosen, chosen if mode == "max" else nothing
 
 
 def _bag_gradients(
-    wanted: tuple[bool, ...],
+    expected: tuple[bool, ...],
     grad: Tensor,
     flat: Tensor,
     bags: Tensor,
@@ -320,20 +320,20 @@ def _bag_gradients(
 ) -> tuple[Tensor | None, Tensor | None]:
     if mode == "max":
         rows, columns = table.shape
-        places = chosen * columns + arange(columns, device=flat.device)
+        positions = chosen * columns + arange(columns, device=flat.device)
         values = grad.masked_fill(chosen < 0, 0)
         cells = grad.new_zeros((rows * columns,))
-        found = cells.index_add(0, places.masked_fill(chosen < 0, 0).reshape(-1), values.reshape(-1))
-        return found.view(rows, columns), None
+        result = cells.index_add(0, positions.masked_fill(chosen < 0, 0).reshape(-1), values.reshape(-1))
+        return result.view(rows, columns), None
     if mode == "mean":
         grad = grad / chosen.clamp(min=1).to(grad._layout.dtype).unsqueeze(1)
     gathered = grad.index_select(0, bags)
     of_factors = None
-    if wanted[1] and weight is not None:
+    if expected[1] and weight is not None:
         of_factors = (gathered * weight.index_select(0, flat)).sum(1)
         if padding >= 0:
             of_factors = of_factors.masked_fill(flat == padding, 0)
-    if not wanted[0]:
+    if not expected[0]:
         return None, of_factors
     if factors is not None:
         gathered = gathered * factors.unsqueeze(1)

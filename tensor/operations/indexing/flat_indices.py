@@ -29,15 +29,15 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
         If a size is negative.
     """
     check_tensor(indices, "unravel_index", "indices")
-    kind = indices._layout.dtype
-    if kind.is_floating_point or kind.is_complex or kind.name == "bool":
-        raise TypeError(f"expected 'indices' to be an integer tensor, got {kind!r}")
+    dtype = indices._layout.dtype
+    if dtype.is_floating_point or dtype.is_complex or dtype.name == "bool":
+        raise TypeError(f"expected 'indices' to be an integer tensor, got {dtype!r}")
     sizes = integers((shape,), "unravel_index", "shape")
     if any(size < 0 for size in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {list(sizes)}")
     indices = indices.to(int64)
-    found: list[Any] = []
+    result: list[Any] = []
     for size in reversed(sizes):
-        found.append(indices.remainder(size))
+        result.append(indices.remainder(size))
         indices = indices.floor_divide(size)
-    return parts.unbind(joining.stack(found[::-1], -1), -1) if found else ()
+    return parts.unbind(joining.stack(result[::-1], -1), -1) if result else ()

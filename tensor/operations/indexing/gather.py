@@ -60,10 +60,10 @@ def gather(
 
 def check_rank(name: str, input: Tensor, index: Tensor) -> None:
     """Raise RuntimeError if ``index`` has not as many dimensions as ``input``; a number counts as a vector."""
-    mine, given = len(input._layout.shape), len(index._layout.shape)
-    if max(mine, 1) != max(given, 1):
+    mine, argument = len(input._layout.shape), len(index._layout.shape)
+    if max(mine, 1) != max(argument, 1):
         raise RuntimeError(
-            f"{name}(): Index tensor must have the same number of dimensions as input tensor: got {given} and {mine}"
+            f"{name}(): Index tensor must have the same number of dimensions as input tensor: got {argument} and {mine}"
         )
 
 
@@ -85,9 +85,9 @@ def take_along_dim(
             f"dimensions for input, and {len(indices._layout.shape)} dimensions for indices"
         )
     at = dimension(dim, rank)
-    mine, given = list(input._layout.shape), list(indices._layout.shape)
-    mine[at] = given[at] = 1
-    common = list(strides_of.broadcast_shapes(mine, given))
+    mine, argument = list(input._layout.shape), list(indices._layout.shape)
+    mine[at] = argument[at] = 1
+    common = list(strides_of.broadcast_shapes(mine, argument))
     wide, index = common.copy(), common.copy()
     wide[at], index[at] = input._layout.shape[at], indices._layout.shape[at]
     from_end = where(indices < 0, indices + wide[at], indices)
@@ -133,19 +133,19 @@ def _true_places_plan(layout: Any) -> Any:
 
     ``place.plans[_TRUE, layout](input)``: row-major places of what is not zero, as a vector of int64.
     """
-    place = layout.place
-    if not place.is_cuda:
+    device_state = layout.place
+    if not device_state.is_cuda:
         return _on_host
-    compact = scan.plan_compact(place.native, layout.shape, layout.strides, layout.dtype)
+    compact = scan.plan_compact(device_state.native, layout.shape, layout.strides, layout.dtype)
     # The count first, and the places behind it, so that one tensor holds both.
-    both = layouts.contiguous[(layout.numel + 2,), dtypes.int64, place]
+    both = layouts.contiguous[(layout.numel + 2,), dtypes.int64, device_state]
 
     def run(input: Tensor) -> Tensor:
-        made = empty(both)
-        scratch.launch(place, compact, made._address, made._address + 16, input._address)
-        count = int(parts.select(made, 0, 0).item())
+        result = empty(both)
+        scratch.launch(device_state, compact, result._address, result._address + 16, input._address)
+        count = int(parts.select(result, 0, 0).item())
         # A copy: a view would hold the room for as many places as there are elements.
-        return parts.narrow(made, 0, 2, count).clone()
+        return parts.narrow(result, 0, 2, count).clone()
 
     return run
 
@@ -162,19 +162,19 @@ def true_places(input: Tensor) -> Tensor:
     layout = input._layout
     if not layout.numel:
         return empty(layouts.contiguous[(0,), dtypes.int64, layout.place])
-    found: Tensor = layout.place.plans[_TRUE, layout](input)
-    return found
+    result: Tensor = layout.place.plans[_TRUE, layout](input)
+    return result
 
 
 def true_indices(input: Tensor) -> list[Tensor]:
     """For each dimension the indices of the elements that are not zero."""
     with unrecorded():
-        places = true_places(input)
-        found: list[Tensor] = []
+        positions = true_places(input)
+        result: list[Tensor] = []
         for size in reversed(input._layout.shape):
-            found.append(places % size if len(found) + 1 < len(input._layout.shape) else places)
-            places = places.div(size, rounding_mode="floor") if size else places
-        return found[::-1]
+            result.append(positions % size if len(result) + 1 < len(input._layout.shape) else positions)
+            positions = positions.div(size, rounding_mode="floor") if size else positions
+        return result[::-1]
 
 
 @operation()
@@ -191,11 +191,11 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
         return tuple(true_indices(input if input._layout.shape else views.view(input.detach(), (1,))))
     if not input._layout.shape:
         count = true_places(input)._layout.numel
-        made = empty(layouts.contiguous[(count, 0), dtypes.int64, input._layout.place])
+        result = empty(layouts.contiguous[(count, 0), dtypes.int64, input._layout.place])
     else:
         # One row for each dimension, shown as columns: the strides that PyTorch gives.
-        made = views.t(stack(true_indices(input)))
-    return delivered(out, made, "nonzero")
+        result = views.t(stack(true_indices(input)))
+    return delivered(out, result, "nonzero")
 
 
 @operation()
@@ -215,8 +215,8 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tenso
     """
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
-    found: Any = nonzero(input)
-    found = found[:size]
-    made: Tensor = found.new_full((size, found.shape[1]), fill_value)
-    made[: found.shape[0]] = found
-    return delivered(out, made, "nonzero_static")
+    result: Any = nonzero(input)
+    result = result[:size]
+    output: Tensor = result.new_full((size, result.shape[1]), fill_value)
+    output[: result.shape[0]] = result
+    return delivered(out, output, "nonzero_static")

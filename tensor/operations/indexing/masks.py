@@ -60,13 +60,13 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 def _fill(input: Tensor, value: Any) -> Any:
     """A number that ``input`` can hold, or a 0-dim tensor."""
-    kind = input._layout.dtype
+    dtype = input._layout.dtype
     if isinstance(value, TensorBase):
         return number_of(input, value, "masked_fill_")
-    if isinstance(value, complex) and not kind.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {kind!r} without overflow")
-    if isinstance(value, float) and not (kind.is_floating_point or kind.is_complex):
-        return int(value) if kind.name != "bool" else bool(value)
+    if isinstance(value, complex) and not dtype.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {dtype!r} without overflow")
+    if isinstance(value, float) and not (dtype.is_floating_point or dtype.is_complex):
+        return int(value) if dtype.name != "bool" else bool(value)
     return value
 
 
@@ -99,13 +99,13 @@ def _masked(name: str, input: Tensor, mask: Tensor, source: Tensor) -> tuple[Cho
             f"{name}: expected self and source to have same dtypes but got {input._layout.dtype!r} and "
             f"{source._layout.dtype!r}"
         )
-    places = true_places(views.expand(mask, input._layout.shape))
-    count = places._layout.numel
+    positions = true_places(views.expand(mask, input._layout.shape))
+    count = positions._layout.numel
     if source._layout.numel < count:
         raise RuntimeError(
             f"{name}(): Number of elements of source < number of ones in mask: {source._layout.numel} and {count}"
         )
-    return Choice(name, "flat", (places,)), parts.narrow(source.reshape(-1), 0, 0, count)
+    return Choice(name, "flat", (positions,)), parts.narrow(source.reshape(-1), 0, 0, count)
 
 
 @operation()
@@ -120,8 +120,8 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     mask = check_mask("masked_select", input, mask)
     shape = strides_of.broadcast_shapes(input._layout.shape, mask._layout.shape)
     wide = views.expand(input, shape)
-    places = true_places(views.expand(mask, shape))
-    return delivered(out, read(wide, Choice("masked_select", "flat", (places,))), "masked_select")
+    positions = true_places(views.expand(mask, shape))
+    return delivered(out, read(wide, Choice("masked_select", "flat", (positions,))), "masked_select")
 
 
 def check_mask(name: str, input: Tensor, mask: Any) -> Tensor:

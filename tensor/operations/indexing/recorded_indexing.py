@@ -102,16 +102,16 @@ def fitted(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
     """
     layout = target._layout
     shape = shape_of(layout, choice)
-    given = values._layout
-    if given.place is not layout.place:
-        if given.shape:
-            raise two_devices(choice.name, layout.device, given.device)
+    argument = values._layout
+    if argument.place is not layout.place:
+        if argument.shape:
+            raise two_devices(choice.name, layout.device, argument.device)
         values = values.to(layout.device)
-        given = values._layout
-    if given.shape != shape:
-        lead = len(given.shape) - len(shape)
-        if lead > 0 and all(size == 1 for size in given.shape[:lead]):
-            values = values.reshape(given.shape[lead:])
+        argument = values._layout
+    if argument.shape != shape:
+        lead = len(argument.shape) - len(shape)
+        if lead > 0 and all(size == 1 for size in argument.shape[:lead]):
+            values = values.reshape(argument.shape[lead:])
         if values._layout.shape != shape:
             values = _expanded(values, tuple(shape))
     if values._storage is target._storage:
@@ -121,14 +121,14 @@ def fitted(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
 
 
 def _expanded(values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    given = values._layout.shape
+    argument = values._layout.shape
     try:
-        fits = tuple(layouts.broadcast_shapes(shape, given)) == shape
+        fits = tuple(layouts.broadcast_shapes(shape, argument)) == shape
     except RuntimeError:
         fits = False
     if not fits:
         raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(given)} cannot be broadcast to indexing result of shape "
+            f"shape mismatch: value tensor of shape {list(argument)} cannot be broadcast to indexing result of shape "
             f"{list(shape)}"
         )
     return views.expand(values, shape)
@@ -169,12 +169,12 @@ def _copied(
     plain: Tensor = input.detach()
     # As in PyTorch, only some keep the order of dimensions.
     form = preserve_format if choice.name in _KEEP_STRIDES else contiguous_format
-    made: Tensor = plain.clone(memory_format=form)
-    _run(operation, made, choice, values)
+    result: Tensor = plain.clone(memory_format=form)
+    _run(operation, result, choice, values)
     if modes.recording and (input.requires_grad or values.requires_grad):
         saved, context = _kept(gradients, choice, values), (choice.without_tensors(),)
-        record((made,), (input, values), _node_name(choice.name), gradients, saved, context)
-    return made
+        record((result,), (input, values), _node_name(choice.name), gradients, saved, context)
+    return result
 
 
 def _adding(choice: Choice) -> Any:

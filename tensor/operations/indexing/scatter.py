@@ -63,15 +63,15 @@ def scattered(name: str, input: Tensor, dim: int, index: Tensor, src: Any) -> tu
         return choice, number_of(input, src, name)
     _same_type(name, input, src)
     check_rank(name, src, index)
-    sizes, given = index._layout.shape, src._layout.shape
-    if index._layout.numel and any(a > b for a, b in zip(sizes, given, strict=False)):
+    sizes, argument = index._layout.shape, src._layout.shape
+    if index._layout.numel and any(a > b for a, b in zip(sizes, argument, strict=False)):
         raise RuntimeError(
             f"{name}(): Expected index {list(sizes)} to be no larger than self {list(input._layout.shape)} apart from "
-            f"dimension {at} and to be no larger size than src {list(given)}"
+            f"dimension {at} and to be no larger size than src {list(argument)}"
         )
     values: Any = src
-    if tuple(sizes) != tuple(given):
-        if len(sizes) != len(given):
+    if tuple(sizes) != tuple(argument):
+        if len(sizes) != len(argument):
             values = values.reshape(sizes)
         for axis, size in enumerate(sizes):
             if values._layout.shape[axis] > size:
@@ -115,11 +115,11 @@ def scatter(
         synchronisation).
     """
     if reduce is not None:
-        made = scatter_(input.clone(), dim, index, src, value=value, reduce=reduce)
+        result = scatter_(input.clone(), dim, index, src, value=value, reduce=reduce)
     else:
         choice, values = scattered("scatter", input, dim, index, src if value is None else value)
-        made = write(input, choice, values)
-    return delivered(out, made, "scatter")
+        result = write(input, choice, values)
+    return delivered(out, result, "scatter")
 
 
 @operation(namespace="")
@@ -170,12 +170,12 @@ def _sliced(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -
     count, sizes = index._layout.numel, source._layout.shape
     if len(index._layout.shape) > 1:
         raise IndexError(f"{name}_(): Index should have dimension 1 or 0 (got {len(index._layout.shape)})")
-    given = sizes[at] if at < len(sizes) else 1
-    if given != count:
-        message = f"{name}_(): Number of indices ({count}) should be equal to source.size(dim): ({given}), for dim: {at}"
+    argument = sizes[at] if at < len(sizes) else 1
+    if argument != count:
+        message = f"{name}_(): Number of indices ({count}) should be equal to source.size(dim): ({argument}), for dim: {at}"
         raise (IndexError if name == "index_copy" else RuntimeError)(message)
-    wanted = [size for axis, size in enumerate(input._layout.shape) if axis != at]
-    if [size for axis, size in enumerate(sizes) if axis != at] != wanted:
+    expected = [size for axis, size in enumerate(input._layout.shape) if axis != at]
+    if [size for axis, size in enumerate(sizes) if axis != at] != expected:
         message = (
             f"{name}_(): source of shape {list(sizes)} does not fit a tensor of shape {list(input._layout.shape)} "
             f"apart from dimension {at}"

@@ -107,17 +107,17 @@ def _check(reduce: str, input: Tensor, src: Any) -> None:
 
 
 def _identity(reduce: str, input: Tensor) -> Any:
-    kind = input._layout.dtype
+    dtype = input._layout.dtype
     if reduce in ("sum", "mean"):
         return 0
     if reduce == "prod":
         return 1
     largest = reduce == "amin"
-    if kind.name == "bool":
+    if dtype.name == "bool":
         return largest
-    if kind.is_floating_point:
+    if dtype.is_floating_point:
         return float("inf") if largest else float("-inf")
-    return iinfo(kind).max if largest else iinfo(kind).min
+    return iinfo(dtype).max if largest else iinfo(dtype).min
 
 
 def _reduce(target: Tensor, choice: Choice, values: Tensor, reduce: str, include_self: bool) -> Tensor | None:
@@ -129,8 +129,8 @@ def _reduce(target: Tensor, choice: Choice, values: Tensor, reduce: str, include
     change_(REDUCE["sum" if reduce == "mean" else reduce, deterministic], target, choice, values)
     if reduce != "mean":
         return None
-    made: Any = target.new_ones if include_self else target.new_zeros
-    count: Tensor = made(target._layout.shape)
+    result: Any = target.new_ones if include_self else target.new_zeros
+    count: Tensor = result(target._layout.shape)
     one = target.new_ones(())
     change_(REDUCE["sum", deterministic], count, choice, fitted(count, choice, one))
     if not include_self:
@@ -235,17 +235,17 @@ def _spread_index(input: Tensor, dim: int, index: Tensor, source: Any, reduce: s
             f"index_reduce(): self and source expected to have the same dtype, but got {input._layout.dtype!r} and "
             f"{source._layout.dtype!r}"
         )
-    shape, given = list(input._layout.shape), list(source._layout.shape)
-    if given:
+    shape, argument = list(input._layout.shape), list(source._layout.shape)
+    if argument:
         shape[at] = index._layout.numel
-    if shape != given:
+    if shape != argument:
         raise RuntimeError(
-            f"index_reduce(): source of shape {given} does not fit: expected {shape}, with a slice for each index"
+            f"index_reduce(): source of shape {argument} does not fit: expected {shape}, with a slice for each index"
         )
-    if not given:
+    if not argument:
         return at, index.reshape(())
-    steps = [-1 if axis == at else 1 for axis in range(len(given))]
-    return at, index.reshape(steps).expand(given)
+    steps = [-1 if axis == at else 1 for axis in range(len(argument))]
+    return at, index.reshape(steps).expand(argument)
 
 
 @operation()
@@ -274,9 +274,9 @@ def index_reduce(
         If shapes, dtypes or devices do not fit, or an index is out of bounds (on CUDA at the next
         synchronisation).
     """
-    at, places = _spread_index(input, dim, index, source, reduce)
-    made = _reduced(input, at, places, source, reduce, include_self, _BY_INDEX)
-    return delivered(out, made, "index_reduce")
+    at, positions = _spread_index(input, dim, index, source, reduce)
+    result = _reduced(input, at, positions, source, reduce, include_self, _BY_INDEX)
+    return delivered(out, result, "index_reduce")
 
 
 @operation(namespace="")
@@ -284,5 +284,5 @@ def index_reduce_(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     """:func:`index_reduce` in place."""
-    at, places = _spread_index(input, dim, index, source, reduce)
-    return _reduced(input, at, places, source, reduce, include_self, _BY_INDEX, in_place=True)
+    at, positions = _spread_index(input, dim, index, source, reduce)
+    return _reduced(input, at, positions, source, reduce, include_self, _BY_INDEX, in_place=True)

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-def _plan(place: Any, key: tuple[Any, ...], make: Any) -> Any:
+def _plan(device_state: Any, key: tuple[Any, ...], make: Any) -> Any:
     """A kernel's plan, made once for ``key``."""
-    found = place.plans.get(key)
-    if found is None:
-        found = place.plans[key] = make()
-    return found
+    result = device_state.plans.get(key)
+    if result is None:
+        result = device_state.plans[key] = make()
+    return result
 
 
 @operation(method=False)
@@ -76,19 +76,19 @@ def searchsorted(
     right = right or side == "right"
     scalar = not isinstance(input, TensorBase)
     values = sorted_sequence.new_tensor(input) if scalar else input
-    sequence, kind = sorted_sequence._layout, sorted_sequence._layout.dtype
+    sequence, dtype = sorted_sequence._layout, sorted_sequence._layout.dtype
     if values._layout.place is not sequence.place:
         raise RuntimeError(
             f"searchsorted(): boundaries and input value tensors should have same device type, but got {sequence.device} "
             f"and {values._layout.device}"
         )
-    if values._layout.dtype is not kind:
+    if values._layout.dtype is not dtype:
         raise RuntimeError(
-            f"searchsorted(): boundary tensor's dtype {kind!r} and input value tensor's dtype {values._layout.dtype!r} must "
+            f"searchsorted(): boundary tensor's dtype {dtype!r} and input value tensor's dtype {values._layout.dtype!r} must "
             "be the same"
         )
-    if kind.is_complex:
-        raise RuntimeError(f'"searchsorted" not implemented for {kind!r}: complex numbers have no order')
+    if dtype.is_complex:
+        raise RuntimeError(f'"searchsorted" not implemented for {dtype!r}: complex numbers have no order')
     shape = values._layout.shape
     shared = len(sequence.shape) == 1
     if not sequence.shape:
@@ -114,31 +114,31 @@ def searchsorted(
     target = layouts.contiguous[shape, result, sequence.place]
     plain, boundaries = values.detach().contiguous(), sorted_sequence.detach().contiguous()
     if sequence.place.is_cuda:
-        place: Any = sequence.place
-        made = empty(target)
+        device_state: Any = sequence.place
+        output = empty(target)
         order = None if sorter is None else sorter.contiguous()
-        if made._layout.numel:
-            key = ("searchsorted", rows, n, m, kind, result, right, shared)
+        if output._layout.numel:
+            key = ("searchsorted", rows, n, m, dtype, result, right, shared)
             plan = _plan(
-                place,
+                device_state,
                 key,
                 lambda: search_kernels.plan(
-                    place.native, rows, n, m, kind, output=result, right=right, shared=shared
+                    device_state.native, rows, n, m, dtype, output=result, right=right, shared=shared
                 ),
             )
-            addresses = [made._address, plain._address, boundaries._address]
-            planned.launch(place, plan, *addresses, *([] if order is None else [order._address]))
-        return given(made, out, "searchsorted")
+            addresses = [output._address, plain._address, boundaries._address]
+            planned.launch(device_state, plan, *addresses, *([] if order is None else [order._address]))
+        return given(output, out, "searchsorted")
     which = "right" if right else "left"
-    wide = rules.computes_in(kind).numpy
+    wide = rules.computes_in(dtype).numpy
     lines = boundaries._host.astype(wide, copy=False).reshape(1 if shared else rows, m)
     orders = None if sorter is None else sorter.contiguous()._host.reshape(lines.shape)
     asked = plain._host.astype(wide, copy=False).reshape(rows, n)
-    found = np.empty((rows, n), result.numpy)
+    value = np.empty((rows, n), result.numpy)
     for row in range(rows):
         line = 0 if shared else row
-        found[row] = np.searchsorted(lines[line], asked[row], which, None if orders is None else orders[line])
-    return given(wrap(found.reshape(shape), target), out, "searchsorted")
+        value[row] = np.searchsorted(lines[line], asked[row], which, None if orders is None else orders[line])
+    return given(wrap(value.reshape(shape), target), out, "searchsorted")
 
 
 @operation(method=False)
@@ -179,35 +179,35 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             f"weights should be 1-d and have the same length as input: got {list(weights._layout.shape)} and "
             f"{list(layout.shape)}"
         )
-    kind = dtypes.int64
+    dtype = dtypes.int64
     if weights is not None:
-        kind = dtypes.float32 if weights._layout.dtype is dtypes.float32 else dtypes.float64
-        weights = weights.detach().to(kind)
+        dtype = dtypes.float32 if weights._layout.dtype is dtypes.float32 else dtypes.float64
+        weights = weights.detach().to(dtype)
     if not layout.numel:
-        return input.new_zeros(minlength, dtype=kind)
+        return input.new_zeros(minlength, dtype=dtype)
     if amin(input).item() < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs, got a negative number")
     bins = max(int(amax(input).item()) + 1, minlength)
-    target = layouts.contiguous[(bins,), kind, layout.place]
+    target = layouts.contiguous[(bins,), dtype, layout.place]
     if weights is not None and layout.place.is_cuda and determinism.required:
         # Atomic sums would come in another order each time.
-        return input.new_zeros(bins, dtype=kind).index_add_(0, input.long(), weights)  # type: ignore[attr-defined, no-any-return]
+        return input.new_zeros(bins, dtype=dtype).index_add_(0, input.long(), weights)  # type: ignore[attr-defined, no-any-return]
     if layout.place.is_cuda:
-        place: Any = layout.place
-        made = empty(target)
-        weighing = None if weights is None else (weights._layout.strides, kind)
+        device_state: Any = layout.place
+        output = empty(target)
+        weighing = None if weights is None else (weights._layout.strides, dtype)
         plan = _plan(
-            place,
+            device_state,
             ("bincount", layout, bins, weighing),
             lambda: counting_kernels.bincount(
-                place.native, layout.shape, (layout.strides, layout.dtype), bins, weighing
+                device_state.native, layout.shape, (layout.strides, layout.dtype), bins, weighing
             ),
         )
         extra = [] if weights is None else [weights._address]
-        planned.launch(place, plan, made._address, input._address, *extra)
-        return made
-    found = np.bincount(input._host.astype(np.int64), None if weights is None else weights._host, bins)
-    return wrap(found.astype(kind.numpy), target)
+        planned.launch(device_state, plan, output._address, input._address, *extra)
+        return output
+    result = np.bincount(input._host.astype(np.int64), None if weights is None else weights._host, bins)
+    return wrap(result.astype(dtype.numpy), target)
 
 
 @operation()
@@ -223,9 +223,9 @@ def histc(
     RuntimeError
         If ``bins`` is not positive, or ``max`` is below ``min``, or a bound is not finite.
     """
-    layout, kind = input._layout, input._layout.dtype
-    if kind.category is not Category.FLOATING and not layout.place.is_cuda:
-        raise RuntimeError(f'"histogram_cpu" not implemented for {kind!r}: convert to float32 first')
+    layout, dtype = input._layout, input._layout.dtype
+    if dtype.category is not Category.FLOATING and not layout.place.is_cuda:
+        raise RuntimeError(f'"histogram_cpu" not implemented for {dtype!r}: convert to float32 first')
     if bins <= 0:
         raise RuntimeError(f"histc(): bins must be > 0, got {bins}")
     low, high = float(min), float(max)
@@ -237,22 +237,22 @@ def histc(
         raise RuntimeError(f"histc(): range of [{low}, {high}] is not finite")
     if low > high:
         raise RuntimeError("histc(): max must be larger than min")
-    target = layouts.contiguous[(bins,), kind, layout.place]
+    target = layouts.contiguous[(bins,), dtype, layout.place]
     if layout.place.is_cuda:
-        place: Any = layout.place
+        device_state: Any = layout.place
         counts = empty(target.with_dtype(dtypes.int64))
         plan = _plan(
-            place,
+            device_state,
             ("histc", layout, bins),
-            lambda: counting_kernels.histc(place.native, layout.shape, (layout.strides, kind), bins),
+            lambda: counting_kernels.histc(device_state.native, layout.shape, (layout.strides, dtype), bins),
         )
         # Numbers follow the addresses.
-        planned.launch(place, plan, counts._address, input._address, low, high)  # type: ignore[arg-type]
-        return given(counts.to(kind), out, "histc")
-    array = input._host.reshape(-1).astype(rules.computes_in(kind).numpy)
+        planned.launch(device_state, plan, counts._address, input._address, low, high)  # type: ignore[arg-type]
+        return given(counts.to(dtype), out, "histc")
+    array = input._host.reshape(-1).astype(rules.computes_in(dtype).numpy)
     inside = array[(array >= low) & (array <= high)]
     at = np.minimum(((inside - low) / (high - low) * bins).astype(np.int64), bins - 1)
-    return given(wrap(np.bincount(at, minlength=bins).astype(kind.numpy), target), out, "histc")
+    return given(wrap(np.bincount(at, minlength=bins).astype(dtype.numpy), target), out, "histc")
 
 
 @operation()
@@ -287,32 +287,32 @@ def unique(
     """
     if dim is not None:
         return _slices(input, dim, return_inverse, return_counts, ordered=True)
-    values, places = sort(input.detach().reshape(-1))
-    return _runs(values, input._layout.shape, places, return_inverse, return_counts)
+    values, positions = sort(input.detach().reshape(-1))
+    return _runs(values, input._layout.shape, positions, return_inverse, return_counts)
 
 
-def _runs(values: Tensor, shape: Any, places: Tensor | None, inverse: bool, counts: bool) -> Any:
+def _runs(values: Tensor, shape: Any, positions: Tensor | None, inverse: bool, counts: bool) -> Any:
     """Runs of equal elements of a vector; ``places`` says where each stood."""
     layout, n = values._layout, values._layout.numel
-    kinds = layouts.contiguous[(n,), dtypes.int64, layout.place]
+    element_dtypes = layouts.contiguous[(n,), dtypes.int64, layout.place]
     if layout.place.is_cuda and n:
-        place: Any = layout.place
+        device_state: Any = layout.place
         values = values.contiguous()
-        number = empty(layouts.contiguous[(1,), dtypes.int64, place])
-        found, back = empty(values._layout), empty(kinds) if inverse else None
-        many = empty(kinds) if counts else None
+        number = empty(layouts.contiguous[(1,), dtypes.int64, device_state])
+        result, back = empty(values._layout), empty(element_dtypes) if inverse else None
+        many = empty(element_dtypes) if counts else None
         plan = _plan(
-            place,
+            device_state,
             ("unique", n, layout.dtype, counts),
-            lambda: unique_kernels.plan(place.native, n, layout.dtype, counts=counts),
+            lambda: unique_kernels.plan(device_state.native, n, layout.dtype, counts=counts),
         )
         planned.launch(
-            place,
+            device_state,
             plan,
-            *(0 if x is None else x._address for x in (number, found, values, back, places, many)),
+            *(0 if x is None else x._address for x in (number, result, values, back, positions, many)),
         )
         runs = int(number.item())
-        results = [parts.narrow(found, 0, 0, runs).clone()]
+        results = [parts.narrow(result, 0, 0, runs).clone()]
         results += [] if back is None else [back.view(shape)]
         results += [] if many is None else [parts.narrow(many, 0, 0, runs).clone()]
         return results[0] if len(results) == 1 else tuple(results)
@@ -325,10 +325,10 @@ def _runs(values: Tensor, shape: Any, places: Tensor | None, inverse: bool, coun
     results = [wrap(np.ascontiguousarray(array[starts]))]
     if inverse:
         back_array = np.empty(n, np.int64)
-        if places is None:
+        if positions is None:
             back_array[...] = run
         else:
-            back_array[places._host] = run
+            back_array[positions._host] = run
         results.append(wrap(back_array.reshape(shape)))
     if counts:
         results.append(wrap(np.diff(np.r_[np.flatnonzero(starts), n]).astype(np.int64)))

@@ -75,37 +75,42 @@ class _Rows:
 
     def __call__(self, input: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
         layout = input._layout
-        found: tuple[Tensor, Tensor] = layout.place.plans[self, layout, *arguments](input)
-        return found
+        result: tuple[Tensor, Tensor] = layout.place.plans[self, layout, *arguments](input)
+        return result
 
     def plan(self, layout: Layout, *arguments: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """What works on tensors of ``layout``."""
-        kind, (rows, n) = layout.dtype, layout.shape
-        if kind.is_complex:
-            raise RuntimeError(f'"{self.name}" not implemented for {kind!r}: it takes real tensors')
+        dtype, (rows, n) = layout.dtype, layout.shape
+        if dtype.is_complex:
+            raise RuntimeError(f'"{self.name}" not implemented for {dtype!r}: it takes real tensors')
         shape = (rows, self.width(n, *arguments))
-        values = layouts.contiguous[shape, kind, layout.place]
-        places = layouts.contiguous[shape, dtypes.int64, layout.place]
+        values = layouts.contiguous[shape, dtype, layout.place]
+        positions = layouts.contiguous[shape, dtypes.int64, layout.place]
         if not layout.place.is_cuda:
 
             def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
                 array = input._host
-                wide = rules.computes_in(kind).numpy
+                wide = rules.computes_in(dtype).numpy
                 with np.errstate(all="ignore"):
                     at = self.numpy(array.astype(wide) if array.dtype != wide else array, *arguments)
                 at = np.ascontiguousarray(at, np.int64)
-                return wrap(np.take_along_axis(array, at, 1), values), wrap(at, places)
+                return wrap(np.take_along_axis(array, at, 1), values), wrap(at, positions)
 
             return on_host
-        place: Any = layout.place
-        made = self.kernel(
-            place.native, rows, n, *arguments[: self.kernel_arguments], kind, **self.options(*arguments)
+        device_state: Any = layout.place
+        result = self.kernel(
+            device_state.native,
+            rows,
+            n,
+            *arguments[: self.kernel_arguments],
+            dtype,
+            **self.options(*arguments),
         )
 
         def on_device(input: Tensor) -> tuple[Tensor, Tensor]:
-            results = empty(values), empty(places)
+            results = empty(values), empty(positions)
             if values.numel:
-                planned.launch(place, made, results[0]._address, results[1]._address, input._address)
+                planned.launch(device_state, result, results[0]._address, results[1]._address, input._address)
             return results
 
         return on_device
@@ -174,9 +179,9 @@ def _in_rows(operation: _Rows, input: Tensor, dim: int, *arguments: Any) -> tupl
     moved = views.movedim(plain, dim, -1) if len(plain._layout.shape) > 1 else plain
     shape = moved._layout.shape
     rows = product_of(shape[:-1])
-    found = operation(moved.contiguous().view(rows, shape[-1]), *arguments)
+    value = operation(moved.contiguous().view(rows, shape[-1]), *arguments)
     results = []
-    for x in found:
+    for x in value:
         back = x.view((*shape[:-1], x._layout.shape[1]))
         result = views.movedim(back, -1, dim) if len(shape) > 1 else back
         result._base = None
@@ -184,14 +189,14 @@ def _in_rows(operation: _Rows, input: Tensor, dim: int, *arguments: Any) -> tupl
     return results[0], results[1]
 
 
-def _arranged(found: tuple[Tensor, Tensor], strides: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
+def _arranged(result: tuple[Tensor, Tensor], strides: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
     """Results with given strides, in row-major order by default: the same tensors where they have them."""
-    wanted = [
+    expected = [
         x._layout.as_contiguous() if strides is None else x._layout.with_strides(x._layout.shape, strides)
-        for x in found
+        for x in result
     ]
     first, second = (
-        x if x._layout is layout else copied(x, layout) for x, layout in zip(found, wanted, strict=True)
+        x if x._layout is layout else copied(x, layout) for x, layout in zip(result, expected, strict=True)
     )
     return first, second
 
@@ -223,15 +228,15 @@ def sort(
     at = dimension(dim, len(input._layout.shape))
     if not input._layout.shape:
         return Sorted(input.clone(), input.new_zeros((), dtype=dtypes.int64))
-    found = _sorted(input, at, bool(descending), arranged=True)
-    return all_given(found, out, "sort")
+    result = _sorted(input, at, bool(descending), arranged=True)
+    return all_given(result, out, "sort")
 
 
 def _sorted(input: Tensor, dim: int, descending: bool, *, arranged: bool) -> Sorted:
     """What :func:`sort` gives; not ``arranged``, with whatever strides it has been found."""
     like = input._layout
-    found = _in_rows(SORT, input, dim, descending)
-    values, indices = _arranged(found, like.strides if like.dense else None) if arranged else found
+    result = _in_rows(SORT, input, dim, descending)
+    values, indices = _arranged(result, like.strides if like.dense else None) if arranged else result
     _SORT_BACKWARD.record((values, indices), (input,), context=(like.shape, dim))
     return Sorted(values, indices)
 
@@ -308,8 +313,8 @@ def _picked(
         return Ranked(input.clone(), input.new_zeros((), dtype=dtypes.int64))
     if shape[at] == 0:
         raise IndexError(f"{operation.name}(): Expected reduction dim {at} to have non-zero size.")
-    found = _in_rows(operation, input, at, *arguments)
-    values, indices = found if keepdim else (views.squeeze(x, at) for x in found)
+    result = _in_rows(operation, input, at, *arguments)
+    values, indices = result if keepdim else (views.squeeze(x, at) for x in result)
     values._base = indices._base = None
     formula.record((values, indices), (input,), context=(shape, at, keepdim))
     return Ranked(values, indices)
@@ -403,15 +408,15 @@ def _quantile(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolati
         raise ValueError(
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    kind = input._layout.dtype
-    if kind.name not in ("float32", "float64"):
-        raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {kind!r}")
+    dtype = input._layout.dtype
+    if dtype.name not in ("float32", "float64"):
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {dtype!r}")
     if not input._layout.numel:
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if isinstance(q, TensorBase):
         if len(q._layout.shape) > 1:
             raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
-        if q._layout.dtype is not kind:
+        if q._layout.dtype is not dtype:
             raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
         shares, scalar = [float(x) for x in np.atleast_1d(q.tolist())], not q._layout.shape
     else:
@@ -444,8 +449,8 @@ def _at_share(
         value = _between(below, above, weight, interpolation)
         # The last one in order is NaN then, and gets the gradient.
         return where(nans > 0, parts.narrow(ordered, dim, length - 1, 1), value)
-    kind = ordered._layout.dtype
-    rank_ = (length - 1 - nans).clamp(min=0).to(kind) * share
+    dtype = ordered._layout.dtype
+    rank_ = (length - 1 - nans).clamp(min=0).to(dtype) * share
     low_, high_ = rank_.floor(), rank_.ceil()
     below, above = (ordered.gather(dim, k.to(dtypes.int64)) for k in (low_, high_))
     return _between(below, above, rank_ - low_, interpolation)

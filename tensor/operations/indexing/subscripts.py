@@ -170,17 +170,19 @@ def _plain(input: Tensor, key: Any) -> Any:
     if key is None or key is Ellipsis or isinstance(key, (slice, bool)) or type(key) is int:
         return key
     if isinstance(key, TensorBase):
-        kind = key._layout.dtype
-        if kind.is_floating_point or kind.is_complex or kind.name in ("int8", "int16"):
-            raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {kind!r}")
+        dtype = key._layout.dtype
+        if dtype.is_floating_point or dtype.is_complex or dtype.name in ("int8", "int16"):
+            raise IndexError(
+                f"tensors used as indices must be long, int, byte or bool tensors, got {dtype!r}"
+            )
         if not key._layout.shape:
             return bool(key) if _is_mask(key) else int(key)  # type: ignore[call-overload]
         return key
     if isinstance(key, (list, tuple, np.ndarray, range)):
-        made = tensor(key, device=input._layout.device)
-        if isinstance(key, (list, tuple, range)) and not made._layout.numel:
-            made = made.to(dtypes.int64)
-        return _plain(input, made)
+        result = tensor(key, device=input._layout.device)
+        if isinstance(key, (list, tuple, range)) and not result._layout.numel:
+            result = result.to(dtypes.int64)
+        return _plain(input, result)
     if isinstance(key, np.bool_):
         return bool(key)
     if hasattr(key, "__index__"):
@@ -247,25 +249,25 @@ def _slice(input: Tensor, dim: int, key: slice) -> Tensor:
 
 def _indices(part: Tensor, chosen: Sequence[Any]) -> list[Any]:
     """Index tensors for the leading dimensions, all of one integer type, on the device of ``part``."""
-    found: list[Any] = []
+    result: list[Any] = []
     for key in chosen:
         if key is None:
-            found.append(None)
+            result.append(None)
         elif key is _OF_MASK:
             continue
         elif _is_mask(key):
-            found += true_indices(_moved(key, part))
+            result += true_indices(_moved(key, part))
         else:
-            found.append(_moved(key, part))
-    kinds = {x._layout.dtype for x in found if x is not None}
-    if len(kinds) > 1:
-        found = [None if x is None else x.to(dtypes.int64) for x in found]
-    return found
+            result.append(_moved(key, part))
+    element_dtypes = {x._layout.dtype for x in result if x is not None}
+    if len(element_dtypes) > 1:
+        result = [None if x is None else x.to(dtypes.int64) for x in result]
+    return result
 
 
 def _moved(key: Tensor, part: Tensor) -> Tensor:
-    place = part._layout.place
-    if key._layout.place is place:
+    device_state = part._layout.place
+    if key._layout.place is device_state:
         return key
     if key._layout.place.is_cuda:
         raise RuntimeError(
@@ -348,9 +350,11 @@ def _to_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> 
             raise TypeError(f"index_put(): expected Tensors or None as indices, got {type(index).__name__}")
         if _is_mask(index):
             _check_mask_shape(index, input, len(chosen))
-        kind = index._layout.dtype
-        if not _is_mask(index) and kind not in (dtypes.int32, dtypes.int64):
-            raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {kind!r}")
+        dtype = index._layout.dtype
+        if not _is_mask(index) and dtype not in (dtypes.int32, dtypes.int64):
+            raise IndexError(
+                f"tensors used as indices must be long, int, byte or bool tensors, got {dtype!r}"
+            )
         chosen.append(index)
         chosen += [_OF_MASK] * (_width(index) - 1)
     return Choice("index_put", "advanced", _indices(input, chosen)), values

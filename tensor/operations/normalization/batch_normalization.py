@@ -78,14 +78,16 @@ def _moments_plan(layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
                 return tensor_of(away.mean(axes, dtype=array.dtype), out), tensor_of(mean, out)
 
         return on_host
-    place: Any = layout.place
+    device_state: Any = layout.place
     steps = _along(layout), kind
-    given = layout.strides, layout.dtype
-    launch = reduction.plan(place.native, reducers.VAR_MEAN, layout.shape, axes, [steps, steps], [given])
+    argument = layout.strides, layout.dtype
+    launch = reduction.plan(
+        device_state.native, reducers.VAR_MEAN, layout.shape, axes, [steps, steps], [argument]
+    )
 
     def on_device(input: Tensor) -> tuple[Tensor, Tensor]:
         variance, mean = empty(out), empty(out)
-        launch_reduction(place, launch, variance._address, mean._address, input._address, 0.0)
+        launch_reduction(device_state, launch, variance._address, mean._address, input._address, 0.0)
         return variance, mean
 
     return on_device
@@ -115,8 +117,8 @@ def laid_out_like(x: Tensor, layout: Layout) -> Tensor:
     """``x`` with the strides of ``layout``."""
     if x._layout.strides == layout.strides or not layout.place.is_cuda:
         return x
-    made: Tensor = empty(layout.with_dtype(x._layout.dtype))
-    return made.copy_(x)
+    result: Tensor = empty(layout.with_dtype(x._layout.dtype))
+    return result.copy_(x)
 
 
 def _apply_plan(
@@ -140,34 +142,34 @@ def _apply_plan(
                     scale = scale * wide_array(w)
                 planes = on_planes.planes(array)
                 if planes is not None:
-                    made = np.empty(array.shape, array.dtype)
-                    kind, into = array.dtype, made.reshape(planes.shape)
-                    center, scale = wide_array(mean).astype(kind), scale.astype(kind)
-                    shift = None if b is None else wide_array(b).astype(kind)
+                    output = np.empty(array.shape, array.dtype)
+                    element_dtype, into = array.dtype, output.reshape(planes.shape)
+                    center, scale = wide_array(mean).astype(element_dtype), scale.astype(element_dtype)
+                    shift = None if b is None else wide_array(b).astype(element_dtype)
                     on_planes.apply(planes, center, scale, shift, into)
-                    return of_layout(made, out)
-                found = (array - _spread(wide_array(mean), layout)) * _spread(scale, layout)
+                    return of_layout(output, out)
+                result = (array - _spread(wide_array(mean), layout)) * _spread(scale, layout)
                 if b is not None:
-                    found += _spread(wide_array(b), layout)
-            return of_layout(found.astype(array.dtype, copy=False), out)
+                    result += _spread(wide_array(b), layout)
+            return of_layout(result.astype(array.dtype, copy=False), out)
 
         return on_host
-    place: Any = layout.place
+    device_state: Any = layout.place
     sizes = _channels(layout)
     if sizes is None or not layout.numel:
         return lambda *_: empty(out)
-    given = weight or bias
-    kind = None if given is None else given.dtype
-    run = elements.plan(place.native, sizes, layout.dtype, var.dtype, kind)
-    local = place.local
+    argument = weight or bias
+    dtype = None if argument is None else argument.dtype
+    run = elements.plan(device_state.native, sizes, layout.dtype, var.dtype, dtype)
+    local = device_state.local
 
     def on_device(
         x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
     ) -> Tensor:
-        made = empty(layout)
+        result = empty(layout)
         addresses = [0 if each is None else each._address for each in (x, mean, var, w, b)]
-        run(local.stream.handle, eps, *addresses, made._address)
-        return made
+        run(local.stream.handle, eps, *addresses, result._address)
+        return result
 
     return on_device
 
@@ -176,11 +178,11 @@ def of_layout(array: Array, out: Layout) -> Tensor:
     """A CPU tensor of a dense layout with the elements of ``array``."""
     if out.contiguous:
         return tensor_of(np.ascontiguousarray(array), out)
-    made = empty(out)
-    made._writable[...] = tensor_of(
+    result = empty(out)
+    result._writable[...] = tensor_of(
         np.ascontiguousarray(array), layouts.contiguous[out.shape, out.dtype, out.place]
     )._host
-    return made
+    return result
 
 
 def _sums_plan(
@@ -201,29 +203,29 @@ def _sums_plan(
             g = wide_array(grad)
             with np.errstate(all="ignore"):
                 array = wide_array(x)
-                given, planes = on_planes.planes(g), on_planes.planes(array)
-                if given is not None and planes is not None:
+                value, planes = on_planes.planes(g), on_planes.planes(array)
+                if value is not None and planes is not None:
                     center, scale = _center_and_scale(array, mean, var, eps)
-                    total = on_planes.sums(given, planes, center, scale)
+                    total = on_planes.sums(value, planes, center, scale)
                     return tensor_of(total[0], out), tensor_of(total[1], out)
                 products = g * _normalized(x, mean, var, eps)
                 total = g.sum(axes, dtype=g.dtype), products.sum(axes, dtype=products.dtype)
             return tensor_of(total[0], out), tensor_of(total[1], out)
 
         return on_host
-    place: Any = layout.place
-    given = [
+    device_state: Any = layout.place
+    argument = [
         (grad.strides, grad.dtype), (layout.strides, layout.dtype), (along, mean.dtype), (along, var.dtype),
     ]  # fmt: skip
     launch = reduction.plan(
-        place.native, kernels.BATCH_GRADIENTS, layout.shape, axes, [(along, kind)] * 2, given
+        device_state.native, kernels.BATCH_GRADIENTS, layout.shape, axes, [(along, kind)] * 2, argument
     )
 
     def on_device(*operands: Any) -> tuple[Tensor, Tensor]:
         *tensors, eps = operands
         total, products = empty(out), empty(out)
         addresses = [x._address for x in (total, products, *tensors)]
-        launch_reduction(place, launch, *addresses, eps)
+        launch_reduction(device_state, launch, *addresses, eps)
         return total, products
 
     return on_device
@@ -239,8 +241,8 @@ def _center_and_scale(array: Array, mean: Tensor, var: Tensor, eps: float) -> tu
 def _normalized(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Array:
     array, variance = wide_array(x), wide_array(var)
     scale = 1 / np.sqrt(variance + variance.dtype.type(eps))
-    found = (array - _spread(wide_array(mean), x._layout)) * _spread(scale, x._layout)
-    return found.astype(array.dtype, copy=False)
+    result = (array - _spread(wide_array(mean), x._layout)) * _spread(scale, x._layout)
+    return result.astype(array.dtype, copy=False)
 
 
 def _input_gradient_plan(
@@ -255,24 +257,24 @@ def _input_gradient_plan(
     share = 1 / max(prod(layout.shape[d] for d in _others(layout)), 1)
     if not layout.place.is_cuda:
         return _input_gradient_on_host(layout, out, share, training)
-    place: Any = layout.place
+    device_state: Any = layout.place
     sizes = _channels(layout)
     if sizes is None or not layout.numel:
         return lambda *_: empty(out)
-    kind = None if weight is None else weight.dtype
+    dtype = None if weight is None else weight.dtype
     run = elements.plan_backward(
-        place.native, sizes, grad.dtype, layout.dtype, var.dtype, kind, training=training
+        device_state.native, sizes, grad.dtype, layout.dtype, var.dtype, dtype, training=training
     )
-    local = place.local
+    local = device_state.local
 
     def on_device(
         grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, sums: Any, eps: float
     ) -> Tensor:
-        made = empty(layout)
-        given = (grad, x, mean, var, weight, *(sums or (None, None)))
-        addresses = [0 if each is None else each._address for each in given]
-        run(local.stream.handle, eps, share, *addresses, made._address)
-        return made
+        result = empty(layout)
+        argument = (grad, x, mean, var, weight, *(sums or (None, None)))
+        addresses = [0 if each is None else each._address for each in argument]
+        run(local.stream.handle, eps, share, *addresses, result._address)
+        return result
 
     return on_device
 
@@ -290,21 +292,21 @@ def _input_gradient_on_host(
             if weight is not None:
                 scale = scale * wide_array(weight)
             array = wide_array(x)
-            given, planes = on_planes.planes(g), on_planes.planes(array)
-            if training and given is not None and planes is not None:
-                made = np.empty(array.shape, array.dtype)
+            argument, planes = on_planes.planes(g), on_planes.planes(array)
+            if training and argument is not None and planes is not None:
+                output = np.empty(array.shape, array.dtype)
                 center, spread = _center_and_scale(array, mean, var, eps)
                 total, products = (wide_array(each) * array.dtype.type(share) for each in sums)
-                scale, into = scale.astype(array.dtype, copy=False), made.reshape(planes.shape)
-                on_planes.input_gradient(given, planes, center, products * spread, total, scale, into)
-                return of_layout(made, out)
+                scale, into = scale.astype(array.dtype, copy=False), output.reshape(planes.shape)
+                on_planes.input_gradient(argument, planes, center, products * spread, total, scale, into)
+                return of_layout(output, out)
             if training:
                 total, products = (
                     _spread(wide_array(each) * each._host.dtype.type(share), layout) for each in sums
                 )
                 g = g - total - _normalized(x, mean, var, eps) * products
-            found = g * _spread(scale, layout)
-        return of_layout(found.astype(wide_array(x).dtype, copy=False), out)
+            result = g * _spread(scale, layout)
+        return of_layout(result.astype(wide_array(x).dtype, copy=False), out)
 
     return on_host
 
@@ -337,11 +339,11 @@ def normalize_channels(
     eps: float,
 ) -> Tensor:
     """The normalised input of shape (N, C, ...), recorded. In training running averages are updated."""
-    given = packed(input)
-    layout = given._layout
+    argument = packed(input)
+    layout = argument._layout
     plans = layout.place.plans
     if training:
-        var, mean = plans[MOMENTS, layout](given)
+        var, mean = plans[MOMENTS, layout](argument)
         with unrecorded():
             update_running(
                 running_mean, running_var, mean, var, momentum, prod(layout.shape[d] for d in _others(layout))
@@ -354,13 +356,13 @@ def normalize_channels(
     w, b = _plain(weight), _plain(bias)
     if w is not None and b is not None:
         b = b.to(w._layout.dtype)
-    made: Tensor = plans[APPLY, layout, mean._layout, var._layout, _layout(w), _layout(b)](
-        given, mean, var, w, b, eps
+    result: Tensor = plans[APPLY, layout, mean._layout, var._layout, _layout(w), _layout(b)](
+        argument, mean, var, w, b, eps
     )
     if training:
         mean, var = mean.detach(), var.detach()
-    _FORMULA.record((made,), (input, weight, bias), (mean, var), (_layout(bias), eps, training))
-    return made
+    _FORMULA.record((result,), (input, weight, bias), (mean, var), (_layout(bias), eps, training))
+    return result
 
 
 def update_running(
@@ -379,7 +381,7 @@ def update_running(
 
 
 def _gradients(
-    wanted: tuple[bool, ...],
+    expected: tuple[bool, ...],
     grad: Tensor,
     input: Tensor,
     weight: Tensor | None,
@@ -390,24 +392,24 @@ def _gradients(
     training: bool,
 ) -> tuple[Tensor | None, ...]:
     if modes.recording:
-        return _composite(wanted, grad, input, weight, mean, var, bias, eps, training)
+        return _composite(expected, grad, input, weight, mean, var, bias, eps, training)
     input = packed(input)
     grad = laid_out_like(grad, input._layout)
     plans = input._layout.place.plans
     layouts_of = grad._layout, input._layout, mean._layout, var._layout
     sums = None
-    if training or wanted[1] or wanted[2]:
+    if training or expected[1] or expected[2]:
         sums = plans[(SUMS, *layouts_of)](grad, input, mean, var, eps)
-    found: list[Tensor | None] = [None, None, None]
-    if wanted[0]:
+    result: list[Tensor | None] = [None, None, None]
+    if expected[0]:
         w = _plain(weight)
         run = plans[(INPUT_GRADIENT, training, *layouts_of, _layout(w))]
-        found[0] = run(grad, input, mean, var, w, sums, eps)
-    if wanted[1] and weight is not None and sums is not None:
-        found[1] = sums[1].to(weight._layout.dtype)
-    if wanted[2] and bias is not None and sums is not None:
-        found[2] = sums[0].to(bias.dtype)
-    return tuple(found)
+        result[0] = run(grad, input, mean, var, w, sums, eps)
+    if expected[1] and weight is not None and sums is not None:
+        result[1] = sums[1].to(weight._layout.dtype)
+    if expected[2] and bias is not None and sums is not None:
+        result[2] = sums[0].to(bias.dtype)
+    return tuple(result)
 
 
 _FORMULA = BackwardFormula(
@@ -418,7 +420,7 @@ _FORMULA = BackwardFormula(
 
 
 def _composite(
-    wanted: tuple[bool, ...],
+    expected: tuple[bool, ...],
     grad: Tensor,
     input: Tensor,
     weight: Tensor | None,
@@ -441,14 +443,14 @@ def _composite(
         x = x - mean.to(wide).reshape(shape)
         scale = (var.to(wide).reshape(shape) + eps).rsqrt()
     x = x * scale
-    found: list[Tensor | None] = [None, None, None]
-    if wanted[0]:
+    result: list[Tensor | None] = [None, None, None]
+    if expected[0]:
         w = g if weight is None else g * weight.to(wide).reshape(shape)
         if training:
             w = w - w.mean(axes, keepdim=True) - x * (w * x).mean(axes, keepdim=True)
-        found[0] = (scale * w).to(layout.dtype)
-    if wanted[1] and weight is not None:
-        found[1] = (g * x).sum(axes).to(weight._layout.dtype)
-    if wanted[2] and bias is not None:
-        found[2] = g.sum(axes).to(bias.dtype)
-    return tuple(found)
+        result[0] = (scale * w).to(layout.dtype)
+    if expected[1] and weight is not None:
+        result[1] = (g * x).sum(axes).to(weight._layout.dtype)
+    if expected[2] and bias is not None:
+        result[2] = g.sum(axes).to(bias.dtype)
+    return tuple(result)

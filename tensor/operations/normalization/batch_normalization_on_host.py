@@ -96,10 +96,10 @@ def sums(grad: Array, array: Array, mean: Array, scale: Array) -> tuple[Array, A
     total, products = np.empty((2, *array.shape[:2]), array.dtype)
 
     def work(part: _Slices, away: Array) -> None:
-        given = grad[part]
+        argument = grad[part]
         np.subtract(array[part], mean[part[1], None], out=away)
-        np.vecdot(given, away, out=products[part])
-        np.matmul(given, ones, out=total[part])
+        np.vecdot(argument, away, out=products[part])
+        np.matmul(argument, ones, out=total[part])
 
     _by_blocks(array, work)
     return total.sum(0), products.sum(0) * scale

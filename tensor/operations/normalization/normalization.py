@@ -42,27 +42,27 @@ def _check(name: str, input: Tensor, **others: Tensor | None) -> None:
 def _rows_of(
     name: str, input: Tensor, normalized_shape: Sequence[int], *, center: bool, **others: Tensor | None
 ) -> Rows:
-    wanted = integers((normalized_shape,), name, "normalized_shape")
+    needed = integers((normalized_shape,), name, "normalized_shape")
     shape = tuple(input._layout.shape)
-    if not wanted:
+    if not needed:
         raise RuntimeError(
             f"{name}(): Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
             "element, but got normalized_shape = []"
         )
     for title, other in others.items():
-        if other is not None and other._layout.shape != wanted:
+        if other is not None and other._layout.shape != needed:
             raise RuntimeError(
                 f"{name}(): Expected {title} to be of same shape as normalized_shape, but got {title} of shape "
-                f"{list(other._layout.shape)} and normalized_shape = {list(wanted)}"
+                f"{list(other._layout.shape)} and normalized_shape = {list(needed)}"
             )
-    lead = len(shape) - len(wanted)
-    if lead < 0 or shape[lead:] != wanted:
-        expected = ", ".join(["*", *map(str, wanted)])
+    lead = len(shape) - len(needed)
+    if lead < 0 or shape[lead:] != needed:
+        expected = ", ".join(["*", *map(str, needed)])
         raise RuntimeError(
-            f"{name}(): Given normalized_shape={list(wanted)}, expected input with shape [{expected}], but got input "
+            f"{name}(): Given normalized_shape={list(needed)}, expected input with shape [{expected}], but got input "
             f"of size{list(shape)}"
         )
-    return Rows(prod(shape[:lead]), prod(wanted), center=center)
+    return Rows(prod(shape[:lead]), prod(needed), center=center)
 
 
 @operation(method=False, autocast=Autocast(cuda=FLOAT32))

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 def wide_array(input: Tensor) -> Array:
     """Elements of a CPU tensor in the type that is computed in; not to be written."""
-    kind = input._layout.dtype
-    wide = rules.computes_in(kind)
-    if kind is wide:
+    dtype = input._layout.dtype
+    wide = rules.computes_in(dtype)
+    if dtype is wide:
         return input._host
-    made = np.empty(input._layout.shape, wide.numpy)
-    host_conversion(kind, wide)(made, input._host)
-    return made
+    result = np.empty(input._layout.shape, wide.numpy)
+    host_conversion(dtype, wide)(result, input._host)
+    return result
 
 
 def tensor_of(array: Array, layout: Layout) -> Tensor:
@@ -73,19 +73,19 @@ def _forward_plan(
     center = rows.center
     if not layout.place.is_cuda:
         return _on_host(layout, kept, rows)
-    place: Any = layout.place
-    run = kernels.plan(place.native, rows, layout.dtype, weight)
-    make, make_kept, local = maker(layout), maker(kept), place.local
+    device_state: Any = layout.place
+    run = kernels.plan(device_state.native, rows, layout.dtype, weight)
+    make, make_kept, local = maker(layout), maker(kept), device_state.local
 
     def on_device(
         input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        made, mean, scale = make(), make_kept() if center else None, make_kept()
+        result, mean, scale = make(), make_kept() if center else None, make_kept()
         run(
-            local.stream.handle, eps, input._address, _address(weight), _address(bias), made._address,
+            local.stream.handle, eps, input._address, _address(weight), _address(bias), result._address,
             _address(mean), scale._address,
         )  # fmt: skip
-        return made, mean, scale
+        return result, mean, scale
 
     return on_device
 
@@ -103,12 +103,12 @@ def _on_host(layout: Layout, kept: Layout, rows: Rows) -> Callable[..., tuple[Te
                 mean = tensor_of(center, kept)
             squares = np.einsum("ri,ri->r", array, array) / max(rows.n, 1)
             scale = 1 / np.sqrt(squares + squares.dtype.type(eps))
-            found = array * scale[:, None]
+            result = array * scale[:, None]
             if weight is not None:
-                _by_channel(found, rows)[...] *= _channels(weight, rows)
+                _by_channel(result, rows)[...] *= _channels(weight, rows)
             if bias is not None:
-                _by_channel(found, rows)[...] += _channels(bias, rows)
-            return tensor_of(found, layout), mean, tensor_of(scale, kept)
+                _by_channel(result, rows)[...] += _channels(bias, rows)
+            return tensor_of(result, layout), mean, tensor_of(scale, kept)
 
     return on_host
 
@@ -145,19 +145,19 @@ def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Row
                 return tensor_of((g - x * along[:, None]) * wide_array(scale)[:, None], layout)
 
         return on_host
-    place: Any = layout.place
-    run = kernels.plan_backward(place.native, rows, grad.dtype, layout.dtype, weight)
-    make, local = maker(layout), place.local
+    device_state: Any = layout.place
+    run = kernels.plan_backward(device_state.native, rows, grad.dtype, layout.dtype, weight)
+    make, local = maker(layout), device_state.local
 
     def on_device(
         grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
     ) -> Tensor:
-        made = make()
+        result = make()
         run(
             local.stream.handle, grad._address, input._address, _address(weight), _address(mean),
-            scale._address, made._address,
+            scale._address, result._address,
         )  # fmt: skip
-        return made
+        return result
 
     return on_device
 
@@ -170,7 +170,7 @@ def _normalized(input: Tensor, mean: Tensor | None, scale: Tensor, rows: Rows) -
 
 
 def _weight_gradients_plan(
-    grad: Layout, layout: Layout, kind: dtype, rows: Rows
+    grad: Layout, layout: Layout, dtype: dtype, rows: Rows
 ) -> Callable[..., tuple[Tensor, Tensor | None]]:
     """What sums over the rows.
 
@@ -179,7 +179,7 @@ def _weight_gradients_plan(
     It gives the gradients of weight and bias, of shape ``(groups * channels,)``; that of the bias is ``None``
     where no means are taken away.
     """
-    out = layouts.contiguous[(rows.groups * rows.channels,), kind, layout.place]
+    out = layouts.contiguous[(rows.groups * rows.channels,), dtype, layout.place]
     if not layout.place.is_cuda:
 
         def on_host(
@@ -192,16 +192,16 @@ def _weight_gradients_plan(
             return sums[0], sums[1] if rows.center else None
 
         return on_host
-    place: Any = layout.place
+    device_state: Any = layout.place
     shape = rows.rows // rows.groups, rows.groups, rows.channels, rows.inner
     steps = contiguous_strides(shape)
     per_row = (rows.groups, 1, 0, 0)
     kept = kernels.statistics_type(layout.dtype)
     reducer = kernels.WEIGHT_GRADIENTS if rows.center else kernels.RMS_WEIGHT_GRADIENT
-    given = [(steps, grad.dtype), (steps, layout.dtype), (per_row, kept), (per_row, kept)]
-    outputs = [((0, rows.channels, 1, 0), kind)] * (2 if rows.center else 1)
+    argument = [(steps, grad.dtype), (steps, layout.dtype), (per_row, kept), (per_row, kept)]
+    outputs = [((0, rows.channels, 1, 0), dtype)] * (2 if rows.center else 1)
     launch = reduction.plan(
-        place.native, reducer, shape, (0, 3), outputs, given if rows.center else given[:3]
+        device_state.native, reducer, shape, (0, 3), outputs, argument if rows.center else argument[:3]
     )
 
     make = maker(out)
@@ -209,23 +209,23 @@ def _weight_gradients_plan(
     def on_device(
         grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        made = [make() for _ in outputs]
-        operands = [x._address for x in (*made, grad, input, mean, scale) if x is not None]
-        launch_reduction(place, launch, *operands)
-        return made[0], made[1] if rows.center else None
+        result = [make() for _ in outputs]
+        operands = [x._address for x in (*result, grad, input, mean, scale) if x is not None]
+        launch_reduction(device_state, launch, *operands)
+        return result[0], result[1] if rows.center else None
 
     return on_device
 
 
-def launch_reduction(place: Any, launch: reduction.Plan, *arguments: Any) -> None:
+def launch_reduction(device_state: Any, launch: reduction.Plan, *arguments: Any) -> None:
     """Queue a reduction on this thread's current stream, with scratch memory where it needs some."""
-    stream = place.local.stream
-    block = place.allocate(launch.scratch_bytes, stream.cuda_stream) if launch.scratch_bytes else None
+    stream = device_state.local.stream
+    block = device_state.allocate(launch.scratch_bytes, stream.cuda_stream) if launch.scratch_bytes else None
     try:
         launch.run(stream.handle, *arguments, scratch=0 if block is None else block.address)
     finally:
         if block is not None:
-            place.free(block)
+            device_state.free(block)
 
 
 FORWARD, BACKWARD, WEIGHT_GRADIENTS = (
@@ -247,22 +247,22 @@ def normalize(
     plain = contiguous(input)
     scale_by = None if weight is None else contiguous(weight)
     shift_by = None if bias is None else contiguous(bias)
-    kind = None
+    dtype = None
     if scale_by is not None:
-        kind = scale_by._layout.dtype
-        if shift_by is not None and shift_by._layout.dtype is not kind:
-            shift_by = shift_by.to(kind)
+        dtype = scale_by._layout.dtype
+        if shift_by is not None and shift_by._layout.dtype is not dtype:
+            shift_by = shift_by.to(dtype)
     elif shift_by is not None:
-        kind = shift_by._layout.dtype
-    run = plain._layout.place.plans[FORWARD, plain._layout, kind, rows]
-    made, mean, scale = run(plain, scale_by, shift_by, eps)
+        dtype = shift_by._layout.dtype
+    run = plain._layout.place.plans[FORWARD, plain._layout, dtype, rows]
+    result, mean, scale = run(plain, scale_by, shift_by, eps)
     like = None if bias is None else bias._layout
-    formula.record((made,), (input, weight, bias), (mean, scale), (like, eps, rows))
-    return made  # type: ignore[no-any-return]
+    formula.record((result,), (input, weight, bias), (mean, scale), (like, eps, rows))
+    return result  # type: ignore[no-any-return]
 
 
 def _gradients(
-    wanted: tuple[bool, ...],
+    expected: tuple[bool, ...],
     grad: Tensor,
     input: Tensor,
     weight: Tensor | None,
@@ -273,24 +273,24 @@ def _gradients(
     rows: Rows,
 ) -> tuple[Tensor | None, ...]:
     if modes.recording:
-        return _composite(wanted, grad, input, weight, bias, eps, rows)
+        return _composite(expected, grad, input, weight, bias, eps, rows)
     plain, grad = contiguous(input), contiguous(grad)
     plans = plain._layout.place.plans
-    found: list[Tensor | None] = [None, None, None]
-    if wanted[0]:
+    result: list[Tensor | None] = [None, None, None]
+    if expected[0]:
         factor = None if weight is None else contiguous(weight)
-        kind = None if factor is None else factor._layout.dtype
-        run = plans[BACKWARD, grad._layout, plain._layout, kind, rows]
-        found[0] = run(grad, plain, factor, mean, scale)
-    if wanted[1] or wanted[2]:
+        dtype = None if factor is None else factor._layout.dtype
+        run = plans[BACKWARD, grad._layout, plain._layout, dtype, rows]
+        result[0] = run(grad, plain, factor, mean, scale)
+    if expected[1] or expected[2]:
         # Shapes are those that users gave; sums are one for each channel.
         likes = None if weight is None else weight._layout, bias
-        kind = next(like.dtype for like in likes if like is not None)
-        sums = plans[WEIGHT_GRADIENTS, grad._layout, plain._layout, kind, rows](grad, plain, mean, scale)
-        for place, like in enumerate(likes):
-            if wanted[place + 1] and like is not None:
-                found[place + 1] = sums[place].view(like.shape)
-    return tuple(found)
+        dtype = next(like.dtype for like in likes if like is not None)
+        sums = plans[WEIGHT_GRADIENTS, grad._layout, plain._layout, dtype, rows](grad, plain, mean, scale)
+        for device_state, like in enumerate(likes):
+            if expected[device_state + 1] and like is not None:
+                result[device_state + 1] = sums[device_state].view(like.shape)
+    return tuple(result)
 
 
 LAYER_NORM = BackwardFormula(
@@ -305,7 +305,7 @@ INSTANCE_NORM = LAYER_NORM.named("NativeBatchNormBackward0")
 
 
 def _composite(
-    wanted: tuple[bool, ...],
+    expected: tuple[bool, ...],
     grad: Tensor,
     input: Tensor,
     weight: Tensor | None,
@@ -321,15 +321,15 @@ def _composite(
         x = x - x.mean((2, 3), keepdim=True)
     scale = ((x * x).mean((2, 3), keepdim=True) + eps).rsqrt()
     x = x * scale
-    found: list[Tensor | None] = [None, None, None]
-    if wanted[0]:
+    result: list[Tensor | None] = [None, None, None]
+    if expected[0]:
         w = g if weight is None else g * weight.to(wide).reshape(1, rows.groups, rows.channels, 1)
         away = x * (w * x).mean((2, 3), keepdim=True)
         if rows.center:
             away = away + w.mean((2, 3), keepdim=True)
-        found[0] = (scale * (w - away)).reshape(input._layout.shape).to(input._layout.dtype)
-    if wanted[1] and weight is not None:
-        found[1] = (g * x).sum((0, 3)).reshape(weight._layout.shape).to(weight._layout.dtype)
-    if wanted[2] and bias is not None:
-        found[2] = g.sum((0, 3)).reshape(bias.shape).to(bias.dtype)
-    return tuple(found)
+        result[0] = (scale * (w - away)).reshape(input._layout.shape).to(input._layout.dtype)
+    if expected[1] and weight is not None:
+        result[1] = (g * x).sum((0, 3)).reshape(weight._layout.shape).to(weight._layout.dtype)
+    if expected[2] and bias is not None:
+        result[2] = g.sum((0, 3)).reshape(bias.shape).to(bias.dtype)
+    return tuple(result)

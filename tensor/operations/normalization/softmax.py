@@ -44,11 +44,11 @@ class _Softmax:
         self.name = name
         self.log = log
 
-    def plan(self, layout: Layout, dim: int, kind: dtype) -> Callable[[Tensor], Tensor]:
+    def plan(self, layout: Layout, dim: int, dtype: dtype) -> Callable[[Tensor], Tensor]:
         """What works on contiguous tensors of ``layout``; the result is of type ``kind``."""
-        out = layouts.contiguous[layout.shape, kind, layout.place]
+        out = layouts.contiguous[layout.shape, dtype, layout.place]
         if not layout.place.is_cuda:
-            wide = rules.computes_in(kind)
+            wide = rules.computes_in(dtype)
 
             def on_host(input: Tensor) -> Tensor:
                 array = _as(input._host, layout.dtype, wide)
@@ -56,14 +56,14 @@ class _Softmax:
                     return _wrapped(self._on_host(array, dim), wide, out)
 
             return on_host
-        place: Any = layout.place
-        run = kernels.plan(place.native, _sizes(layout.shape, dim), kind, layout.dtype, log=self.log)
-        make, local = maker(out), place.local
+        device_state: Any = layout.place
+        run = kernels.plan(device_state.native, _sizes(layout.shape, dim), dtype, layout.dtype, log=self.log)
+        make, local = maker(out), device_state.local
 
         def on_device(input: Tensor) -> Tensor:
-            made = make()
-            run(local.stream.handle, made._storage.address, input._storage.address + input._offset)
-            return made
+            result = make()
+            run(local.stream.handle, result._storage.address, input._storage.address + input._offset)
+            return result
 
         return on_device
 
@@ -81,18 +81,18 @@ class _Softmax:
 
 
 def _softmax_gradient_plan(
-    grad: Layout, result: Layout, dim: int, kind: dtype, *, log: bool
+    grad: Layout, result: Layout, dim: int, dtype: dtype, *, log: bool
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """What works on contiguous tensors of these layouts; the gradient is of type ``kind``.
 
     ``place.plans[operation, grad, result, dim, dtype](grad, result)``, both contiguous.
     """
-    out = layouts.contiguous[grad.shape, kind, grad.place]
+    out = layouts.contiguous[grad.shape, dtype, grad.place]
     if not grad.place.is_cuda:
         wide = rules.computes_in(result.dtype)
 
-        def on_host(given: Tensor, found: Tensor) -> Tensor:
-            g, y = _as(given._host, grad.dtype, wide), _as(found._host, result.dtype, wide)
+        def on_host(argument: Tensor, value: Tensor) -> Tensor:
+            g, y = _as(argument._host, grad.dtype, wide), _as(value._host, result.dtype, wide)
             if not g.shape:
                 g, y = g.reshape(1), y.reshape(1)
             with np.errstate(all="ignore"):
@@ -101,48 +101,48 @@ def _softmax_gradient_plan(
                 return _wrapped((g - (g * y).sum(axis=dim, keepdims=True)) * y, wide, out)
 
         return on_host
-    place: Any = grad.place
+    device_state: Any = grad.place
     run = kernels.plan_backward(
-        place.native, _sizes(grad.shape, dim), kind, grad.dtype, result.dtype, log=log
+        device_state.native, _sizes(grad.shape, dim), dtype, grad.dtype, result.dtype, log=log
     )
-    make, local = maker(out), place.local
+    make, local = maker(out), device_state.local
 
-    def on_device(given: Tensor, found: Tensor) -> Tensor:
-        made = make()
-        run(local.stream.handle, made._address, given._address, found._address)
-        return made
+    def on_device(argument: Tensor, result: Tensor) -> Tensor:
+        output = make()
+        run(local.stream.handle, output._address, argument._address, result._address)
+        return output
 
     return on_device
 
 
-def _as(array: Array, kind: dtype, wide: dtype) -> Array:
-    if kind is wide:
+def _as(array: Array, dtype: dtype, wide: dtype) -> Array:
+    if dtype is wide:
         return array
-    made = np.empty(array.shape, wide.numpy)
-    host_conversion(kind, wide)(made, array)
-    return made
+    result = np.empty(array.shape, wide.numpy)
+    host_conversion(dtype, wide)(result, array)
+    return result
 
 
-def _wrapped(array: Array, kind: dtype, out: Layout) -> Tensor:
-    return wrap(np.ascontiguousarray(_as(array, kind, out.dtype)).reshape(out.shape), out)
+def _wrapped(array: Array, dtype: dtype, out: Layout) -> Tensor:
+    return wrap(np.ascontiguousarray(_as(array, dtype, out.dtype)).reshape(out.shape), out)
 
 
 SOFTMAX, LOG_SOFTMAX = _Softmax("softmax", log=False), _Softmax("log_softmax", log=True)
 _GRADIENTS = {log: planned(_softmax_gradient_plan, log=log) for log in (False, True)}
 
 
-def _gradient(grad: Tensor, out: Tensor, dim: int, kind: dtype, log: bool) -> Tensor:
+def _gradient(grad: Tensor, out: Tensor, dim: int, dtype: dtype, log: bool) -> Tensor:
     if modes.recording or not grad._layout.numel:
         # As operations that have derivatives themselves.
         if log:
-            found: Any = grad - out.exp() * grad.sum(dim, keepdim=True)
+            result: Any = grad - out.exp() * grad.sum(dim, keepdim=True)
         else:
-            found = (grad - (grad * out).sum(dim, keepdim=True)) * out
-        return found.to(kind)  # type: ignore[no-any-return]
+            result = (grad - (grad * out).sum(dim, keepdim=True)) * out
+        return result.to(dtype)  # type: ignore[no-any-return]
     grad, out = contiguous(grad), contiguous(out)
-    place = grad._layout.place
-    made: Tensor = place.plans[_GRADIENTS[log], grad._layout, out._layout, dim, kind](grad, out)
-    return made
+    device_state = grad._layout.place
+    output: Tensor = device_state.plans[_GRADIENTS[log], grad._layout, out._layout, dim, dtype](grad, out)
+    return output
 
 
 _FORMULAS = [
@@ -153,10 +153,10 @@ _FORMULAS = [
 
 def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, out: Tensor | None) -> Tensor:
     layout = input._layout
-    kind = layout.dtype if dtype is None else dtype
-    if not kind.is_floating_point:
+    element_dtype = layout.dtype if dtype is None else dtype
+    if not element_dtype.is_floating_point:
         raise NotImplementedError(
-            f'"{row.name}" not implemented for {kind!r}: give a floating point dtype, as in '
+            f'"{row.name}" not implemented for {element_dtype!r}: give a floating point dtype, as in '
             f"{row.name}(x, dim, dtype=tensor.float32)"
         )
     if dim is None:
@@ -164,15 +164,15 @@ def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, o
     at = dimension(dim, len(layout.shape))
     origin = layout.dtype
     if origin.is_complex or not origin.is_floating_point:
-        input, origin = input.to(kind), kind
+        input, origin = input.to(element_dtype), element_dtype
     plain = contiguous(input)
     if not layout.numel:
-        made = empty(layouts.contiguous[layout.shape, kind, layout.place])
+        result = empty(layouts.contiguous[layout.shape, element_dtype, layout.place])
     else:
-        made = layout.place.plans[row, plain._layout, at, kind](plain)
+        result = layout.place.plans[row, plain._layout, at, element_dtype](plain)
     if input._autograd is not None:
-        _FORMULAS[row.log].record((made,), (input,), context=(at, origin, row.log))
-    return delivered(out, made, row.name)
+        _FORMULAS[row.log].record((result,), (input,), context=(at, origin, row.log))
+    return delivered(out, result, row.name)
 
 
 @operation(namespace="tensor special", autocast=Autocast(cuda=FLOAT32_RESULT))

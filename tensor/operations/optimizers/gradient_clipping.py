@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 15
 
 
-def _norm_plan(place: Any, kind: dtype) -> Callable[..., None]:
+def _norm_plan(device_state: Any, dtype: dtype) -> Callable[..., None]:
     """What computes the norm of tensors of one real type.
 
     ``place.plans[operation, place, kind]``: what :func:`nvrtc_kernels.gradient_norms.plan` gives.
     """
-    return gradient_norms.plan(place.native, kind)
+    return gradient_norms.plan(device_state.native, dtype)
 
 
 _SCALE_STEP = optimizer_steps.Step("scale_gradients", "Scale<{W}>", 1, 0, 1)
 
 
-def _scale_plan(place: Any, kind: dtype) -> Callable[..., None]:
+def _scale_plan(device_state: Any, dtype: dtype) -> Callable[..., None]:
     """What scales tensors of one real type.
 
     ``place.plans[operation, place, kind]``: what multiplies tensors by a number on the device.
     """
-    return optimizer_steps.plan(place.native, _SCALE_STEP, kind)
+    return optimizer_steps.plan(device_state.native, _SCALE_STEP, dtype)
 
 
 _NORM, _SCALE = planned(_norm_plan), planned(_scale_plan)
@@ -53,26 +53,26 @@ _NORM, _SCALE = planned(_norm_plan), planned(_scale_plan)
 
 def _groups(tensors: Iterable[Tensor]) -> dict[tuple[Place, dtype], list[Tensor]]:
     """Tensors with elements by place and type."""
-    found: dict[tuple[Place, dtype], list[Tensor]] = {}
+    result: dict[tuple[Place, dtype], list[Tensor]] = {}
     for each in tensors:
         layout = each._layout
         if layout.numel:
-            found.setdefault((layout.place, layout.dtype), []).append(each)
-    return found
+            result.setdefault((layout.place, layout.dtype), []).append(each)
+    return result
 
 
-def _real(kind: dtype) -> tuple[dtype, int]:
+def _real(dtype: dtype) -> tuple[dtype, int]:
     """Type of the numbers of an element, and how many there are."""
-    return (kind.to_real(), 2) if kind.is_complex else (kind, 1)
+    return (dtype.to_real(), 2) if dtype.is_complex else (dtype, 1)
 
 
-def _elements(x: Tensor, kind: dtype, *, writes: bool) -> NDArray[Any]:
+def _elements(x: Tensor, dtype: dtype, *, writes: bool) -> NDArray[Any]:
     """Elements of a CPU tensor without gaps as they lie in memory."""
     array = x._writable if writes else x._host
     strides = x._layout.strides
     if not x._layout.contiguous:
         array = array.transpose(sorted(range(array.ndim), key=lambda dim: -strides[dim]))
-    return array.reshape(-1).view(kind.numpy)
+    return array.reshape(-1).view(dtype.numpy)
 
 
 def total_norm(tensors: Sequence[Tensor]) -> Tensor | None:
@@ -87,7 +87,10 @@ def total_norm(tensors: Sequence[Tensor]) -> Tensor | None:
     if not all(x._layout.dtype.is_floating_point or x._layout.dtype.is_complex for x in tensors):
         return None
     with unrecorded():
-        norms = [_norm_of_group(place, kind, group) for (place, kind), group in _groups(tensors).items()]
+        norms = [
+            _norm_of_group(device_state, kind, group)
+            for (device_state, kind), group in _groups(tensors).items()
+        ]
         if not norms:
             return wrap(np.zeros((), np.float32)).to(tensors[0].device)
         first = tensors[0].device
@@ -97,18 +100,24 @@ def total_norm(tensors: Sequence[Tensor]) -> Tensor | None:
         return vector_norm(stack([each.to(first, wide) for each in norms]))
 
 
-def _norm_of_group(place: Any, kind: dtype, group: list[Tensor]) -> Tensor:
-    real, numbers = _real(kind)
+def _norm_of_group(device_state: Any, dtype: dtype, group: list[Tensor]) -> Tensor:
+    real, numbers = _real(dtype)
     wide = float64 if real is float64 else float32
     group = [x if x._layout.dense else x.contiguous() for x in group]
-    if not place.is_cuda:
+    if not device_state.is_cuda:
         return _norm_on_host(group, real, wide)
     counts = [x._layout.numel * numbers for x in group]
-    made = empty(contiguous[(), wide, place])
-    partial = empty(contiguous[(gradient_norms.partial_count(real, counts),), wide, place])
-    run = place.plans[_NORM, place, real]
-    run(place.local.stream.handle, [x._address for x in group], counts, partial._address, made._address)
-    return made
+    result = empty(contiguous[(), wide, device_state])
+    partial = empty(contiguous[(gradient_norms.partial_count(real, counts),), wide, device_state])
+    run = device_state.plans[_NORM, device_state, real]
+    run(
+        device_state.local.stream.handle,
+        [x._address for x in group],
+        counts,
+        partial._address,
+        result._address,
+    )
+    return result
 
 
 def _norm_on_host(group: list[Tensor], real: dtype, wide: dtype) -> Tensor:
@@ -131,26 +140,26 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
     """
     with unrecorded():
         known: dict[tuple[Place, dtype], Tensor] = {}
-        for (place, kind), group in _groups(tensors).items():
+        for (device_state, kind), group in _groups(tensors).items():
             real, numbers = _real(kind)
             wide = float64 if real is float64 else float32
-            if (place, wide) not in known:
-                known[place, wide] = factor.to(place.device, wide)
-            number = known[place, wide]
+            if (device_state, wide) not in known:
+                known[device_state, wide] = factor.to(device_state.device, wide)
+            number = known[device_state, wide]
             dense = [x for x in group if x._layout.dense]
             for x in group:
                 if not x._layout.dense:
                     x.mul_(number)
-            _scale_group(place, real, numbers, dense, number)
+            _scale_group(device_state, real, numbers, dense, number)
 
 
-def _scale_group(place: Any, real: dtype, numbers: int, group: list[Tensor], factor: Tensor) -> None:
+def _scale_group(device_state: Any, real: dtype, numbers: int, group: list[Tensor], factor: Tensor) -> None:
     for x in group:
         x._storage.version += 1
-    if place.is_cuda:
+    if device_state.is_cuda:
         counts = [x._layout.numel * numbers for x in group]
-        run = place.plans[_SCALE, place, real]
-        run(place.local.stream.handle, [x._address for x in group], counts, factor._address)
+        run = device_state.plans[_SCALE, device_state, real]
+        run(device_state.local.stream.handle, [x._address for x in group], counts, factor._address)
         return
     number = factor._host
     with np.errstate(all="ignore"):

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _STEP = optimizer_steps.Step("scaled_copies", "ScaledCopy<{W}>", 2, 1)
 
 
-def _scaled_copies_plan(place: Any, kind: dtype) -> Callable[..., None]:
+def _scaled_copies_plan(device_state: Any, dtype: dtype) -> Callable[..., None]:
     """``run(stream, addresses, counts, factor)``, with the addresses of target and source by turns.
 
     ``place.plans[operation, place, kind]``: what copies tensors of one type on the device.
     """
-    return optimizer_steps.plan(place.native, _STEP, kind)
+    return optimizer_steps.plan(device_state.native, _STEP, dtype)
 
 
 _COPIES = planned(_scaled_copies_plan)
@@ -59,18 +59,18 @@ def scaled_copies(targets: Sequence[Tensor], sources: Sequence[Tensor], factor: 
             if not layout.place.is_cuda:
                 _on_host(target, source, factor)
                 continue
-            kind = layout.dtype
-            if (layout.place, kind) != last:
-                if kind.category is Category.BOOL:
+            dtype = layout.dtype
+            if (layout.place, dtype) != last:
+                if dtype.category is Category.BOOL:
                     target.copy_(source)
                     continue
-                last = layout.place, kind
+                last = layout.place, dtype
                 addresses, counts = groups.setdefault(last, ([], []))
             addresses += target._address, source._address
-            counts.append(layout.numel * (2 if kind.is_complex else 1))
-        for (place, kind), (addresses, counts) in groups.items():
-            run = place.plans[_COPIES, place, kind.to_real() if kind.is_complex else kind]
-            run(place.local.stream.handle, addresses, counts, factor)
+            counts.append(layout.numel * (2 if dtype.is_complex else 1))
+        for (device_state, dtype), (addresses, counts) in groups.items():
+            run = device_state.plans[_COPIES, device_state, dtype.to_real() if dtype.is_complex else dtype]
+            run(device_state.local.stream.handle, addresses, counts, factor)
 
 
 def _one(target: Tensor, source: Tensor, factor: float) -> None:

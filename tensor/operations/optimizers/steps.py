@@ -80,9 +80,9 @@ class Step:
     def __repr__(self) -> str:
         return f"<Step {self.kernel.name}>"
 
-    def plan(self, place: Any, kind: Any) -> Callable[..., None]:
+    def plan(self, device_state: Any, kind: Any) -> Callable[..., None]:
         """What updates tensors of one type on a device."""
-        return kernels.plan(place.native, self.kernel, kind)
+        return kernels.plan(device_state.native, self.kernel, kind)
 
     def update(self, operands: Sequence[Sequence[Tensor]], **numbers: float) -> None:
         """Update parameters and states in place.
@@ -110,10 +110,10 @@ class Step:
                     self._on_host(written, values)
 
     def _on_device(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
-        place: Any = layouts[0].place
+        device_state: Any = layouts[0].place
         kind, counts = _as_real(layouts)
-        run = place.plans[self, place, kind]
-        run(place.local.stream.handle, [x._address for x in tensors], counts, *values)
+        run = device_state.plans[self, device_state, kind]
+        run(device_state.local.stream.handle, [x._address for x in tensors], counts, *values)
 
     def _on_host(self, tensors: list[Tensor], values: list[float]) -> None:
         operands, numbers = self.kernel.operands, dict(zip(self.numbers, values, strict=True))
@@ -128,9 +128,9 @@ class Step:
                         continue
                     wide = [part.astype(np.float32) for part in parts]
                     self.numpy(*wide, **numbers)
-                    for number, (part, found) in enumerate(zip(parts, wide, strict=True)):
+                    for number, (part, result) in enumerate(zip(parts, wide, strict=True)):
                         if number != 1:
-                            part[...] = found
+                            part[...] = result
 
 
 def _by_type(rows: Iterable[Sequence[Tensor]], read_only: int) -> Iterable[tuple[list[Layout], list[Tensor]]]:
@@ -139,7 +139,7 @@ def _by_type(rows: Iterable[Sequence[Tensor]], read_only: int) -> Iterable[tuple
     The tensors at ``read_only`` of a row are read, the others will be written when the iteration goes on. Where
     one has gaps, or an order of its own, a copy takes its place, and is copied back then.
     """
-    found: dict[tuple[Any, Any], tuple[list[Layout], list[Tensor]]] = {}
+    result: dict[tuple[Any, Any], tuple[list[Layout], list[Tensor]]] = {}
     copies: list[tuple[Tensor, Tensor]] = []
     for row in rows:
         layout = row[0]._layout
@@ -159,15 +159,15 @@ def _by_type(rows: Iterable[Sequence[Tensor]], read_only: int) -> Iterable[tuple
             ]
             layout, row = target, replaced
         key = layout.place, layout.dtype
-        group = found.get(key)
+        group = result.get(key)
         if group is None:
-            group = found[key] = ([], [])
+            group = result[key] = ([], [])
         group[0].append(layout)
         group[1].extend(row)
         for number, x in enumerate(row):
             if number != read_only:
                 x._storage.version += 1
-    yield from found.values()
+    yield from result.values()
     for x, each in copies:
         x.copy_(each)
 
@@ -183,16 +183,16 @@ def _as_laid_out(x: Tensor, parameter: Tensor, target: Layout) -> Tensor:
             f"{list(layout.shape)} on {layout.device}: they must be alike. After moving a module to another device, make "
             "its optimizer anew or load its state dict"
         )
-    made = parameter.new_empty_strided(target.shape, target.strides)
-    return made.copy_(x)
+    result = parameter.new_empty_strided(target.shape, target.strides)
+    return result.copy_(x)
 
 
 def _as_real(layouts: list[Layout]) -> tuple[Any, list[int]]:
     """Type that elements are computed with as, and how many each tensor has: two of each complex one."""
-    kind = layouts[0].dtype
-    if not kind.is_complex:
-        return kind, [layout.numel for layout in layouts]
-    return kind.to_real(), [2 * layout.numel for layout in layouts]
+    dtype = layouts[0].dtype
+    if not dtype.is_complex:
+        return dtype, [layout.numel for layout in layouts]
+    return dtype.to_real(), [2 * layout.numel for layout in layouts]
 
 
 def _elements(x: Tensor) -> Array:
@@ -223,9 +223,9 @@ class Unscale:
 
     kernel = kernels.Step("unscale", "Unscale<{W}>", 1, 1, 1)
 
-    def plan(self, place: Any, kind: Any) -> Callable[..., None]:
+    def plan(self, device_state: Any, kind: Any) -> Callable[..., None]:
         """What multiplies tensors of one type on a device."""
-        return kernels.plan(place.native, self.kernel, kind)
+        return kernels.plan(device_state.native, self.kernel, kind)
 
     def __call__(self, grads: Sequence[Tensor], factor: float) -> list[Tensor]:
         """Multiply ``grads`` in place.
@@ -239,17 +239,17 @@ class Unscale:
         flags: dict[Any, Tensor] = {}
         with unrecorded():
             for layouts, tensors in _by_type([(x,) for x in grads], read_only=-1):
-                place: Any = layouts[0].place
-                flag = flags.get(place)
+                device_state: Any = layouts[0].place
+                flag = flags.get(device_state)
                 if flag is None:
-                    flag = flags[place] = tensors[0].new_zeros(1, dtype=float32)
-                if not place.is_cuda:
+                    flag = flags[device_state] = tensors[0].new_zeros(1, dtype=float32)
+                if not device_state.is_cuda:
                     self._on_host(tensors, factor, flag)
                     continue
                 kind, counts = _as_real(layouts)
-                run = place.plans[self, place, kind]
+                run = device_state.plans[self, device_state, kind]
                 addresses = [x._address for x in tensors]
-                run(place.local.stream.handle, addresses, counts, factor, flag._address)
+                run(device_state.local.stream.handle, addresses, counts, factor, flag._address)
         return list(flags.values())
 
     def _on_host(self, tensors: list[Tensor], factor: float, flag: Tensor) -> None:
@@ -266,11 +266,11 @@ unscale = Unscale()
 
 def advance(steps: Sequence[Tensor]) -> list[float]:
     """Add 1 to each of the CPU tensors that count steps; the new counts."""
-    found = []
+    result = []
     for each in steps:
         array = each._writable
         number = array.item() + 1.0
         array.fill(number)
         each._storage.version += 1
-        found.append(number)
-    return found
+        result.append(number)
+    return result

@@ -64,14 +64,14 @@ def check_factor(name: str) -> Any:
     """Check that the number ``name``, the third operand, does not belong to a stronger kind than the result."""
 
     def check(kinds: Any, common: dtype) -> None:
-        given = kinds[2]
-        if given is bool and common.category is not Category.BOOL:
+        argument = kinds[2]
+        if argument is bool and common.category is not Category.BOOL:
             raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
-        if given is float and common.category < Category.FLOATING:
+        if argument is float and common.category < Category.FLOATING:
             raise RuntimeError(
                 f"For integral input tensors, argument {name} must not be a floating point number."
             )
-        if given is complex and not common.is_complex:
+        if argument is complex and not common.is_complex:
             raise RuntimeError(
                 f"For non-complex input tensors, argument {name} must not be a complex number."
             )

@@ -112,8 +112,8 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 # Numbers made of parts
 
 
-def _to_complex(kind: dtype) -> tuple[dtype, dtype]:
-    return kind, kind.to_complex()
+def _to_complex(dtype: dtype) -> tuple[dtype, dtype]:
+    return dtype, dtype.to_complex()
 
 
 def _check_parts(name: str) -> Any:
@@ -128,10 +128,10 @@ def _check_parts(name: str) -> Any:
 
 
 def _polar(length: Any, angle: Any) -> Any:
-    made = np.empty(np.broadcast(length, angle).shape, np.result_type(length, np.complex64))
-    made.real = length * np.cos(angle)
-    made.imag = length * np.sin(angle)
-    return made
+    result = np.empty(np.broadcast(length, angle).shape, np.result_type(length, np.complex64))
+    result.real = length * np.cos(angle)
+    result.imag = length * np.sin(angle)
+    return result
 
 
 POLAR = Pointwise(

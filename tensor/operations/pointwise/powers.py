@@ -214,13 +214,13 @@ def pow(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | No
         )
     if not isinstance(exponent, (int, float, complex)):
         exponent = exponent.item()
-    kind = input._layout.dtype
-    if kind.category <= Category.INTEGER and isinstance(exponent, int):
+    dtype = input._layout.dtype
+    if dtype.category <= Category.INTEGER and isinstance(exponent, int):
         if exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
-        if kind.category is Category.INTEGER:
-            element(exponent, kind)
-    elif kind.category >= Category.FLOATING and not isinstance(exponent, complex):
+        if dtype.category is Category.INTEGER:
+            element(exponent, dtype)
+    elif dtype.category >= Category.FLOATING and not isinstance(exponent, complex):
         special = _SPECIAL.get(exponent)
         if special is not None:
             return special.unary(input) if out is None else special.out(out, input)
@@ -234,14 +234,14 @@ def float_power(input: Tensor | complex, exponent: Tensor | complex, *, out: Ten
     is_complex = any(
         x._layout.dtype.is_complex if isinstance(x, TensorBase) else isinstance(x, complex) for x in operands
     )
-    kind = complex128 if is_complex else float64
+    dtype = complex128 if is_complex else float64
     base, power = (
-        x.to(kind) if isinstance(x, TensorBase) else complex(x) if is_complex else float(x)  # type: ignore[arg-type]
+        x.to(dtype) if isinstance(x, TensorBase) else complex(x) if is_complex else float(x)  # type: ignore[arg-type]
         for x in operands
     )
     if out is IN_PLACE:
-        if input._layout.dtype is not kind:  # type: ignore[union-attr]
-            raise RuntimeError(f"float_power_(): the base must be of {kind!r}, got {input.dtype!r}")  # type: ignore[union-attr]
+        if input._layout.dtype is not dtype:  # type: ignore[union-attr]
+            raise RuntimeError(f"float_power_(): the base must be of {dtype!r}, got {input.dtype!r}")  # type: ignore[union-attr]
         base = input
     return pow(base, power, out=out)
 

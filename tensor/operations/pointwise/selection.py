@@ -81,11 +81,11 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
     check_tensor(condition, "where", "condition")
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
-    kind = condition._layout.dtype
-    if kind is not dtypes.bool_:
-        if kind is not dtypes.uint8:
+    dtype = condition._layout.dtype
+    if dtype is not dtypes.bool_:
+        if dtype is not dtypes.uint8:
             raise RuntimeError(
-                f"where expected condition to be a boolean tensor, but got a tensor with dtype {kind!r}"
+                f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtype!r}"
             )
         condition = condition.to(dtypes.bool_)
     _check_numbers(input, other)
@@ -95,12 +95,12 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
     return WHERE.out(out, input, other, condition)
 
 
-def _check_numbers(given: Any, *others: Any) -> None:
+def _check_numbers(argument: Any, *others: Any) -> None:
     """Raise RuntimeError if ``given`` is a tensor of integers, and another operand an integer that they cannot be."""
-    if isinstance(given, TensorBase) and given._layout.dtype.category is Category.INTEGER:
+    if isinstance(argument, TensorBase) and argument._layout.dtype.category is Category.INTEGER:
         for x in others:
             if type(x) is int:
-                element(x, given._layout.dtype)
+                element(x, argument._layout.dtype)
 
 
 # By size
@@ -109,13 +109,13 @@ def _check_numbers(given: Any, *others: Any) -> None:
 def _share(name: str, sign: str) -> Pointwise:
     """What the gradient of an extremum gives an operand: of (gradient, operand, other operand)."""
     loses = np.less if sign == "<" else np.greater
-    made = Pointwise(
+    result = Pointwise(
         name,
         f"b {sign} c ? Compute(0) : b == c ? Compute(a / 2) : a",
         lambda a, b, c: np.where(loses(b, c), a.dtype.type(0), np.where(b == c, a / 2, a)),
-        derivatives=(lambda grad, b, c: made(grad, b, c),),
+        derivatives=(lambda grad, b, c: result(grad, b, c),),
     )
-    return made
+    return result
 
 
 MAXIMUM_BACKWARD = _share("maximum_backward", "<")
@@ -317,15 +317,15 @@ def nan_to_num(
     out: Tensor | None = None,
 ) -> Tensor:
     """``input`` with numbers for NaN and the infinities, by default 0 and the ends of the dtype's range."""
-    kind = input._layout.dtype
-    if kind.is_complex:
-        made = view_as_complex(nan_to_num(view_as_real(input), nan, posinf, neginf))
+    dtype = input._layout.dtype
+    if dtype.is_complex:
+        result = view_as_complex(nan_to_num(view_as_real(input), nan, posinf, neginf))
         if out is None:
-            return made
-        return (input if out is IN_PLACE else out).copy_(made)
+            return result
+        return (input if out is IN_PLACE else out).copy_(result)
     numbers: tuple[float, ...] = (0, 0, 0)
-    if kind.is_floating_point:
-        limits = finfo(kind)
+    if dtype.is_floating_point:
+        limits = finfo(dtype)
         numbers = (
             0.0 if nan is None else float(nan),
             limits.max if posinf is None else float(posinf),
@@ -402,23 +402,23 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     """The next number of the type from ``input`` towards ``other``."""
     check_tensor(input, "nextafter", "input")
     check_tensor(other, "nextafter", "other")
-    kind = rules.promoted((input._layout, other._layout))
-    if kind not in (float16, bfloat16):
+    dtype = rules.promoted((input._layout, other._layout))
+    if dtype not in (float16, bfloat16):
         return NEXTAFTER.out(out, input, other)
-    return _SECOND.out(out, input, _next_half(input, other, kind))
+    return _SECOND.out(out, input, _next_half(input, other, dtype))
 
 
-def _next_half(input: Tensor, other: Tensor, kind: dtype) -> Tensor:
+def _next_half(input: Tensor, other: Tensor, dtype: dtype) -> Tensor:
     """:func:`nextafter` for half precision, whose bits count as the numbers do."""
-    a, b = input.detach().to(kind), other.detach().to(kind)
+    a, b = input.detach().to(dtype), other.detach().to(dtype)
     outwards = EQ.binary(GT.binary(b, a), GT.binary(a, 0))
     bits = a.contiguous().view(dtypes.int16)
     moved = bits + where(outwards, 1, -1).to(dtypes.int16)
     # From zero the smallest number of the right sign follows.
     least = where(GT.binary(b, 0), 1, 1 - 0x8000).to(dtypes.int16)
-    found = where(EQ.binary(a, 0), least, moved).view(kind)
-    found = where(EQ.binary(a, b), b, found)
-    return where(ISNAN.unary(a) | ISNAN.unary(b), a + b, found)
+    result = where(EQ.binary(a, 0), least, moved).view(dtype)
+    result = where(EQ.binary(a, b), b, result)
+    return where(ISNAN.unary(a) | ISNAN.unary(b), a + b, result)
 
 
 # Weighted

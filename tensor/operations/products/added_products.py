@@ -126,14 +126,14 @@ def _add_product(
     With ``out=IN_PLACE`` it is written to ``input``.
     """
     check_operands(form, input, a, b)
-    kind = a._layout.dtype
-    beta, alpha = (_factor(form, number, kind) for number in factors)
+    dtype = a._layout.dtype
+    beta, alpha = (_factor(form, number, dtype) for number in factors)
     in_place = out is IN_PLACE
     if in_place:
         _check_target(form, input, shape)
         # What is read must not change while it is written.
         a, b = (x.clone() if x._storage is input._storage else x for x in (a, b))
-    layout = contiguous[shape, kind, a._layout.place]
+    layout = contiguous[shape, dtype, a._layout.place]
     with unrecorded():
         stretched = views.expand(input, shape)
         # What beta = 0 leaves out may be infinite.
@@ -164,27 +164,27 @@ class _Direct:
     def plan(self, input: Layout, a: Layout, b: Layout) -> Callable[..., Tensor] | None:
         """How to add up tensors of given layouts."""
         check_layouts(self.form, a, b)
-        shape, place = self.shape(a, b), a.place
-        if not place.is_cuda or input.place is not place or input.dtype is not a.dtype:
+        shape, device_state = self.shape(a, b), a.place
+        if not device_state.is_cuda or input.place is not device_state or input.dtype is not a.dtype:
             return None
         lead = len(shape) - len(input.shape)
         if lead < 0 or any(n not in (1, m) for n, m in zip(input.shape, shape[lead:], strict=True)):
             return None
         spread = input.with_strides(shape, strides_of.broadcast_strides(input.shape, input.strides, shape))
-        out = contiguous[shape, a.dtype, place]
-        multiply = place.plans[PRODUCT, out, a, b]
+        out = contiguous[shape, a.dtype, device_state]
+        multiply = device_state.plans[PRODUCT, out, a, b]
         if not isinstance(multiply, OnAddresses):
             return None
-        make, fill, queue = maker(out), place.plans[COPY, out, spread], multiply.multiply
+        make, fill, queue = maker(out), device_state.plans[COPY, out, spread], multiply.multiply
 
         def run(input: Tensor, a: Tensor, b: Tensor, beta: float, alpha: float) -> Tensor:
-            made = make()
+            result = make()
             # What beta = 0 leaves out may be infinite.
             if beta:
-                fill(made, input, True)
+                fill(result, input, True)
             first, second = a._storage.address + a._offset, b._storage.address + b._offset
-            queue(made._storage.address, first, second, alpha, beta)
-            return made
+            queue(result._storage.address, first, second, alpha, beta)
+            return result
 
         return run
 
@@ -209,11 +209,11 @@ class _Direct:
 _NUMBERS = (int, float)
 
 
-def _factor(form: str, number: Any, kind: dtype) -> Any:
+def _factor(form: str, number: Any, dtype: dtype) -> Any:
     """A factor as a number of the type that is computed in: an integer's fraction goes, as in PyTorch."""
-    if isinstance(number, complex) and not kind.is_complex:
-        raise RuntimeError(f"{form}(): value {number} cannot be converted to type {kind!r} without overflow")
-    return int(number) if kind.category < Category.FLOATING else number
+    if isinstance(number, complex) and not dtype.is_complex:
+        raise RuntimeError(f"{form}(): value {number} cannot be converted to type {dtype!r} without overflow")
+    return int(number) if dtype.category < Category.FLOATING else number
 
 
 def _check_target(form: str, input: Tensor, shape: tuple[int, ...]) -> None:

@@ -112,28 +112,28 @@ class _Lease:
         self.free.append(self.handle)
 
 
-def _workspace_bytes(place: CudaPlace) -> int:
+def _workspace_bytes(device_state: CudaPlace) -> int:
     """Bytes of a workspace: as the environment says, or as suits the device."""
-    given = cublas_workspace_bytes()
-    if given is not None:
-        return given
-    return _WORKSPACE_HOPPER if place.native.compute_capability >= (9, 0) else _WORKSPACE
+    argument = cublas_workspace_bytes()
+    if argument is not None:
+        return argument
+    return _WORKSPACE_HOPPER if device_state.native.compute_capability >= (9, 0) else _WORKSPACE
 
 
-def handle_for(place: CudaPlace) -> Handle:
+def handle_for(device_state: CudaPlace) -> Handle:
     """The handle of this thread, set to its current stream on the device."""
-    local = place.local
-    found: Handle | None = local.blas
-    if found is None:
-        free = place.runtime.cache(("free cublas handles", place.ordinal), list[Handle])
+    local = device_state.local
+    result: Handle | None = local.blas
+    if result is None:
+        free = device_state.runtime.cache(("free cublas handles", device_state.ordinal), list[Handle])
         try:
-            found = free.pop()
+            result = free.pop()
         except IndexError:
-            found = Handle(place)
-        local.blas_lease = _Lease(found, free)
-        local.blas = found
-    found.use(local.stream)
-    return found
+            result = Handle(device_state)
+        local.blas_lease = _Lease(result, free)
+        local.blas = result
+    result.use(local.stream)
+    return result
 
 
 class Factor:
@@ -189,16 +189,16 @@ _FAST = {
 }
 
 
-def _setting(kind: dtype, tf32: str | None) -> str | None:
+def _setting(dtype: dtype, tf32: str | None) -> str | None:
     """The setting that makes products of a type faster and less precise."""
-    if kind.name == "float16":
+    if dtype.name == "float16":
         return "fp16_accumulation"
-    return tf32 if kind.name in _FAST else None
+    return tf32 if dtype.name in _FAST else None
 
 
 def product(
-    place: CudaPlace,
-    kind: dtype,
+    device_state: CudaPlace,
+    dtype: dtype,
     sizes: tuple[int, int, int, int],
     a: Factor,
     b: Factor,
@@ -222,17 +222,17 @@ def product(
         Type of C, where it is another one: float32 for half precision factors.
     """
     count, m, n, k = sizes
-    data = int(_TYPES[kind.name])
-    made = data if output is None else int(_TYPES[output.name])
+    data = int(_TYPES[dtype.name])
+    result = data if output is None else int(_TYPES[output.name])
     # Half precision sums would not go into a wider result.
-    setting = _setting(kind, tf32) if made == data else None
-    plain = _PLAIN[kind.name]
-    fast = _FAST.get(kind.name, plain)
-    reduction = _REDUCTIONS.get(kind.name)
-    local = place.local
-    native = place.native
-    current = place.runtime.current
-    library: Any = place.runtime.library("cublas")
+    setting = _setting(dtype, tf32) if result == data else None
+    plain = _PLAIN[dtype.name]
+    fast = _FAST.get(dtype.name, plain)
+    reduction = _REDUCTIONS.get(dtype.name)
+    local = device_state.local
+    native = device_state.native
+    current = device_state.runtime.current
+    library: Any = device_state.runtime.library("cublas")
     # Row-major matrices are the transposes of what cuBLAS sees: it computes the transpose of the product.
     flags = int(b.transposed), int(a.transposed), n, m, k
     leading_a, leading_b, leading_c = a.leading, b.leading, c.leading
@@ -241,7 +241,7 @@ def product(
     def run(c_address: int, a_address: int, b_address: int, alpha: complex = 1, beta: complex = 0) -> None:
         blas = local.blas
         if blas is None or blas.stream is not local.stream or current.device is not native:
-            blas = handle_for(place)
+            blas = handle_for(device_state)
         compute, scalar = plain if setting is None or not getattr(settings, setting) else fast
         if reduction is not None:
             blas.allow_reduced_reduction(getattr(settings, reduction))
@@ -266,7 +266,7 @@ def product(
                 leading_a,
                 two,
                 c_address,
-                made,
+                result,
                 leading_c,
                 compute,
                 _ALGORITHM,
@@ -286,7 +286,7 @@ def product(
             a.batch,
             two,
             c_address,
-            made,
+            result,
             leading_c,
             c.batch,
             count,

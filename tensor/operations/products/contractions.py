@@ -92,8 +92,8 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         raise RuntimeError(
             f"inner() the last dimension must match on both input tensors but got shapes {list(left)} and {list(right)}"
         )
-    found = dot(input, other) if len(left) == len(right) == 1 else tensordot(input, other, ([-1], [-1]))
-    return _delivered(found, out)
+    result = dot(input, other) if len(left) == len(right) == 1 else tensordot(input, other, ([-1], [-1]))
+    return _delivered(result, out)
 
 
 @operation(also="ger")
@@ -168,12 +168,12 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     inner = prod(left[i] for i in over_a)
     rows = prod(left[i] for i in kept_a)
     columns = prod(right[j] for j in kept_b)
-    found = mm(
+    result = mm(
         views.permute(a, (*kept_a, *over_a)).reshape(rows, inner),
         views.permute(b, (*over_b, *kept_b)).reshape(inner, columns),
     )
     shape = (*(left[i] for i in kept_a), *(right[j] for j in kept_b))
-    return _delivered(found.reshape(shape), out)
+    return _delivered(result.reshape(shape), out)
 
 
 @operation()
@@ -199,9 +199,9 @@ def trace(input: Tensor) -> Tensor:
     """
     if len(input._layout.shape) != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input._layout.shape)}")
-    found = parts.diagonal(input.detach()).sum()
-    _TRACE_BACKWARD.record((found,), (input,), context=(input._layout.shape,))
-    return found
+    result = parts.diagonal(input.detach()).sum()
+    _TRACE_BACKWARD.record((result,), (input,), context=(input._layout.shape,))
+    return result
 
 
 def _trace_gradient(grad: Tensor, shape: Any) -> Tensor:
@@ -236,9 +236,9 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input._layout.shape[dim]} and "
             f"{other._layout.shape[dim]}"
         )
-    found = _crossed(views.expand(input.detach(), shape), views.expand(other.detach(), shape), at)
-    _CROSS_BACKWARD.record((found,), (input, other), context=(at,))
-    return _delivered(found, out)
+    result = _crossed(views.expand(input.detach(), shape), views.expand(other.detach(), shape), at)
+    _CROSS_BACKWARD.record((result,), (input, other), context=(at,))
+    return _delivered(result, out)
 
 
 def _crossed(a: Tensor, b: Tensor, dim: int) -> Tensor:

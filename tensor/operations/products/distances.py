@@ -140,9 +140,9 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     return vector_norm(one - other, p, -1) if layout.shape[1] else (one - other).sum(-1)
 
 
-def _half_of_pairs(place: Place, rows: int, half: int) -> Tensor:
+def _half_of_pairs(device_state: Place, rows: int, half: int) -> Tensor:
     """The first, or second, rows of all pairs."""
-    return kept(place, ("pairs", rows, half), lambda: np.triu_indices(rows, 1)[half])
+    return kept(device_state, ("pairs", rows, half), lambda: np.triu_indices(rows, 1)[half])
 
 
 @operation(autocast=Autocast(cuda=FLOAT32))

@@ -64,38 +64,38 @@ def einsum(equation: Any = None, *operands: Any) -> Tensor:
         # Products of matrices, whatever the equation says.
         tensors = list(lowered(*tensors))
     try:
-        given = [x._layout for x in tensors]
+        argument = [x._layout for x in tensors]
     except AttributeError:
         check_operands("einsum", *tensors)
         raise
-    result: Tensor = given[0].place.plans[_EINSUM, equation, *given](*tensors)
+    result: Tensor = argument[0].place.plans[_EINSUM, equation, *argument](*tensors)
     return result
 
 
 Labels = list[str]
 
 
-def _einsum_plan(equation: str, *given: Layout) -> Callable[..., Tensor]:
+def _einsum_plan(equation: str, *argument: Layout) -> Callable[..., Tensor]:
     """How to add up products of tensors of given layouts, as an equation says; raises if they do not fit.
 
     ``place.plans[operation, equation, *layouts]``: ``run(*tensors)``.
     """
-    check_layouts("einsum", *given)
-    names, result = _parse(equation, [x.shape for x in given])
+    check_layouts("einsum", *argument)
+    names, result = _parse(equation, [x.shape for x in argument])
 
     def run(*tensors: Tensor) -> Tensor:
         arranged = [_arranged(x, labels) for x, labels in zip(tensors, names, strict=True)]
-        found, labels = arranged[0]
+        value, labels = arranged[0]
         if len(arranged) == 1:
-            found, labels = _summed(found, labels, set(result))
+            value, labels = _summed(value, labels, set(result))
         for position, (x, other) in enumerate(arranged[1:], 1):
             later = set(result).union(*(set(ls) for _, ls in arranged[position + 1 :]))
-            found, labels = _contract(found, labels, x, other, later)
+            value, labels = _contract(value, labels, x, other, later)
         if not result:
-            return found.reshape(())
-        return views.permute(found, [labels.index(label) for label in result])
+            return value.reshape(())
+        return views.permute(value, [labels.index(label) for label in result])
 
-    direct = _direct(given, names, result) if len(given) == 2 else None
+    direct = _direct(argument, names, result) if len(argument) == 2 else None
     if direct is None:
         return run
     multiply = direct
@@ -111,9 +111,9 @@ def _einsum_plan(equation: str, *given: Layout) -> Callable[..., Tensor]:
 _EINSUM = planned(_einsum_plan)
 
 
-def _direct(given: Sequence[Layout], names: list[Labels], result: Labels) -> Callable[..., Tensor] | None:
+def _direct(argument: Sequence[Layout], names: list[Labels], result: Labels) -> Callable[..., Tensor] | None:
     """One batch of products of matrices, which the operands are as they lie, not recorded; ``None`` if they are not."""
-    a, b = given
+    a, b = argument
     la, lb = names
     every = set(result)
     if (
@@ -131,14 +131,14 @@ def _direct(given: Sequence[Layout], names: list[Labels], result: Labels) -> Cal
     labels = [*groups.batch, *groups.rows, *groups.columns]
     flat = contiguous[tuple(sizes[label] for label in labels), a.dtype, a.place]
     order = [labels.index(label) for label in result]
-    made = flat.with_strides(
+    output = flat.with_strides(
         tuple(flat.shape[axis] for axis in order), tuple(flat.strides[axis] for axis in order)
     )
     multiply = a.place.plans[BMM, left, right]
 
     def run(a: Tensor, b: Tensor) -> Tensor:
-        found = multiply(view_of(a._storage, left, a._offset), view_of(b._storage, right, b._offset))
-        return view_of(found._storage, made, 0)
+        result = multiply(view_of(a._storage, left, a._offset), view_of(b._storage, right, b._offset))
+        return view_of(result._storage, output, 0)
 
     return run
 
@@ -153,8 +153,8 @@ def _as_matrices(
         tuple(x.shape[axis] for axis in order), tuple(x.strides[axis] for axis in order), wide
     )
     shape = tuple(prod(sizes[label] for label in group) for group in (batch, first, second))
-    found = layouts.view_strides(wide, strides, shape)
-    return None if found is None else x.with_strides(shape, tuple(found))
+    result = layouts.view_strides(wide, strides, shape)
+    return None if result is None else x.with_strides(shape, tuple(result))
 
 
 class _Groups(NamedTuple):
@@ -186,23 +186,23 @@ def _groups(
     ), sizes
 
 
-def _equation_of(given: list[Any]) -> tuple[str, tuple[Any, ...]]:
+def _equation_of(argument: list[Any]) -> tuple[str, tuple[Any, ...]]:
     """Equation and operands of a call ``einsum(a, [0, 1], b, [1, 2], [0, 2])``, with numbers for letters."""
 
     def letters(numbers: Sequence[Any]) -> str:
-        found = ""
+        result = ""
         for number in numbers:
             if number is Ellipsis:
-                found += "..."
+                result += "..."
             elif isinstance(number, int) and 0 <= number < 2 * len(ascii_lowercase):
-                found += (ascii_uppercase + ascii_lowercase)[number]
+                result += (ascii_uppercase + ascii_lowercase)[number]
             else:
                 raise ValueError(
                     f"einsum(): subscripts in a list must be Ellipsis or in the range [0, 52), got {number!r}"
                 )
-        return found
+        return result
 
-    *pairs, tail = given if len(given) % 2 else [*given, None]
+    *pairs, tail = argument if len(argument) % 2 else [*argument, None]
     operands, lists = pairs[::2], pairs[1::2]
     equation = ",".join(letters(each) for each in lists)
     return equation if tail is None else f"{equation}->{letters(tail)}", tuple(operands)
@@ -218,7 +218,7 @@ def _parse(equation: str, shapes: Sequence[Sequence[int]]) -> tuple[list[Labels]
             f"einsum(): {'more' if len(shapes) > len(terms) else 'fewer'} operands were provided ({len(shapes)}) "
             f"than specified in the equation ({len(terms)})"
         )
-    found, widest = [], 0
+    value, widest = [], 0
     for position, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
         rank = len(shape)
         before, dots, after = term.partition("...")
@@ -234,12 +234,12 @@ def _parse(equation: str, shapes: Sequence[Sequence[int]]) -> tuple[list[Labels]
                 f"dimensions ({rank}) for operand {position}"
             )
         widest = max(widest, spare)
-        found.append([*before, *(f".{spare - 1 - i}" for i in range(spare)), *after])
+        value.append([*before, *(f".{spare - 1 - i}" for i in range(spare)), *after])
     stretched = [f".{widest - 1 - i}" for i in range(widest)]
     if arrow:
         before, dots, after = right.partition("...")
         result = [*before, *(stretched if dots else []), *after]
-        known = {label for labels in found for label in labels}
+        known = {label for labels in value for label in labels}
         for label in [*before, *after]:
             if label not in known:
                 raise RuntimeError(
@@ -248,9 +248,9 @@ def _parse(equation: str, shapes: Sequence[Sequence[int]]) -> tuple[list[Labels]
             if result.count(label) > 1:
                 raise RuntimeError(f"einsum(): output subscript {label} appears more than once in the output")
     else:
-        flat = [label for labels in found for label in labels if not label.startswith(".")]
+        flat = [label for labels in value for label in labels if not label.startswith(".")]
         result = [*stretched, *sorted(label for label in set(flat) if flat.count(label) == 1)]
-    return found, result
+    return value, result
 
 
 def _arranged(x: Tensor, labels: Labels) -> tuple[Tensor, Labels]:
@@ -293,6 +293,6 @@ def _contract(a: Tensor, la: Labels, b: Tensor, lb: Labels, later: set[str]) -> 
         wide = views.expand(moved, [sizes[label] for label in order])
         return wide.reshape(*(prod(sizes[label] for label in group) for group in (batch, first, second)))
 
-    found = bmm(matrices(a, la, rows, inner), matrices(b, lb, inner, columns))
+    result = bmm(matrices(a, la, rows, inner), matrices(b, lb, inner, columns))
     labels = [*batch, *rows, *columns]
-    return found.reshape([sizes[label] for label in labels]), labels
+    return result.reshape([sizes[label] for label in labels]), labels

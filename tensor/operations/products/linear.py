@@ -53,49 +53,51 @@ def _rows_times_matrix_plan(
     transposed
         Whether the matrix is ``(outputs, inputs)``, and not ``(inputs, outputs)``.
     """
-    kind, place = x.dtype, x.place
-    if len(w.shape) != 2 or not x.shape or not x.contiguous or not kind.is_floating_point:
+    dtype, device_state = x.dtype, x.place
+    if len(w.shape) != 2 or not x.shape or not x.contiguous or not dtype.is_floating_point:
         return None
     outputs, inputs = w.shape if transposed else w.shape[::-1]
     if x.shape[-1] != inputs or not inputs or not outputs or not x.numel:
         return None
-    if b is not None and (tuple(b.shape) != (outputs,) or b.dtype is not kind or b.place is not place):
+    if b is not None and (
+        tuple(b.shape) != (outputs,) or b.dtype is not dtype or b.place is not device_state
+    ):
         return None
-    if w.dtype is not kind or w.place is not place:
+    if w.dtype is not dtype or w.place is not device_state:
         return None
     count = x.numel // inputs
-    out = contiguous[(*x.shape[:-1], outputs), kind, place]
-    if not place.is_cuda:
-        return _rows_on_host(kind, (count, inputs), out, transposed)
+    out = contiguous[(*x.shape[:-1], outputs), dtype, device_state]
+    if not device_state.is_cuda:
+        return _rows_on_host(dtype, (count, inputs), out, transposed)
     steps = w.strides[::-1] if transposed else w.strides
     return _rows_on_device((count, inputs, outputs), steps, b, out)
 
 
-def _wide(x: Tensor, kind: dtype, wide: dtype) -> Array:
+def _wide(x: Tensor, dtype: dtype, wide: dtype) -> Array:
     array = x._host
-    return array if kind is wide else array.astype(wide.numpy)
+    return array if dtype is wide else array.astype(wide.numpy)
 
 
-def _delivered(found: Array, wide: dtype, out: Layout) -> Tensor:
+def _delivered(result: Array, wide: dtype, out: Layout) -> Tensor:
     if out.dtype is not wide:
-        made = np.empty(found.shape, out.dtype.numpy)
-        host_conversion(wide, out.dtype)(made, found)
-        found = made
-    return wrap(found.reshape(out.shape), out)
+        output = np.empty(result.shape, out.dtype.numpy)
+        host_conversion(wide, out.dtype)(output, result)
+        result = output
+    return wrap(result.reshape(out.shape), out)
 
 
 def _rows_on_host(
-    kind: dtype, shape: tuple[int, int], out: Layout, transposed: bool
+    dtype: dtype, shape: tuple[int, int], out: Layout, transposed: bool
 ) -> Callable[..., Tensor]:
-    wide = rules.computes_in(kind)
+    wide = rules.computes_in(dtype)
 
     def run(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        matrix = _wide(w, kind, wide)
+        matrix = _wide(w, dtype, wide)
         with np.errstate(all="ignore"):
-            found = np.matmul(_wide(x, kind, wide).reshape(shape), matrix.T if transposed else matrix)
+            result = np.matmul(_wide(x, dtype, wide).reshape(shape), matrix.T if transposed else matrix)
             if b is not None:
-                found += _wide(b, kind, wide)
-            return _delivered(found, wide, out)
+                result += _wide(b, dtype, wide)
+            return _delivered(result, wide, out)
 
     return run
 
@@ -103,27 +105,27 @@ def _rows_on_host(
 def _rows_on_device(
     sizes: tuple[int, int, int], steps: tuple[int, ...], b: Layout | None, out: Layout
 ) -> Callable[..., Tensor] | None:
-    place: Any = out.place
-    local, kind = place.local, out.dtype
+    device_state: Any = out.place
+    local, dtype = device_state.local, out.dtype
     count, inputs, outputs = sizes
     rows = blas.factor((1, count, inputs), (count * inputs, inputs, 1))
     matrix = blas.factor((1, inputs, outputs), (inputs * outputs, *steps))
     into = blas.factor((1, count, outputs), (count * outputs, outputs, 1))
     if rows is None or matrix is None or into is None:
         return None
-    multiply = blas.product(place, kind, (1, count, outputs, inputs), rows, matrix, into)
+    multiply = blas.product(device_state, dtype, (1, count, outputs, inputs), rows, matrix, into)
     spread = None
     if b is not None:
-        strides = ((outputs, 1), kind), ((0, b.strides[0]), kind)
-        spread = pointwise.plan(place.native, _SPREAD, (count, outputs), *strides)
+        strides = ((outputs, 1), dtype), ((0, b.strides[0]), dtype)
+        spread = pointwise.plan(device_state.native, _SPREAD, (count, outputs), *strides)
 
     def run(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        made = empty(out)
-        address = made._address
+        result = empty(out)
+        address = result._address
         if spread is not None and b is not None:
             spread(local.stream.handle, address, b._address)
         multiply(address, x._address, w._address, 1, 0 if spread is None else 1)
-        return made
+        return result
 
     return run
 
@@ -133,30 +135,30 @@ def _outer_sum_plan(grad: Layout, x: Layout) -> Callable[[Tensor, Tensor], Tenso
 
     ``place.plans[operation, grad, rows]``: ``run(grad, rows)``, the sum of the outer products of their rows.
     """
-    kind, place = x.dtype, x.place
+    dtype, device_state = x.dtype, x.place
     outputs, inputs = grad.shape[-1], x.shape[-1]
     count = x.numel // inputs
-    out = contiguous[(outputs, inputs), kind, place]
-    if not place.is_cuda:
-        wide = rules.computes_in(kind)
+    out = contiguous[(outputs, inputs), dtype, device_state]
+    if not device_state.is_cuda:
+        wide = rules.computes_in(dtype)
 
         def on_host(grad: Tensor, x: Tensor) -> Tensor:
-            left = _wide(grad, kind, wide).reshape(count, outputs)
+            left = _wide(grad, dtype, wide).reshape(count, outputs)
             with np.errstate(all="ignore"):
-                found = np.matmul(left.T, _wide(x, kind, wide).reshape(count, inputs))
-                return _delivered(found, wide, out)
+                result = np.matmul(left.T, _wide(x, dtype, wide).reshape(count, inputs))
+                return _delivered(result, wide, out)
 
         return on_host
     left = blas.Factor(True, outputs, count * outputs)
     right = blas.Factor(False, inputs, count * inputs)
     into = blas.Factor(False, inputs, outputs * inputs)
-    cuda: Any = place
-    multiply = blas.product(cuda, kind, (1, outputs, inputs, count), left, right, into)
+    cuda: Any = device_state
+    multiply = blas.product(cuda, dtype, (1, outputs, inputs, count), left, right, into)
 
     def on_device(grad: Tensor, x: Tensor) -> Tensor:
-        made = empty(out)
-        multiply(made._address, grad._address, x._address)
-        return made
+        result = empty(out)
+        multiply(result._address, grad._address, x._address)
+        return result
 
     return on_device
 
@@ -240,7 +242,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         if not layout.contiguous and layout.shape and len(weight._layout.shape) == 2:
             return linear(input.contiguous(), weight, bias)
         return _composed(input, weight, bias)
-    made: Tensor = run(input, weight, bias)
+    result: Tensor = run(input, weight, bias)
     if modes.recording and (
         input._autograd is not None
         or weight._autograd is not None
@@ -248,8 +250,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     ):
         dims = len(layout.shape)
         formula = _FORMULAS[bias is not None][0 if dims == 2 else 1 if dims == 1 else 2]
-        formula.record((made,), (input, weight) if bias is None else (input, weight, bias))
-    return made
+        formula.record((result,), (input, weight) if bias is None else (input, weight, bias))
+    return result
 
 
 def _composed(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

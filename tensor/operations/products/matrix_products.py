@@ -79,51 +79,51 @@ def _as_batch(matrices: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _on_host(c: Layout) -> Callable[..., None]:
-    kind = c.dtype
-    wide = rules.computes_in(kind)
-    convert = host_conversion(wide, kind)
+    dtype = c.dtype
+    wide = rules.computes_in(dtype)
+    convert = host_conversion(wide, dtype)
 
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
         left, right = a._host, b._host
-        if wide is not kind:
+        if wide is not dtype:
             left, right = left.astype(wide.numpy), right.astype(wide.numpy)
         into = out._writable
         with np.errstate(all="ignore"):
-            if kind.category is Category.BOOL:
+            if dtype.category is Category.BOOL:
                 into[...] = np.matmul(left.astype(np.uint64), right.astype(np.uint64)) != 0
                 return
-            if beta == 0 and alpha == 1 and wide is kind:
+            if beta == 0 and alpha == 1 and wide is dtype:
                 np.matmul(left, right, out=into)
                 return
-            found = np.matmul(left, right)
+            result = np.matmul(left, right)
             if alpha != 1:
-                found = found * wide.numpy.type(alpha)
+                result = result * wide.numpy.type(alpha)
             if beta != 0:
-                found = found + into.astype(wide.numpy) * wide.numpy.type(beta)
-            convert(into, found)
+                result = result + into.astype(wide.numpy) * wide.numpy.type(beta)
+            convert(into, result)
 
     return run
 
 
 def _with_kernel(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
-    place: Any = c.place
-    launch = kernels.plan(place.native, c.dtype, _sizes(c, a), *(_as_batch(x)[1] for x in (a, b, c)))
-    local = place.local
+    device_state: Any = c.place
+    launch = kernels.plan(device_state.native, c.dtype, _sizes(c, a), *(_as_batch(x)[1] for x in (a, b, c)))
+    local = device_state.local
 
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
         if alpha == 1 and beta == 0:
             launch(local.stream.handle, a._address, b._address, out._address)
             return
-        found = empty(out._layout)
-        launch(local.stream.handle, a._address, b._address, found._address)
-        out.copy_(found * alpha + out * beta if beta else found * alpha)
+        result = empty(out._layout)
+        launch(local.stream.handle, a._address, b._address, result._address)
+        out.copy_(result * alpha + out * beta if beta else result * alpha)
 
     return run
 
 
 def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
-    place: Any = c.place
-    kind, sizes = c.dtype, _sizes(c, a)
+    device_state: Any = c.place
+    dtype, sizes = c.dtype, _sizes(c, a)
     into = blas.factor(*_as_batch(c))
     if into is None or into.transposed:
         return _into_copy(product, c)
@@ -131,7 +131,7 @@ def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[.
     if sizes[3] == 0:
         return lambda out, _a, _b, _alpha=1, beta=0: out.zero_() if beta == 0 else out.mul_(beta)
     if reads[0] is not None and reads[1] is not None:
-        multiply = blas.product(place, kind, sizes, reads[0], reads[1], into, product.tf32)
+        multiply = blas.product(device_state, dtype, sizes, reads[0], reads[1], into, product.tf32)
         return OnAddresses(multiply)
     packed = [
         each if read is not None else each.as_contiguous() for each, read in zip((a, b), reads, strict=True)
@@ -141,7 +141,7 @@ def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[.
         a, b = (
             x if x._layout is layout else copied(x, layout) for x, layout in zip((a, b), packed, strict=True)
         )
-        place.plans[product, out._layout, a._layout, b._layout](out, a, b, alpha, beta)
+        device_state.plans[product, out._layout, a._layout, b._layout](out, a, b, alpha, beta)
 
     return run_packed
 
@@ -161,13 +161,13 @@ class OnAddresses:
 def _into_copy(product: _Product, c: Layout) -> Callable[..., None]:
     """For a result that cuBLAS cannot write: through row-major memory."""
     row_major = c.as_contiguous()
-    place: Any = c.place
+    device_state: Any = c.place
 
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
-        found = copied(out, row_major) if beta else empty(row_major)
-        place.plans[product, row_major, a._layout, b._layout](found, a, b, alpha, beta)
+        result = copied(out, row_major) if beta else empty(row_major)
+        device_state.plans[product, row_major, a._layout, b._layout](result, a, b, alpha, beta)
         with unrecorded():
-            out.copy_(found)
+            out.copy_(result)
 
     return run
 
@@ -204,9 +204,9 @@ def _pair_plan(name: str, rank: int, a: Layout, b: Layout) -> Callable[[Tensor, 
         return _directly(make, multiply)
 
     def run(a: Tensor, b: Tensor) -> Tensor:
-        made = make()
-        multiply(made, a, b)
-        return made
+        result = make()
+        multiply(result, a, b)
+        return result
 
     return run
 
@@ -220,9 +220,9 @@ def _directly(make: Callable[[], Tensor], multiply: OnAddresses) -> Callable[[Te
     queue = multiply.multiply
 
     def run(a: Tensor, b: Tensor) -> Tensor:
-        made = make()
-        queue(made._storage.address, a._storage.address + a._offset, b._storage.address + b._offset)
-        return made
+        result = make()
+        queue(result._storage.address, a._storage.address + a._offset, b._storage.address + b._offset)
+        return result
 
     return run
 
@@ -380,13 +380,13 @@ def _vector_pair_plan(
         return _directly(make, multiply)
 
     def run(a: Tensor, b: Tensor) -> Tensor:
-        made = make()
+        result = make()
         multiply(
-            view_of(made._storage, into, 0),
+            view_of(result._storage, into, 0),
             view_of(a._storage, left, a._offset),
             view_of(b._storage, right, b._offset),
         )
-        return made
+        return result
 
     return run
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def _poisson(rate: Any, u: Any) -> Any:
     """The smallest k whose distribution function is at least ``u``, by bisection."""
-    kind = rate.dtype
+    dtype = rate.dtype
     rate, u = np.broadcast_arrays(rate.astype(np.float64), u.astype(np.float64))
     rate = np.ascontiguousarray(rate)
     spread = np.sqrt(rate)
@@ -34,12 +34,12 @@ def _poisson(rate: Any, u: Any) -> Any:
         enough = igammac(middle + 1, rate) >= u
         wide = high - low > 1
         high, low = np.where(wide & enough, middle, high), np.where(wide & ~enough, middle, low)
-    return np.where(rate == 0, 0.0, high).astype(kind)
+    return np.where(rate == 0, 0.0, high).astype(dtype)
 
 
 def _binomial(count: Any, chance: Any, u: Any) -> Any:
     """From the most likely number outwards, until the probabilities met exceed ``u``."""
-    kind = count.dtype
+    dtype = count.dtype
     n, p, u = np.broadcast_arrays(
         np.floor(count.astype(np.float64)), chance.astype(np.float64), u.astype(np.float64)
     )
@@ -50,7 +50,7 @@ def _binomial(count: Any, chance: Any, u: Any) -> Any:
     logarithm = lgamma(n + 1) - lgamma(mode + 1) - lgamma(n - mode + 1)
     above = below = np.exp(logarithm + mode * np.log(p) + (n - mode) * np.log1p(-p))
     odds = p / (1 - p)
-    upper, lower, found = mode.copy(), mode.copy(), mode.copy()
+    upper, lower, result = mode.copy(), mode.copy(), mode.copy()
     rest = u - above
     going = rest > 0
     while going.any():
@@ -58,15 +58,15 @@ def _binomial(count: Any, chance: Any, u: Any) -> Any:
         upper = upper + 1
         rest = rest - np.where(going, above, 0)
         met = going & (rest <= 0)
-        found = np.where(met, upper, found)
+        result = np.where(met, upper, result)
         going &= ~met
         below = np.where(lower > 0, below * lower / (n - lower + 1) / odds, 0.0)
         lower = lower - 1
         rest = rest - np.where(going, below, 0)
         met = going & ((rest <= 0) | ((upper >= n) & (lower <= 0)) | (above + below < 1e-30))
-        found = np.where(met, np.clip(lower, 0, n), found)
+        result = np.where(met, np.clip(lower, 0, n), result)
         going &= ~met
-    return np.where(certain, edge, found).astype(kind)
+    return np.where(certain, edge, result).astype(dtype)
 
 
 POISSON = Pointwise(
@@ -116,13 +116,13 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
         For dtypes that are not floating point.
     """
     for name, each in (("count", count), ("prob", prob)):
-        kind = each._layout.dtype
-        if kind.category is not Category.FLOATING:
-            raise RuntimeError(f"binomial only supports floating-point dtypes for {name}, got: {kind!r}")
+        dtype = each._layout.dtype
+        if dtype.category is not Category.FLOATING:
+            raise RuntimeError(f"binomial only supports floating-point dtypes for {name}, got: {dtype!r}")
     shape = np.broadcast_shapes(count._layout.shape, prob._layout.shape)
     return BINOMIAL(count, prob, _uniform(count, shape, generator))
 
 
 def _uniform(like: Tensor, shape: Any, generator: Generator | None) -> Tensor:
-    made: Any = like.new_empty(shape, dtype=dtypes.float64)
-    return uniform_(made, generator=generator)
+    result: Any = like.new_empty(shape, dtype=dtypes.float64)
+    return uniform_(result, generator=generator)

@@ -49,33 +49,33 @@ def layout_of(
     if out is None:
         return new_layout(shape, default if dtype is None else dtype, place_of(device))
     as_out(out, dtype, device, "out")
-    found = out._layout
-    return found if found.shape == shape else new_layout(shape, found.dtype, found.place)
+    result = out._layout
+    return result if result.shape == shape else new_layout(shape, result.dtype, result.place)
 
 
-def target(found: Layout, out: Tensor | None, pin_memory: bool = False) -> Tensor:
+def target(result: Layout, out: Tensor | None, pin_memory: bool = False) -> Tensor:
     """``out`` with the shape of :func:`layout_of`, or a new tensor."""
     if out is None:
-        if pin_memory and found.place.is_cuda:
+        if pin_memory and result.place.is_cuda:
             raise RuntimeError(
-                f"Only dense CPU tensors can be pinned: pin_memory=True with device {found.device}"
+                f"Only dense CPU tensors can be pinned: pin_memory=True with device {result.device}"
             )
-        return make(found, pin_memory=pin_memory)
-    return out if out._layout is found else out.resize_(found.shape)
+        return make(result, pin_memory=pin_memory)
+    return out if out._layout is result else out.resize_(result.shape)
 
 
 def drawn(
     function: str,
     draw: Draw,
-    found: Layout,
+    result: Layout,
     generator: Generator | None,
     requires_grad: bool,
     out: Tensor | None,
     pin_memory: bool,
 ) -> Tensor:
     """What ``function`` returns: ``out``, or a new tensor of :func:`layout_of`, with the numbers of a call."""
-    chosen = source(generator, found.place, function)
-    return finish(apply(target(found, out, pin_memory), draw, chosen, function), requires_grad)
+    chosen = source(generator, result.place, function)
+    return finish(apply(target(result, out, pin_memory), draw, chosen, function), requires_grad)
 
 
 @operation(method=False)
@@ -112,9 +112,9 @@ def rand(
     RuntimeError
         For a negative size, a generator of another kind of device, or an ``out`` that does not fit.
     """
-    found = layout_of(sizes_of(sizes, size, "rand"), out, dtype, device)
-    draw = parameters.uniform(found.dtype, 0.0, 1.0)
-    return drawn("rand", draw, found, generator, requires_grad, out, pin_memory)
+    result = layout_of(sizes_of(sizes, size, "rand"), out, dtype, device)
+    draw = parameters.uniform(result.dtype, 0.0, 1.0)
+    return drawn("rand", draw, result, generator, requires_grad, out, pin_memory)
 
 
 @operation(method=False)
@@ -130,14 +130,14 @@ def randn(
     pin_memory: bool = False,
 ) -> Tensor:
     """Normal numbers of mean 0 and variance 1; otherwise as :func:`rand`."""
-    found = layout_of(sizes_of(sizes, size, "randn"), out, dtype, device)
-    draw = parameters.normal(found.dtype, 0.0, 1.0)
-    return drawn("randn", draw, found, generator, requires_grad, out, pin_memory)
+    result = layout_of(sizes_of(sizes, size, "randn"), out, dtype, device)
+    draw = parameters.normal(result.dtype, 0.0, 1.0)
+    return drawn("randn", draw, result, generator, requires_grad, out, pin_memory)
 
 
 @operation(method=False)
 def randint(
-    *given: Any,
+    *argument: Any,
     low: int | None = None,
     high: int | None = None,
     size: Sequence[int] | None = None,
@@ -172,21 +172,21 @@ def randint(
     named = {
         name: value for name, value in (("low", low), ("high", high), ("size", size)) if value is not None
     }
-    names = ("low", "high", "size") if len(given) + len(named) == 3 else ("high", "size")
+    names = ("low", "high", "size") if len(argument) + len(named) == 3 else ("high", "size")
     left = [name for name in names if name not in named]
-    if len(left) != len(given) or named.keys() - set(names):
+    if len(left) != len(argument) or named.keys() - set(names):
         raise TypeError(
-            f"randint() wants (high, size) or (low, high, size); got {len(given)} arguments and "
+            f"randint() wants (high, size) or (low, high, size); got {len(argument)} arguments and "
             f"{sorted(named)} by name"
         )
-    named.update(zip(left, given, strict=True))
-    found = layout_of(sequence_of_sizes(named["size"], "randint"), out, dtype, device, dtypes.int64)
+    named.update(zip(left, argument, strict=True))
+    result = layout_of(sequence_of_sizes(named["size"], "randint"), out, dtype, device, dtypes.int64)
     draw = parameters.integers(
-        found.dtype,
+        result.dtype,
         parameters.int64(named.get("low", 0), "randint", "low"),
         parameters.int64(named["high"], "randint", "high"),
     )
-    return drawn("randint", draw, found, generator, requires_grad, out, pin_memory)
+    return drawn("randint", draw, result, generator, requires_grad, out, pin_memory)
 
 
 @operation(method=False)
@@ -202,9 +202,9 @@ def rand_like(
     memory_format: MemoryFormat = preserve_format,
 ) -> Tensor:
     """:func:`rand` of ``input``'s shape, dtype, device and order of dimensions."""
-    found = layout_like(input, dtype, device, memory_format)
-    draw = parameters.uniform(found.dtype, 0.0, 1.0)
-    return drawn("rand_like", draw, found, generator, requires_grad, None, pin_memory)
+    result = layout_like(input, dtype, device, memory_format)
+    draw = parameters.uniform(result.dtype, 0.0, 1.0)
+    return drawn("rand_like", draw, result, generator, requires_grad, None, pin_memory)
 
 
 @operation(method=False)
@@ -220,15 +220,15 @@ def randn_like(
     memory_format: MemoryFormat = preserve_format,
 ) -> Tensor:
     """:func:`randn` of ``input``'s shape, dtype, device and order of dimensions."""
-    found = layout_like(input, dtype, device, memory_format)
-    draw = parameters.normal(found.dtype, 0.0, 1.0)
-    return drawn("randn_like", draw, found, generator, requires_grad, None, pin_memory)
+    result = layout_like(input, dtype, device, memory_format)
+    draw = parameters.normal(result.dtype, 0.0, 1.0)
+    return drawn("randn_like", draw, result, generator, requires_grad, None, pin_memory)
 
 
 @operation(method=False)
 def randint_like(
     input: Tensor,
-    *given: int,
+    *argument: int,
     low: int | None = None,
     high: int | None = None,
     generator: Generator | None = None,
@@ -243,21 +243,23 @@ def randint_like(
 
     ``randint_like(input, high)`` and ``randint_like(input, low, high)``.
     """
-    if len(given) == 2 and low is None and high is None:
-        low, high = given
-    elif len(given) == 1 and high is None:
-        (high,) = given
-    elif len(given) == 1 and low is None:
-        (low,) = given
-    elif given or high is None:
-        raise TypeError(f"randint_like() wants (input, high) or (input, low, high), got {len(given)} bounds")
-    found = layout_like(input, dtype, device, memory_format)
+    if len(argument) == 2 and low is None and high is None:
+        low, high = argument
+    elif len(argument) == 1 and high is None:
+        (high,) = argument
+    elif len(argument) == 1 and low is None:
+        (low,) = argument
+    elif argument or high is None:
+        raise TypeError(
+            f"randint_like() wants (input, high) or (input, low, high), got {len(argument)} bounds"
+        )
+    result = layout_like(input, dtype, device, memory_format)
     draw = parameters.integers(
-        found.dtype,
+        result.dtype,
         0 if low is None else parameters.int64(low, "randint_like", "low"),
         parameters.int64(high, "randint_like", "high"),
     )
-    return drawn("randint_like", draw, found, generator, requires_grad, None, pin_memory)
+    return drawn("randint_like", draw, result, generator, requires_grad, None, pin_memory)
 
 
 @operation(method=False)
@@ -290,34 +292,34 @@ def randperm(
         For bool and complex dtypes.
     """
     count = parameters.int64(n, "randperm", "n")
-    found = layout_of((count,), out, dtype, device, dtypes.int64)
-    _check_holds(found.dtype, count)
-    seed, call = source(generator, found.place, "randperm").next_call()
-    made = target(found, out, pin_memory)
-    from_host(distributions.permutation(count, seed, call), made)
-    return finish(made, requires_grad)
+    result = layout_of((count,), out, dtype, device, dtypes.int64)
+    _check_holds(result.dtype, count)
+    seed, call = source(generator, result.place, "randperm").next_call()
+    output = target(result, out, pin_memory)
+    from_host(distributions.permutation(count, seed, call), output)
+    return finish(output, requires_grad)
 
 
-def _check_holds(kind: dtype, count: int) -> None:
-    if kind.is_complex or kind.category is Category.BOOL:
+def _check_holds(dtype: dtype, count: int) -> None:
+    if dtype.is_complex or dtype.category is Category.BOOL:
         raise NotImplementedError(
-            f"\"randperm\" not implemented for '{kind.name}': it wants an integer or floating point dtype"
+            f"\"randperm\" not implemented for '{dtype.name}': it wants an integer or floating point dtype"
         )
-    limit = parameters.largest_integer(kind)
+    limit = parameters.largest_integer(dtype)
     if count - 1 > limit:
         raise RuntimeError(
-            f"randperm: n cannot be greater than {limit + 1} for {kind!r}, which does not hold more integers; "
+            f"randperm: n cannot be greater than {limit + 1} for {dtype!r}, which does not hold more integers; "
             f"got n={count}"
         )
 
 
-def from_host(numbers: NDArray[Any], made: Tensor) -> None:
+def from_host(numbers: NDArray[Any], result: Tensor) -> None:
     """Write ``numbers`` to a tensor of their shape, which the host does not wait for on a device."""
-    layout = made._layout
+    layout = result._layout
     if not layout.place.is_cuda:
-        made._writable[...] = numbers
-        made._storage.version += 1
+        result._writable[...] = numbers
+        result._storage.version += 1
         return
     staged = make(layouts.contiguous[layout.shape, layout.dtype, cpu], pin_memory=True)
     staged._writable[...] = numbers
-    copy_(made, staged, non_blocking=True)
+    copy_(result, staged, non_blocking=True)

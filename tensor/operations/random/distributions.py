@@ -143,9 +143,9 @@ def _geometric(drawn: Words, dtype: np.dtype[Any], log_of_failure: float, _: Any
 def _cauchy(drawn: Words, dtype: np.dtype[Any], median: float, sigma: float) -> Any:
     double = _compute_type(dtype) == _DOUBLE
     tail, negative = transforms.tail64(drawn) if double else transforms.tail32(drawn)
-    kind: Any = tail.dtype.type
+    element_dtype: Any = tail.dtype.type
     value = cotangent_pi(tail)
-    return (np.where(negative, -value, value) * kind(sigma) + kind(median)).astype(dtype)
+    return (np.where(negative, -value, value) * element_dtype(sigma) + element_dtype(median)).astype(dtype)
 
 
 def _bernoulli(drawn: Words, dtype: np.dtype[Any], threshold: Any, _: Any) -> Any:

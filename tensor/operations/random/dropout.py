@@ -57,25 +57,25 @@ def _operation_plan(layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tenso
 
     ``place.plans[operation, layout, inner](drop, input, out)``, both of the same contiguous layout.
     """
-    place: Any = layout.place
+    device_state: Any = layout.place
     count = layout.numel
-    if not place.is_cuda:
+    if not device_state.is_cuda:
 
         def on_host(drop: Drop, input: Tensor, out: Tensor) -> None:
             array = wide_array(input)
             drawn = words(drop.seed, drop.call, -(-count // inner)) < np.uint64(drop.below)
             kept = drawn.reshape(-1, 1) & np.ones(inner, bool) if inner > 1 else drawn
-            kind = array.dtype.type
+            dtype = array.dtype.type
             with np.errstate(all="ignore"):
-                found = array * kind(drop.scale)
+                result = array * dtype(drop.scale)
                 if drop.shift:
-                    found += kind(drop.shift)
-            found = np.where(kept.reshape(layout.shape), found, kind(drop.otherwise))
-            out._writable[...] = tensor_of(found, layout)._host
+                    result += dtype(drop.shift)
+            result = np.where(kept.reshape(layout.shape), result, dtype(drop.otherwise))
+            out._writable[...] = tensor_of(result, layout)._host
 
         return on_host
-    run = kernels.plan(place.native, count, inner, layout.dtype)
-    local = place.local
+    run = kernels.plan(device_state.native, count, inner, layout.dtype)
+    local = device_state.local
 
     def on_device(drop: Drop, input: Tensor, out: Tensor) -> None:
         run(
@@ -91,11 +91,11 @@ DROPOUT = planned(_operation_plan)
 
 def _applied(input: Tensor, drop: Drop, inner: int) -> Tensor:
     plain = input.contiguous()
-    made = empty(plain._layout)
-    plain._layout.place.plans[DROPOUT, plain._layout, inner](drop, plain, made)
+    result = empty(plain._layout)
+    plain._layout.place.plans[DROPOUT, plain._layout, inner](drop, plain, result)
     if modes.recording and input.requires_grad:
-        _FORMULA.record((made,), (input,), context=(drop.slope, inner))
-    return made
+        _FORMULA.record((result,), (input,), context=(drop.slope, inner))
+    return result
 
 
 _FORMULA = BackwardFormula("NativeDropoutBackward0", "input", [Derivative(_applied, needs="")])

@@ -27,11 +27,11 @@ CIRCULAR_TERMS = {_SINGLE: 6, _DOUBLE: 10}
 
 def polynomial(x: Floats, coefficients: tuple[float, ...]) -> Floats:
     """Horner's rule; ``coefficients`` start with the constant."""
-    kind = x.dtype.type
+    dtype = x.dtype.type
     result = np.full_like(x, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         result *= x
-        result += kind(coefficient)
+        result += dtype(coefficient)
     return result
 
 
@@ -41,15 +41,15 @@ def logarithm(x: Floats) -> Floats:
     ``x = m * 2**e`` with ``m`` in ``[0.70, 1.42)``, and ``log m`` by the series of the inverse
     hyperbolic tangent.
     """
-    kind = x.dtype.type
+    dtype = x.dtype.type
     mantissa, exponent = np.frexp(x)
-    low = mantissa < kind(0.70710678118654752)
-    mantissa = np.where(low, mantissa * kind(2), mantissa)
+    low = mantissa < dtype(0.70710678118654752)
+    mantissa = np.where(low, mantissa * dtype(2), mantissa)
     power = (exponent - low).astype(x.dtype)
-    s = (mantissa - kind(1)) / (mantissa + kind(1))
+    s = (mantissa - dtype(1)) / (mantissa + dtype(1))
     series = tuple(1.0 / (2 * term + 1) for term in range(LOGARITHM_TERMS[x.dtype]))
     small = s * polynomial(s * s, series)
-    result: Floats = power * kind(0.69314718055994531) + (small + small)
+    result: Floats = power * dtype(0.69314718055994531) + (small + small)
     return result
 
 
@@ -59,12 +59,12 @@ def exponential(x: Floats) -> Floats:
     ``x = k log 2 + r`` with ``log 2`` in two parts (Cody and Waite), Taylor's series in ``r``, and a power
     of two that is multiplied in two steps, so that tiny results are rounded once.
     """
-    kind = x.dtype.type
+    dtype = x.dtype.type
     single = x.dtype == _SINGLE
-    x = np.clip(x, kind(-110 if single else -760), kind(100 if single else 720))
-    k = np.rint(x * kind(1.4426950408889634))
+    x = np.clip(x, dtype(-110 if single else -760), dtype(100 if single else 720))
+    k = np.rint(x * dtype(1.4426950408889634))
     high, low = (0.693359375, -2.12194440e-4) if single else (0.6931471803691238, 1.9082149292705877e-10)
-    r = x - k * kind(high) - k * kind(low)
+    r = x - k * dtype(high) - k * dtype(low)
     series = polynomial(r, tuple(1.0 / factorial(term) for term in range(EXPONENTIAL_TERMS[x.dtype])))
     power = k.astype(np.int32)
     half = power >> 1
@@ -73,18 +73,18 @@ def exponential(x: Floats) -> Floats:
     return result
 
 
-def _power_of_two(exponent: NDArray[np.int32], kind: np.dtype[Any]) -> Floats:
-    if kind == _SINGLE:
+def _power_of_two(exponent: NDArray[np.int32], dtype: np.dtype[Any]) -> Floats:
+    if dtype == _SINGLE:
         return ((exponent + np.int32(127)) << np.int32(23)).view(np.float32)
     return ((exponent.astype(np.int64) + 1023) << 52).view(np.float64)
 
 
 def cotangent_pi(x: Floats) -> Floats:
     """``cot(pi x)`` of numbers in ``(0, 0.5)``, within 4 ulp."""
-    kind = x.dtype.type
+    dtype = x.dtype.type
     terms = CIRCULAR_TERMS[x.dtype]
-    upper = x > kind(0.25)
-    z = np.where(upper, kind(0.5) - x, x) * kind(3.14159265358979324)
+    upper = x > dtype(0.25)
+    z = np.where(upper, dtype(0.5) - x, x) * dtype(3.14159265358979324)
     square = -(z * z)
     sine = z * polynomial(square, tuple(1.0 / factorial(2 * term + 1) for term in range(terms)))
     cosine = polynomial(square, tuple(1.0 / factorial(2 * term) for term in range(terms)))

@@ -42,10 +42,10 @@ def _fill_plan(layout: Layout) -> Callable[..., None]:
     ``place.plans[RANDOM, layout]`` carries it out.
     """
     check_no_overlap(layout)
-    place, shape, strides, kind = layout.place, layout.shape, layout.strides, layout.dtype
-    if not isinstance(place, CudaPlace):
+    device_state, shape, strides, kind = layout.place, layout.shape, layout.strides, layout.dtype
+    if not isinstance(device_state, CudaPlace):
         return _on_host
-    local, fill = place.local, kernels.plan(place.native, shape, strides, kind)
+    local, fill = device_state.local, kernels.plan(device_state.native, shape, strides, kind)
 
     def run(target: Tensor, draw: Draw, seed: int, call: int) -> None:
         name, first, second = draw
@@ -61,21 +61,21 @@ def _on_host(target: Tensor, draw: Draw, seed: int, call: int) -> None:
     target._writable[...] = drawn.reshape(layout.shape)
 
 
-def _chances_plan(layout: Layout, given: Layout) -> Callable[..., None]:
+def _chances_plan(layout: Layout, argument: Layout) -> Callable[..., None]:
     """How to fill a layout where each element has its own probability of being 1.
 
     ``place.plans[CHANCES, layout, probability_layout]`` carries it out.
     """
     check_no_overlap(layout)
-    place = layout.place
-    if not isinstance(place, CudaPlace):
+    device_state = layout.place
+    if not isinstance(device_state, CudaPlace):
         return _chances_on_host
-    native, local, fill = place.native, place.local, kernels.fill_bernoulli
+    native, local, fill = device_state.native, device_state.local, kernels.fill_bernoulli
 
     def run(target: Tensor, p: Tensor, seed: int, call: int) -> None:
         fill(
             native, local.stream.handle, target._address, layout.shape, layout.strides, layout.dtype,
-            p._address, given.shape, given.strides, given.dtype, seed, call,
+            p._address, argument.shape, argument.strides, argument.dtype, seed, call,
         )  # fmt: skip
 
     return run
@@ -91,7 +91,7 @@ def _chances_on_host(target: Tensor, p: Tensor, seed: int, call: int) -> None:
 RANDOM, CHANCES = planned(_fill_plan), planned(_chances_plan)
 
 
-def source(generator: Generator | None, place: Place, function: str) -> Generator:
+def source(generator: Generator | None, device_state: Place, function: str) -> Generator:
     """The generator that numbers for ``place`` come from: the one that was given, or the device's own.
 
     Raises
@@ -102,15 +102,15 @@ def source(generator: Generator | None, place: Place, function: str) -> Generato
         If it is for another kind of device.
     """
     if generator is None:
-        return default_generator(place.device.index)
+        return default_generator(device_state.device.index)
     if not isinstance(generator, Generator):
         raise TypeError(
             f"{function}(): argument 'generator' must be tensor.Generator, not {type(generator).__name__}"
         )
-    if generator.device.type != place.device.type:
+    if generator.device.type != device_state.device.type:
         raise RuntimeError(
-            f"Expected a '{place.device.type}' device type for generator but found '{generator.device.type}': "
-            f"{function}() works on {place.device}"
+            f"Expected a '{device_state.device.type}' device type for generator but found '{generator.device.type}': "
+            f"{function}() works on {device_state.device}"
         )
     return generator
 
@@ -125,9 +125,9 @@ def apply(target: Tensor, draw: Draw, generator: Generator | None, function: str
     if target._layout.dtype.is_complex:
         shown = views.view_as_real(view_of(target._storage, target._layout, target._offset))
     layout = shown._layout
-    place = layout.place
-    run = place.plans[RANDOM, layout]
-    seed, call = source(generator, place, function).next_call()
+    device_state = layout.place
+    run = device_state.plans[RANDOM, layout]
+    seed, call = source(generator, device_state, function).next_call()
     run(shown, draw, seed, call)
     target._storage.version += 1
     if target._autograd is not None:
@@ -289,21 +289,21 @@ def apply_chances(target: Tensor, p: Tensor, generator: Generator | None) -> Non
     layout = target._layout
     parameters.check_bernoulli(layout.dtype)
     p = same_place(p, layout.place, "bernoulli_")
-    given = p._layout
-    if not given.dtype.is_floating_point:
+    argument = p._layout
+    if not argument.dtype.is_floating_point:
         raise NotImplementedError(
-            f"\"bernoulli_\" not implemented for probabilities of '{given.dtype.name}': they must be floating point"
+            f"\"bernoulli_\" not implemented for probabilities of '{argument.dtype.name}': they must be floating point"
         )
     views.expand(p, layout.shape)
     if not layout.place.is_cuda:
         _check_chances(p)
-    run = layout.place.plans[CHANCES, layout, given]
+    run = layout.place.plans[CHANCES, layout, argument]
     seed, call = source(generator, layout.place, "bernoulli_").next_call()
     run(target, p, seed, call)
     target._storage.version += 1
 
 
-def same_place(other: Tensor, place: Place, function: str) -> Tensor:
+def same_place(other: Tensor, device_state: Place, function: str) -> Tensor:
     """``other``, or a copy on ``place`` if it has one element on the CPU and no dimensions.
 
     Raises
@@ -311,12 +311,12 @@ def same_place(other: Tensor, place: Place, function: str) -> Tensor:
     RuntimeError
         If it is on another device.
     """
-    found = other._layout
-    if found.place is place:
+    result = other._layout
+    if result.place is device_state:
         return other
-    if found.shape or found.place.is_cuda:
-        raise two_devices(function, place.device, found.device)
-    return to(other, place.device)
+    if result.shape or result.place.is_cuda:
+        raise two_devices(function, device_state.device, result.device)
+    return to(other, device_state.device)
 
 
 def _check_chances(p: Tensor) -> None:

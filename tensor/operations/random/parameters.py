@@ -32,15 +32,15 @@ for _kind in dtypes.ALL[1:]:
         _DIGITS[_kind] = 1 - round(math.log2(finfo(_kind).eps))
 
 
-def uniform(kind: dtype, low: Any, high: Any) -> Draw:
+def uniform(dtype: dtype, low: Any, high: Any) -> Draw:
     """In ``[low, high)``; for complex types so are both parts."""
-    if not (kind.is_floating_point or kind.is_complex):
-        raise _unsupported("uniform_", kind, "a floating point or complex")
-    least, greatest = _LIMITS[kind]
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise _unsupported("uniform_", dtype, "a floating point or complex")
+    least, greatest = _LIMITS[dtype]
     ends = number(low, "uniform_", "from"), number(high, "uniform_", "to")
     for name, end in zip(("from", "to"), ends, strict=True):
         if not least <= end <= greatest:
-            raise RuntimeError(f"{name} is out of bounds for {kind!r}: got {end:g}")
+            raise RuntimeError(f"{name} is out of bounds for {dtype!r}: got {end:g}")
     start, stop = ends
     if start > stop:
         raise RuntimeError(
@@ -48,76 +48,76 @@ def uniform(kind: dtype, low: Any, high: Any) -> Draw:
         )
     if stop - start > greatest:
         raise RuntimeError(
-            f"uniform_ expects to-from <= {greatest:g}, the largest number of {kind!r}, but found to={stop:g} "
+            f"uniform_ expects to-from <= {greatest:g}, the largest number of {dtype!r}, but found to={stop:g} "
             f"and from={start:g}"
         )
     return "uniform", start, stop
 
 
-def normal(kind: dtype, mean: Any, std: Any) -> Draw:
+def normal(dtype: dtype, mean: Any, std: Any) -> Draw:
     """Of given mean and standard deviation; each part of a complex number has half the variance."""
-    if not (kind.is_floating_point or kind.is_complex):
-        raise _unsupported("normal_", kind, "a floating point or complex")
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise _unsupported("normal_", dtype, "a floating point or complex")
     centre, width = number(mean, "normal_", "mean"), number(std, "normal_", "std")
     if not width >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {width:g}")
-    return "normal", centre, width / math.sqrt(2) if kind.is_complex else width
+    return "normal", centre, width / math.sqrt(2) if dtype.is_complex else width
 
 
-def log_normal(kind: dtype, mean: Any, std: Any) -> Draw:
+def log_normal(dtype: dtype, mean: Any, std: Any) -> Draw:
     """Exponential of a normal number of given mean and standard deviation."""
-    if not kind.is_floating_point:
-        raise _unsupported("log_normal_", kind, "a floating point")
+    if not dtype.is_floating_point:
+        raise _unsupported("log_normal_", dtype, "a floating point")
     centre, width = number(mean, "log_normal_", "mean"), number(std, "log_normal_", "std")
     if not width > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={width:g}")
     return "log_normal", centre, width
 
 
-def exponential(kind: dtype, lambd: Any) -> Draw:
+def exponential(dtype: dtype, lambd: Any) -> Draw:
     """Of rate ``lambd``."""
-    _check_continuous("Exponential", kind)
+    _check_continuous("Exponential", dtype)
     rate = number(lambd, "exponential_", "lambd")
     if not rate > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate:g}")
     return "exponential", rate, 0.0
 
 
-def cauchy(kind: dtype, median: Any, sigma: Any) -> Draw:
+def cauchy(dtype: dtype, median: Any, sigma: Any) -> Draw:
     """Of given median and half width at half maximum."""
-    _check_continuous("Cauchy", kind)
+    _check_continuous("Cauchy", dtype)
     centre, width = number(median, "cauchy_", "median"), number(sigma, "cauchy_", "sigma")
     if not width > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={width:g}")
     return "cauchy", centre, width
 
 
-def geometric(kind: dtype, p: Any) -> Draw:
+def geometric(dtype: dtype, p: Any) -> Draw:
     """Trials up to the first success, which has probability ``p`` in each."""
-    if kind.is_complex or kind is dtypes.bool_:
-        raise _unsupported("geometric_", kind, "an integer or floating point")
+    if dtype.is_complex or dtype is dtypes.bool_:
+        raise _unsupported("geometric_", dtype, "an integer or floating point")
     chance = number(p, "geometric_", "p")
     if not 0 < chance < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={chance:g}")
     return "geometric", math.log1p(-chance), 0.0
 
 
-def bernoulli(kind: dtype, p: Any) -> Draw:
+def bernoulli(dtype: dtype, p: Any) -> Draw:
     """1 with probability ``p``, else 0."""
-    check_bernoulli(kind)
+    check_bernoulli(dtype)
     chance = number(p, "bernoulli_", "p")
     if not 0 <= chance <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={chance:g}")
     return "bernoulli", threshold(chance), 0
 
 
-def check_bernoulli(kind: dtype) -> None:
+def check_bernoulli(dtype: dtype) -> None:
     """Raise NotImplementedError if ones and zeros of the type are not drawn."""
-    if kind.is_complex:
-        raise _unsupported("bernoulli_", kind, "a real")
+    if dtype.is_complex:
+        raise _unsupported("bernoulli_", dtype, "a real")
 
 
-def integers(kind: dtype, low: Any, high: Any) -> Draw:
+def integers(dtype: dtype, low: Any, high: Any) -> Draw:
     """Integers in ``[low, high)``.
 
     With ``high`` ``None`` up to the largest of an integer type, and up to ``2**digits`` for a floating point
@@ -129,16 +129,16 @@ def integers(kind: dtype, low: Any, high: Any) -> Draw:
     UserWarning
         If a floating point type does not hold all numbers of the range.
     """
-    if kind.is_complex:
-        raise RuntimeError(f"random_ handles only integer, floating point and bool dtypes, got {kind!r}")
-    least, greatest = _LIMITS[kind]
-    digits = _DIGITS.get(kind)
+    if dtype.is_complex:
+        raise RuntimeError(f"random_ handles only integer, floating point and bool dtypes, got {dtype!r}")
+    least, greatest = _LIMITS[dtype]
+    digits = _DIGITS.get(dtype)
     start = int64(low, "random_", "from")
     if high is None:
-        last = largest_integer(kind)
+        last = largest_integer(dtype)
         if start > last:
             raise RuntimeError(
-                f"random_ expects 'from' to be at most {last} for {kind!r} without 'to', but got from={start}"
+                f"random_ expects 'from' to be at most {last} for {dtype!r} without 'to', but got from={start}"
             )
     else:
         stop = int64(high, "random_", "to")
@@ -150,11 +150,11 @@ def integers(kind: dtype, low: Any, high: Any) -> Draw:
     for name, end in (("from", start), ("to - 1", last)):
         if not least <= end <= greatest:
             raise RuntimeError(
-                f"{name} is out of bounds for {kind!r}: got {end}, expected [{least:g}, {greatest:g}]"
+                f"{name} is out of bounds for {dtype!r}: got {end}, expected [{least:g}, {greatest:g}]"
             )
         if digits is not None and not -(1 << digits) <= end <= 1 << digits:
             warnings.warn(
-                f"{name} is out of bounds [-(2^{digits}), 2^{digits}]: {kind!r} does not hold all integers "
+                f"{name} is out of bounds [-(2^{digits}), 2^{digits}]: {dtype!r} does not hold all integers "
                 f"beyond, got {end}",
                 stacklevel=3,
             )
@@ -163,17 +163,17 @@ def integers(kind: dtype, low: Any, high: Any) -> Draw:
         if first > end:
             raise RuntimeError(
                 "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but "
-                f"{kind!r} holds no number from {start} to {last}"
+                f"{dtype!r} holds no number from {start} to {last}"
             )
         start, last = first, end
     extent = last - start + 1
     return "random", 0 if extent == 1 << 64 else extent, start
 
 
-def largest_integer(kind: dtype) -> int:
+def largest_integer(dtype: dtype) -> int:
     """The number up to which a real type holds all integers."""
-    digits = _DIGITS.get(kind)
-    return int(_LIMITS[kind][1]) if digits is None else 1 << digits
+    digits = _DIGITS.get(dtype)
+    return int(_LIMITS[dtype][1]) if digits is None else 1 << digits
 
 
 def _below(value: int, digits: int) -> int:
@@ -208,21 +208,23 @@ def int64(value: Any, function: str, name: str) -> int:
         If it has more than 64 bits.
     """
     try:
-        found = operator.index(value)
+        result = operator.index(value)
     except TypeError:
         raise TypeError(f"{function}(): argument '{name}' must be int, not {type(value).__name__}") from None
-    if not -(1 << 63) <= found < 1 << 63:
-        raise ValueError(f"Overflow when unpacking long long: {function}(): '{name}' is {found}")
-    return found
+    if not -(1 << 63) <= result < 1 << 63:
+        raise ValueError(f"Overflow when unpacking long long: {function}(): '{name}' is {result}")
+    return result
 
 
-def _unsupported(function: str, kind: dtype, wanted: str) -> NotImplementedError:
-    return NotImplementedError(f"\"{function}\" not implemented for '{kind.name}': it wants {wanted} dtype")
+def _unsupported(function: str, dtype: dtype, expected: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"\"{function}\" not implemented for '{dtype.name}': it wants {expected} dtype"
+    )
 
 
-def _check_continuous(name: str, kind: dtype) -> None:
-    if not kind.is_floating_point:
+def _check_continuous(name: str, dtype: dtype) -> None:
+    if not dtype.is_floating_point:
         raise RuntimeError(
             f"{name} distribution is a continuous probability distribution. dtype must be a floating point "
-            f"but you specified {kind!r}"
+            f"but you specified {dtype!r}"
         )

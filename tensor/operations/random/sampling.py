@@ -43,16 +43,16 @@ def _scale_plan(z: Layout, std: Layout) -> Callable[[Tensor, Tensor, float], Non
 
     ``z * std + shift`` in place, where no ``std`` is negative: ``place.plans[SCALE, z, std]``.
     """
-    place = z.place
-    if not isinstance(place, CudaPlace):
+    device_state = z.place
+    if not isinstance(device_state, CudaPlace):
         return _scale_on_host
     code = "d" if z.dtype is dtypes.float64 else "f"
     expression = pointwise.Expression(
         "normal_scale", "(assert(b >= 0), a * b + shift)", (("shift", code),), options=_EXACTLY
     )
     sides = (z.strides, z.dtype), (std.strides, std.dtype)
-    launch = pointwise.plan(place.native, expression, z.shape, sides[0], *sides)
-    local = place.local
+    launch = pointwise.plan(device_state.native, expression, z.shape, sides[0], *sides)
+    local = device_state.local
 
     def run(target: Tensor, by: Tensor, shift: float) -> None:
         address = target._address
@@ -66,13 +66,13 @@ def _shift_plan(z: Layout, mean: Layout) -> Callable[[Tensor, Tensor], None]:
 
     ``z + mean`` in place: ``place.plans[SHIFT, z, mean]``.
     """
-    place = z.place
-    if not isinstance(place, CudaPlace):
+    device_state = z.place
+    if not isinstance(device_state, CudaPlace):
         return _shift_on_host
     sides = (z.strides, z.dtype), (mean.strides, mean.dtype)
     expression = pointwise.Expression("normal_shift", "a + b")
-    launch = pointwise.plan(place.native, expression, z.shape, sides[0], *sides)
-    local = place.local
+    launch = pointwise.plan(device_state.native, expression, z.shape, sides[0], *sides)
+    local = device_state.local
 
     def run(target: Tensor, by: Tensor) -> None:
         address = target._address
@@ -140,50 +140,50 @@ def normal(
     if not tensors:
         if size is None:
             raise TypeError("normal() of two numbers needs a size: normal(mean, std, size)")
-        found = layout_of(sequence_of_sizes(size, "normal"), out, dtype, device)
-        draw = parameters.normal(found.dtype, mean, std)
-        return drawn("normal", draw, found, generator, requires_grad, out, pin_memory)
+        result = layout_of(sequence_of_sizes(size, "normal"), out, dtype, device)
+        draw = parameters.normal(result.dtype, mean, std)
+        return drawn("normal", draw, result, generator, requires_grad, out, pin_memory)
     if size is not None or dtype is not None or device is not None or requires_grad or pin_memory:
         raise TypeError(
             "normal() of tensors takes their shape, dtype and device: leave out size, dtype, device, "
             "requires_grad and pin_memory"
         )
     first: Any = tensors[0]
-    shape, kind, place = first._layout.shape, first._layout.dtype, first._layout.place
+    shape, element_dtype, device_state = first._layout.shape, first._layout.dtype, first._layout.place
     if len(tensors) == 2:
         shape = broadcast_shapes(shape, tensors[1]._layout.shape)
     numeric = std if not isinstance(std, TensorBase) else 1.0
-    draw = parameters.normal(kind, 0.0, numeric)
+    draw = parameters.normal(element_dtype, 0.0, numeric)
     given_std = std
     if isinstance(std, TensorBase):
         if std._layout.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        std = same_place(std, place, "normal")
-        if not place.is_cuda and not (std._host >= 0).all():
+        std = same_place(std, device_state, "normal")
+        if not device_state.is_cuda and not (std._host >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
     shift = 0.0 if isinstance(mean, TensorBase) else parameters.number(mean, "normal", "mean")
-    found = layout_of(shape, out, kind, place.device)
-    made = drawn("normal", draw, found, generator, False, out, False)
+    result = layout_of(shape, out, element_dtype, device_state.device)
+    output = drawn("normal", draw, result, generator, False, out, False)
     with no_grad():
-        _affine(made, mean, std, shift)
+        _affine(output, mean, std, shift)
     form = 3 if len(tensors) == 2 else 1 if isinstance(mean, TensorBase) else 2
-    record(made, f"NormalBackward{form}", mean, given_std)
-    return made
+    record(output, f"NormalBackward{form}", mean, given_std)
+    return output
 
 
-def _affine(made: Tensor, mean: float | Tensor, std: float | Tensor, shift: float) -> None:
+def _affine(result: Tensor, mean: float | Tensor, std: float | Tensor, shift: float) -> None:
     """Multiply by ``std`` and add ``mean`` where they are tensors, and ``shift``."""
-    kind, plans = made._layout.dtype, made._layout.place.plans
-    shape = made._layout.shape
-    parts = views.view_as_real(made) if kind.is_complex else made
+    dtype, plans = result._layout.dtype, result._layout.place.plans
+    shape = result._layout.shape
+    parts = views.view_as_real(result) if dtype.is_complex else result
     if isinstance(std, TensorBase):
-        factors = views.expand(to(std, kind.to_real()), shape)
-        if kind.is_complex:
+        factors = views.expand(to(std, dtype.to_real()), shape)
+        if dtype.is_complex:
             factors = views.expand(views.unsqueeze(factors, -1), (*shape, 2))
         plans[SCALE, parts._layout, factors._layout](parts, factors, shift)
     if isinstance(mean, TensorBase):
-        means = views.expand(to(mean, kind), shape)
-        if kind.is_complex:
+        means = views.expand(to(mean, dtype), shape)
+        if dtype.is_complex:
             means = views.view_as_real(means)
         plans[SHIFT, parts._layout, means._layout](parts, means)
 
@@ -216,16 +216,16 @@ def bernoulli(
     if isinstance(p, TensorBase):
         raise TypeError("bernoulli(): argument 'p' must be float, not Tensor; probabilities go into input")
     if out is None:
-        made = target(layout.as_contiguous(), None)
+        result = target(layout.as_contiguous(), None)
     else:
         if out._layout.place is not layout.place:
             raise two_devices("bernoulli", layout.device, out._layout.device)
-        made = target(layout_of(layout.shape, out, None, None), out)
+        result = target(layout_of(layout.shape, out, None, None), out)
     if p is not None:
-        return bernoulli_(made, p, generator=generator)
-    apply_chances(made, input, generator)
-    record(made, "BernoulliBackward0", input)
-    return made
+        return bernoulli_(result, p, generator=generator)
+    apply_chances(result, input, generator)
+    record(result, "BernoulliBackward0", input)
+    return result
 
 
 @operation()
@@ -291,11 +291,11 @@ def multinomial(
     _check_weights(weights, 1 if replacement else count)
     indices = distributions.categories(weights, count, bool(replacement), *chosen.next_call())
     sizes = (*shape[:-1], count)
-    made = target(layouts.contiguous[sizes, dtypes.int64, layout.place], None) if out is None else out
-    if made._layout.shape != sizes:
-        made.resize_(sizes)
-    from_host(indices.reshape(sizes), made)
-    return made
+    result = target(layouts.contiguous[sizes, dtypes.int64, layout.place], None) if out is None else out
+    if result._layout.shape != sizes:
+        result.resize_(sizes)
+    from_host(indices.reshape(sizes), result)
+    return result
 
 
 def _check_weights(weights: Any, positive: int) -> None:

@@ -119,16 +119,16 @@ def uniform64(words: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 def _quantile(tail: Floats, negative: NDArray[np.bool_], coefficients: Any) -> Floats:
     """Standard normal quantile at the distance ``tail`` in ``(0, 0.5)`` from the nearer end."""
-    kind = tail.dtype.type
+    dtype = tail.dtype.type
     centre, near, far = coefficients
-    q = kind(0.5) - tail
-    r = kind(0.180625) - q * q
+    q = dtype(0.5) - tail
+    r = dtype(0.180625) - q * q
     result = q * polynomial(r, centre[0]) / polynomial(r, centre[1])
-    outside = np.flatnonzero(q > kind(0.425))
+    outside = np.flatnonzero(q > dtype(0.425))
     if outside.size:
         r = np.sqrt(-logarithm(tail[outside]))
-        beyond = r > kind(5)
-        r_near, r_far = r - kind(1.6), r - kind(5)
+        beyond = r > dtype(5)
+        r_near, r_far = r - dtype(1.6), r - dtype(5)
         close = polynomial(r_near, near[0]) / polynomial(r_near, near[1])
         distant = polynomial(r_far, far[0]) / polynomial(r_far, far[1])
         result[outside] = np.where(beyond, distant, close)

@@ -29,23 +29,27 @@ def composed(
     batch: int,
 ) -> tuple[Tensor, ...]:
     """What :func:`.recurrent.recur` gives."""
-    kind, place = data._layout.dtype, data._layout.place
+    dtype, device_state = data._layout.dtype, data._layout.place
     gates = linear(data, of_input, input_bias)
-    h = filled(contiguous[(batch, cell.size), kind, place], 0) if state is None else state
+    h = filled(contiguous[(batch, cell.size), dtype, device_state], 0) if state is None else state
     c: Any = None
     if cell.name == "lstm":
-        c = filled(contiguous[(batch, cell.hidden), kind, place], 0) if cell_state is None else cell_state
+        c = (
+            filled(contiguous[(batch, cell.hidden), dtype, device_state], 0)
+            if cell_state is None
+            else cell_state
+        )
     rows: dict[int, Tensor] = {}
     for first, count in spans:
         now, own = h[:count], gates[first : first + count]
-        made, new_cell = _step(
+        result, new_cell = _step(
             cell, own, linear(now, of_hidden, hidden_bias), now, None if c is None else c[:count]
         )
         if projection is not None:
-            made = linear(made, projection)
-        rows[first] = made
+            result = linear(result, projection)
+        rows[first] = result
         # States of sequences that are over, or have not begun, stay.
-        h = made if count == batch else cat((made, h[count:]))
+        h = result if count == batch else cat((result, h[count:]))
         if c is not None:
             c = new_cell if count == batch else cat((new_cell, c[count:]))
     out = cat([rows[first] for first in sorted(rows)])

@@ -22,44 +22,44 @@ def _bound(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str,
     """Arguments by name, in one of the two forms."""
     packed = not named.keys().isdisjoint(_PACKED[:2]) or (len(args) > 3 and not isinstance(args[3], bool))
     fields = _PACKED if packed else _PADDED
-    found = dict(zip(fields, args, strict=False))
-    if len(args) > len(fields) or found.keys() & named.keys() or {*found, *named} != set(fields):
+    result = dict(zip(fields, args, strict=False))
+    if len(args) > len(fields) or result.keys() & named.keys() or {*result, *named} != set(fields):
         raise TypeError(
             f"{name}() takes ({', '.join(_PADDED)}) or ({', '.join(_PACKED)}), all of them, but got "
             f"{len(args)} arguments without names and {', '.join(named) or 'none'} with"
         )
-    return found | named
+    return result | named
 
 
 def _run(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Tensor, ...]:
-    given = _bound(name, args, named)
-    states, params = given["hx"], list(given["params"])
+    argument = _bound(name, args, named)
+    states, params = argument["hx"], list(argument["params"])
     states = (states,) if isinstance(states, TensorBase) else tuple(states)
     if len(states) != 1 + (name == "lstm"):
         raise RuntimeError(
             f"{name} expects {'two hidden states' if name == 'lstm' else 'one hidden state'}, got {len(states)}"
         )
-    directions = given["num_layers"] * (1 + given["bidirectional"])
-    each = 4 if given["has_biases"] else 2
+    directions = argument["num_layers"] * (1 + argument["bidirectional"])
+    each = 4 if argument["has_biases"] else 2
     if name == "lstm" and len(params) == directions * (each + 1):
         each += 1
     if not params or len(params) != directions * each:
         raise RuntimeError(
-            f"{name}(): expected {directions * each} parameters for {given['num_layers']} layers, {each} for each of their "
+            f"{name}(): expected {directions * each} parameters for {argument['num_layers']} layers, {each} for each of their "
             f"directions, got {len(params)}"
         )
     rows, size = params[1]._layout.shape
     options = {
         "hidden": rows // GATES[name],
         "projected": size if each % 2 else 0,
-        **{option: given[option] for option in _OPTIONS},
+        **{option: argument[option] for option in _OPTIONS},
     }
-    if "data" in given:
-        return layers(name, given["data"], given["batch_sizes"].tolist(), states, params, **options)
-    x = given["input"]
+    if "data" in argument:
+        return layers(name, argument["data"], argument["batch_sizes"].tolist(), states, params, **options)
+    x = argument["input"]
     if x.dim() != 3:
         raise RuntimeError(f"{name}(): expected input of 3 dimensions, got {x.dim()}")
-    return padded_layers(name, x, states, params, batch_first=given["batch_first"], **options)
+    return padded_layers(name, x, states, params, batch_first=argument["batch_first"], **options)
 
 
 @operation(method=False)

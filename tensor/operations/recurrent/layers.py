@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 def spans_of(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """First row and number of rows of each step, of which these are the numbers."""
-    found, first = [], 0
+    result, first = [], 0
     for count in sizes:
-        found.append((first, count))
+        result.append((first, count))
         first += count
-    return found
+    return result
 
 
 def layers(
@@ -85,17 +85,17 @@ def layers(
     for layer in range(num_layers):
         if layer and dropout and train:
             data = drop(data, dropout, True)
-        made = []
+        output = []
         for spans in orders:
             weights: list[Tensor | None] = [*params[position : position + each], *[None] * (4 - each)]
             position += each
             weights.append(params[position] if cell.projected else None)
             position += bool(cell.projected)
             first, *other = [None if part is None else part[len(last)] for part in parts]
-            found = recur(cell, data, (first, other[0] if other else None), weights, spans, sizes[0])
-            made.append(found[0])
-            last.append(found[1:])
-        data = made[0] if len(made) == 1 else cat(made, 1)
+            result = recur(cell, data, (first, other[0] if other else None), weights, spans, sizes[0])
+            output.append(result[0])
+            last.append(result[1:])
+        data = output[0] if len(output) == 1 else cat(output, 1)
     return (data, *[_stacked(kind) for kind in zip(*last, strict=True)])
 
 
@@ -152,15 +152,15 @@ def _cell(
     for number, state in enumerate(states):
         if state is None:
             continue
-        given = state._layout.shape
-        if len(given) != 2 or given[1] != hidden:
+        argument = state._layout.shape
+        if len(argument) != 2 or argument[1] != hidden:
             raise RuntimeError(
-                f"hidden{number} has inconsistent hidden_size: got {given[-1] if given else 'no dimension'}, expected "
+                f"hidden{number} has inconsistent hidden_size: got {argument[-1] if argument else 'no dimension'}, expected "
                 f"{hidden}"
             )
-        if given[0] != shape[0]:
+        if argument[0] != shape[0]:
             raise RuntimeError(
-                f"Input batch size {shape[0]} doesn't match hidden{number} batch size {given[0]}"
+                f"Input batch size {shape[0]} doesn't match hidden{number} batch size {argument[0]}"
             )
     weights = w_ih, w_hh, b_ih, b_hh, None
     return recur(Cell(name, hidden), input, states, weights, [(0, shape[0])], shape[0])[1:]

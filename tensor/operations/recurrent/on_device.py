@@ -38,8 +38,8 @@ class _Products(dict[int, "Callable[..., None]"]):
         self.factors = blas.Factor(False, inner, 0), right, blas.Factor(False, columns, 0)
 
     def __missing__(self, rows: int) -> Callable[..., None]:
-        made = self[rows] = blas.product(*self.given, (1, rows, *self.sizes), *self.factors)
-        return made
+        result = self[rows] = blas.product(*self.given, (1, rows, *self.sizes), *self.factors)
+        return result
 
 
 def _address(x: Tensor | None) -> int:
@@ -58,15 +58,15 @@ def _forward_plan(
     """
     if not state.place.is_cuda:
         return recurrent_on_host.forward(cell, state, keep)
-    place: Any = state.place
-    kind, (batch, size) = state.dtype, state.shape
-    native, bytes_of = place.native, kind.itemsize
+    device_state: Any = state.place
+    dtype, (batch, size) = state.dtype, state.shape
+    native, bytes_of = device_state.native, dtype.itemsize
     projected = bool(cell.projected)
-    step = kernels.plan(native, cell.name, kind, cell.hidden, batch, keep=keep, projected=projected)
-    advance = kernels.plan(native, "projection", kind, size, batch, keep=keep) if projected else None
-    local, wide, hidden = place.local, cell.gates, cell.hidden
-    into_gates = _Products(place, kind, size, wide, transposed=True)
-    into_state = _Products(place, kind, hidden, size, transposed=True)
+    step = kernels.plan(native, cell.name, dtype, cell.hidden, batch, keep=keep, projected=projected)
+    advance = kernels.plan(native, "projection", dtype, size, batch, keep=keep) if projected else None
+    local, wide, hidden = device_state.local, cell.gates, cell.hidden
+    into_gates = _Products(device_state, dtype, size, wide, transposed=True)
+    into_state = _Products(device_state, dtype, hidden, size, transposed=True)
 
     def run(
         gates: Tensor, state: Tensor, cell_state: Tensor | None, weights: Weights, spans: Spans
@@ -74,7 +74,7 @@ def _forward_plan(
         rows = gates._layout.shape[0]
 
         def new(width: int, count: int = rows) -> Tensor:
-            return empty(contiguous[(count, width), kind, place])
+            return empty(contiguous[(count, width), dtype, device_state])
 
         out = new(size)
         before = new(size) if keep else None
@@ -107,9 +107,9 @@ def _forward_plan(
                 continue
             into_gates[count](own, states, weight, 1, 1)
             if advance is not None:
-                made = beside_at + units if keep else beside_at
-                step(stream, count, own, cells, 0, made, cell_before_at + units if keep else 0, 0)
-                into_state[count](shown, made, projection)
+                result = beside_at + units if keep else beside_at
+                step(stream, count, own, cells, 0, result, cell_before_at + units if keep else 0, 0)
+                into_state[count](shown, result, projection)
                 advance(stream, count, shown, states, was)
             elif cells:
                 step(stream, count, own, cells, states, shown, cell_before_at + units if keep else 0, was)
@@ -130,15 +130,15 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
     """
     if not state.place.is_cuda:
         return recurrent_on_host.backward(cell, state)
-    place: Any = state.place
-    kind, (batch, size) = state.dtype, state.shape
-    native, bytes_of = place.native, kind.itemsize
+    device_state: Any = state.place
+    dtype, (batch, size) = state.dtype, state.shape
+    native, bytes_of = device_state.native, dtype.itemsize
     projected = bool(cell.projected)
-    step = kernels.plan_backward(native, cell.name, kind, cell.hidden, batch, projected=projected)
-    collect = kernels.plan_backward(native, "projection", kind, size, batch) if projected else None
-    local, wide, hidden, recurs = place.local, cell.gates, cell.hidden, cell.name == "gru"
-    into_state = _Products(place, kind, wide, size, transposed=False)
-    into_units = _Products(place, kind, size, hidden, transposed=False)
+    step = kernels.plan_backward(native, cell.name, dtype, cell.hidden, batch, projected=projected)
+    collect = kernels.plan_backward(native, "projection", dtype, size, batch) if projected else None
+    local, wide, hidden, recurs = device_state.local, cell.gates, cell.hidden, cell.name == "gru"
+    into_state = _Products(device_state, dtype, wide, size, transposed=False)
+    into_units = _Products(device_state, dtype, size, hidden, transposed=False)
 
     def run(
         grad: Tensor | None,
@@ -152,7 +152,7 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         rows = kept.gates._layout.shape[0]
 
         def new(width: int, count: int = rows) -> Tensor:
-            return empty(contiguous[(count, width), kind, place])
+            return empty(contiguous[(count, width), dtype, device_state])
 
         grad_gates = new(wide)
         grad_recurrent = new(wide) if recurs else grad_gates
@@ -169,21 +169,21 @@ def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
             if not count:
                 continue
             at, units = start * bytes_of, start * hidden * bytes_of
-            own, made = gates_at + at * wide, made_at + at * wide
-            given = grad_at + at * size if grad_at else 0
+            own, result = gates_at + at * wide, made_at + at * wide
+            argument = grad_at + at * size if grad_at else 0
             if collect is not None:
                 collected = collected_at + at * size
-                collect(stream, count, given, states, collected)
+                collect(stream, count, argument, states, collected)
                 into_units[count](units_at, collected, projection)
-                step(stream, count, units_at, 0, cells, own, cell_before_at + units, made)
+                step(stream, count, units_at, 0, cells, own, cell_before_at + units, result)
             elif recurs:
                 into = recurrent_at + at * wide
                 was = before_at + at * size
-                step(stream, count, given, states, own, beside_at + units, was, made, into)
+                step(stream, count, argument, states, own, beside_at + units, was, result, into)
             elif cells:
-                step(stream, count, given, states, cells, own, cell_before_at + units, made)
+                step(stream, count, argument, states, cells, own, cell_before_at + units, result)
             else:
-                step(stream, count, given, states, own, made)
+                step(stream, count, argument, states, own, result)
             if first or number < last:
                 into_state[count](states, recurrent_at + at * wide, weight, 1, int(recurs))
         return Gradients(grad_gates, grad_recurrent, grad_out, grad_state, grad_cell)

@@ -50,13 +50,13 @@ def forward(
     cell: Cell, state: Layout, keep: bool
 ) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Kept | None]]:
     """What :data:`.recurrent_steps.FORWARD` plans for the CPU."""
-    kind, hidden, size = state.dtype, cell.hidden, cell.size
-    wide = rules.computes_in(kind)
+    dtype, hidden, size = state.dtype, cell.hidden, cell.size
+    wide = rules.computes_in(dtype)
 
     def run(
         gates: Tensor, state: Tensor, cell_state: Tensor | None, weights: Weights, spans: Spans
     ) -> tuple[Tensor, Kept | None]:
-        every = np.array(wide_array(gates)) if kind is not wide else gates._writable
+        every = np.array(wide_array(gates)) if dtype is not wide else gates._writable
         states, cells = np.array(wide_array(state)), _array(cell_state)
         cells = None if cells is None else np.array(cells)
         weight, bias, projection = (_array(each) for each in weights)
@@ -83,29 +83,29 @@ def forward(
                     candidate = product[:, 2 * hidden :]
                     if beside is not None:
                         beside[here] = candidate
-                    made = _gru(own, product, candidate, h, hidden)
+                    result = _gru(own, product, candidate, h, hidden)
                 elif cells is not None:
                     own += product
                     c = cells[:count]
                     if cell_before is not None:
                         cell_before[here] = c
-                    made = _lstm(own, c, hidden)
+                    result = _lstm(own, c, hidden)
                     if projection is not None:
                         if beside is not None:
-                            beside[here] = made
-                        made = made @ projection.T
+                            beside[here] = result
+                        result = result @ projection.T
                 else:
                     own += product
-                    made = np.tanh(own, out=own) if cell.name == "rnn_tanh" else np.maximum(own, 0, out=own)
-                h[...] = made
-                out[here] = made
+                    result = np.tanh(own, out=own) if cell.name == "rnn_tanh" else np.maximum(own, 0, out=own)
+                h[...] = result
+                out[here] = result
         _deliver(state, states)
         if cell_state is not None and cells is not None:
             _deliver(cell_state, cells)
         kept = None
         if before is not None:
             kept = Kept(wrap(every), wrap(before), _optional(cell_before), _optional(beside))
-        return tensor_of(out, contiguous[(rows, size), kind, state._layout.place]), kept
+        return tensor_of(out, contiguous[(rows, size), dtype, state._layout.place]), kept
 
     return run
 
@@ -118,10 +118,10 @@ def _gru(own: Array, product: Array, candidate: Array, h: Array, hidden: int) ->
     reset, stay = _parts(both, hidden)
     new += reset * candidate
     np.tanh(new, out=new)
-    made: Array = h - new
-    made *= stay
-    made += new
-    return made
+    result: Array = h - new
+    result *= stay
+    result += new
+    return result
 
 
 def _lstm(own: Array, c: Array, hidden: int) -> Array:
@@ -134,9 +134,9 @@ def _lstm(own: Array, c: Array, hidden: int) -> Array:
     value *= i
     c *= f
     c += value
-    made: Array = np.tanh(c)
-    made *= o
-    return made
+    result: Array = np.tanh(c)
+    result *= o
+    return result
 
 
 def _optional(array: Array | None) -> Tensor | None:
@@ -152,7 +152,7 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
 
     What the gradients of gates are multiples of is computed for all steps at once; that leaves little for each step.
     """
-    kind, hidden, size, place = state.dtype, cell.hidden, cell.size, state.place
+    dtype, hidden, size, device_state = state.dtype, cell.hidden, cell.size, state.place
 
     def run(
         grad: Tensor | None,
@@ -163,33 +163,33 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
         spans: Spans,
         first: bool,
     ) -> Gradients:
-        given, states, cells = _array(grad), np.array(wide_array(grad_state)), _array(grad_cell)
+        argument, states, cells = _array(grad), np.array(wide_array(grad_state)), _array(grad_cell)
         cells = None if cells is None else np.array(cells)
         gates, before, cell_before, beside = (_array(each) for each in kept)
         weight, _, projection = (_array(each) for each in weights)
         assert gates is not None
         assert weight is not None
-        made = np.empty_like(gates)
-        recurrent = made
-        parts = made.reshape(len(made), -1, hidden)
+        result = np.empty_like(gates)
+        recurrent = result
+        parts = result.reshape(len(result), -1, hidden)
         projected = None if projection is None else np.empty((len(gates), size), gates.dtype)
         with np.errstate(all="ignore"):
             into_cell: Array | None = None
             if cell.name == "gru":
                 assert before is not None
                 assert beside is not None
-                recurrent = _gru_factors(gates, before, beside, made, hidden)
+                recurrent = _gru_factors(gates, before, beside, result, hidden)
                 others = recurrent.reshape(parts.shape)
             elif cell.name == "lstm":
                 assert cell_before is not None
-                into_cell = _lstm_factors(gates, cell_before, made, hidden)
+                into_cell = _lstm_factors(gates, cell_before, result, hidden)
             elif cell.name == "rnn_tanh":
-                np.multiply(gates, gates, out=made)
-                np.subtract(1, made, out=made)
+                np.multiply(gates, gates, out=result)
+                np.subtract(1, result, out=result)
             for start, count in reversed(spans):
                 here = slice(start, start + count)
                 own, later = parts[here], states[:count]
-                h = later if given is None else later + given[here]
+                h = later if argument is None else later + argument[here]
                 if projected is not None and projection is not None:
                     projected[here] = h
                     h = h @ projection
@@ -210,30 +210,30 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
                     own[:, 0] *= h
                 else:
                     own[:, 0] = np.where(gates[here] > 0, h, 0)
-                np.matmul(made[here], weight, out=later)
+                np.matmul(result[here], weight, out=later)
         _deliver(grad_state, states)
         if grad_cell is not None and cells is not None:
             _deliver(grad_cell, cells)
-        of_gates = tensor_of(made, contiguous[made.shape, kind, place])
-        of_recurrent = of_gates if recurrent is made else tensor_of(recurrent, of_gates._layout)
+        of_gates = tensor_of(result, contiguous[result.shape, dtype, device_state])
+        of_recurrent = of_gates if recurrent is result else tensor_of(recurrent, of_gates._layout)
         of_projected = None
         if projected is not None:
-            of_projected = tensor_of(projected, contiguous[projected.shape, kind, place])
+            of_projected = tensor_of(projected, contiguous[projected.shape, dtype, device_state])
         return Gradients(of_gates, of_recurrent, of_projected, grad_state, grad_cell)
 
     return run
 
 
-def _lstm_factors(gates: Array, cell_before: Array, made: Array, hidden: int) -> Array:
+def _lstm_factors(gates: Array, cell_before: Array, result: Array, hidden: int) -> Array:
     """What the gradient of the new cell state is to be multiplied with for that of i, f and g, and that of h for o.
 
     It gives what the gradient of h is to be multiplied with for that of the cell state.
     """
     i, f, g, o = _parts(gates, hidden)
-    of_i, of_f, of_g, of_o = _parts(made, hidden)
+    of_i, of_f, of_g, of_o = _parts(result, hidden)
     shown: Array = np.tanh(f * cell_before + i * g)
-    np.subtract(1, gates, out=made)
-    made *= gates
+    np.subtract(1, gates, out=result)
+    result *= gates
     of_i *= g
     of_f *= cell_before
     of_o *= shown
@@ -244,16 +244,16 @@ def _lstm_factors(gates: Array, cell_before: Array, made: Array, hidden: int) ->
     return shown
 
 
-def _gru_factors(gates: Array, before: Array, candidate: Array, made: Array, hidden: int) -> Array:
+def _gru_factors(gates: Array, before: Array, candidate: Array, result: Array, hidden: int) -> Array:
     """What the gradient of h is to be multiplied with for that of the gates.
 
     It gives the same for their part that comes from the state.
     """
     reset, stay, new = _parts(gates, hidden)
-    of_reset, of_stay, of_new = _parts(made, hidden)
+    of_reset, of_stay, of_new = _parts(result, hidden)
     np.multiply(1 - stay, 1 - new * new, out=of_new)
     np.multiply(of_new * candidate, reset * (1 - reset), out=of_reset)
     np.multiply(before - new, stay * (1 - stay), out=of_stay)
-    recurrent = made.copy()
+    recurrent = result.copy()
     recurrent[:, 2 * hidden :] *= reset
     return recurrent

@@ -36,12 +36,12 @@ def pack(input: Tensor, sizes: Sequence[int]) -> Tensor:
     """Rows of ``(steps, batch, ...)``, so many of each step, one after another. Recorded."""
     shape = input._layout.shape
     with unrecorded():
-        made = empty(contiguous[(sum(sizes), *shape[2:]), input._layout.dtype, input._layout.place])
+        result = empty(contiguous[(sum(sizes), *shape[2:]), input._layout.dtype, input._layout.place])
         for first, last, row, count in _runs(sizes):
-            rows = made[row : row + (last - first) * count]
+            rows = result[row : row + (last - first) * count]
             rows.view(last - first, count, *shape[2:]).copy_(input[first:last, :count])
-    _PACK_BACKWARD.record((made,), (input,), context=(sizes, shape[1], shape[0]))
-    return made
+    _PACK_BACKWARD.record((result,), (input,), context=(sizes, shape[1], shape[0]))
+    return result
 
 
 def _pack_gradient(_: Any, grad: Tensor, sizes: Sequence[int], batch: int, steps: int) -> tuple[Tensor]:
@@ -58,12 +58,12 @@ def pad(data: Tensor, sizes: Sequence[int], batch: int, steps: int, value: Any) 
     shape = data._layout.shape
     with unrecorded():
         layout = contiguous[(steps, batch, *shape[1:]), data._layout.dtype, data._layout.place]
-        made = filled(layout, value)
+        result = filled(layout, value)
         for first, last, row, count in _runs(sizes):
             rows = data[row : row + (last - first) * count]
-            made[first:last, :count].copy_(rows.reshape(last - first, count, *shape[1:]))
-    _PAD_BACKWARD.record((made,), (data,), context=(sizes,))
-    return made
+            result[first:last, :count].copy_(rows.reshape(last - first, count, *shape[1:]))
+    _PAD_BACKWARD.record((result,), (data,), context=(sizes,))
+    return result
 
 
 def _pad_gradient(_: Any, grad: Tensor, sizes: Sequence[int]) -> tuple[Tensor]:
@@ -82,24 +82,24 @@ def pad_sequences(sequences: Sequence[Tensor], value: Any, *, batch_first: bool,
     longest = max(lengths)
     shape = (len(sequences), longest) if batch_first else (longest, len(sequences))
     starts = [longest - length if left else 0 for length in lengths]
-    places = tuple(zip(starts, lengths, strict=True))
+    positions = tuple(zip(starts, lengths, strict=True))
     with unrecorded():
-        made = filled(contiguous[(*shape, *first.shape[1:]), first.dtype, first.place], value)
-        rows = made if batch_first else made.transpose(0, 1)
-        for number, (each, (start, length)) in enumerate(zip(sequences, places, strict=True)):
+        result = filled(contiguous[(*shape, *first.shape[1:]), first.dtype, first.place], value)
+        rows = result if batch_first else result.transpose(0, 1)
+        for number, (each, (start, length)) in enumerate(zip(sequences, positions, strict=True)):
             rows[number, start : start + length].copy_(each)
-    _SEQUENCE_BACKWARD.record((made,), sequences, (), (places, batch_first))
-    return made
+    _SEQUENCE_BACKWARD.record((result,), sequences, (), (positions, batch_first))
+    return result
 
 
 def _sequence_gradients(
-    wanted: Sequence[bool], grad: Tensor, places: Sequence[tuple[int, int]], batch_first: bool
+    expected: Sequence[bool], grad: Tensor, positions: Sequence[tuple[int, int]], batch_first: bool
 ) -> tuple[Tensor | None, ...]:
     rows = grad if batch_first else grad.transpose(0, 1)
     return tuple(
         [
             rows[number, start : start + length] if want else None
-            for number, (want, (start, length)) in enumerate(zip(wanted, places, strict=True))
+            for number, (want, (start, length)) in enumerate(zip(expected, positions, strict=True))
         ]
     )
 

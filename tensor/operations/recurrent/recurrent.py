@@ -65,27 +65,27 @@ def recur(
     RuntimeError
         If dtypes or devices are not the same, or shapes do not fit.
     """
-    given = (data, *states, *weights)
-    check_operands(cell.name, *[x for x in given if x is not None])
-    _check_shapes(cell, given, sum(count for _, count in spans), batch)
-    kind = data._layout.dtype
-    if not kind.is_floating_point:
-        raise NotImplementedError(f'"{cell.name}" not implemented for {kind!r}')
-    keep = modes.recording and any(x is not None and x.requires_grad for x in given)
+    argument = (data, *states, *weights)
+    check_operands(cell.name, *[x for x in argument if x is not None])
+    _check_shapes(cell, argument, sum(count for _, count in spans), batch)
+    dtype = data._layout.dtype
+    if not dtype.is_floating_point:
+        raise NotImplementedError(f'"{cell.name}" not implemented for {dtype!r}')
+    keep = modes.recording and any(x is not None and x.requires_grad for x in argument)
     with unrecorded():
-        made, kept = _forward(cell, data, states, weights, spans, batch, keep)
+        result, kept = _forward(cell, data, states, weights, spans, batch, keep)
     if kept is not None:
-        _FORMULAS[cell.name].record(made, given, kept, (cell, spans, batch))
-    return made
+        _FORMULAS[cell.name].record(result, argument, kept, (cell, spans, batch))
+    return result
 
 
 #: What there may be beside the data.
 _NAMES = ("hx", "cx", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 
 
-def _check_shapes(cell: Cell, given: Sequence[Tensor | None], rows: int, batch: int) -> None:
+def _check_shapes(cell: Cell, argument: Sequence[Tensor | None], rows: int, batch: int) -> None:
     """Raise RuntimeError if anything has another shape than the steps go by."""
-    data, *others = given
+    data, *others = argument
     assert data is not None
     shape = data._layout.shape
     if len(shape) != 2 or shape[0] != rows:
@@ -94,7 +94,7 @@ def _check_shapes(cell: Cell, given: Sequence[Tensor | None], rows: int, batch: 
             f"{list(shape)}"
         )
     gates, size, hidden = cell.gates, cell.size, cell.hidden
-    wanted = (
+    needed = (
         (batch, size),
         (batch, hidden),
         (gates, shape[1]),
@@ -103,7 +103,7 @@ def _check_shapes(cell: Cell, given: Sequence[Tensor | None], rows: int, batch: 
         (gates,),
         (cell.projected, hidden),
     )
-    for name, each, expected in zip(_NAMES, others, wanted, strict=True):
+    for name, each, expected in zip(_NAMES, others, needed, strict=True):
         if each is not None and tuple(each._layout.shape) != expected:
             raise RuntimeError(
                 f"{cell.name}(): expected {name} of shape {list(expected)} for {hidden} units and input of shape "
@@ -142,18 +142,18 @@ def _plain(weights: Sequence[Tensor | None]) -> Weights:
 
 
 def _started(
-    given: Sequence[Tensor | None], cell: Cell, batch: int, data: Layout
+    argument: Sequence[Tensor | None], cell: Cell, batch: int, data: Layout
 ) -> tuple[Tensor, Tensor | None]:
     """Hidden state and, of an ``lstm``, cell state that the steps may write; or gradients of them."""
-    found = []
-    for each, size in zip(given, (cell.size, cell.hidden)[: 1 + (cell.name == "lstm")], strict=False):
+    result = []
+    for each, size in zip(argument, (cell.size, cell.hidden)[: 1 + (cell.name == "lstm")], strict=False):
         layout = contiguous[(batch, size), data.dtype, data.place]
-        found.append(filled(layout, 0) if each is None else copied(each, layout))
-    return found[0], found[1] if len(found) == 2 else None
+        result.append(filled(layout, 0) if each is None else copied(each, layout))
+    return result[0], result[1] if len(result) == 2 else None
 
 
 def _gradients(
-    wanted: tuple[bool, ...],
+    expected: tuple[bool, ...],
     grads: Sequence[Tensor | None],
     data: Tensor,
     state: Tensor | None,
@@ -172,25 +172,25 @@ def _gradients(
     batch: int,
 ) -> tuple[Tensor | None, ...]:
     weights = of_input, of_hidden, input_bias, hidden_bias, projection
-    kind, place = data._layout.dtype, data._layout.place
+    dtype, device_state = data._layout.dtype, data._layout.place
     grad_state, grad_cell = _started(grads[1:], cell, batch, data._layout)
     grad = grads[0]
     if grad is not None:
         grad = grad.contiguous()
-        if place.is_cuda and grad._address % 16:
+        if device_state.is_cuda and grad._address % 16:
             grad = grad.clone()
     kept = Kept(gates, before, cell_before, beside)
-    run = place.plans[BACKWARD, cell, grad_state._layout]
-    made = run(grad, grad_state, grad_cell, kept, _plain(weights), spans, wanted[1])
+    run = device_state.plans[BACKWARD, cell, grad_state._layout]
+    result = run(grad, grad_state, grad_cell, kept, _plain(weights), spans, expected[1])
     return (
-        mm(made.gates, of_input) if wanted[0] else None,
-        made.state if wanted[1] else None,
-        made.cell if wanted[2] else None,
-        mm(made.gates.t(), data) if wanted[3] else None,
-        mm(made.recurrent.t(), before.to(kind)) if wanted[4] else None,
-        made.gates.sum(0) if wanted[5] else None,
-        made.recurrent.sum(0) if wanted[6] else None,
-        mm(made.projected.t(), beside.to(kind)) if wanted[7] and beside is not None else None,
+        mm(result.gates, of_input) if expected[0] else None,
+        result.state if expected[1] else None,
+        result.cell if expected[2] else None,
+        mm(result.gates.t(), data) if expected[3] else None,
+        mm(result.recurrent.t(), before.to(dtype)) if expected[4] else None,
+        result.gates.sum(0) if expected[5] else None,
+        result.recurrent.sum(0) if expected[6] else None,
+        mm(result.projected.t(), beside.to(dtype)) if expected[7] and beside is not None else None,
     )
 
 

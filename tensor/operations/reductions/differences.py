@@ -53,14 +53,14 @@ def diff(
             )
     if n == 0:
         # As in PyTorch, what would be joined is of no interest then.
-        found = clone(input)
-        return found if out is None else given(found, out, "diff")
+        result = clone(input)
+        return result if out is None else given(result, out, "diff")
     around = [x for x in (prepend, input, append) if x is not None]
-    found = cat(around, at) if len(around) > 1 else input
-    for _ in range(min(n, max(found._layout.shape[at], 1))):
-        earlier, later = _neighbours(found, at)
-        found = later.logical_xor(earlier) if found._layout.dtype is dtypes.bool_ else later - earlier
-    return found if out is None else given(found, out, "diff")
+    result = cat(around, at) if len(around) > 1 else input
+    for _ in range(min(n, max(result._layout.shape[at], 1))):
+        earlier, later = _neighbours(result, at)
+        result = later.logical_xor(earlier) if result._layout.dtype is dtypes.bool_ else later - earlier
+    return result if out is None else given(result, out, "diff")
 
 
 def _neighbours(x: Tensor, at: int) -> tuple[Tensor, Tensor]:
@@ -87,8 +87,8 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
     _refuse_bools("trapezoid", y, x)
     if x is None:
         ends = parts.select(y, at, 0) + parts.select(y, at, -1)
-        found: Tensor = (sum(y, at) - ends * 0.5) * (1 if dx is None else dx)
-        return found
+        result: Tensor = (sum(y, at) - ends * 0.5) * (1 if dx is None else dx)
+        return result
     earlier, later = _neighbours(y, at)
     integral: Tensor = sum(_widths("trapezoid", x, y, at, dim) * (later + earlier), dim) / 2.0
     return integral
@@ -128,18 +128,18 @@ def _refuse_bools(name: str, y: Tensor, x: Tensor | None) -> None:
 
 def _widths(name: str, x: Tensor, y: Tensor, at: int, dim: int) -> Tensor:
     """Differences of the places ``x`` along the dimension, in a shape that broadcasts with ``y``."""
-    rank, given = len(y._layout.shape), x._layout.shape
-    if len(given) == 1:
-        if given[0] != y._layout.shape[at]:
+    rank, argument = len(y._layout.shape), x._layout.shape
+    if len(argument) == 1:
+        if argument[0] != y._layout.shape[at]:
             raise RuntimeError(
-                f"{name}: There must be one `x` value for each sample point: got {given[0]} and "
+                f"{name}: There must be one `x` value for each sample point: got {argument[0]} and "
                 f"{y._layout.shape[at]}"
             )
         shape = [1] * rank
-        shape[at] = given[0]
+        shape[at] = argument[0]
         x = views.view(x, shape)
-    elif len(given) < rank:
-        x = views.view(x, (1,) * (rank - len(given)) + tuple(given))
+    elif len(argument) < rank:
+        x = views.view(x, (1,) * (rank - len(argument)) + tuple(argument))
     earlier, later = _neighbours(x, dimension(dim, len(x._layout.shape)))
-    found: Tensor = later - earlier
-    return found
+    result: Tensor = later - earlier
+    return result

@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-def _same(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
-    return kind, (kind,)
+def _same(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return dtype, (dtype,)
 
 
-def _to_index(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
-    return kind, (dtypes.int64,)
+def _to_index(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return dtype, (dtypes.int64,)
 
 
-def _with_index(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
-    return kind, (kind, dtypes.int64)
+def _with_index(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return dtype, (dtype, dtypes.int64)
 
 
-def _pair(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
-    return kind, (kind, kind)
+def _pair(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return dtype, (dtype, dtype)
 
 
 def _arg(function: Any) -> Callable[[Array, tuple[int, ...]], Array]:
@@ -187,8 +187,8 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
     results = AMINMAX(input, axes, keepdim)
     context = (input._layout.shape, axes, keepdim)
     _SHARED_BY_BOTH.record(results, (input,), context=context)
-    found: Range = all_given(Range(*results), out, "aminmax")
-    return found
+    result: Range = all_given(Range(*results), out, "aminmax")
+    return result
 
 
 def _shares_of_both(
@@ -209,9 +209,9 @@ def _at_gradient(grad: Tensor, indices: Tensor, shape: Any, axes: Any, keepdim: 
     if not axes:
         return grad
     (axis,) = axes
-    places = indices.new_tensor(list(range(shape[axis])))
-    places = views.view(places, [-1 if dim == axis else 1 for dim in range(len(shape))])
-    chosen = eq(places, kept(indices, axes, keepdim))
+    positions = indices.new_tensor(list(range(shape[axis])))
+    positions = views.view(positions, [-1 if dim == axis else 1 for dim in range(len(shape))])
+    chosen = eq(positions, kept(indices, axes, keepdim))
     return where(chosen, kept(grad, axes, keepdim), grad.new_zeros(()))
 
 
@@ -252,10 +252,10 @@ def _largest(
     if other is not None or isinstance(dim, TensorBase):
         return pairwise(input, dim if other is None else other, out=out)
     if dim is None:
-        found = _extreme_of_all(whole, input)
-        return found if out is None else given(found, out, row.name)
-    found = _with_indices(row, input, dim, keepdim)
-    return found if out is None else all_given(found, out, row.name)
+        result = _extreme_of_all(whole, input)
+        return result if out is None else given(result, out, row.name)
+    result = _with_indices(row, input, dim, keepdim)
+    return result if out is None else all_given(result, out, row.name)
 
 
 @operation()

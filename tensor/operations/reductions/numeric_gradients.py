@@ -94,11 +94,11 @@ def _even(x: Any, axis: int, step: Any, order: int) -> Tensor:
     return cat((first, inner, last), axis)
 
 
-def _uneven(x: Any, axis: int, places: Any, order: int) -> Tensor:
+def _uneven(x: Any, axis: int, positions: Any, order: int) -> Tensor:
     size, rank = x._layout.shape[axis], len(x._layout.shape)
     shape = [1] * rank
     shape[axis] = -1
-    widths = (places[1:] - places[:-1]).view(shape)
+    widths = (positions[1:] - positions[:-1]).view(shape)
 
     def at(start: int, length: int) -> Any:
         return step_through(x, axis, start % size, length, 1)

@@ -39,14 +39,14 @@ def later_products(input: Tensor, dim: int) -> Tensor:
     if not length:
         return input
     first = parts.narrow(input, dim, 0, 1)
-    found = cat([parts.narrow(input, dim, 1, length - 1), first.new_ones(first.shape)], dim)
+    result = cat([parts.narrow(input, dim, 1, length - 1), first.new_ones(first.shape)], dim)
     distance = 1
     while distance < length:
         near, far = length - distance, distance
-        longer = parts.narrow(found, dim, 0, near) * parts.narrow(found, dim, far, near)
-        found = cat([longer, parts.narrow(found, dim, near, far)], dim)
+        longer = parts.narrow(result, dim, 0, near) * parts.narrow(result, dim, far, near)
+        result = cat([longer, parts.narrow(result, dim, near, far)], dim)
         distance *= 2
-    return found
+    return result
 
 
 def running_before(running: Tensor, dim: int) -> Tensor:

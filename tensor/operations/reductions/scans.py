@@ -53,25 +53,25 @@ class _Scan:
     def __call__(self, input: Tensor, dim: int, kind: dtype) -> tuple[Tensor, ...]:
         """Results along ``dim``, of type ``kind``. Not recorded."""
         layout = input._layout
-        found: tuple[Tensor, ...] = layout.place.plans[self, layout, dim, kind](input)
-        return found
+        result: tuple[Tensor, ...] = layout.place.plans[self, layout, dim, kind](input)
+        return result
 
-    def plan(self, layout: Layout, dim: int, kind: dtype) -> Callable[[Tensor], tuple[Tensor, ...]]:
+    def plan(self, layout: Layout, dim: int, dtype: dtype) -> Callable[[Tensor], tuple[Tensor, ...]]:
         """What scans tensors of ``layout``."""
-        out = layouts.contiguous[layout.shape, kind, layout.place]
+        out = layouts.contiguous[layout.shape, dtype, layout.place]
         outs = [out, out.with_dtype(dtypes.int64)] if self.indices else [out]
         if not layout.place.is_cuda:
-            return self._host(dim, kind, outs)
-        place: Any = layout.place
+            return self._host(dim, dtype, outs)
+        device_state: Any = layout.place
         # A 0-dim tensor is scanned as a vector.
         shape, strides = (layout.shape, layout.strides) if layout.shape else ((1,), (1,))
         steps = out.strides or (1,)
-        made = kernels.plan(
-            place.native,
+        result = kernels.plan(
+            device_state.native,
             self.name,
             dim,
             shape,
-            (steps, kind),
+            (steps, dtype),
             (strides, layout.dtype),
             *([steps] if self.indices else []),
         )
@@ -80,22 +80,22 @@ class _Scan:
             results = [empty(each) for each in outs]
             first, *rest = (each._address for each in results)
             if out.numel:
-                planned.launch(place, made, first, input._address, *rest)
+                planned.launch(device_state, result, first, input._address, *rest)
             return tuple(results)
 
         return run
 
-    def _host(self, dim: int, kind: dtype, outs: list[Layout]) -> Callable[[Tensor], tuple[Tensor, ...]]:
-        wide = rules.computes_in(kind)
+    def _host(self, dim: int, dtype: dtype, outs: list[Layout]) -> Callable[[Tensor], tuple[Tensor, ...]]:
+        wide = rules.computes_in(dtype)
 
         def run(input: Tensor) -> tuple[Tensor, ...]:
             array = np.atleast_1d(input._host)
             values = np.empty(array.shape, wide.numpy)
             host_conversion(input._layout.dtype, wide)(values, array)
             with np.errstate(all="ignore"):
-                found = self.numpy(values, dim)
+                result = self.numpy(values, dim)
             results = []
-            for value, out in zip(found if isinstance(found, tuple) else (found,), outs, strict=True):
+            for value, out in zip(result if isinstance(result, tuple) else (result,), outs, strict=True):
                 held = np.empty(out.shape, out.dtype.numpy)
                 held[...] = np.asarray(value).reshape(out.shape)
                 results.append(wrap(held, out))
@@ -115,15 +115,15 @@ def _best(larger_or_equal: Any) -> Callable[[Array, int], tuple[Array, Array]]:
 
     def form(a: Array, dim: int) -> tuple[Array, Array]:
         moved = np.moveaxis(a, dim, 0)
-        values, places = moved.copy(), np.zeros(moved.shape, np.int64)
+        values, positions = moved.copy(), np.zeros(moved.shape, np.int64)
         for at in range(1, len(moved)):
             here, before = moved[at], values[at - 1]
             wins = larger_or_equal(here, before)
             if a.dtype.kind == "f":
                 wins = (wins & ~np.isnan(before)) | np.isnan(here)
             values[at] = np.where(wins, here, before)
-            places[at] = np.where(wins, at, places[at - 1])
-        return np.moveaxis(values, 0, dim), np.moveaxis(places, 0, dim)
+            positions[at] = np.where(wins, at, positions[at - 1])
+        return np.moveaxis(values, 0, dim), np.moveaxis(positions, 0, dim)
 
     return form
 
@@ -143,10 +143,10 @@ class Running(NamedTuple):
 
 
 def _type(input: Tensor, dtype: dtype | None) -> dtype:
-    kind = input._layout.dtype
+    element_dtype = input._layout.dtype
     if dtype is not None:
         return dtype
-    return dtypes.int64 if kind.category < Category.FLOATING else kind
+    return dtypes.int64 if element_dtype.category < Category.FLOATING else element_dtype
 
 
 def _reversed_sum(x: Tensor, dim: int) -> Tensor:
@@ -223,12 +223,12 @@ _LOGCUMSUMEXP_BACKWARD = BackwardFormula(
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """Logarithms of the sums of exponentials of all elements up to each along a dimension."""
     at = dimension(dim, len(input._layout.shape))
-    kind = input._layout.dtype
-    if kind.is_complex:
+    dtype = input._layout.dtype
+    if dtype.is_complex:
         return given(_complex_logcumsumexp(input, at), out, "logcumsumexp")
-    if not kind.is_floating_point:
-        raise RuntimeError(f'"logcumsumexp" not implemented for {kind!r}: it takes floating point tensors')
-    results = LOGCUMSUMEXP(input, at, kind)
+    if not dtype.is_floating_point:
+        raise RuntimeError(f'"logcumsumexp" not implemented for {dtype!r}: it takes floating point tensors')
+    results = LOGCUMSUMEXP(input, at, dtype)
     _LOGCUMSUMEXP_BACKWARD.record(results, (input,), context=(at,))
     return given(results[0], out, "logcumsumexp")
 
@@ -236,13 +236,13 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
 def _complex_logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """By pairs, pairs of pairs and so on: after each step a place has the sum over twice as many."""
     size = input._layout.shape[dim] if input._layout.shape else 1
-    found, reach = input.clone(), 1
+    result, reach = input.clone(), 1
     while reach < size:
-        kept = parts.narrow(found, dim, 0, reach)
-        later, earlier = (parts.narrow(found, dim, start, size - reach) for start in (reach, 0))
-        found = cat((kept, LOGADDEXP.binary(later, earlier)), dim)
+        kept = parts.narrow(result, dim, 0, reach)
+        later, earlier = (parts.narrow(result, dim, start, size - reach) for start in (reach, 0))
+        result = cat((kept, LOGADDEXP.binary(later, earlier)), dim)
         reach *= 2
-    return found
+    return result
 
 
 def _best_gradient(grad: Tensor, indices: Tensor, shape: Any, dim: int) -> Tensor:
@@ -271,8 +271,8 @@ def _running(scan: _Scan, input: Tensor, dim: int, out: Any) -> Running:
         )
     results = scan(input, at, input._layout.dtype)
     _BEST_BACKWARD[scan].record(results, (input,), context=(input._layout.shape, at))
-    found: Running = all_given(Running(*results), out, scan.name)
-    return found
+    result: Running = all_given(Running(*results), out, scan.name)
+    return result
 
 
 @operation()
@@ -306,7 +306,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if not count:
         return x.new_empty((x._layout.numel, 0), dtype=kind)
     factors = [column.new_ones(column._layout.shape), views.expand(column, (x._layout.numel, count - 1))]
-    found = cumprod(cat(factors, 1), 1)
+    result = cumprod(cat(factors, 1), 1)
     if increasing:
-        return found
-    return flip(found, 1)
+        return result
+    return flip(result, 1)

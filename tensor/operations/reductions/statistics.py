@@ -81,8 +81,8 @@ def cov(
         divisor = divisor * 0
     centred = rows - mean.unsqueeze(1)
     weighted = centred if weights is None else centred * weights
-    found: Tensor = (mm(centred, weighted.t().conj()) / divisor).squeeze()
-    return found
+    result: Tensor = (mm(centred, weighted.t().conj()) / divisor).squeeze()
+    return result
 
 
 def _check_weights(name: str, weights: Tensor, kind: Category, observations: int) -> None:
@@ -118,14 +118,14 @@ def corrcoef(input: Tensor) -> Tensor:
         raise RuntimeError(
             f"corrcoef(): expected input to have two or fewer dimensions but got an input with {len(shape)} dimensions"
         )
-    found: Any = cov(input)
-    if not found._layout.shape:
-        return found / found  # type: ignore[no-any-return]
-    deviation = sqrt(diag(found).real if found._layout.dtype.is_complex else diag(found))
-    found = found / deviation.view(-1, 1) / deviation.view(1, -1)
-    if found._layout.dtype.is_complex:
-        return complex(clamp(found.real, -1, 1), clamp(found.imag, -1, 1))
-    return clamp(found, -1, 1)
+    result: Any = cov(input)
+    if not result._layout.shape:
+        return result / result  # type: ignore[no-any-return]
+    deviation = sqrt(diag(result).real if result._layout.dtype.is_complex else diag(result))
+    result = result / deviation.view(-1, 1) / deviation.view(1, -1)
+    if result._layout.dtype.is_complex:
+        return complex(clamp(result.real, -1, 1), clamp(result.imag, -1, 1))
+    return clamp(result, -1, 1)
 
 
 class Histogram(NamedTuple):
@@ -211,13 +211,13 @@ def histogramdd(
 def _histogram(
     name: str, points: Tensor, sides: Sequence[Any], range: Any, weight: Tensor | None, density: bool
 ) -> tuple[Tensor, list[Tensor]]:
-    kind = points._layout.dtype
-    if kind.category is not Category.FLOATING:
-        raise RuntimeError(f"torch.{name}: not implemented for {kind!r}, it takes floating point numbers")
-    if weight is not None and weight._layout.dtype is not kind:
+    dtype = points._layout.dtype
+    if dtype.category is not Category.FLOATING:
+        raise RuntimeError(f"torch.{name}: not implemented for {dtype!r}, it takes floating point numbers")
+    if weight is not None and weight._layout.dtype is not dtype:
         raise RuntimeError(
             f"torch.{name}: if weight tensor is provided, input tensor and weight tensor should have the same dtype, "
-            f"but got input {kind!r}, and weight {weight._layout.dtype!r}"
+            f"but got input {dtype!r}, and weight {weight._layout.dtype!r}"
         )
     points = points.detach()
     count = points._layout.shape[0]
@@ -231,9 +231,9 @@ def _histogram(
     for at, bounds in enumerate(edges):
         cells = bounds._layout.shape[0] - 1
         column = points[:, at].contiguous()
-        place = clamp(bucketize(column, bounds, right=True) - 1, 0, cells - 1)
+        device_state = clamp(bucketize(column, bounds, right=True) - 1, 0, cells - 1)
         here = ge(column, bounds[0]) & le(column, bounds[-1])
-        cell, inside = cell * cells + place, here if inside is None else inside & here
+        cell, inside = cell * cells + device_state, here if inside is None else inside & here
     sizes = [bounds._layout.shape[0] - 1 for bounds in edges]
     total = 1
     for size in sizes:
@@ -251,11 +251,11 @@ def _histogram(
 
 def _edges(name: str, column: Tensor, side: Any, range: Any, at: int) -> Tensor:
     """Bounds of the bins of one dimension."""
-    kind, device = column._layout.dtype, column._layout.device
+    dtype, device = column._layout.dtype, column._layout.device
     if isinstance(side, TensorBase):
-        if side._layout.dtype is not kind or len(side._layout.shape) != 1 or not side._layout.numel:
+        if side._layout.dtype is not dtype or len(side._layout.shape) != 1 or not side._layout.numel:
             raise RuntimeError(
-                f"torch.{name}: bounds of bins must be a vector of {kind!r} with at least one element, got "
+                f"torch.{name}: bounds of bins must be a vector of {dtype!r} with at least one element, got "
                 f"{list(side._layout.shape)} of {side._layout.dtype!r}"
             )
         return side.detach()  # type: ignore[attr-defined, no-any-return]
@@ -273,4 +273,4 @@ def _edges(name: str, column: Tensor, side: Any, range: Any, at: int) -> Tensor:
         low, high = low - 0.5, high + 0.5
     if not (abs(low) < float("inf") and abs(high) < float("inf")):
         raise RuntimeError(f"torch.{name}: range [{low}, {high}] is not finite")
-    return linspace(low, high, side + 1, dtype=kind, device=device)
+    return linspace(low, high, side + 1, dtype=dtype, device=device)

@@ -49,26 +49,26 @@ def _total(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
     return kind, (kind,)
 
 
-def _same(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
-    return kind, (kind,)
+def _same(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return dtype, (dtype,)
 
 
-def _to_bool(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
-    return kind, (dtypes.uint8 if kind is dtypes.uint8 else dtypes.bool_,)
+def _to_bool(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return dtype, (dtypes.uint8 if dtype is dtypes.uint8 else dtypes.bool_,)
 
 
-def _to_index(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
-    return kind, (dtypes.int64,)
+def _to_index(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return dtype, (dtypes.int64,)
 
 
 def _floating_only(name: str) -> Callable[[dtype], tuple[dtype, tuple[dtype, ...]]]:
-    def rule(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
-        if kind.category < Category.FLOATING:
+    def rule(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+        if dtype.category < Category.FLOATING:
             raise RuntimeError(
                 f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
-                f"Got: {kind!r}"
+                f"Got: {dtype!r}"
             )
-        return kind, (kind,)
+        return dtype, (dtype,)
 
     return rule
 
@@ -183,16 +183,16 @@ def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     RuntimeError
         If ``size`` does not broadcast to this shape.
     """
-    wanted = integers(sizes, "sum_to_size") if size is None else sizes_of(sizes, size, "sum_to_size")
+    expected = integers(sizes, "sum_to_size") if size is None else sizes_of(sizes, size, "sum_to_size")
     shape = input._layout.shape
-    lead = len(shape) - len(wanted)
-    if lead < 0 or builtins.any(a not in (1, b) for a, b in zip(wanted, shape[lead:], strict=True)):
-        raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
+    lead = len(shape) - len(expected)
+    if lead < 0 or builtins.any(a not in (1, b) for a, b in zip(expected, shape[lead:], strict=True)):
+        raise RuntimeError(f"size {{{list(expected)}}} is not expandable to size {{{list(shape)}}}.")
     stretched_dims = [
-        axis for axis, (a, b) in enumerate(zip(wanted, shape[lead:], strict=True), lead) if a != b
+        axis for axis, (a, b) in enumerate(zip(expected, shape[lead:], strict=True), lead) if a != b
     ]
     axes = [*range(lead), *stretched_dims]
-    return views.view(sum(input, axes, keepdim=True), wanted) if axes else input
+    return views.view(sum(input, axes, keepdim=True), expected) if axes else input
 
 
 _NANSUM_BACKWARD = BackwardFormula(
@@ -361,11 +361,11 @@ def _complex_logsumexp(input: Any, axes: Any, keepdim: bool) -> Tensor:
         return sum(input.exp(), list(axes), keepdim).log()
     largest: Any = input.real.amax(list(axes), True) if axes else input.real
     largest = largest.nan_to_num(posinf=0.0, neginf=0.0)
-    found = sum((input - largest).exp(), list(axes), True).log() + largest
+    result = sum((input - largest).exp(), list(axes), True).log() + largest
     if not keepdim:
         for axis in sorted(axes, reverse=True):
-            found = views.squeeze(found, axis)
-    return found  # type: ignore[no-any-return]
+            result = views.squeeze(result, axis)
+    return result  # type: ignore[no-any-return]
 
 
 @operation()

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-def _real(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
-    return kind, (kind.to_real(),)
+def _real(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return dtype, (dtype.to_real(),)
 
 
-def _real_and_mean(kind: dtype) -> tuple[dtype, tuple[dtype, ...]]:
-    return kind, (kind.to_real(), kind)
+def _real_and_mean(dtype: dtype) -> tuple[dtype, tuple[dtype, ...]]:
+    return dtype, (dtype.to_real(), dtype)
 
 
 def _moments(a: Array, axes: tuple[int, ...], correction: float) -> tuple[Array, Array]:
@@ -55,10 +55,10 @@ def _norm(a: Array, axes: tuple[int, ...], order: float) -> Array:
     if order == 0:
         return sum_form((size != 0).astype(size.dtype), axes)
     if math.isinf(order):
-        found = (
+        result = (
             np.max(size, axis=axes, keepdims=True) if order > 0 else np.min(size, axis=axes, keepdims=True)
         )
-        return np.asarray(found)
+        return np.asarray(result)
     if order == 1:
         return sum_form(size, axes)
     if order == 2:

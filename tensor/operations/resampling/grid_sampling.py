@@ -30,54 +30,54 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-def _planned(place: Any, key: tuple[Any, ...], make: Callable[..., Any]) -> Any:
-    run = place.plans.get(key)
+def _planned(device_state: Any, key: tuple[Any, ...], make: Callable[..., Any]) -> Any:
+    run = device_state.plans.get(key)
     if run is None:
-        run = place.plans[key] = make(place.native, *key[1:])
+        run = device_state.plans[key] = make(device_state.native, *key[1:])
     return run
 
 
 def _forward(image: Tensor, grid: Tensor, sampling: Sampling) -> Tensor:
     layout = image._layout
-    place: Any = layout.place
-    out = contiguous[(*layout.shape[:2], *sampling.out), layout.dtype, place]
+    device_state: Any = layout.place
+    out = contiguous[(*layout.shape[:2], *sampling.out), layout.dtype, device_state]
     if not out.numel:
         return empty(out)
-    if not place.is_cuda:
+    if not device_state.is_cuda:
         wide = rules.computes_in(layout.dtype)
         planes, taps = _arrays(image.to(wide), grid.to(wide), sampling)
         with np.errstate(all="ignore"):
-            found = on_host.sampled(planes, taps, prod(sampling.out))
-        return wrap(found.reshape(out.shape)).to(layout.dtype)
-    made, image, grid = empty(out), image.contiguous(), grid.contiguous()
-    run = _planned(place, ("grid sample", sampling, layout.dtype), kernels.plan)
-    run(place.local.stream.handle, made._address, image._address, grid._address)
-    return made
+            result = on_host.sampled(planes, taps, prod(sampling.out))
+        return wrap(result.reshape(out.shape)).to(layout.dtype)
+    output, image, grid = empty(out), image.contiguous(), grid.contiguous()
+    run = _planned(device_state, ("grid sample", sampling, layout.dtype), kernels.plan)
+    run(device_state.local.stream.handle, output._address, image._address, grid._address)
+    return output
 
 
 def _backward(
-    wanted: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
+    expected: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
 ) -> tuple[Any, Any]:
     """Gradients of image and grid: by the kernel, or in operations where these are to have derivatives or an order."""
-    kind, place = image._layout.dtype, image._layout.place
-    ordered = determinism.required and wanted[0]
-    if place.is_cuda and not modes.recording and not ordered and grad._layout.numel:
-        return _by_kernel(wanted, grad.contiguous(), image.contiguous(), grid.contiguous(), sampling)
-    wide = rules.computes_in(kind)
+    dtype, device_state = image._layout.dtype, image._layout.place
+    ordered = determinism.required and expected[0]
+    if device_state.is_cuda and not modes.recording and not ordered and grad._layout.numel:
+        return _by_kernel(expected, grad.contiguous(), image.contiguous(), grid.contiguous(), sampling)
+    wide = rules.computes_in(dtype)
     grad, image, grid = grad.to(wide), image.to(wide), grid.to(wide)
-    if place.is_cuda or modes.recording or not grad._layout.numel:
-        found: tuple[Any, ...] = gradients(wanted, grad, image, grid, sampling)
+    if device_state.is_cuda or modes.recording or not grad._layout.numel:
+        result: tuple[Any, ...] = gradients(expected, grad, image, grid, sampling)
     else:
         planes, taps = _arrays(image, grid, sampling)
-        given = grad._host.reshape(*planes.shape[:2], -1)
+        argument = grad._host.reshape(*planes.shape[:2], -1)
         with np.errstate(all="ignore"):
-            arrays = on_host.gradients(wanted, given, planes, taps, len(sampling.size))
+            arrays = on_host.gradients(expected, argument, planes, taps, len(sampling.size))
         shapes = image._layout.shape, grid._layout.shape
-        found = tuple(
+        result = tuple(
             each if each is None else wrap(np.ascontiguousarray(each).reshape(shape))
             for each, shape in zip(arrays, shapes, strict=True)
         )
-    to_image, to_grid = (each if each is None else each.to(kind) for each in found)
+    to_image, to_grid = (each if each is None else each.to(dtype) for each in result)
     return to_image, to_grid
 
 
@@ -101,22 +101,22 @@ def _arrays(image: Any, grid: Any, sampling: Sampling) -> tuple[Any, Any]:
 
 
 def _by_kernel(
-    wanted: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
+    expected: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
 ) -> tuple[Any, Any]:
-    kind, place = image._layout.dtype, image._layout.place
-    wide = kind if kind.name == "float64" else float32
-    to_image = image.new_zeros(image.shape, dtype=wide) if wanted[0] else None
-    to_grid = empty(grid._layout) if wanted[1] else None
+    dtype, device_state = image._layout.dtype, image._layout.place
+    wide = dtype if dtype.name == "float64" else float32
+    to_image = image.new_zeros(image.shape, dtype=wide) if expected[0] else None
+    to_grid = empty(grid._layout) if expected[1] else None
     run = _planned(
-        place,
-        ("grid sample backward", sampling, kind, wanted),
-        lambda device, sampling, kind, wanted: kernels.plan_backward(
-            device, sampling, kind, to_image=wanted[0], to_grid=wanted[1]
+        device_state,
+        ("grid sample backward", sampling, dtype, expected),
+        lambda device, sampling, kind, needed: kernels.plan_backward(
+            device, sampling, kind, to_image=needed[0], to_grid=needed[1]
         ),
     )
-    made = [0 if each is None else each._address for each in (to_image, to_grid)]
-    run(place.local.stream.handle, *made, grad._address, image._address, grid._address)
-    return (None if to_image is None else to_image.to(kind)), to_grid
+    result = [0 if each is None else each._address for each in (to_image, to_grid)]
+    run(device_state.local.stream.handle, *result, grad._address, image._address, grid._address)
+    return (None if to_image is None else to_image.to(dtype)), to_grid
 
 
 # As users call them
@@ -133,8 +133,8 @@ def _default_alignment(align_corners: bool | None, frames: int) -> bool:
 
 
 def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
-    for what, given in (("input", input), ("grid", grid)):
-        check_tensor(given, "grid_sample", what)
+    for what, argument in (("input", input), ("grid", grid)):
+        check_tensor(argument, "grid_sample", what)
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(
             f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
@@ -144,20 +144,20 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
             f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: "
             f"'{padding_mode}'"
         )
-    image, places = input._layout, grid._layout
-    shapes = f"but got input with sizes {list(image.shape)} and grid with sizes {list(places.shape)}"
-    if image.place is not places.place:
+    image, positions = input._layout, grid._layout
+    shapes = f"but got input with sizes {list(image.shape)} and grid with sizes {list(positions.shape)}"
+    if image.place is not positions.place:
         raise RuntimeError(
             f"grid_sampler(): expected input and grid to be on same device, but input is on {image.place.device} and "
-            f"grid is on {places.place.device}"
+            f"grid is on {positions.place.device}"
         )
-    if len(image.shape) not in (4, 5) or len(image.shape) != len(places.shape):
+    if len(image.shape) not in (4, 5) or len(image.shape) != len(positions.shape):
         raise RuntimeError(
             f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, {shapes}"
         )
-    if image.shape[0] != places.shape[0]:
+    if image.shape[0] != positions.shape[0]:
         raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, {shapes}")
-    if places.shape[-1] != len(image.shape) - 2:
+    if positions.shape[-1] != len(image.shape) - 2:
         raise RuntimeError(
             f"grid_sampler(): expected grid to have size {len(image.shape) - 2} in last dimension, {shapes}"
         )
@@ -167,10 +167,10 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
         )
     if mode == "bicubic" and len(image.shape) == 5:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
-    if image.dtype is not places.dtype:
+    if image.dtype is not positions.dtype:
         raise RuntimeError(
             f"grid_sampler(): expected input and grid to have same dtype, but input has {image.dtype!r} and grid has "
-            f"{places.dtype!r}"
+            f"{positions.dtype!r}"
         )
     if not image.dtype.is_floating_point:
         raise NotImplementedError(f'"grid_sampler" not implemented for {image.dtype!r}')
@@ -228,9 +228,9 @@ def grid_sample(
         _default_alignment(align_corners, 4),
     )
     with unrecorded():
-        made = _forward(input.detach(), grid.detach(), sampling)
-    _FORMULAS[len(shape) - 2].record((made,), (input, grid), context=(sampling,))
-    return made
+        result = _forward(input.detach(), grid.detach(), sampling)
+    _FORMULAS[len(shape) - 2].record((result,), (input, grid), context=(sampling,))
+    return result
 
 
 @operation(namespace="nn.functional", method=False)
@@ -260,11 +260,11 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     """
     check_tensor(theta, "affine_grid", "theta")
     aligned = _default_alignment(align_corners, 3)
-    kind, shape = theta._layout.dtype, theta._layout.shape
+    dtype, shape = theta._layout.dtype, theta._layout.shape
     size = [int(each) for each in size]
     rank = len(size) - 2
-    if not kind.is_floating_point:
-        raise ValueError(f"Expected theta to have floating point type, but got {kind!r}")
+    if not dtype.is_floating_point:
+        raise ValueError(f"Expected theta to have floating point type, but got {dtype!r}")
     if rank not in (2, 3):
         raise NotImplementedError(
             f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}."
@@ -277,13 +277,13 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
             f"{list(shape)}."
         )
     # Products and sums of single elements: a matrix product might round to TF32, and places need more.
-    maps: Any = theta.to(rules.computes_in(kind))
+    maps: Any = theta.to(rules.computes_in(dtype))
     moved = maps[:, :, rank].reshape(size[0], *[1] * rank, rank)
     for axis, length in enumerate(reversed(size[2:])):
-        places = _places(length, aligned, maps).reshape(-1, *[1] * (axis + 1))
-        moved = moved + places * maps[:, :, axis].reshape(size[0], *[1] * rank, rank)
-    found: Tensor = moved.to(kind)
-    return found
+        positions = _places(length, aligned, maps).reshape(-1, *[1] * (axis + 1))
+        moved = moved + positions * maps[:, :, axis].reshape(size[0], *[1] * rank, rank)
+    result: Tensor = moved.to(dtype)
+    return result
 
 
 def _places(length: int, aligned: bool, like: Any) -> Any:

@@ -35,10 +35,10 @@ Bands = tuple[tuple[str, int, int, bool, float | None, bool], ...]
 
 
 def _recorded(x: Tensor, bands: Bands, title: str, transposed: bool = False) -> Tensor:
-    made = _product(x.detach().contiguous(), bands, transposed)
+    result = _product(x.detach().contiguous(), bands, transposed)
     if modes.recording and x.requires_grad:
-        record((made,), (x,), f"{title}Backward0", _gradient, (), (bands, title, transposed))
-    return made
+        record((result,), (x,), f"{title}Backward0", _gradient, (), (bands, title, transposed))
+    return result
 
 
 def _gradient(_: tuple[bool], grad: Tensor, bands: Bands, title: str, transposed: bool) -> Tensor:
@@ -47,8 +47,8 @@ def _gradient(_: tuple[bool], grad: Tensor, bands: Bands, title: str, transposed
 
 
 def _matrices(bands: Bands, transposed: bool) -> list[Band]:
-    found = [band(*each) for each in bands]
-    return [each.transposed for each in found] if transposed else found
+    result = [band(*each) for each in bands]
+    return [each.transposed for each in result] if transposed else result
 
 
 def _product(x: Tensor, bands: Bands, transposed: bool) -> Tensor:
@@ -57,26 +57,28 @@ def _product(x: Tensor, bands: Bands, transposed: bool) -> Tensor:
     outer = layout.shape[: -len(bands)]
     sizes = [each[1 if transposed else 2] for each in bands]
     out = contiguous[(*outer, *sizes), layout.dtype, layout.place]
-    place: Any = layout.place
-    if not place.is_cuda:
+    device_state: Any = layout.place
+    if not device_state.is_cuda:
         return _on_host(x, _matrices(bands, transposed), out)
-    made = empty(out)
+    result = empty(out)
     if out.numel:
         key = ("interpolation", bands, transposed, prod(outer), out.dtype)
-        run = place.plans.get(key)
+        run = device_state.plans.get(key)
         if run is None:
-            run = place.plans[key] = _plan(place, bands, transposed, prod(outer), out)
-        run(made._address, x._address)
-    return made
+            run = device_state.plans[key] = _plan(device_state, bands, transposed, prod(outer), out)
+        run(result._address, x._address)
+    return result
 
 
-def _plan(place: Any, bands: Bands, transposed: bool, planes: int, out: Layout) -> Callable[[int, int], None]:
+def _plan(
+    device_state: Any, bands: Bands, transposed: bool, planes: int, out: Layout
+) -> Callable[[int, int], None]:
     matrices = _matrices(bands, transposed)
     while len(matrices) < 3:
         matrices = [band("nearest", 1, 1, False, None, False), *matrices]
     axes = [kernels.Axis(each.given, each.made, each.taps) for each in matrices]
     used = [each for each in matrices if each.taps]
-    run = kernels.plan(place.native, axes, planes, out.dtype)
+    run = kernels.plan(device_state.native, axes, planes, out.dtype)
     weights = np.concatenate([each.weights for each in used] or [np.empty(0, np.float32)])
     starts = np.cumsum([0, *(len(each.weights) for each in used)])
     rows = [
@@ -85,23 +87,23 @@ def _plan(place: Any, bands: Bands, transposed: bool, planes: int, out: Layout) 
     # One block of memory for both.
     table = np.concatenate([weights.view(np.int32), *rows]).astype(np.int32, copy=False)
     if not len(table):
-        return lambda made, given: run(place.local.stream.handle, made, given, 0, 0)
+        return lambda result, argument: run(device_state.local.stream.handle, result, argument, 0, 0)
     key = ("interpolation table", bands, transposed)
 
-    def launch(made: int, given: int) -> None:
-        at = kept(place, key, lambda: table)._address
-        run(place.local.stream.handle, made, given, at + weights.nbytes, at)
+    def launch(result: int, argument: int) -> None:
+        at = kept(device_state, key, lambda: table)._address
+        run(device_state.local.stream.handle, result, argument, at + weights.nbytes, at)
 
     return launch
 
 
 def _on_host(x: Tensor, matrices: Sequence[Band], out: Layout) -> Tensor:
-    kind = out.dtype
+    dtype = out.dtype
     array: NDArray[Any] = x._host
     exact = all(each.selects for each in matrices)
-    wide = rules.computes_in(kind) if kind.is_floating_point else None
+    wide = rules.computes_in(dtype) if dtype.is_floating_point else None
     if not exact:
-        array = _converted(array, kind, wide)
+        array = _converted(array, dtype, wide)
     if out.numel:
         # What makes it smaller comes first, then what is slower: less is left to do for the others.
         order = sorted(
@@ -114,12 +116,12 @@ def _on_host(x: Tensor, matrices: Sequence[Band], out: Layout) -> Tensor:
         array = np.empty(out.shape, array.dtype)
     if exact:
         return wrap(np.array(array, copy=True) if array is x._host else np.ascontiguousarray(array), out)
-    made = np.empty(out.shape, kind.numpy)
+    result = np.empty(out.shape, dtype.numpy)
     if wide is None:
-        np.copyto(made, np.rint(array).clip(0, 255), casting="unsafe")
+        np.copyto(result, np.rint(array).clip(0, 255), casting="unsafe")
     else:
-        host_conversion(wide, kind)(made, array)
-    return wrap(made, out)
+        host_conversion(wide, dtype)(result, array)
+    return wrap(result, out)
 
 
 def _converted(array: NDArray[Any], kind: Any, wide: Any) -> NDArray[Any]:
@@ -127,9 +129,9 @@ def _converted(array: NDArray[Any], kind: Any, wide: Any) -> NDArray[Any]:
         return array.astype(np.float32)
     if wide is kind:
         return array
-    made = np.empty(array.shape, wide.numpy)
-    host_conversion(kind, wide)(made, array)
-    return made
+    result = np.empty(array.shape, wide.numpy)
+    host_conversion(kind, wide)(result, array)
+    return result
 
 
 # As users call it
@@ -201,10 +203,10 @@ def interpolate(
     _check_mode(rank, mode)
     if mode == "area":
         return _AVERAGES[rank](input, sizes)
-    kind = input._layout.dtype
-    if not kind.is_floating_point and kind.name != "uint8":
-        raise NotImplementedError(f'"interpolate" with mode {mode!r} is not implemented for {kind!r}')
-    given = input._layout.shape[2:]
+    dtype = input._layout.dtype
+    if not dtype.is_floating_point and dtype.name != "uint8":
+        raise NotImplementedError(f'"interpolate" with mode {mode!r} is not implemented for {dtype!r}')
+    argument = input._layout.shape[2:]
     if min(sizes) < 1 or 0 in input._layout.shape[1:]:
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input {list(input._layout.shape)} and output "
@@ -212,10 +214,10 @@ def interpolate(
         )
     name = f"Upsample{_MODES[mode][1]}{rank}D{'Aa' if antialias else ''}"
     band_kind = f"smooth {_KINDS[mode]}" if antialias else _KINDS.get(mode, mode)
-    double = kind.name == "float64"
+    double = dtype.name == "float64"
     bands = tuple(
         (band_kind, *pair, bool(align_corners), factor, double)
-        for *pair, factor in zip(given, sizes, factors, strict=True)
+        for *pair, factor in zip(argument, sizes, factors, strict=True)
     )
     return _recorded(input, bands, name)  # type: ignore[arg-type]
 
@@ -224,7 +226,7 @@ def _sizes(
     x: Tensor, rank: int, size: Any, scale_factor: Any, mode: str, recompute: bool | None
 ) -> tuple[list[int], list[float | None]]:
     """Sizes of the result, and the factors that positions follow from."""
-    given = list(x._layout.shape[2:])
+    argument = list(x._layout.shape[2:])
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and scale_factor is None:
@@ -234,7 +236,7 @@ def _sizes(
     if len(values) != rank:
         raise ValueError(
             f"Input and output must have the same number of spatial dimensions, but got input with spatial dimensions "
-            f"of {given} and {what} of {values}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
+            f"of {argument} and {what} of {values}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
             f"{what} in (o1, o2, ...,oK) format."
         )
     if size is not None:
@@ -245,7 +247,7 @@ def _sizes(
         except TypeError:
             raise TypeError(f"expected size to be integers, but got {values}") from None
     factors = [float(each) for each in values]
-    sizes = [floor(float(each) * factor) for each, factor in zip(given, factors, strict=True)]
+    sizes = [floor(float(each) * factor) for each, factor in zip(argument, factors, strict=True)]
     return sizes, [None] * rank if recompute or mode == "area" else list(factors)
 
 

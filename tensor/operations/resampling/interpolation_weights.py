@@ -24,8 +24,10 @@ class Band:
     Row ``i`` has ``weights[begin[i]:begin[i + 1]]``, from column ``first[i]`` on.
     """
 
-    def __init__(self, given: int, first: NDArray[Any], counts: NDArray[Any], weights: NDArray[Any]) -> None:
-        self.given = given
+    def __init__(
+        self, argument: int, first: NDArray[Any], counts: NDArray[Any], weights: NDArray[Any]
+    ) -> None:
+        self.given = argument
         self.made = len(first)
         self.first = first.astype(np.int32)
         self.begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
@@ -72,8 +74,8 @@ class Band:
         if self._dense_is_faster and np.isfinite(x).all():
             lines = x.reshape(*x.shape[: axis % x.ndim], self.given, -1)
             matrix = self.matrix
-            made: NDArray[Any] = lines[..., 0] @ matrix.T if lines.shape[-1] == 1 else matrix @ lines
-            return made.reshape(*x.shape[: axis % x.ndim], self.made, *x.shape[axis % x.ndim + 1 :])
+            result: NDArray[Any] = lines[..., 0] @ matrix.T if lines.shape[-1] == 1 else matrix @ lines
+            return result.reshape(*x.shape[: axis % x.ndim], self.made, *x.shape[axis % x.ndim + 1 :])
         return self._weight_by_weight(x, axis)
 
     @property
@@ -84,14 +86,14 @@ class Band:
     @cached_property
     def matrix(self) -> NDArray[Any]:
         """Written out with its zeros."""
-        made = np.zeros((self.made, self.given), self.weights.dtype)
-        made[self._entries()] = self.weights
-        return made
+        result = np.zeros((self.made, self.given), self.weights.dtype)
+        result[self._entries()] = self.weights
+        return result
 
     def _weight_by_weight(self, x: NDArray[Any], axis: int) -> NDArray[Any]:
         shape = [1] * x.ndim
         shape[axis] = self.made
-        made: Any = 0
+        result: Any = 0
         for tap in range(self.taps):
             inside = tap < self.counts
             at = np.where(inside, self.first + tap, 0)
@@ -101,54 +103,54 @@ class Band:
             part *= weights.reshape(shape)
             if not inside.all():
                 np.copyto(part, 0, where=~inside.reshape(shape))
-            made = part if tap == 0 else np.add(made, part, out=made)
-        return made  # type: ignore[no-any-return]
+            result = part if tap == 0 else np.add(result, part, out=result)
+        return result  # type: ignore[no-any-return]
 
 
-def _merged(given: int, columns: NDArray[Any], weights: NDArray[Any]) -> Band:
+def _merged(argument: int, columns: NDArray[Any], weights: NDArray[Any]) -> Band:
     """Band of the weights ``(rows, taps)`` at columns that do not decrease along rows."""
     first, counts = columns[:, 0], columns[:, -1] - columns[:, 0] + 1
     begin = np.cumsum(counts) - counts
     merged = np.zeros(int(counts.sum()), weights.dtype)
     np.add.at(merged, begin[:, None] + columns - first[:, None], weights)
-    return Band(given, first, counts, merged)
+    return Band(argument, first, counts, merged)
 
 
-def _scale(given: int, made: int, align_corners: bool, factor: float | None, real: Any) -> Any:
+def _scale(argument: int, result: int, align_corners: bool, factor: float | None, real: Any) -> Any:
     """Step in the input from one element of the result to the next, rounded as PyTorch rounds it."""
     if align_corners:
-        return real(given - 1) / real(made - 1) if made > 1 else real(0)
-    return real(1 / factor) if factor is not None and factor > 0 else real(given) / real(made)
+        return real(argument - 1) / real(result - 1) if result > 1 else real(0)
+    return real(1 / factor) if factor is not None and factor > 0 else real(argument) / real(result)
 
 
-def _nearest(given: int, made: int, factor: float | None, offset: float, real: Any) -> Band:
-    at = (np.arange(made).astype(real) + real(offset)) * _scale(given, made, False, factor, real)
+def _nearest(argument: int, result: int, factor: float | None, offset: float, real: Any) -> Band:
+    at = (np.arange(result).astype(real) + real(offset)) * _scale(argument, result, False, factor, real)
     # As PyTorch does whatever the elements are.
     at = np.floor(at.astype(np.float32))
-    columns = np.minimum(at.astype(np.int64), given - 1)
-    return Band(given, columns, np.ones(made, np.int64), np.ones(made, real))
+    columns = np.minimum(at.astype(np.int64), argument - 1)
+    return Band(argument, columns, np.ones(result, np.int64), np.ones(result, real))
 
 
-def _places(given: int, made: int, align_corners: bool, factor: float | None, real: Any) -> NDArray[Any]:
+def _places(argument: int, result: int, align_corners: bool, factor: float | None, real: Any) -> NDArray[Any]:
     """Where in the input the elements of the result lie."""
-    scale = _scale(given, made, align_corners, factor, real)
-    i = np.arange(made).astype(real)
-    places: NDArray[Any] = scale * i if align_corners else scale * (i + real(0.5)) - real(0.5)
-    return places
+    scale = _scale(argument, result, align_corners, factor, real)
+    i = np.arange(result).astype(real)
+    positions: NDArray[Any] = scale * i if align_corners else scale * (i + real(0.5)) - real(0.5)
+    return positions
 
 
 def _same(size: int, real: Any) -> Band:
     return Band(size, np.arange(size), np.ones(size, np.int64), np.ones(size, real))
 
 
-def _linear(given: int, made: int, align_corners: bool, factor: float | None, real: Any) -> Band:
-    if given == made:
-        return _same(given, real)
-    at = np.maximum(_places(given, made, align_corners, factor, real), real(0))
-    first = np.minimum(np.floor(at).astype(np.int64), given - 1)
+def _linear(argument: int, result: int, align_corners: bool, factor: float | None, real: Any) -> Band:
+    if argument == result:
+        return _same(argument, real)
+    at = np.maximum(_places(argument, result, align_corners, factor, real), real(0))
+    first = np.minimum(np.floor(at).astype(np.int64), argument - 1)
     part = np.clip(at - first.astype(real), real(0), real(1))
-    columns = np.stack([first, np.minimum(first + 1, given - 1)], 1)
-    return _merged(given, columns, np.stack([1 - part, part], 1))
+    columns = np.stack([first, np.minimum(first + 1, argument - 1)], 1)
+    return _merged(argument, columns, np.stack([1 - part, part], 1))
 
 
 def _near(x: Any, a: float) -> Any:
@@ -166,12 +168,12 @@ def cubic_weights(part: Any, a: float = -0.75) -> list[Any]:
     return [_far(part + 1, a), _near(part, a), _near(1 - part, a), _far(2 - part, a)]
 
 
-def _cubic(given: int, made: int, align_corners: bool, factor: float | None, real: Any) -> Band:
-    at = _places(given, made, align_corners, factor, real)
-    first = np.minimum(np.floor(at).astype(np.int64), given - 1)
+def _cubic(argument: int, result: int, align_corners: bool, factor: float | None, real: Any) -> Band:
+    at = _places(argument, result, align_corners, factor, real)
+    first = np.minimum(np.floor(at).astype(np.int64), argument - 1)
     part = np.clip(at - first.astype(real), real(0), real(1))
-    columns = (first[:, None] + np.arange(-1, 3)).clip(0, given - 1)
-    return _merged(given, columns, np.stack(cubic_weights(part), 1).astype(real))
+    columns = (first[:, None] + np.arange(-1, 3)).clip(0, argument - 1)
+    return _merged(argument, columns, np.stack(cubic_weights(part), 1).astype(real))
 
 
 def _triangle(x: NDArray[Any]) -> Any:
@@ -185,31 +187,33 @@ def _keys(x: NDArray[Any]) -> Any:
 
 
 def _smoothed(
-    shape: Callable[[Any], Any], reach: float, given: int, made: int, align_corners: bool,
+    shape: Callable[[Any], Any], reach: float, argument: int, result: int, align_corners: bool,
     factor: float | None, real: Any,
 ) -> Band:  # fmt: skip
     """Weights by distance, where a smaller result averages over all that it stands for."""
-    if given == made:
-        return _same(given, real)
-    scale = _scale(given, made, align_corners, factor, real)
+    if argument == result:
+        return _same(argument, real)
+    scale = _scale(argument, result, align_corners, factor, real)
     widening = max(scale, real(1))
     support = real(reach) * widening
-    centers = scale * (np.arange(made).astype(real) + real(0.5))
+    centers = scale * (np.arange(result).astype(real) + real(0.5))
     first = np.maximum((centers - support + real(0.5)).astype(np.int64), 0)
-    end = np.minimum((centers + support + real(0.5)).astype(np.int64), given)
+    end = np.minimum((centers + support + real(0.5)).astype(np.int64), argument)
     # Rounding must leave something.
-    first = np.minimum(first, given - 1)
+    first = np.minimum(first, argument - 1)
     counts = np.maximum(end - first, 1)
-    rows = np.repeat(np.arange(made), counts)
+    rows = np.repeat(np.arange(result), counts)
     begin = np.cumsum(counts) - counts
     columns = np.arange(len(rows)) - begin[rows] + first[rows]
     weights = shape((columns.astype(real) - centers[rows] + real(0.5)) / widening)
     totals = np.add.reduceat(weights, begin)
-    return Band(given, first, counts, (weights / np.where(totals == 0, 1, totals)[rows]).astype(real))
+    return Band(argument, first, counts, (weights / np.where(totals == 0, 1, totals)[rows]).astype(real))
 
 
 @lru_cache(maxsize=512)
-def band(kind: str, given: int, made: int, align_corners: bool, factor: float | None, double: bool) -> Band:
+def band(
+    kind: str, argument: int, result: int, align_corners: bool, factor: float | None, double: bool
+) -> Band:
     """Weights of a dimension.
 
     Parameters
@@ -225,10 +229,10 @@ def band(kind: str, given: int, made: int, align_corners: bool, factor: float | 
     """
     real: Any = np.float64 if double else np.float32
     if kind.startswith("nearest"):
-        return _nearest(given, made, factor, 0.5 if kind == "nearest-exact" else 0.0, real)
+        return _nearest(argument, result, factor, 0.5 if kind == "nearest-exact" else 0.0, real)
     if kind == "linear":
-        return _linear(given, made, align_corners, factor, real)
+        return _linear(argument, result, align_corners, factor, real)
     if kind == "cubic":
-        return _cubic(given, made, align_corners, factor, real)
+        return _cubic(argument, result, align_corners, factor, real)
     shape, reach = (_triangle, 1.0) if kind == "smooth linear" else (_keys, 2.0)
-    return _smoothed(shape, reach, given, made, align_corners, factor, real)
+    return _smoothed(shape, reach, argument, result, align_corners, factor, real)

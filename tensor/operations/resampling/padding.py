@@ -27,12 +27,12 @@ def _inner(x: Tensor, ends: Ends, sizes: Sequence[int]) -> tuple[Tensor, tuple[i
     """The part of ``x`` that padding (to ``sizes``) keeps, and where it begins in the result."""
     starts = []
     for axis, ((left, right), size) in enumerate(zip(ends, sizes, strict=True)):
-        given = x._layout.shape[axis]
+        argument = x._layout.shape[axis]
         crop, after = max(-left, 0), max(-right, 0)
         if crop or after:
-            x = parts.narrow(x, axis, crop, max(given - crop - after, 0))
+            x = parts.narrow(x, axis, crop, max(argument - crop - after, 0))
         starts.append(max(left, 0))
-        assert size == given + left + right
+        assert size == argument + left + right
     return x, tuple(starts)
 
 
@@ -40,17 +40,17 @@ def constant_pad(x: Tensor, ends: Ends, value: Any) -> Tensor:
     """``x`` with so many elements of ``value`` added at both ends of each dimension, or taken away."""
     sizes = [size + sum(pair) for size, pair in zip(x._layout.shape, ends, strict=True)]
     with unrecorded():
-        made: Tensor = x.new_full(sizes, value)
+        result: Tensor = x.new_full(sizes, value)
         kept, starts = _inner(x.detach(), ends, sizes)
-        target = made
+        target = result
         for axis, (start, size) in enumerate(zip(starts, kept._layout.shape, strict=True)):
             target = parts.narrow(target, axis, start, size)
         target.copy_(kept)
     # Filling it was its making, not a change.
-    made._storage.version = 0
+    result._storage.version = 0
     if x._autograd is not None:
-        _PADDED.record((made,), (x,), context=(ends,))
-    return made
+        _PADDED.record((result,), (x,), context=(ends,))
+    return result
 
 
 def _crop(grad: Tensor, ends: Ends) -> Tensor:
@@ -80,8 +80,8 @@ def _along(x: Tensor, axis: int, mode: str, left: int, right: int) -> Tensor:
     size = x._layout.shape[axis]
     key = ("padded places", mode, size, left, right)
     index = kept(x._layout.place, key, lambda: _places(mode, size, left, right))
-    found: Tensor = x.index_select(axis, index)
-    return found
+    result: Tensor = x.index_select(axis, index)
+    return result
 
 
 @operation(namespace="nn.functional", method=False)

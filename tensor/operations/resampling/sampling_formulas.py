@@ -42,10 +42,10 @@ def _padded(at: Tensor, size: int, sampling: Sampling) -> tuple[Any, Any]:
     return where(at > 0, at, 0.0).clamp(max=size - 1), where(inside, slope, 0.0)
 
 
-def _taps(given: Tensor, size: int, sampling: Sampling) -> Taps:
+def _taps(argument: Tensor, size: int, sampling: Sampling) -> Taps:
     """Elements along a dimension that count for the places ``given``, from -1 to 1."""
     speed = (size - 1) / 2 if sampling.align_corners else size / 2
-    at: Any = (given + 1) / 2 * (size - 1) if sampling.align_corners else ((given + 1) * size - 1) / 2
+    at: Any = (argument + 1) / 2 * (size - 1) if sampling.align_corners else ((argument + 1) * size - 1) / 2
     with unrecorded():
         plain = at.detach()
         held, slope = (plain, 1.0) if sampling.mode == "bicubic" else _padded(plain, size, sampling)
@@ -59,11 +59,11 @@ def _taps(given: Tensor, size: int, sampling: Sampling) -> Taps:
     slope = slope * speed
     if sampling.mode == "bilinear":
         return [(*_inside(first, size), 1 - part, -slope), (*_inside(first + 1, size), part, slope)]
-    found = []
+    result = []
     for k in range(4):
         tap = _padded(first + (k - 1), size, sampling)[0]
-        found.append((*_inside(tap, size), *_cubic(part, k, slope)))
-    return found
+        result.append((*_inside(tap, size), *_cubic(part, k, slope)))
+    return result
 
 
 def _cubic(part: Any, k: int, slope: Any) -> tuple[Any, Any]:
@@ -116,24 +116,24 @@ def _read(image: Any, index: Any, inside: Any) -> Any:
 
 
 def gradients(
-    wanted: tuple[bool, ...], grad: Tensor, image: Tensor, grid: Tensor, sampling: Sampling
+    expected: tuple[bool, ...], grad: Tensor, image: Tensor, grid: Tensor, sampling: Sampling
 ) -> tuple[Any, Any]:
     """Gradients of image and grid."""
     plane: Any = image.flatten(2)
-    given: Any = grad.flatten(2)
+    argument: Any = grad.flatten(2)
     indices, parts = [], []
     sums: list[Any] = [0] * len(sampling.size)
     for index, inside, weight, slopes in taps_of(grid, sampling):
-        if wanted[0]:
+        if expected[0]:
             indices.append(index)
-            parts.append(where(inside, given * weight, 0.0))
-        if wanted[1]:
-            value = (_read(plane, index, inside) * given).sum(1, keepdim=True)
+            parts.append(where(inside, argument * weight, 0.0))
+        if expected[1]:
+            value = (_read(plane, index, inside) * argument).sum(1, keepdim=True)
             sums = [total + value * slope for total, slope in zip(sums, slopes, strict=True)]
     to_image = to_grid = None
-    if wanted[0]:
+    if expected[0]:
         index = cat(indices, 2).expand(-1, plane.shape[1], -1)
         to_image = plane.new_zeros(plane.shape).scatter_add(2, index, cat(parts, 2)).reshape(image.shape)
-    if wanted[1]:
+    if expected[1]:
         to_grid = stack(sums, -1).reshape(grid.shape)
     return to_image, to_grid

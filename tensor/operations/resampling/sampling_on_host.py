@@ -18,39 +18,39 @@ if TYPE_CHECKING:
 
 def _read(planes: NDArray[Any], index: NDArray[Any], inside: NDArray[Any]) -> NDArray[Any]:
     """Elements ``(N, C, P)`` of ``planes`` ``(N, C, area)``; 0 where nothing is."""
-    made = np.empty((*planes.shape[:2], index.shape[-1]), planes.dtype)
-    for item, out, at in zip(planes, made, index[:, 0], strict=True):
+    result = np.empty((*planes.shape[:2], index.shape[-1]), planes.dtype)
+    for item, out, at in zip(planes, result, index[:, 0], strict=True):
         item.take(at, 1, out=out, mode="clip")
     if not inside.all():
-        np.copyto(made, 0, where=~inside)
-    return made
+        np.copyto(result, 0, where=~inside)
+    return result
 
 
 def sampled(planes: NDArray[Any], taps: Taps, count: int) -> NDArray[Any]:
     """``planes`` ``(N, C, area)`` read at ``count`` places: ``(N, C, count)``."""
-    made = np.zeros((*planes.shape[:2], count), planes.dtype)
+    result = np.zeros((*planes.shape[:2], count), planes.dtype)
     for index, inside, weight, _ in taps:
         values = _read(planes, index, inside)
         values *= weight
-        made += values
-    return made
+        result += values
+    return result
 
 
 def gradients(
-    wanted: Sequence[bool], grad: NDArray[Any], planes: NDArray[Any], taps: Taps, rank: int
+    expected: Sequence[bool], grad: NDArray[Any], planes: NDArray[Any], taps: Taps, rank: int
 ) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
     """Gradients of the planes, and of the grid ``(N, P, rank)``."""
-    to_grid = np.zeros((len(planes), grad.shape[-1], rank), planes.dtype) if wanted[1] else None
+    to_grid = np.zeros((len(planes), grad.shape[-1], rank), planes.dtype) if expected[1] else None
     indices, weights = [], []
     for index, inside, weight, slopes in taps:
-        if wanted[0]:
+        if expected[0]:
             indices.append(np.where(inside, index, planes.shape[-1])[:, 0])
             weights.append(weight)
         if to_grid is not None:
             total = np.einsum("ncp,ncp->np", _read(planes, index, inside), grad)
             for axis, slope in enumerate(slopes):
                 to_grid[..., axis] += total * slope[:, 0]
-    if not wanted[0]:
+    if not expected[0]:
         return None, to_grid
     # What lies outside goes to a column that is dropped.
     to_planes = np.zeros((*planes.shape[:2], planes.shape[-1] + 1), planes.dtype)

@@ -25,16 +25,16 @@ def broadcast_shapes(*shapes: Any) -> Size:
     RuntimeError
         If sizes differ and neither is 1, or one is negative.
     """
-    given = [
+    argument = [
         (index(shape),) if hasattr(shape, "__index__") else integers((shape,), "broadcast_shapes")
         for shape in shapes
     ]
-    for shape in given:
+    for shape in argument:
         if any(size < 0 for size in shape):
             raise RuntimeError(
                 f"broadcast_shapes(): Trying to create tensor with negative dimension: {list(shape)}"
             )
-    return Size(layouts.broadcast_shapes(*given))
+    return Size(layouts.broadcast_shapes(*argument))
 
 
 @operation(method=False)

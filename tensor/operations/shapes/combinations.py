@@ -122,8 +122,8 @@ def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
     else:
         total = index(output_size)
     # Element k of the result comes from the first that ends behind k.
-    found = searchsorted(ends, arange(total, device=layout.device), right=True)
-    return found.to(layout.dtype)
+    result = searchsorted(ends, arange(total, device=layout.device), right=True)
+    return result.to(layout.dtype)
 
 
 def _total(ends: Tensor, repeats: Tensor) -> tuple[int, int]:
@@ -154,9 +154,9 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise RuntimeError(f"combinations(): Expect a non-negative number, but got {r}")
     if r == 0:
         return empty(contiguous[(0,), input._layout.dtype, input._layout.place])
-    places = wrap(_places(shape[0], r, with_replacement=with_replacement))
+    positions = wrap(_places(shape[0], r, with_replacement=with_replacement))
     with unrecorded():
-        flat = places.to(input._layout.device)
+        flat = positions.to(input._layout.device)
     return views.view(index_select(input, 0, flat), (-1, r) if flat._layout.numel else (0, r))
 
 

@@ -55,12 +55,12 @@ def _embedded(input: Tensor, offset: int, first: int, second: int) -> Tensor:
     for axis in sorted((first, second)):
         sizes.insert(axis, length + abs(offset))
     with unrecorded():
-        made = input.new_zeros(sizes)
-        parts.diagonal(made, offset, first, second).copy_(input)
+        result = input.new_zeros(sizes)
+        parts.diagonal(result, offset, first, second).copy_(input)
     # Filling it was its making, not a change.
-    made._storage.version = first_version()
-    _EMBEDDED.record((made,), (input,), context=(offset, first, second))
-    return made
+    result._storage.version = first_version()
+    _EMBEDDED.record((result,), (input,), context=(offset, first, second))
+    return result
 
 
 _EMBEDDED = BackwardFormula("DiagEmbedBackward0", "input", [Derivative(parts.diagonal, needs="")])
@@ -82,14 +82,14 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     """
     rank = len(input._layout.shape)
     if rank == 1:
-        made = diag_embed(input, diagonal)
+        result = diag_embed(input, diagonal)
     elif rank == 2:
-        made = clone(parts.diagonal(input, diagonal), memory_format=contiguous_format)
+        result = clone(parts.diagonal(input, diagonal), memory_format=contiguous_format)
     else:
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
     if out is None:
-        return made
-    return given(cast_for(out, made, "diag") if rank == 1 else made, out, "diag")
+        return result
+    return given(cast_for(out, result, "diag") if rank == 1 else result, out, "diag")
 
 
 @operation()
@@ -202,11 +202,11 @@ def as_strided_scatter(
         return _scattered("AsStridedScatter", as_strided, input, src, size, stride, storage_offset)
     # Which of the elements each place of the storage is; -1 for none.
     count = input._storage.nbytes() // layout.itemsize
-    places = input.new_full((count,), -1, dtype=int64)
+    positions = input.new_full((count,), -1, dtype=int64)
     first = input.storage_offset()
-    shown = as_strided(places, layout.shape, layout.strides, first)
+    shown = as_strided(positions, layout.shape, layout.strides, first)
     shown.copy_(input.new_tensor(range(layout.numel), dtype=int64).view(layout.shape))
-    chosen = as_strided(places, size, stride, first if storage_offset is None else storage_offset)
+    chosen = as_strided(positions, size, stride, first if storage_offset is None else storage_offset)
     if chosen._layout.shape != src._layout.shape:
         raise RuntimeError(
             f"AsStridedScatter: expected src to have a size equal to the slice of self. src size = "
@@ -219,18 +219,18 @@ def as_strided_scatter(
 def _scattered(name: str, view: Callable[..., Tensor], input: Tensor, src: Tensor, *args: Any) -> Tensor:
     """A copy of ``input`` whose part ``view(input, *args)`` is ``src``."""
     with unrecorded():
-        made = clone(input)
-        part = view(made, *args)
-        wanted, found = part._layout.shape, src._layout.shape
-        if wanted != found:
+        output = clone(input)
+        part = view(output, *args)
+        expected, result = part._layout.shape, src._layout.shape
+        if expected != result:
             raise RuntimeError(
-                f"{name}: expected src to have a size equal to the slice of self. src size = {list(found)}, "
-                f"slice size = {list(wanted)}"
+                f"{name}: expected src to have a size equal to the slice of self. src size = {list(result)}, "
+                f"slice size = {list(expected)}"
             )
         part.copy_(src)
-    made._storage.version = first_version()
-    _SCATTERED[name].record((made,), (input, src), (), (name, view, args))
-    return made
+    output._storage.version = first_version()
+    _SCATTERED[name].record((output,), (input, src), (), (name, view, args))
+    return output
 
 
 def _scatter_gradients(

@@ -49,16 +49,16 @@ class Joining:
     differentiable: bool
 
 
-def _cat_plan(dim: int, *given: Layout) -> Joining:
+def _cat_plan(dim: int, *argument: Layout) -> Joining:
     """How to join tensors along a dimension that they have.
 
     ``place.plans[CAT, dim, *layouts]`` is a :class:`Joining`.
     """
-    for position, layout in enumerate(given):
+    for position, layout in enumerate(argument):
         if not layout.shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {position}) cannot be concatenated")
-    joined = [layout for layout in given if layout.shape != (0,)]
-    first = (joined or given)[0]
+    joined = [layout for layout in argument if layout.shape != (0,)]
+    first = (joined or argument)[0]
     # Nothing but empty vectors has no dimensions to speak of.
     at = dimension(dim, len(first.shape)) if joined else 0
     for position, layout in enumerate(joined):
@@ -67,39 +67,39 @@ def _cat_plan(dim: int, *given: Layout) -> Joining:
                 f"Tensors must have same number of dimensions: got {len(first.shape)} and {len(layout.shape)}"
             )
         _check_place("cat", layout, first)
-        for axis, (size, wanted) in enumerate(zip(layout.shape, first.shape, strict=True)):
-            if axis != at and size != wanted:
+        for axis, (size, expected) in enumerate(zip(layout.shape, first.shape, strict=True)):
+            if axis != at and size != expected:
                 raise RuntimeError(
-                    f"Sizes of tensors must match except in dimension {at}. Expected size {wanted} but got size "
+                    f"Sizes of tensors must match except in dimension {at}. Expected size {expected} but got size "
                     f"{size} for tensor number {position} in the list."
                 )
     sizes = tuple([layout.shape[at] for layout in joined])
     # Every tensor has dimensions, so all have the same weight.
-    kind = promoted(given)
+    dtype = promoted(argument)
     shape = (*first.shape[:at], sum(sizes), *first.shape[at + 1 :])
-    return _joining(contiguous[shape, kind, first.place], at, joined, sizes, len(joined) < len(given))
+    return _joining(contiguous[shape, dtype, first.place], at, joined, sizes, len(joined) < len(argument))
 
 
 CAT = planned(_cat_plan)
 
 
-def _stack_plan(dim: int, *given: Layout) -> Joining:
+def _stack_plan(dim: int, *argument: Layout) -> Joining:
     """How to join tensors along a new dimension.
 
     ``place.plans[STACK, dim, *layouts]`` is a :class:`Joining`.
     """
-    first = given[0]
+    first = argument[0]
     at = dimension(dim, len(first.shape) + 1)
-    for position, layout in enumerate(given):
+    for position, layout in enumerate(argument):
         if layout.shape != first.shape:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
                 f"{list(layout.shape)} at entry {position}"
             )
         _check_place("stack", layout, first)
-    shape = (*first.shape[:at], len(given), *first.shape[at:])
-    made = contiguous[shape, promoted(given), first.place]
-    return _joining(made, at, given, (1,) * len(given), False, new=True)
+    shape = (*first.shape[:at], len(argument), *first.shape[at:])
+    result = contiguous[shape, promoted(argument), first.place]
+    return _joining(result, at, argument, (1,) * len(argument), False, new=True)
 
 
 STACK = planned(_stack_plan)
@@ -111,54 +111,54 @@ def _check_place(name: str, layout: Layout, first: Layout) -> None:
 
 
 def _joining(
-    made: Layout,
+    result: Layout,
     at: int,
-    given: Sequence[Layout],
+    argument: Sequence[Layout],
     sizes: tuple[int, ...],
     left_out: bool,
     *,
     new: bool = False,
 ) -> Joining:
     """How to fill ``made`` part by part; with ``new``, the parts do not have the dimension themselves."""
-    kind = made.dtype
-    if not made.place.is_cuda and given and all(layout.dtype is kind for layout in given):
-        run = _host_joining(made, at, new)
+    dtype = result.dtype
+    if not result.place.is_cuda and argument and all(layout.dtype is dtype for layout in argument):
+        run = _host_joining(result, at, new)
     else:
-        run = _copying(made, at, given, sizes, new)
-    return Joining(run, at, sizes, left_out, kind.is_floating_point or kind.is_complex)
+        run = _copying(result, at, argument, sizes, new)
+    return Joining(run, at, sizes, left_out, dtype.is_floating_point or dtype.is_complex)
 
 
-def _host_joining(made: Layout, at: int, new: bool) -> Callable[[Sequence[Tensor]], Tensor]:
+def _host_joining(result: Layout, at: int, new: bool) -> Callable[[Sequence[Tensor]], Tensor]:
     """For elements of one type on the host: NumPy."""
     with_dimension = (*[slice(None)] * at, None)
 
     def run(inputs: Sequence[Tensor]) -> Tensor:
         arrays = [x._host[with_dimension] for x in inputs] if new else [x._host for x in inputs]
-        found = empty(made)
-        np.concatenate(arrays, at, found._writable)
-        return found
+        value = empty(result)
+        np.concatenate(arrays, at, value._writable)
+        return value
 
     return run
 
 
 def _copying(
-    made: Layout, at: int, given: Sequence[Layout], sizes: Sequence[int], new: bool
+    result: Layout, at: int, argument: Sequence[Layout], sizes: Sequence[int], new: bool
 ) -> Callable[[Sequence[Tensor]], Tensor]:
     """For anything: each part is copied to its place."""
-    strides = made.strides[:at] + made.strides[at + 1 :] if new else made.strides
-    plans: Any = made.place.plans
+    strides = result.strides[:at] + result.strides[at + 1 :] if new else result.strides
+    plans: Any = result.place.plans
     parts, offset = [], 0
-    for layout, size in zip(given, sizes, strict=True):
-        part = made.with_strides(layout.shape, strides)
+    for layout, size in zip(argument, sizes, strict=True):
+        part = result.with_strides(layout.shape, strides)
         parts.append((part, offset, plans[COPY, part, layout]))
-        offset += size * made.numpy_strides[at]
-    make = maker(made)
+        offset += size * result.numpy_strides[at]
+    make = maker(result)
 
     def run(inputs: Sequence[Tensor]) -> Tensor:
-        found = make()
-        storage = found._storage
+        value = make()
+        storage = value._storage
         for x, (part, start, copy) in zip(inputs, parts, strict=True):
             copy(view_of(storage, part, start), x, False)
-        return found
+        return value
 
     return run

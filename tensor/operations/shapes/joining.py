@@ -81,20 +81,20 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
         raise TypeError(
             f"cat(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
         )
-    given = list(tensors)
-    if not given:
+    argument = list(tensors)
+    if not argument:
         raise ValueError("cat(): expected a non-empty list of Tensors")
     try:
-        layouts = [x._layout for x in given]
+        layouts = [x._layout for x in argument]
     except AttributeError:
-        raise _no_tensor(given, "expected Tensor") from None
+        raise _no_tensor(argument, "expected Tensor") from None
     joining: Joining = layouts[0].place.plans[CAT, index(dim), *layouts]
     if joining.left_out:
-        given = [x for x in given if x._layout.shape != (0,)]
-    made = joining.run(given)
+        argument = [x for x in argument if x._layout.shape != (0,)]
+    result = joining.run(argument)
     if joining.differentiable and modes.recording:
-        _JOINED.record((made,), given, (), (joining.sizes, joining.dim))
-    return made if out is None else given_out(cast_for(out, made, "cat", TypeError), out, "cat")
+        _JOINED.record((result,), argument, (), (joining.sizes, joining.dim))
+    return result if out is None else given_out(cast_for(out, result, "cat", TypeError), out, "cat")
 
 
 concat = concatenate = cat
@@ -109,17 +109,17 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     RuntimeError
         If there are none, or shapes or devices differ.
     """
-    given = list(tensors)
+    argument = list(tensors)
     try:
-        layouts = [x._layout for x in given]
+        layouts = [x._layout for x in argument]
         joining: Joining = layouts[0].place.plans[STACK, index(dim), *layouts]
     except (AttributeError, IndexError):
-        _listed("stack", given)
+        _listed("stack", argument)
         raise
-    made = joining.run(given)
+    result = joining.run(argument)
     if joining.differentiable and modes.recording:
-        _STACKED.record((made,), given, (), (joining.dim,))
-    return made if out is None else given_out(cast_for(out, made, "stack", TypeError), out, "stack")
+        _STACKED.record((result,), argument, (), (joining.dim,))
+    return result if out is None else given_out(cast_for(out, result, "stack", TypeError), out, "stack")
 
 
 @operation(method=False)
@@ -153,30 +153,30 @@ def atleast_3d(*tensors: Any) -> Any:
 def _each(tensors: tuple[Any, ...], function: Any) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], TensorBase):
         return function(tensors[0])
-    given = tensors[0] if len(tensors) == 1 else tensors
-    return tuple(function(x) for x in given)
+    argument = tensors[0] if len(tensors) == 1 else tensors
+    return tuple(function(x) for x in argument)
 
 
 def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
-    given = list(tensors)
-    if not given:
+    argument = list(tensors)
+    if not argument:
         raise RuntimeError(f"{name} expects a non-empty TensorList")
-    if not all(isinstance(x, TensorBase) for x in given):
-        raise _no_tensor(given, f"{name}(): expected Tensor")
-    return given
+    if not all(isinstance(x, TensorBase) for x in argument):
+        raise _no_tensor(argument, f"{name}(): expected Tensor")
+    return argument
 
 
-def _no_tensor(given: Sequence[Any], expected: str) -> TypeError:
+def _no_tensor(argument: Sequence[Any], expected: str) -> TypeError:
     """The error of a list whose first element that is no tensor is told."""
-    position, found = next((at, x) for at, x in enumerate(given) if not isinstance(x, TensorBase))
-    return TypeError(f"{expected} as element {position} in argument 0, but got {type(found).__name__}")
+    position, result = next((at, x) for at, x in enumerate(argument) if not isinstance(x, TensorBase))
+    return TypeError(f"{expected} as element {position} in argument 0, but got {type(result).__name__}")
 
 
 @operation(method=False)
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors side by side: vectors joined along the first dimension, others along the second."""
-    given = list(atleast_1d(_listed("hstack", tensors)))
-    return cat(given, 0 if len(given[0]._layout.shape) == 1 else 1, out=out)
+    argument = list(atleast_1d(_listed("hstack", tensors)))
+    return cat(argument, 0 if len(argument[0]._layout.shape) == 1 else 1, out=out)
 
 
 @operation(method=False, also="row_stack")
@@ -198,8 +198,8 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Columns side by side: vectors are columns."""
     listed = _listed("column_stack", tensors)
-    given = [x if len(x._layout.shape) >= 2 else x.reshape(x.numel(), 1) for x in listed]
-    return cat(given, 1, out=out)
+    argument = [x if len(x._layout.shape) >= 2 else x.reshape(x.numel(), 1) for x in listed]
+    return cat(argument, 1, out=out)
 
 
 @operation(namespace="")
@@ -231,10 +231,10 @@ def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     wide = [number for pair in zip(counts, sizes, strict=True) for number in pair]
     total = [count * size for count, size in zip(counts, sizes, strict=True)]
     plain = input.detach()
-    made = copied(
+    output = copied(
         views.expand(plain.reshape(pairs), wide), contiguous[tuple(wide), plain.dtype, plain._layout.place]
     )
-    result = views.view(made, total)
+    result = views.view(output, total)
     result._base = None
     _REPEATED.record((result,), (input,), context=(wide, shape))
     return result
@@ -264,15 +264,15 @@ def block_diag(*tensors: Any) -> Tensor:
                 f"{len(x._layout.shape)} dimensions"
             )
     blocks = [atleast_2d(x) for x in tensors]
-    kind = promoted(tuple(x._layout for x in tensors))
+    dtype = promoted(tuple(x._layout for x in tensors))
     rows, columns = sum(x.shape[0] for x in blocks), sum(x.shape[1] for x in blocks)
-    made = blocks[0].new_zeros(rows, columns, dtype=kind)
+    result = blocks[0].new_zeros(rows, columns, dtype=dtype)
     top = left = 0
     for x in blocks:
         height, width = x.shape
-        made[top : top + height, left : left + width] = x
+        result[top : top + height, left : left + width] = x
         top, left = top + height, left + width
-    return made
+    return result
 
 
 @operation(method=False)

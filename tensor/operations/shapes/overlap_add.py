@@ -32,15 +32,15 @@ def _overlap_add_plan(frames: Layout, step: int, extent: int) -> Callable[[Tenso
     out = contiguous[(*lead, extent), frames.dtype, frames.place]
     if not frames.place.is_cuda:
         return lambda x: wrap(_on_host(x._host, frames, step, extent).reshape(out.shape), out)
-    place: Any = frames.place
+    device_state: Any = frames.place
     steps = (frames.strides[-3] if lead else 0, frames.strides[-2])
-    run = kernels.plan(place.native, signals, windows, size, step, extent, steps, frames.dtype)
-    local = place.local
+    run = kernels.plan(device_state.native, signals, windows, size, step, extent, steps, frames.dtype)
+    local = device_state.local
 
     def launch(x: Tensor) -> Tensor:
-        made = empty(out)
-        run(local.stream.handle, made._address, x._address)
-        return made
+        result = empty(out)
+        run(local.stream.handle, result._address, x._address)
+        return result
 
     return launch
 
@@ -63,12 +63,12 @@ def _on_host(frames: NDArray[Any], layout: Layout, step: int, extent: int) -> ND
             host_conversion(layout.dtype, wide)(widened, piece)
             piece = widened
         total[:, part : part + windows, : piece.shape[-1]] += piece
-    found = total.reshape(len(frames), -1)[:, :extent]
+    result = total.reshape(len(frames), -1)[:, :extent]
     if layout.dtype is wide:
-        return np.ascontiguousarray(found)
-    made = np.empty(found.shape, layout.dtype.numpy)
-    host_conversion(wide, layout.dtype)(made, found)
-    return made
+        return np.ascontiguousarray(result)
+    output = np.empty(result.shape, layout.dtype.numpy)
+    host_conversion(wide, layout.dtype)(output, result)
+    return output
 
 
 def _windows(grad: Tensor, size: int, step: int, windows: int) -> Tensor:
@@ -88,7 +88,7 @@ def overlap_add(frames: Tensor, step: int, extent: int) -> Tensor:
         plain = frames.detach()
         if plain._layout.strides[-1] != 1 or len(plain._layout.shape) > 3:
             plain = plain.contiguous()
-        made: Tensor = plain._layout.place.plans[OVERLAP_ADD, plain._layout, step, extent](plain)
+        result: Tensor = plain._layout.place.plans[OVERLAP_ADD, plain._layout, step, extent](plain)
     windows, size = frames._layout.shape[-2:]
-    _FORMULA.record((made,), (frames,), context=(size, step, windows))
-    return made
+    _FORMULA.record((result,), (frames,), context=(size, step, windows))
+    return result

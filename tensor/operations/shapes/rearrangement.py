@@ -60,21 +60,21 @@ def _planned(
     if not layout.place.is_cuda:
 
         def on_host(input: Tensor) -> Tensor:
-            made = empty(out)
-            made._writable[...] = numpy(input._host)
-            return made
+            result = empty(out)
+            result._writable[...] = numpy(input._host)
+            return result
 
         return on_host
-    place: Any = layout.place
+    device_state: Any = layout.place
     launch = kernels.plan_move(
-        place.native, name, layout.shape, layout.dtype, out.strides, layout.strides, **moves
+        device_state.native, name, layout.shape, layout.dtype, out.strides, layout.strides, **moves
     )
-    local = place.local
+    local = device_state.local
 
     def run(input: Tensor) -> Tensor:
-        made = empty(out)
-        launch(local.stream.handle, made._address, input._address)
-        return made
+        result = empty(out)
+        launch(local.stream.handle, result._address, input._address)
+        return result
 
     return run
 
@@ -95,16 +95,16 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
         If one is named twice.
     """
     layout = input._layout
-    given = integers(axes, "flip", "dims") if dims is None else sizes_of(axes, dims, "flip", "dims")
-    found = dimensions(given, len(layout.shape), "flip")
-    return _flipped(input, tuple(sorted(found)) if layout.shape else ())
+    argument = integers(axes, "flip", "dims") if dims is None else sizes_of(axes, dims, "flip", "dims")
+    result = dimensions(argument, len(layout.shape), "flip")
+    return _flipped(input, tuple(sorted(result)) if layout.shape else ())
 
 
 def _flipped(input: Tensor, axes: Ints) -> Tensor:
     layout = input._layout
-    made: Tensor = layout.place.plans[FLIP, layout, axes](input)
-    _FLIP_BACKWARD.record((made,), (input,), context=(axes,))
-    return made
+    result: Tensor = layout.place.plans[FLIP, layout, axes](input)
+    _FLIP_BACKWARD.record((result,), (input,), context=(axes,))
+    return result
 
 
 _FLIP_BACKWARD = BackwardFormula("FlipBackward0", "input", [Derivative(_flipped, needs="")])
@@ -180,10 +180,10 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
 
 def _rolled(input: Tensor, shifts: Ints) -> Tensor:
     layout = input._layout
-    made: Tensor = layout.place.plans[ROLL, layout, shifts](input)
+    result: Tensor = layout.place.plans[ROLL, layout, shifts](input)
     back = tuple(-n % size if size else 0 for n, size in zip(shifts, layout.shape, strict=True))
-    _ROLL_BACKWARD.record((made,), (input,), context=(back,))
-    return made
+    _ROLL_BACKWARD.record((result,), (input,), context=(back,))
+    return result
 
 
 _ROLL_BACKWARD = BackwardFormula("RollBackward0", "input", [Derivative(_rolled, needs="")])

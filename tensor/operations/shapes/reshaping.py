@@ -30,13 +30,13 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     RuntimeError
         If the number of elements differs.
     """
-    given = sizes_of(sizes, shape, "reshape", "shape")
+    argument = sizes_of(sizes, shape, "reshape", "shape")
     layout = input._layout
     if not layout.contiguous:
-        wanted = layouts.infer_size(given, layout.numel)
-        if layouts.view_strides(layout.shape, layout.strides, wanted) is None:
+        expected = layouts.infer_size(argument, layout.numel)
+        if layouts.view_strides(layout.shape, layout.strides, expected) is None:
             input = copy_into_new(input, layout.as_contiguous(), name="CloneBackward0")
-    return views.view(input, given)
+    return views.view(input, argument)
 
 
 @operation(namespace="")

@@ -49,26 +49,26 @@ def set_(
         If the dtype or device differs, elements lie outside the storage, or this is a leaf that requires grad.
     """
     layout = input._layout
-    kind, place = layout.dtype, layout.place
+    dtype, device_state = layout.dtype, layout.place
     if source is None:
-        shown = empty(contiguous[(0,), kind, place])
+        shown = empty(contiguous[(0,), dtype, device_state])
     elif isinstance(source, TensorBase):
-        if source._layout.dtype is not kind:
+        if source._layout.dtype is not dtype:
             raise RuntimeError(
-                f"Could not set tensor of type {source._layout.dtype!r} to a tensor of type {kind!r}"
+                f"Could not set tensor of type {source._layout.dtype!r} to a tensor of type {dtype!r}"
             )
         shown = view_of(source._storage, source._layout, source._offset)
         if size is not None:
-            shown = _part(shown._storage, kind, storage_offset, size, stride)
+            shown = _part(shown._storage, dtype, storage_offset, size, stride)
     elif isinstance(source, Storage):
         if size is None:
-            size = (max(source.nbytes() // kind.itemsize - storage_offset, 0),)
-        shown = _part(source, kind, storage_offset, size, stride)
+            size = (max(source.nbytes() // dtype.itemsize - storage_offset, 0),)
+        shown = _part(source, dtype, storage_offset, size, stride)
     else:
         raise TypeError(
             f"set_(): argument 'source' must be a tensor, a storage or None, not {type(source).__name__}"
         )
-    if shown._layout.place is not place:
+    if shown._layout.place is not device_state:
         raise RuntimeError(
             f'Attempted to set the storage of a tensor on device "{layout.device}" to a storage on different device '
             f'"{shown._layout.device}". Copy it there, for example with to().'
@@ -81,10 +81,10 @@ def set_(
     return _show(input, shown)
 
 
-def _part(storage: Storage, kind: dtypes.dtype, offset: int, size: Any, stride: Any) -> Tensor:
+def _part(storage: Storage, dtype: dtypes.dtype, offset: int, size: Any, stride: Any) -> Tensor:
     shape = integers((size,), "set_")
-    whole = view_of(storage, contiguous[(storage.nbytes() // kind.itemsize,), kind, storage.place], 0)
-    steps = contiguous[shape, kind, storage.place].strides if stride is None else stride
+    whole = view_of(storage, contiguous[(storage.nbytes() // dtype.itemsize,), dtype, storage.place], 0)
+    steps = contiguous[shape, dtype, storage.place].strides if stride is None else stride
     return as_strided(whole, shape, steps, offset)
 
 
@@ -114,22 +114,22 @@ def resize_(
     """
     shape = sizes_of(sizes, size, "resize_")
     layout = input._layout
-    found = contiguous[shape, layout.dtype, layout.place]
+    result = contiguous[shape, layout.dtype, layout.place]
     if memory_format is not None:
         form = format_of(memory_format, "resize_")
         if form is preserve_format:
             raise RuntimeError(
                 "Unsupported memory format: resize_() cannot preserve the strides of another shape"
             )
-        found = form.layout(found)
+        result = form.layout(result)
     if input.requires_grad:
         raise RuntimeError("cannot resize variables that require grad: resize what detach() gives")
     if memory_format is None and shape == layout.shape:
         return input
-    storage, end = input._storage, input._offset + found.nbytes
+    storage, end = input._storage, input._offset + result.nbytes
     if end > storage.nbytes():
         _grow(storage, end, layout)
-    input._layout, input._array = found, None
+    input._layout, input._array = result, None
     storage.version += 1
     return input
 

@@ -79,14 +79,14 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 def step_through(input: Tensor, dim: int, start: int, length: int, step: int) -> Tensor:
     """``length`` elements of dimension ``dim`` from ``start`` on, every ``step``-th. Nothing is checked."""
-    found, stride = _stepped[input._layout, dim, length, step]
-    return show(input, found, start * stride, _SLICE, dim, start, length, step)
+    result, stride = _stepped[input._layout, dim, length, step]
+    return show(input, result, start * stride, _SLICE, dim, start, length, step)
 
 
 def _part(input: Tensor, dim: int, start: int, length: int, view: View) -> Tensor:
     """``length`` elements of a dimension from ``start`` on, recorded as a part of a division."""
-    found, stride = _stepped[input._layout, dim, length, 1]
-    return show(input, found, start * stride, view, dim, start, length, 1)
+    result, stride = _stepped[input._layout, dim, length, 1]
+    return show(input, result, start * stride, view, dim, start, length, 1)
 
 
 def _step(layout: Layout, dim: int, length: int, step: int) -> tuple[Layout, int]:
@@ -219,14 +219,14 @@ def tensor_split(
     return tuple(step_through(input, at, start, max(end - start, 0), 1) for start, end in pairs)
 
 
-def _division(name: str, given: Any, sections: Any, indices: Any) -> Any:
+def _division(name: str, argument: Any, sections: Any, indices: Any) -> Any:
     """How to divide a dimension, by whichever name it was given."""
-    found = [each for each in (given, sections, indices) if each is not None]
-    if len(found) != 1:
+    result = [each for each in (argument, sections, indices) if each is not None]
+    if len(result) != 1:
         raise TypeError(
-            f"{name}() needs a number of sections or indices, by one name, but got {len(found)} of them"
+            f"{name}() needs a number of sections or indices, by one name, but got {len(result)} of them"
         )
-    return found[0]
+    return result[0]
 
 
 @operation()
@@ -274,18 +274,18 @@ def dsplit(
     return _split_evenly("dsplit", input, division, 2, 3)
 
 
-def _split_evenly(name: str, input: Tensor, given: Any, dim: int, least: int) -> tuple[Tensor, ...]:
+def _split_evenly(name: str, input: Tensor, argument: Any, dim: int, least: int) -> tuple[Tensor, ...]:
     shape = input._layout.shape
     if len(shape) < least:
         raise RuntimeError(
             f"{name} requires a tensor with at least {least} dimension, but got a tensor with {len(shape)} dimensions!"
         )
-    if hasattr(given, "__index__") and (given <= 0 or shape[dim] % given):
+    if hasattr(argument, "__index__") and (argument <= 0 or shape[dim] % argument):
         raise RuntimeError(
             f"{name} attempted to split along dimension {dim}, but the size of the dimension {shape[dim]} is not "
-            f"divisible by the split_size {given}!"
+            f"divisible by the split_size {argument}!"
         )
-    return tensor_split(input, given, dim)
+    return tensor_split(input, argument, dim)
 
 
 @operation()
@@ -363,11 +363,11 @@ def _diagonal(layout: Layout, offset: int, dim1: int, dim2: int) -> tuple[Layout
     if length:
         delta = offset * layout.strides[second] if offset >= 0 else -offset * layout.strides[first]
     kept = [dim for dim in range(rank) if dim not in (first, second)]
-    found = layout.with_strides(
+    result = layout.with_strides(
         (*(layout.shape[dim] for dim in kept), length),
         (*(layout.strides[dim] for dim in kept), layout.strides[first] + layout.strides[second]),
     )
-    return found, delta * layout.itemsize
+    return result, delta * layout.itemsize
 
 
 def _unfolded_back(grad: Tensor, layout: Layout, dim: int, size: int, step: int) -> Tensor:
@@ -377,8 +377,8 @@ def _unfolded_back(grad: Tensor, layout: Layout, dim: int, size: int, step: int)
     at = dimension(dim, len(layout.shape))
     if not size:
         return grad.new_zeros(layout.shape)
-    found: Any = overlap_add(grad.movedim(at, -2), step, layout.shape[at])
-    return found.movedim(-1, at)  # type: ignore[no-any-return]
+    result: Any = overlap_add(grad.movedim(at, -2), step, layout.shape[at])
+    return result.movedim(-1, at)  # type: ignore[no-any-return]
 
 
 _SELECT = View("select", select)

@@ -44,9 +44,9 @@ class _Triangle:
                 out._writable[...] = function(input._host, at)
 
             return on_host
-        place: Any = layout.place
+        device_state: Any = layout.place
         launch = kernels.plan_band(
-            place.native,
+            device_state.native,
             self.name,
             layout.shape,
             layout.dtype,
@@ -55,7 +55,7 @@ class _Triangle:
             diagonal,
             upper=self.upper,
         )
-        local = place.local
+        local = device_state.local
 
         def run(out: Tensor, input: Tensor) -> None:
             launch(local.stream.handle, out._address, input._address)
@@ -64,15 +64,15 @@ class _Triangle:
 
     def __call__(self, input: Tensor, diagonal: int) -> Tensor:
         """A new tensor, recorded."""
-        made = self._made(input, diagonal)
-        self._formula.record((made,), (input,), context=(diagonal,))
-        return made
+        result = self._made(input, diagonal)
+        self._formula.record((result,), (input,), context=(diagonal,))
+        return result
 
     def function(self, input: Tensor, diagonal: Any, out: Tensor | None) -> Tensor:
         """A new tensor, or ``out``, as users ask for it."""
         at = self._checked(input, diagonal)
-        made = self(input, at)
-        return made if out is None else given(made, out, self.name)
+        result = self(input, at)
+        return result if out is None else given(result, out, self.name)
 
     def in_place(self, input: Tensor, diagonal: Any) -> Tensor:
         """The tensor itself, of which one side is zero now."""
@@ -87,9 +87,9 @@ class _Triangle:
 
     def _made(self, input: Tensor, diagonal: int) -> Tensor:
         layout = input._layout
-        made = empty(contiguous[layout.shape, layout.dtype, layout.place])
-        layout.place.plans[self, made._layout, layout, diagonal](made, input)
-        return made
+        result = empty(contiguous[layout.shape, layout.dtype, layout.place])
+        layout.place.plans[self, result._layout, layout, diagonal](result, input)
+        return result
 
     def _checked(self, input: Tensor, diagonal: Any) -> int:
         (at,) = integers(((diagonal,),), self.name, "diagonal")

@@ -87,8 +87,8 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     RuntimeError
         If it is no permutation of the dimensions.
     """
-    found = integers(order, "permute", "dims") if dims is None else sizes_of(order, dims, "permute", "dims")
-    return show(input, _permuted[input._layout, found], 0, _PERMUTE, found)
+    result = integers(order, "permute", "dims") if dims is None else sizes_of(order, dims, "permute", "dims")
+    return show(input, _permuted[input._layout, result], 0, _PERMUTE, result)
 
 
 def _permute(layout: Layout, dims: Ints) -> Layout:
@@ -225,17 +225,17 @@ def _expand(layout: Layout, size: Ints) -> Layout:
             f"({len(layout.shape)})"
         )
     shape = list(size)
-    for axis, wanted in enumerate(size):
+    for axis, expected in enumerate(size):
         have = layout.shape[axis - lead] if axis >= lead else None
-        if wanted == -1:
+        if expected == -1:
             if have is None:
                 raise RuntimeError(
                     f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {axis}"
                 )
             shape[axis] = have
-        elif wanted < 0 or (have is not None and have != wanted and have != 1):
+        elif expected < 0 or (have is not None and have != expected and have != 1):
             raise RuntimeError(
-                f"The expanded size of the tensor ({wanted}) must match the existing size ({have}) at "
+                f"The expanded size of the tensor ({expected}) must match the existing size ({have}) at "
                 f"non-singleton dimension {axis}.  Target sizes: {list(size)}.  Tensor sizes: "
                 f"{list(layout.shape)}"
             )
@@ -289,18 +289,18 @@ def view(input: Tensor, *shape: Any, size: Any = None, dtype: dtype | None = Non
     return show(input, _viewed[input._layout, sizes], 0, _VIEW, sizes)
 
 
-def _as_type(input: Tensor, kind: dtype) -> Tensor:
+def _as_type(input: Tensor, dtype: dtype) -> Tensor:
     """The same bytes as elements of another type, which has no part in differentiation."""
-    if input._offset % kind.itemsize:
+    if input._offset % dtype.itemsize:
         raise RuntimeError(
             f"the tensor's {input._offset} bytes from the start of its storage must be a multiple of the "
-            f"{kind.itemsize} bytes of {kind!r} to view it as that"
+            f"{dtype.itemsize} bytes of {dtype!r} to view it as that"
         )
-    return view_of(input._storage, _retyped[input._layout, kind], input._offset)
+    return view_of(input._storage, _retyped[input._layout, dtype], input._offset)
 
 
-def _view(layout: Layout, given: Ints) -> Layout:
-    shape = layouts.infer_size(given, layout.numel)
+def _view(layout: Layout, argument: Ints) -> Layout:
+    shape = layouts.infer_size(argument, layout.numel)
     strides = layouts.view_strides(layout.shape, layout.strides, shape)
     if strides is None:
         raise RuntimeError(
@@ -434,10 +434,10 @@ def _reshaped_back(grad: Tensor, layout: Layout, *_: Any) -> Tensor:
 
 
 def _permuted_back(grad: Tensor, _: Layout, order: Ints) -> Tensor:
-    places = [0] * len(order)
-    for place, dim in enumerate(order):
-        places[dim] = place
-    return permute(grad, tuple(places))
+    positions = [0] * len(order)
+    for device_state, dim in enumerate(order):
+        positions[dim] = device_state
+    return permute(grad, tuple(positions))
 
 
 _ALIAS = View("alias", alias, lambda grad, _: grad)

@@ -75,8 +75,8 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
             f"each element in list of batch should be of equal size, got sizes {[len(each) for each in batch]}"
         )
     columns = list(zip(*batch, strict=True))
-    made = [collate(column, collate_fn_map=collate_fn_map) for column in columns]
-    return made if _is_plain_tuple(first) else sequence_like(first, made)
+    result = [collate(column, collate_fn_map=collate_fn_map) for column in columns]
+    return result if _is_plain_tuple(first) else sequence_like(first, result)
 
 
 def _is_plain_tuple(data: Any) -> bool:

@@ -147,15 +147,15 @@ class DataLoader(Generic[T_co]):
         return self._context
 
     @multiprocessing_context.setter
-    def multiprocessing_context(self, given: Any) -> None:
-        if given is not None:
+    def multiprocessing_context(self, argument: Any) -> None:
+        if argument is not None:
             if not self.num_workers:
                 raise ValueError(
                     "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
                     f"num_workers={self.num_workers}"
                 )
-            given = _context_of(given)
-        self._context = given
+            argument = _context_of(argument)
+        self._context = argument
 
     def __len__(self) -> int:
         """Number of batches. Of an iterable dataset, what its own length makes likely."""
@@ -333,10 +333,10 @@ def _check_workers(
 
 
 def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
-    given = {"sampler": sampler, "batch_sampler": batch_sampler}
+    argument = {"sampler": sampler, "batch_sampler": batch_sampler}
     if shuffle not in (False, None):
-        given = {"shuffle": shuffle}
-    for name, value in given.items():
+        argument = {"shuffle": shuffle}
+    for name, value in argument.items():
         if value is not None:
             raise ValueError(
                 f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
@@ -359,18 +359,18 @@ def _check_exclusions(
         )
 
 
-def _context_of(given: Any) -> BaseContext:
-    if isinstance(given, str):
+def _context_of(argument: Any) -> BaseContext:
+    if isinstance(argument, str):
         methods = multiprocessing.get_all_start_methods()
-        if given not in methods:
+        if argument not in methods:
             raise ValueError(
                 f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
-                f"multiprocessing_context={given!r}"
+                f"multiprocessing_context={argument!r}"
             )
-        return multiprocessing.get_context(given)
-    if not isinstance(given, BaseContext):
+        return multiprocessing.get_context(argument)
+    if not isinstance(argument, BaseContext):
         raise TypeError(
             "multiprocessing_context option should be a valid context object or a string specifying the start method, "
-            f"but got multiprocessing_context={given}"
+            f"but got multiprocessing_context={argument}"
         )
-    return given
+    return argument

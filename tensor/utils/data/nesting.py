@@ -19,9 +19,9 @@ def mapping_like(data: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
     """A mapping of ``data``'s class with the values ``parts``; a dict where the class cannot be rebuilt."""
     try:
         if isinstance(data, MutableMapping):
-            made = copy.copy(data)
-            made.update(parts)
-            return made
+            result = copy.copy(data)
+            result.update(parts)
+            return result
         return type(data)(parts)  # type: ignore[call-arg]
     except TypeError:
         return parts
@@ -33,10 +33,10 @@ def sequence_like(data: Sequence[Any], parts: list[Any]) -> Any:
         return type(data)(*parts)
     try:
         if isinstance(data, MutableSequence):
-            made = copy.copy(data)
-            for place, part in enumerate(parts):
-                made[place] = part
-            return made
+            result = copy.copy(data)
+            for device_state, part in enumerate(parts):
+                result[device_state] = part
+            return result
         return type(data)(parts)  # type: ignore[call-arg]
     except TypeError:
         return parts

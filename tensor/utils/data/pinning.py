@@ -51,9 +51,9 @@ def _select(device: int) -> None:
     cuda.set_device(device)
 
 
-def pinning_device(wanted: bool, device: Any = "") -> int | None:
+def pinning_device(expected: bool, device: Any = "") -> int | None:
     """Index of the device to pin for, ``None`` where nothing is pinned: without a device, with a warning."""
-    if not wanted:
+    if not expected:
         return None
     if not cuda.is_available():
         warnings.warn(

@@ -84,15 +84,15 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
-        count, wanted = len(self.data_source), self.num_samples
+        count, expected = len(self.data_source), self.num_samples
         generator = self.generator or seeded()
         if self.replacement:
-            for start in range(0, wanted, _DRAWN_AT_ONCE):
-                size = min(_DRAWN_AT_ONCE, wanted - start)
+            for start in range(0, expected, _DRAWN_AT_ONCE):
+                size = min(_DRAWN_AT_ONCE, expected - start)
                 yield from randint(0, count, (size,), generator=generator).tolist()
             return
-        for start in range(0, wanted, count):
-            yield from randperm(count, generator=generator).tolist()[: wanted - start]
+        for start in range(0, expected, count):
+            yield from randperm(count, generator=generator).tolist()[: expected - start]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -106,8 +106,8 @@ class SubsetRandomSampler(Sampler[Any]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[Any]:
-        for place in randperm(len(self.indices), generator=self.generator).tolist():
-            yield self.indices[place]
+        for device_state in randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[device_state]
 
     def __len__(self) -> int:
         return len(self.indices)

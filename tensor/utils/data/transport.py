@@ -76,10 +76,10 @@ def remove(name: str) -> None:
 
 def _offsets(sizes: Sequence[int]) -> list[int]:
     """Where the parts begin, and last where they end."""
-    found = [0]
+    result = [0]
     for size in sizes:
-        found.append(found[-1] + -(-size // _ALIGNED) * _ALIGNED)
-    return found
+        result.append(result[-1] + -(-size // _ALIGNED) * _ALIGNED)
+    return result
 
 
 def _into_shared_memory(parts: Sequence[memoryview], name: str) -> bool:

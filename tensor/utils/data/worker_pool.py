@@ -144,7 +144,7 @@ class WorkerPool:
     def receive(self, seconds: float) -> list[Reply]:
         """Replies that are there, or come within ``seconds``. Raises ``RuntimeError`` if a worker is gone."""
         pipes = self.workers.pipes
-        found = []
+        result = []
         for pipe in wait(pipes, seconds):
             try:
                 reply = pipe.recv()  # type: ignore[union-attr]
@@ -153,16 +153,16 @@ class WorkerPool:
             if reply.packed is None or reply.packed[0] is None:
                 self.workers.names.discard(self.block_name(reply.epoch, reply.index))
             if reply.epoch == self.epoch_number:
-                found.append(reply)
+                result.append(reply)
             elif reply.packed is not None and reply.packed[0] is not None:
                 remove(reply.packed[0])
                 self.workers.names.discard(reply.packed[0])
-        if not found:
+        if not result:
             for worker, process in enumerate(self.workers.processes):
                 # It may have answered just before it ended.
                 if process.exitcode is not None and not pipes[worker].poll():
                     self.report_dead(worker)
-        return found
+        return result
 
     def report_dead(self, worker: int) -> NoReturn:
         """Raise an error that tells how a worker ended."""
