@@ -22,28 +22,28 @@ from tensor.operations.special.bessel import modified_bessel_k0
 from tensor.operations.special.bessel import modified_bessel_k1
 from tensor.operations.special.bessel import scaled_modified_bessel_k0
 from tensor.operations.special.bessel import scaled_modified_bessel_k1
+from tensor.operations.special.bessel import sinc
 from tensor.operations.special.bessel import spherical_bessel_j0
-from tensor.operations.special.error_and_gamma import digamma
-from tensor.operations.special.error_and_gamma import digamma as psi
-from tensor.operations.special.error_and_gamma import erf
-from tensor.operations.special.error_and_gamma import erfc
-from tensor.operations.special.error_and_gamma import erfinv
-from tensor.operations.special.error_and_gamma import lgamma as gammaln
-from tensor.operations.special.error_and_gamma import logit
-from tensor.operations.special.error_and_gamma import polygamma
-from tensor.operations.special.error_and_gamma import sigmoid as expit
-from tensor.operations.special.error_and_gamma import sinc
-from tensor.operations.special.error_and_gamma import xlogy
+from tensor.operations.special.error_functions import erf
+from tensor.operations.special.error_functions import erfc
+from tensor.operations.special.error_functions import erfcx
+from tensor.operations.special.error_functions import erfinv
+from tensor.operations.special.error_functions import log_ndtr
+from tensor.operations.special.error_functions import ndtr
+from tensor.operations.special.error_functions import ndtri
+from tensor.operations.special.gamma import digamma
+from tensor.operations.special.gamma import digamma as psi
+from tensor.operations.special.gamma import lgamma as gammaln
+from tensor.operations.special.gamma import mvlgamma as multigammaln
+from tensor.operations.special.gamma import polygamma
+from tensor.operations.special.gamma import zeta
 from tensor.operations.special.incomplete_gamma import igamma as gammainc
 from tensor.operations.special.incomplete_gamma import igammac as gammaincc
-from tensor.operations.special.incomplete_gamma import mvlgamma as multigammaln
-from tensor.operations.special.incomplete_gamma import zeta
-from tensor.operations.special.normal import entr
-from tensor.operations.special.normal import erfcx
-from tensor.operations.special.normal import log_ndtr
-from tensor.operations.special.normal import ndtr
-from tensor.operations.special.normal import ndtri
-from tensor.operations.special.normal import xlog1py
+from tensor.operations.special.logistic import entr
+from tensor.operations.special.logistic import logit
+from tensor.operations.special.logistic import sigmoid as expit
+from tensor.operations.special.logistic import xlog1py
+from tensor.operations.special.logistic import xlogy
 from tensor.operations.special.orthogonal_polynomials import chebyshev_polynomial_t
 from tensor.operations.special.orthogonal_polynomials import chebyshev_polynomial_u
 from tensor.operations.special.orthogonal_polynomials import chebyshev_polynomial_v

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tensor import empty_like, no_grad, where
 from tensor.operations.definition import operation
-from tensor.operations.pointwise.activation_functions import celu, elu, hardtanh, leaky_relu, relu, selu
-from tensor.operations.pointwise.activation_functions import threshold as _threshold
+from tensor.operations.pointwise.activations import celu, elu, hardtanh, leaky_relu, relu, selu
+from tensor.operations.pointwise.activations import threshold as _threshold
 
 if TYPE_CHECKING:
     from tensor import Tensor

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nn import functional
 from nn.module import Module
-from tensor.operations.losses.losses import reduction_of
+from tensor.operations.losses.loss import reduction_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

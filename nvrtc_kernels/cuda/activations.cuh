@@ -33,18 +33,18 @@ __device__ inline T mish_curvature(T x) {
 
 // x times the normal distribution's part below x
 template <class T>
-__device__ inline T normal_part(T x) { return T(0.5) * erfc(x * T(-0.70710678118654752)); }
+__device__ inline T normal_distribution(T x) { return T(0.5) * erfc(x * T(-0.70710678118654752)); }
 template <class T>
 __device__ inline T normal_density(T x) { return T(0.39894228040143268) * exp(T(-0.5) * x * x); }
 template <class T>
-__device__ inline T gelu_slope(T x) { return normal_part(x) + x * normal_density(x); }
+__device__ inline T gelu_slope(T x) { return normal_distribution(x) + x * normal_density(x); }
 template <class T>
 __device__ inline T gelu_curvature(T x) { return normal_density(x) * (2 - x * x); }
 
 // The same approximated: x * (1 + tanh(u)) / 2, where u = c * (x + 0.044715 * x^3). That is x * logistic(2 * u),
 // which does not cancel for negative x.
 template <class T>
-__device__ inline T gelu_tanh_part(T x) {
+__device__ inline T gelu_tanh_factor(T x) {
     return logistic(T(2 * 0.79788456080286536) * (x + T(0.044715) * x * x * x));
 }
 // Derivative of 2 * u.
@@ -52,11 +52,11 @@ template <class T>
 __device__ inline T gelu_tanh_inner(T x) { return T(2 * 0.79788456080286536) * (1 + T(0.134145) * x * x); }
 template <class T>
 __device__ inline T gelu_tanh_slope(T x) {
-    const T s = gelu_tanh_part(x);
+    const T s = gelu_tanh_factor(x);
     return s + x * s * (1 - s) * gelu_tanh_inner(x);
 }
 template <class T>
 __device__ inline T gelu_tanh_curvature(T x) {
-    const T s = gelu_tanh_part(x), v = gelu_tanh_inner(x);
+    const T s = gelu_tanh_factor(x), v = gelu_tanh_inner(x);
     return s * (1 - s) * (2 * v + x * ((1 - 2 * s) * v * v + T(4 * 0.79788456080286536 * 0.134145) * x));
 }

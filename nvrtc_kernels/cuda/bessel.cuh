@@ -2,7 +2,7 @@
 // and y1 are the library's.
 //
 // They are computed in double precision, also for float: Chebyshev series on both sides of a limit, where the
-// farther one is in 1 / x. tensor/operations/special/bessel_numpy.py computes the same on the CPU, from the same tables.
+// farther one is in 1 / x. tensor/operations/special/bessel.py computes the same on the CPU, from the same tables.
 
 #pragma once
 

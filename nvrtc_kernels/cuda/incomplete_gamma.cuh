@@ -2,7 +2,7 @@
 //
 // Which formula is exact depends on where the operands are: a power series below a, a continued fraction
 // above, another series where both are small, and for large operands that are close together N. M. Temme's
-// uniform expansion. tensor/operations/special/incomplete_gamma_numpy.py computes the same on the CPU, and says more.
+// uniform expansion. tensor/operations/special/incomplete_gamma.py computes the same on the CPU, and says more.
 
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // They are computed in double precision, also for float: near their zeros single precision would be lost.
 // Steps of 1 lead to where the asymptotic series (of Bernoulli numbers) is exact; negative numbers are
-// reflected. tensor/operations/special/error_functions_numpy.py computes the same on the CPU.
+// reflected. tensor/operations/special/gamma.py computes the same on the CPU.
 
 #pragma once
 

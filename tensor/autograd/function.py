@@ -148,13 +148,13 @@ class FunctionNode(Node):
 
     def backward(self, *grads: Tensor | None) -> Any:
         """Gradients of all arguments of ``forward``, as the Function's ``backward`` gives them."""
-        argument: tuple[Any, ...] = grads
+        arguments: tuple[Any, ...] = grads
         if self.ctx.materialize_grads:
-            argument = tuple(
+            arguments = tuple(
                 filled(layout.as_contiguous(), 0) if grad is None and layout is not None else grad
                 for grad, layout in zip(grads, self.outputs, strict=True)
             )
-        results = _derivative_of(self.function)(self.ctx, *argument)
+        results = _derivative_of(self.function)(self.ctx, *arguments)
         return self._checked(results if isinstance(results, tuple) else (results,))
 
     def _checked(self, results: tuple[Any, ...]) -> tuple[Any, ...]:

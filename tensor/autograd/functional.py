@@ -69,14 +69,14 @@ def vjp(
         If ``v`` is missing or misshapen, or in strict mode something is independent.
     """
     with enable_grad():
-        several, argument = tensors(inputs, "inputs", "vjp")
-        argument = prepared(argument, create_graph)
-        many, outputs = tensors(func(*argument), OUTPUTS, "vjp")
+        several, arguments = tensors(inputs, "inputs", "vjp")
+        arguments = prepared(arguments, create_graph)
+        many, outputs = tensors(func(*arguments), OUTPUTS, "vjp")
         check_outputs(outputs, strict)
         vector = checked_vector(v, outputs, many, "vjp", _ONE_OUTPUT, create_graph)
     with set_grad_enabled(create_graph or modes.recording):
-        result = _gradients(outputs, argument, vector, create_graph)
-        product = fill_in(result, argument, strict, create_graph, INDEPENDENT, "jacobian")
+        result = _gradients(outputs, arguments, vector, create_graph)
+        product = fill_in(result, arguments, strict, create_graph, INDEPENDENT, "jacobian")
     return results(outputs, many, create_graph), results(product, several, create_graph)
 
 
@@ -89,13 +89,13 @@ def jvp(
     for :func:`vjp`; the product is shaped as the outputs.
     """
     with enable_grad():
-        several, argument = tensors(inputs, "inputs", "jvp")
-        argument = prepared(argument, create_graph)
-        vector = checked_vector(v, argument, several, "jvp", _ONE_INPUT, create_graph)
-        many, outputs = tensors(func(*argument), OUTPUTS, "jvp")
+        several, arguments = tensors(inputs, "inputs", "jvp")
+        arguments = prepared(arguments, create_graph)
+        vector = checked_vector(v, arguments, several, "jvp", _ONE_INPUT, create_graph)
+        many, outputs = tensors(func(*arguments), OUTPUTS, "jvp")
         check_outputs(outputs, strict)
         seeds = _seeds(outputs)
-        first = _gradients(outputs, argument, seeds, True)
+        first = _gradients(outputs, arguments, seeds, True)
         check_gradients(
             first,
             strict,
@@ -124,14 +124,14 @@ def vhp(
     for :func:`vjp`.
     """
     with enable_grad():
-        several, argument, vector, output, first = _first_of_hessian(
+        several, arguments, vector, output, first = _first_of_hessian(
             func, inputs, v, create_graph, strict, "vhp"
         )
     with set_grad_enabled(create_graph or modes.recording):
-        result = _gradients(first, argument, vector, create_graph)
+        result = _gradients(first, arguments, vector, create_graph)
         product = fill_in(
             result,
-            argument,
+            arguments,
             strict,
             create_graph,
             "The jacobian of the user-provided function is independent of input {}.",
@@ -149,11 +149,11 @@ def hvp(
     continuous.
     """
     with enable_grad():
-        several, argument, vector, output, first = _first_of_hessian(
+        several, arguments, vector, output, first = _first_of_hessian(
             func, inputs, v, create_graph, strict, "hvp"
         )
-        seeds = _seeds(argument)
-        second = _gradients(first, argument, seeds, True)
+        seeds = _seeds(arguments)
+        second = _gradients(first, arguments, seeds, True)
         check_gradients(
             second,
             strict,
@@ -164,7 +164,7 @@ def hvp(
         result = _gradients(second, seeds, vector, create_graph)
         product = fill_in(
             result,
-            argument,
+            arguments,
             strict,
             create_graph,
             "The hessian of the user-provided function is independent of entry {} in the grad_jacobian.",
@@ -210,15 +210,15 @@ def jacobian(
             'strategy="reverse-mode"'
         )
     with enable_grad():
-        several, argument = tensors(inputs, "inputs", "jacobian")
-        argument = prepared(argument, create_graph)
-        many, outputs = tensors(func(*argument), OUTPUTS, "jacobian")
+        several, arguments = tensors(inputs, "inputs", "jacobian")
+        arguments = prepared(arguments, create_graph)
+        many, outputs = tensors(func(*arguments), OUTPUTS, "jacobian")
         check_outputs(outputs, strict)
         _refuse_complex("outputs", outputs)
         if forward:
-            _refuse_complex("inputs", argument)
+            _refuse_complex("inputs", arguments)
         compute = _by_columns if forward else _by_rows
-        result = compute(outputs, argument, create_graph, strict)
+        result = compute(outputs, arguments, create_graph, strict)
         rows = tuple(results(row, several, create_graph) for row in result)
     return rows if many else rows[0]
 
@@ -244,7 +244,7 @@ def hessian(
         For each two inputs the derivatives, with the shape of the first followed by that of the second. The other
         parameters, and what is raised, are as for :func:`jacobian`.
     """
-    several, argument = tensors(inputs, "inputs", "hessian")
+    several, arguments = tensors(inputs, "inputs", "hessian")
 
     def single(*x: Any) -> Any:
         return single_output(func(*x), "hessian", strict).reshape(())
@@ -259,7 +259,7 @@ def hessian(
         )
         return value
 
-    result = jacobian(gradient, argument, create_graph, strict, vectorize, outer_jacobian_strategy)
+    result = jacobian(gradient, arguments, create_graph, strict, vectorize, outer_jacobian_strategy)
     return result if several else result[0][0]
 
 
@@ -267,18 +267,18 @@ def _first_of_hessian(
     func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool, name: str
 ) -> tuple[bool, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], list[Any]]:
     """Whether there are several inputs, they, the vector, the output, and its gradients."""
-    several, argument = tensors(inputs, "inputs", name)
-    argument = prepared(argument, create_graph)
-    vector = checked_vector(v, argument, several, name, _ONE_INPUT, create_graph)
-    outputs = (single_output(func(*argument), name, strict),)
-    first = _gradients(outputs, argument, (None,), True)
+    several, arguments = tensors(inputs, "inputs", name)
+    arguments = prepared(arguments, create_graph)
+    vector = checked_vector(v, arguments, several, name, _ONE_INPUT, create_graph)
+    outputs = (single_output(func(*arguments), name, strict),)
+    first = _gradients(outputs, arguments, (None,), True)
     check_gradients(
         first,
         strict,
         INDEPENDENT,
         _LINEAR,
     )
-    return several, argument, vector, outputs, first
+    return several, arguments, vector, outputs, first
 
 
 def _refuse_complex(what: str, result: Sequence[Any]) -> None:

@@ -160,12 +160,12 @@ def gradgradcheck(
         gradients = as_tuple(grad_outputs)
     count = len(arguments)
 
-    def gradients_of(*argument: Any) -> tuple[Any, ...]:
-        used = [x for x in argument[:count] if requires_grad(x)]
+    def gradients_of(*arguments: Any) -> tuple[Any, ...]:
+        used = [x for x in arguments[:count] if requires_grad(x)]
         result = grad(
-            differentiable(func(*argument[:count])),
+            differentiable(func(*arguments[:count])),
             used,
-            argument[count:],
+            arguments[count:],
             create_graph=True,
             allow_unused=True,
         )
@@ -420,10 +420,10 @@ class DerivativeCheck:
                         f"tolerance for nondeterminism was {tolerance}: pass a larger nondet_tol if that is expected"
                     )
 
-    def gradients(self, outputs: Sequence[Tensor], argument: Sequence[Tensor]) -> list[Reals]:
+    def gradients(self, outputs: Sequence[Tensor], arguments: Sequence[Tensor]) -> list[Reals]:
         """Gradients of the inputs, with zeros for ``None``."""
         tensors = [each.tensor for each in self.inputs]
-        result = grad(outputs, tensors, argument, retain_graph=True, allow_unused=True)
+        result = grad(outputs, tensors, arguments, retain_graph=True, allow_unused=True)
         return [
             np.zeros_like(each.former) if gradient is None else jacobians.reals(gradient)
             for each, gradient in zip(self.inputs, result, strict=True)
@@ -445,10 +445,10 @@ class DerivativeCheck:
         if len(outputs) > 1:
             cases += [[j] for j in range(len(outputs))]
         for missing in cases:
-            argument = [random_like(x, self.random, gaps=False).detach() for x in outputs]
+            arguments = [random_like(x, self.random, gaps=False).detach() for x in outputs]
             undefined = [_Undefined.apply(x) if j in missing else x for j, x in enumerate(outputs)]
             try:
-                result = self.gradients(undefined, argument)
+                result = self.gradients(undefined, arguments)
             except Exception as error:
                 raise GradcheckError(
                     f"Expected backward function to handle undefined output grads: without that of output "
@@ -456,7 +456,7 @@ class DerivativeCheck:
                 ) from error
             zeroed = [
                 _zeros(x) if j in missing else each
-                for j, (x, each) in enumerate(zip(outputs, argument, strict=True))
+                for j, (x, each) in enumerate(zip(outputs, arguments, strict=True))
             ]
             for i, (a, b) in enumerate(zip(result, self.gradients(outputs, zeroed), strict=True)):
                 if not np.allclose(a, b, self.rtol, self.atol, equal_nan=True):

@@ -15,9 +15,9 @@ _FAMILIES = {
         "window_functions"
     ),
     "indexing": "counts embedding flat_indices gather masks scatter scatter_reduce searching sorting subscripts",
-    "losses": "element_losses losses numbered_losses sequence_losses similarities",
+    "losses": "classification elementwise numbered sequence similarity",
     "normalization": "normalization softmax",
-    "pointwise": "activation_functions arithmetic binary_exponents bitwise comparisons complex_numbers divisors glu logic powers rounding selection trigonometry",
+    "pointwise": "activations arithmetic binary_exponents bitwise comparisons complex_numbers divisors glu logic powers rounding selection trigonometry",
     "pooling": "fractional_pooling pooling power_pooling unpooling",
     "products": "added_products contractions distances einsum linear matrix_products",
     "random": "counts creation dropout fills sampling",
@@ -25,7 +25,7 @@ _FAMILIES = {
     "reductions": "differences equality extremes numeric_gradients renormalization scans statistics sums variance",
     "resampling": "grid_sampling interpolation padding",
     "shapes": "broadcasting combinations diagonals joining rearrangement reshaping resizing slices triangles views",
-    "special": "bessel error_and_gamma incomplete_gamma normal orthogonal_polynomials",
+    "special": "bessel error_functions gamma incomplete_gamma logistic orthogonal_polynomials",
 }
 
 for _family, _files in _FAMILIES.items():

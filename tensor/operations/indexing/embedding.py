@@ -16,7 +16,7 @@ from tensor.core.modes.grad_mode import modes, no_grad
 from tensor.core.plans import planned
 from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
-from tensor.operations.losses.losses import check_place
+from tensor.operations.losses.loss import check_same_device
 from tensor.operations.normalization.row_normalization import tensor_of, wide_array
 
 from .advanced_indexing import READ, REDUCE, Choice
@@ -98,7 +98,7 @@ def embedding(
     """
     _check_table("embedding", weight, sparse)
     _check_indices("embedding", indices)
-    check_place("embedding", weight, indices=indices)
+    check_same_device("embedding", weight, indices=indices)
     shape = (*indices._layout.shape, weight._layout.shape[1])
     flat = indices.reshape(-1)
     choice = Choice("embedding", "along", (flat,), 0)
@@ -271,7 +271,7 @@ def embedding_bag(
     _check_table(name, weight, sparse)
     _check_indices(name, indices)
     _check_indices(name, offsets)
-    check_place(name, weight, indices=indices, offsets=offsets, per_sample_weights=per_sample_weights)
+    check_same_device(name, weight, indices=indices, offsets=offsets, per_sample_weights=per_sample_weights)
     mode = kernels.MODES[mode] if isinstance(mode, int) and 0 <= mode < 3 else mode
     if mode not in kernels.MODES:
         raise ValueError("mode has to be one of sum, mean or max")

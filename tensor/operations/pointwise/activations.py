@@ -1,104 +1,135 @@
-"""Activation functions. Each is one kernel forward and one backward.
+"""Activation functions: one kernel forward, one backward, and derivatives of every order.
 
-An activation is its value, slope and curvature as expressions of an element ``{x}`` and of numbers ``{p}``,
-``{q}``, ``{r}``; from them follow the function, its derivative, and that one's derivative.
+The row of an activation says its value, slope (first derivative) and curvature (second derivative) at an element
+``{x}``, with scalars ``{p}``, ``{q}``, ``{r}``: each as a CUDA C++ expression beside the same on NumPy arrays. The
+curvature stands there a third time, as a composition of differentiable operations, from which the third derivative
+and all higher ones follow.
 """
 
 from __future__ import annotations
 
 import re
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from nvrtc_kernels.dtypes import Category
-from tensor.operations.pointwise_operation import Pointwise
-from tensor.operations.special.error_functions_numpy import erfc
+from nvrtc_kernels.dtypes import Category, uint8
+from tensor.core.modes.grad_mode import modes
+from tensor.operations.autocast import FLOAT32, LOWER, Autocast
+from tensor.operations.creation.like import zeros_like
+from tensor.operations.definition import operation
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise
+from tensor.operations.special.error_functions import erfc_on_host
+from tensor.operations.special.logistic import SIGMOID
+
+from .arithmetic import ABS, ADD, DIV, MUL, SGN, SUB
+from .powers import EXP
+from .selection import where
+from .trigonometry import TANH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tensor.methods.tensor import Tensor
+
+    #: A function of arrays, and the same of tensors.
+    _OnArrays: TypeAlias = Callable[..., Any]
+    _OnTensors: TypeAlias = Callable[..., Tensor]
+
 _FLOATING = (Category.FLOATING,)
 _REAL = (Category.INTEGER, Category.FLOATING)
+#: Decimal constants in a CUDA expression, which are doubles unless they are cast.
 _DECIMAL = re.compile(r"(?<![\w.])(\d+\.\d+)")
+
+
+def _no_curvature(grad: Tensor) -> Tensor:
+    return zeros_like(grad)
 
 
 def _activation(
     name: str,
-    cuda: tuple[str, str, str],
-    numpy: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]],
+    value: tuple[str, _OnArrays],
+    slope: tuple[str, _OnArrays],
+    curvature: tuple[str, _OnArrays, _OnTensors] | None,
     *,
     categories: tuple[Category, ...] = _FLOATING,
 ) -> Pointwise:
-    """An activation function; value, slope and curvature in CUDA C++ and on NumPy arrays.
+    """The operation with its derivatives.
 
-    Its derivatives are operations of their own: the slope times a gradient, and the curvature times two.
+    Parameters
+    ----------
+    value, slope, curvature
+        CUDA expression and NumPy function ``f(x, *scalars)``; of the curvature also a function of tensors, made of
+        differentiable operations. ``None`` for the curvature of a piecewise linear function, which is 0.
+    categories
+        Of the dtypes that the function takes.
     """
-    numbers = [each for each in "pqr" if any(f"{{{each}}}" in text for text in cuda)]
+    expressions = [each[0] for each in (value, slope, curvature) if each is not None]
+    scalars = [each for each in "pqr" if any(f"{{{each}}}" in text for text in expressions)]
 
-    def placed(text: str, x: int) -> str:
-        names = dict(zip(("x", *numbers), "abcdef"[x:], strict=False))
-        return "(" + _DECIMAL.sub(r"Compute(\1)", text.format(**names)) + ")"
+    def cuda(expression: str, x: int) -> str:
+        """The expression of an element that is operand number ``x``, behind which the scalars follow."""
+        letters = dict(zip(("x", *scalars), "abcdef"[x:], strict=False))
+        return "(" + _DECIMAL.sub(r"Compute(\1)", expression.format(**letters)) + ")"
 
-    def needs(operands: str, first: int, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function`` as a derivative that needs ``operands``, and the numbers from operand ``first`` on."""
-        names = ("grad", *operands, *"abcdef"[first : first + len(numbers)])
+    def needing(operands: str, first_scalar: int, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` as a derivative that needs ``operands`` and the scalars, which start at ``first_scalar``."""
+        names = ("grad", *operands, *"abcdef"[first_scalar : first_scalar + len(scalars)])
         parameters = [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in names]
         function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         return function
 
-    def third(_: Any) -> Any:
-        raise NotImplementedError(f"the third derivative of {name} is not implemented")
+    if curvature is None:
+        of_element: Callable[..., Any] = _no_curvature
+    else:
+        expression, on_arrays, on_tensors = curvature
+        second = Pointwise(
+            f"{name}_double_backward",
+            f"a * b * {cuda(expression, 2)}",
+            lambda a, b, x, *scalars: a * b * on_arrays(x, *scalars),
+            typed=3,
+            include="activations.cuh",
+        )
 
-    value, slope, curvature = numpy
-    second = Pointwise(
-        f"{name}_double_backward",
-        f"a * b * {placed(cuda[2], 2)}",
-        lambda a, b, x, *rest: a * b * curvature(x, *rest),
-        typed=3,
-        include="activations.cuh",
-        derivatives=(
-            needs("bc", 3, lambda grad, b, x, *rest: second(grad, b, x, *rest)),
-            needs("ac", 3, lambda grad, a, x, *rest: second(grad, a, x, *rest)),
-            third,
-        ),
-    )
+        def second_derivative(grad: Tensor, a: Tensor, x: Tensor, *scalars: float) -> Tensor:
+            if modes.recording:
+                return MUL.binary(MUL.binary(grad, a), on_tensors(x, *scalars))
+            return second(grad, a, x, *scalars)
+
+        of_element = needing("ab", 2, second_derivative)
     first = Pointwise(
         f"{name}_backward",
-        f"a * {placed(cuda[1], 1)}",
-        lambda a, x, *rest: a * slope(x, *rest),
+        f"a * {cuda(slope[0], 1)}",
+        lambda a, x, *scalars: a * slope[1](x, *scalars),
         typed=2,
         include="activations.cuh",
-        derivatives=(
-            needs("b", 2, lambda grad, x, *rest: first(grad, x, *rest)),
-            needs("ab", 2, lambda grad, a, x, *rest: second(grad, a, x, *rest)),
-        ),
+        derivatives=(needing("b", 2, lambda grad, x, *scalars: first(grad, x, *scalars)), of_element),
     )
     return Pointwise(
         name,
-        placed(cuda[0], 0),
-        value,
+        cuda(value[0], 0),
+        value[1],
         typed=1,
         categories=categories,
         include="activations.cuh",
-        derivatives=(needs("a", 1, lambda grad, x, *rest: first(grad, x, *rest)),),
+        derivatives=(needing("a", 1, lambda grad, x, *scalars: first(grad, x, *scalars)),),
     )
+
+
+def _apply(operation: Pointwise, input: Tensor, inplace: bool, *scalars: float) -> Tensor:
+    return operation.out(IN_PLACE if inplace else None, input, *scalars)
 
 
 def _logistic(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def _none(x: Any, *_: Any) -> Any:
-    return np.zeros_like(x)
-
-
 def _zero_where(condition: Any, values: Any) -> Any:
-    """``values``, and 0 where ``condition`` holds: by their bits, as a choice for each element takes many times that."""
-    kept = condition.view(np.int8) - np.int8(1)
-    kind = values.dtype
-    return (values.view(f"i{kind.itemsize}") & kept).view(kind)
+    """``values``, and 0 where ``condition`` holds: by their bits, as ``np.where`` takes many times that."""
+    mask = condition.view(np.int8) - np.int8(1)
+    dtype = values.dtype
+    return (values.view(f"i{dtype.itemsize}") & mask).view(dtype)
 
 
 # Rectifiers
@@ -111,39 +142,73 @@ RELU = Pointwise(
     derivatives=(lambda grad, out: RELU_BACKWARD.binary(grad, out),),
 )
 #: Of (gradient, result).
-RELU_BACKWARD = Pointwise(
+RELU_BACKWARD: Pointwise = Pointwise(
     "threshold_backward",
     "b <= 0 ? Compute(0) : a",
     lambda a, b: _zero_where(b <= 0, a),
-    derivatives=(lambda grad, b: RELU_BACKWARD.binary(grad, b),),
+    derivatives=(
+        lambda grad, b: RELU_BACKWARD.binary(grad, b),
+        _no_curvature,
+    ),
 )
+
+
+@operation(namespace="tensor nn.functional")
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Rectified linear unit: ``max(input, 0)``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    RuntimeError
+        If the dtype is bool, or ``inplace`` is true for a leaf that requires a gradient.
+    NotImplementedError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> nn.functional.relu(tensor.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
+    if input._layout.dtype.category is Category.BOOL:
+        raise RuntimeError("Boolean inputs not supported for relu")
+    return RELU.in_place(input) if inplace else RELU.unary(input)
+
+
 LEAKY_RELU = _activation(
     "leaky_relu",
-    ("{x} > 0 ? {x} : {x} * {p}", "{x} > 0 ? Compute(1) : {p}", "Compute(0)"),
-    (lambda x, p: np.where(x > 0, x, x * p), lambda x, p: np.where(x > 0, x.dtype.type(1), p), _none),
+    value=("{x} > 0 ? {x} : {x} * {p}", lambda x, p: np.where(x > 0, x, x * p)),
+    slope=("{x} > 0 ? Compute(1) : {p}", lambda x, p: np.where(x > 0, x.dtype.type(1), p)),
+    curvature=None,
 )
-THRESHOLD = _activation(
-    "threshold",
-    ("{x} <= {p} ? {q} : {x}", "{x} <= {p} ? Compute(0) : Compute(1)", "Compute(0)"),
-    (lambda x, p, q: np.where(x <= p, q, x), lambda x, p, q: (~(x <= p)).astype(x.dtype), _none),
-    categories=_REAL,
-)
-#: Of (element, factor of the exponential, factor of what is positive, factor inside the exponential).
-ELU = _activation(
-    "elu",
-    (
-        "{x} <= 0 ? expm1({x} * {r}) * {p} : {x} * {q}",
-        "{x} <= 0 ? {p} * {r} * exp({x} * {r}) : {q}",
-        "{x} < 0 ? {p} * {r} * {r} * exp({x} * {r}) : Compute(0) * {q}",
-    ),
-    (
-        lambda x, p, q, r: np.where(x <= 0, np.expm1(x * r) * p, x * q),
-        lambda x, p, q, r: np.where(x <= 0, p * r * np.exp(x * r), q),
-        lambda x, p, q, r: np.where(x < 0, p * r * r * np.exp(x * r), x.dtype.type(0)),
-    ),
-)
-CELU = ELU.shown_as("CeluBackward0")
-#: Of (element, slope), where the slope has a gradient too.
+
+
+@operation(namespace="nn.functional", method=False)
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """Leaky rectified linear unit: ``input`` where it is positive, else ``negative_slope * input``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    return _apply(LEAKY_RELU, input, inplace, negative_slope)
+
+
+#: Of (element, slope for negative elements); both have gradients.
 PRELU = Pointwise(
     "prelu",
     "a > 0 ? a : a * b",
@@ -152,59 +217,265 @@ PRELU = Pointwise(
     categories=_FLOATING,
     derivatives=(
         lambda grad, a, b: PRELU_BACKWARD(grad, a, b),
-        lambda grad, a: PRELU_WEIGHT_BACKWARD(grad, a),
+        lambda grad, a, b: PRELU_WEIGHT_BACKWARD(grad, a, b),
     ),
 )
 #: Of (gradient, element, slope).
-PRELU_BACKWARD = Pointwise(
+PRELU_BACKWARD: Pointwise = Pointwise(
     "prelu_backward",
     "b > 0 ? a : a * c",
     lambda a, b, c: np.where(b > 0, a, a * c),
     derivatives=(
         lambda grad, b, c: PRELU_BACKWARD(grad, b, c),
-        None,
+        _no_curvature,
         lambda grad, a, b: RELU_BACKWARD.binary(grad * a, -b),
     ),
 )
-#: Of (gradient, element).
-PRELU_WEIGHT_BACKWARD = Pointwise(
+#: Of (gradient, element, slope), which does not depend on the slope: its second derivative is 0, and not absent.
+PRELU_WEIGHT_BACKWARD: Pointwise = Pointwise(
     "prelu_weight_backward",
     "b > 0 ? Compute(0) : a * b",
-    lambda a, b: _zero_where(b > 0, a * b),
+    lambda a, b, _: _zero_where(b > 0, a * b),
     derivatives=(
-        lambda grad, b: PRELU_WEIGHT_BACKWARD(grad, b),
+        lambda grad, b, c: PRELU_WEIGHT_BACKWARD(grad, b, c),
         lambda grad, a, b: RELU_BACKWARD.binary(grad * a, -b),
+        _no_curvature,
     ),
 )
+
+
+@operation(namespace="tensor nn.functional", autocast=Autocast(cuda=LOWER, cpu=LOWER))
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """Parametric rectified linear unit: ``input`` where it is positive, else ``weight * input``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating dtype, of any shape, or (N, C, ...) where there is a weight for each of C channels; the result
+        has its shape.
+    weight : Tensor
+        Of shape (1,) or (), or (C,).
+
+    Raises
+    ------
+    RuntimeError
+        If there are neither one weight nor C.
+    """
+    shape, count = input._layout.shape, weight._layout.numel
+    if count != 1 or len(weight._layout.shape) > 1:
+        channels = shape[1] if len(shape) > 1 else 1
+        if len(weight._layout.shape) != 1 or count != channels:
+            raise RuntimeError(
+                f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {count} and channel "
+                f"size = {channels}."
+            )
+        weight = weight.view(1, count, *[1] * (len(shape) - 2)) if len(shape) > 1 else weight
+    elif not shape:
+        weight = weight.reshape(())
+    return PRELU(input, weight)
+
+
+THRESHOLD = _activation(
+    "threshold",
+    value=("{x} <= {p} ? {q} : {x}", lambda x, p, q: np.where(x <= p, q, x)),
+    slope=("{x} <= {p} ? Compute(0) : Compute(1)", lambda x, p, q: (~(x <= p)).astype(x.dtype)),
+    curvature=None,
+    categories=_REAL,
+)
+
+
+@operation(namespace="tensor nn.functional", method=False)
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """``input`` where it is above ``threshold``, else ``value``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is bool or complex.
+    """
+    return _apply(THRESHOLD, input, inplace, threshold, value)
+
+
+def _elu_curvature_of(x: Any, p: float, q: float, r: float) -> Any:
+    negative = x < 0
+    # The exponential of large elements would overflow, and its derivative be NaN.
+    return where(negative, MUL.binary(EXP.unary(where(negative, x, 0.0) * r), p * r * r), 0.0)
+
+
+#: Of (element, factor of the exponential, factor of positive elements, factor inside the exponential).
+ELU = _activation(
+    "elu",
+    value=(
+        "{x} <= 0 ? expm1({x} * {r}) * {p} : {x} * {q}",
+        lambda x, p, q, r: np.where(x <= 0, np.expm1(x * r) * p, x * q),
+    ),
+    slope=(
+        "{x} <= 0 ? {p} * {r} * exp({x} * {r}) : {q}",
+        lambda x, p, q, r: np.where(x <= 0, p * r * np.exp(x * r), q),
+    ),
+    curvature=(
+        "{x} < 0 ? {p} * {r} * {r} * exp({x} * {r}) : Compute(0)",
+        lambda x, p, q, r: np.where(x < 0, p * r * r * np.exp(x * r), x.dtype.type(0)),
+        _elu_curvature_of,
+    ),
+)
+CELU = ELU.shown_as("CeluBackward0")
+_SELU_SCALE = 1.0507009873554804934193349852946
+_SELU_ALPHA = 1.6732632423543772848170429916717
+
+
+@operation(namespace="nn.functional", method=False)
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Exponential linear unit: ``input`` where it is positive, else ``alpha * (exp(input) - 1)``.
+
+    D.-A. Clevert, T. Unterthiner, S. Hochreiter, "Fast and Accurate Deep Network Learning by Exponential Linear
+    Units", 2016.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    return _apply(ELU, input, inplace, alpha, 1.0, 1.0)
+
+
+@operation(namespace="tensor nn.functional", method=False)
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Scaled exponential linear unit: ``scale * elu(input, alpha)`` with the constants of self-normalising networks.
+
+    ``alpha`` is 1.6732632423543772 and ``scale`` 1.0507009873554805: G. Klambauer et al., "Self-Normalizing Neural
+    Networks", 2017.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    return _apply(ELU, input, inplace, _SELU_ALPHA * _SELU_SCALE, _SELU_SCALE, 1.0)
+
+
+@operation(namespace="tensor nn.functional", method=False)
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Continuously differentiable ELU: ``input`` where it is positive, else ``alpha * (exp(input / alpha) - 1)``.
+
+    J. T. Barron, "Continuously Differentiable Exponential Linear Units", 2017.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``alpha`` is 0.
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    if alpha == 0:
+        raise RuntimeError(
+            "ZeroDivisionError: alpha cannot be 0 for celu(); of smaller and smaller ones the limit is relu()"
+        )
+    return _apply(CELU, input, inplace, alpha, 1.0, 1.0 / alpha)
+
 
 # Smooth rectifiers
 
+
+def _softplus_curvature_of(x: Any, p: float, q: float) -> Any:
+    scaled = MUL.binary(x, p)
+    bell = MUL.binary(SIGMOID.unary(scaled), SIGMOID.unary(-scaled))
+    return where(scaled > q, 0.0, MUL.binary(bell, p))
+
+
 SOFTPLUS = _activation(
     "softplus",
-    (
+    value=(
         "{x} * {p} > {q} ? {x} : log1p(exp({x} * {p})) / {p}",
-        "{x} * {p} > {q} ? Compute(1) : logistic({x} * {p})",
-        "{x} * {p} > {q} ? Compute(0) : {p} * logistic({x} * {p}) * logistic(-{x} * {p})",
-    ),
-    (
         lambda x, p, q: np.where(x * p > q, x, np.log1p(np.exp(x * p)) / p),
+    ),
+    slope=(
+        "{x} * {p} > {q} ? Compute(1) : logistic({x} * {p})",
         lambda x, p, q: np.where(x * p > q, x.dtype.type(1), _logistic(x * p)),
+    ),
+    curvature=(
+        "{x} * {p} > {q} ? Compute(0) : {p} * logistic({x} * {p}) * logistic(-{x} * {p})",
         lambda x, p, q: np.where(x * p > q, x.dtype.type(0), p * _logistic(x * p) * _logistic(-x * p)),
+        _softplus_curvature_of,
     ),
 )
+
+
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32))
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """``log(1 + exp(beta * input)) / beta``, a smooth :func:`relu`; ``input`` where ``beta * input > threshold``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both. Autocast computes it in float32.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    return SOFTPLUS(input, beta, threshold)
+
+
 LOG_SIGMOID = _activation(
     "log_sigmoid",
-    (
+    value=(
         "{x} != {x} ? {x} : fmin({x}, Compute(0)) - log1p(exp(-fabs({x})))",
-        "logistic(-{x})",
-        "-logistic({x}) * logistic(-{x})",
-    ),
-    (
         lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
-        lambda x: _logistic(-x),
+    ),
+    slope=("logistic(-{x})", lambda x: _logistic(-x)),
+    curvature=(
+        "-logistic({x}) * logistic(-{x})",
         lambda x: -_logistic(x) * _logistic(-x),
+        lambda x: MUL.binary(-SIGMOID.unary(x), SIGMOID.unary(-x)),
     ),
 )
+
+
+@operation(namespace="nn.functional", method=False)
+def logsigmoid(input: Tensor) -> Tensor:
+    """``log(1 / (1 + exp(-input)))``, the logarithm of the logistic function, without overflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    return LOG_SIGMOID.unary(input)
 
 
 def _silu_slope(x: Any) -> Any:
@@ -217,11 +488,38 @@ def _silu_curvature(x: Any) -> Any:
     return s * (1 - s) * (2 + x * (1 - 2 * s))
 
 
+def _silu_curvature_of(x: Any) -> Any:
+    s, rest = SIGMOID.unary(x), SIGMOID.unary(-x)
+    return s * rest * (2 + x * (rest - s))
+
+
 SILU = _activation(
     "silu",
-    ("{x} / (1 + exp(-{x}))", "silu_slope({x})", "silu_curvature({x})"),
-    (lambda x: x / (1 + np.exp(-x)), _silu_slope, _silu_curvature),
+    value=("{x} / (1 + exp(-{x}))", lambda x: x / (1 + np.exp(-x))),
+    slope=("silu_slope({x})", _silu_slope),
+    curvature=("silu_curvature({x})", _silu_curvature, _silu_curvature_of),
 )
+
+
+@operation(namespace="nn.functional", method=False)
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Sigmoid linear unit, also called swish: ``input * sigmoid(input)``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating or complex dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is bool or an integer one.
+    """
+    if input._layout.dtype.is_complex:
+        return MUL.out(IN_PLACE if inplace else None, input, SIGMOID.unary(input))
+    return SILU.in_place(input) if inplace else SILU.unary(input)
 
 
 def _mish_factor(x: Any) -> Any:
@@ -238,140 +536,415 @@ def _mish_curvature(x: Any) -> Any:
     return (1 - t * t) * s * (2 + x * (1 - s) - 2 * x * t * s)
 
 
+def _mish_curvature_of(x: Any) -> Any:
+    t, s = TANH.unary(-LOG_SIGMOID.unary(-x)), SIGMOID.unary(x)
+    return (1 - t * t) * s * (2 + x * (1 - s) - 2 * x * t * s)
+
+
 MISH = _activation(
     "mish",
-    ("{x} * mish_factor({x})", "mish_slope({x})", "mish_curvature({x})"),
-    (lambda x: x * _mish_factor(x), _mish_slope, _mish_curvature),
+    value=("{x} * mish_factor({x})", lambda x: x * _mish_factor(x)),
+    slope=("mish_slope({x})", _mish_slope),
+    curvature=("mish_curvature({x})", _mish_curvature, _mish_curvature_of),
 )
 
 
-def _normal_part(x: Any) -> Any:
-    return x.dtype.type(0.5) * erfc(x * x.dtype.type(-np.sqrt(0.5)))
+@operation(namespace="nn.functional", method=False)
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``input * tanh(softplus(input))``.
+
+    D. Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2020.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    return MISH.in_place(input) if inplace else MISH.unary(input)
+
+
+_INVERSE_ROOT = float(1 / np.sqrt(2 * np.pi))
+
+
+def _normal_distribution(x: Any) -> Any:
+    return x.dtype.type(0.5) * erfc_on_host(x * x.dtype.type(-np.sqrt(0.5)))
 
 
 def _normal_density(x: Any) -> Any:
-    return x.dtype.type(1 / np.sqrt(2 * np.pi)) * np.exp(x.dtype.type(-0.5) * x * x)
+    return x.dtype.type(_INVERSE_ROOT) * np.exp(x.dtype.type(-0.5) * x * x)
+
+
+def _gelu_curvature_of(x: Any) -> Any:
+    square = x * x
+    return EXP.unary(square * -0.5) * _INVERSE_ROOT * (2 - square)
 
 
 GELU = _activation(
     "gelu",
-    ("{x} * normal_part({x})", "gelu_slope({x})", "gelu_curvature({x})"),
-    (
-        lambda x: x * _normal_part(x),
-        lambda x: _normal_part(x) + x * _normal_density(x),
+    value=("{x} * normal_distribution({x})", lambda x: x * _normal_distribution(x)),
+    slope=("gelu_slope({x})", lambda x: _normal_distribution(x) + x * _normal_density(x)),
+    curvature=(
+        "gelu_curvature({x})",
         lambda x: _normal_density(x) * (2 - x * x),
+        _gelu_curvature_of,
     ),
 )
-_C = float(np.sqrt(2 / np.pi))
+#: Of the approximation ``x * (1 + tanh(u)) / 2``, where ``u = _SCALE * (x + _CUBIC * x**3)``.
+_SCALE = float(np.sqrt(2 / np.pi))
+_CUBIC = 0.044715
 
 
-def _gelu_tanh_part(x: Any) -> Any:
-    """``(1 + tanh(u)) / 2`` as ``logistic(2 * u)``, which does not cancel for negative numbers."""
-    return _logistic(x.dtype.type(2 * _C) * (x + x.dtype.type(0.044715) * x * x * x))
+def _gelu_tanh_factor(x: Any) -> Any:
+    """``(1 + tanh(u)) / 2`` as ``logistic(2 * u)``, which does not cancel for negative elements."""
+    return _logistic(x.dtype.type(2 * _SCALE) * (x + x.dtype.type(_CUBIC) * x * x * x))
 
 
 def _gelu_tanh_inner(x: Any) -> Any:
-    return x.dtype.type(2 * _C) * (1 + x.dtype.type(0.134145) * x * x)
+    """Derivative of ``2 * u``."""
+    return x.dtype.type(2 * _SCALE) * (1 + x.dtype.type(3 * _CUBIC) * x * x)
 
 
 def _gelu_tanh_slope(x: Any) -> Any:
-    s = _gelu_tanh_part(x)
+    s = _gelu_tanh_factor(x)
     return s + x * s * (1 - s) * _gelu_tanh_inner(x)
 
 
 def _gelu_tanh_curvature(x: Any) -> Any:
-    s, v = _gelu_tanh_part(x), _gelu_tanh_inner(x)
-    return s * (1 - s) * (2 * v + x * ((1 - 2 * s) * v * v + x.dtype.type(4 * _C * 0.134145) * x))
+    s, v = _gelu_tanh_factor(x), _gelu_tanh_inner(x)
+    return s * (1 - s) * (2 * v + x * ((1 - 2 * s) * v * v + x.dtype.type(12 * _SCALE * _CUBIC) * x))
+
+
+def _gelu_tanh_curvature_of(x: Any) -> Any:
+    square = x * x
+    u, v = x * (1 + square * _CUBIC) * (2 * _SCALE), (1 + square * (3 * _CUBIC)) * (2 * _SCALE)
+    s, rest = SIGMOID.unary(u), SIGMOID.unary(-u)
+    # The bell first: it is 0 where the square of v would overflow.
+    bell = s * rest
+    bell_v = bell * v
+    return 2 * bell_v + x * ((rest - s) * bell_v * v + bell * x * (12 * _SCALE * _CUBIC))
 
 
 GELU_TANH = _activation(
     "gelu",
-    ("{x} * gelu_tanh_part({x})", "gelu_tanh_slope({x})", "gelu_tanh_curvature({x})"),
-    (
-        lambda x: x * _gelu_tanh_part(x),
-        _gelu_tanh_slope,
-        _gelu_tanh_curvature,
-    ),
+    value=("{x} * gelu_tanh_factor({x})", lambda x: x * _gelu_tanh_factor(x)),
+    slope=("gelu_tanh_slope({x})", _gelu_tanh_slope),
+    curvature=("gelu_tanh_curvature({x})", _gelu_tanh_curvature, _gelu_tanh_curvature_of),
 )
+
+
+@operation(namespace="nn.functional", method=False)
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """Gaussian error linear unit: ``input`` times the standard normal distribution function at ``input``.
+
+    D. Hendrycks, K. Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    approximate : str
+        ``"none"``, or ``"tanh"`` for
+        ``input * (1 + tanh(sqrt(2 / pi) * (input + 0.044715 * input**3))) / 2``.
+
+    Raises
+    ------
+    RuntimeError
+        If ``approximate`` is anything else.
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    if approximate == "none":
+        return GELU.unary(input)
+    if approximate == "tanh":
+        return GELU_TANH.unary(input)
+    raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
+
+
+def _softsign_curvature_of(x: Any) -> Any:
+    return SGN.unary(x) * -2 / (x.abs() + 1) ** 3
+
+
 SOFTSIGN = _activation(
     "softsign",
-    (
-        "{x} / (1 + fabs({x}))",
-        "1 / ((1 + fabs({x})) * (1 + fabs({x})))",
+    value=("{x} / (1 + fabs({x}))", lambda x: x / (1 + np.abs(x))),
+    slope=("1 / ((1 + fabs({x})) * (1 + fabs({x})))", lambda x: 1 / (1 + np.abs(x)) ** 2),
+    curvature=(
         "Compute(2 * (({x} < 0) - ({x} > 0))) / ((1 + fabs({x})) * (1 + fabs({x})) * (1 + fabs({x})))",
-    ),
-    (
-        lambda x: x / (1 + np.abs(x)),
-        lambda x: 1 / (1 + np.abs(x)) ** 2,
         lambda x: -2 * np.sign(x) / (1 + np.abs(x)) ** 3,
+        _softsign_curvature_of,
     ),
 )
 
-# Piecewise linear
+
+@operation(namespace="nn.functional", method=False)
+def softsign(input: Tensor) -> Tensor:
+    """``input / (1 + abs(input))``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; its dtype is that of a quotient of such tensors.
+    """
+    if not input._layout.dtype.is_floating_point:
+        return DIV.binary(input, ADD.binary(ABS.unary(input), 1))
+    return SOFTSIGN.unary(input)
+
+
+# Piecewise linear and piecewise quadratic functions
 
 HARDTANH = _activation(
     "hardtanh",
-    (
+    value=(
         "{x} < {p} ? {p} : {x} > {q} ? {q} : {x}",
-        "{x} <= {p} || {x} >= {q} ? Compute(0) : Compute(1)",
-        "Compute(0)",
-    ),
-    (
         lambda x, p, q: np.where(x < p, p, np.where(x > q, q, x)),
-        lambda x, p, q: (~((x <= p) | (x >= q))).astype(x.dtype),
-        _none,
     ),
+    slope=(
+        "{x} <= {p} || {x} >= {q} ? Compute(0) : Compute(1)",
+        lambda x, p, q: (~((x <= p) | (x >= q))).astype(x.dtype),
+    ),
+    curvature=None,
     categories=_REAL,
 )
+
+
+@operation(namespace="nn.functional", method=False)
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """``input`` clipped to the interval from ``min_val`` to ``max_val``; its gradient is 0 at both ends.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    ValueError
+        If ``min_val`` is above ``max_val``.
+    RuntimeError
+        If ``min_val`` is negative and the dtype is uint8.
+    NotImplementedError
+        If the dtype is bool or complex.
+    """
+    if min_val > max_val:
+        raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    if min_val < 0 and input._layout.dtype is uint8:
+        raise RuntimeError(
+            f"cannot do hardtanh on an unsigned type with negative limits, got min_val={min_val}"
+        )
+    return _apply(HARDTANH, input, inplace, min_val, max_val)
+
+
+@operation(namespace="nn.functional", method=False)
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """``min(max(input, 0), 6)``; its gradient is 0 at 0 and at 6.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and an integer or floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is bool or complex.
+    """
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
 HARDSIGMOID = _activation(
     "hardsigmoid",
-    (
+    value=(
         "{x} <= -3 ? Compute(0) : {x} >= 3 ? Compute(1) : ({x} + 3) / 6",
-        "{x} > -3 && {x} < 3 ? Compute(1) / 6 : Compute(0)",
-        "Compute(0)",
-    ),
-    (
         lambda x: np.where(x <= -3, x.dtype.type(0), np.where(x >= 3, x.dtype.type(1), (x + 3) / 6)),
-        lambda x: ((x > -3) & (x < 3)) / x.dtype.type(6),
-        _none,
     ),
+    slope=(
+        "{x} > -3 && {x} < 3 ? Compute(1) / 6 : Compute(0)",
+        lambda x: ((x > -3) & (x < 3)) / x.dtype.type(6),
+    ),
+    curvature=None,
 )
+
+
+@operation(namespace="nn.functional", method=False)
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """``(input + 3) / 6`` clipped to the interval from 0 to 1, a piecewise linear sigmoid.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    return _apply(HARDSIGMOID, input, inplace)
+
+
 HARDSWISH = _activation(
     "hardswish",
-    (
+    value=(
         "{x} <= -3 ? Compute(0) : {x} >= 3 ? {x} : {x} * ({x} + 3) / 6",
-        "{x} <= -3 ? Compute(0) : {x} >= 3 ? Compute(1) : {x} / 3 + 0.5",
-        "{x} > -3 && {x} < 3 ? Compute(1) / 3 : Compute(0)",
-    ),
-    (
         lambda x: np.where(x <= -3, x.dtype.type(0), np.where(x >= 3, x, x * (x + 3) / 6)),
+    ),
+    slope=(
+        "{x} <= -3 ? Compute(0) : {x} >= 3 ? Compute(1) : {x} / 3 + 0.5",
         lambda x: np.where(x <= -3, x.dtype.type(0), np.where(x >= 3, x.dtype.type(1), x / 3 + 0.5)),
+    ),
+    curvature=(
+        "{x} > -3 && {x} < 3 ? Compute(1) / 3 : Compute(0)",
         lambda x: ((x > -3) & (x < 3)) / x.dtype.type(3),
+        lambda x: DIV.binary(((x > -3) & (x < 3)).to(x.dtype), 3),
     ),
 )
+
+
+@operation(namespace="nn.functional", method=False)
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``input * hardsigmoid(input)``, a piecewise quadratic :func:`silu`.
+
+    A. Howard et al., "Searching for MobileNetV3", 2019.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    inplace : bool
+        Whether the result is written to ``input``.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    return _apply(HARDSWISH, input, inplace)
+
+
+# Shrinkage functions
+
 HARDSHRINK = _activation(
     "hardshrink",
-    (
+    value=(
         "{x} >= -{p} && {x} <= {p} ? Compute(0) : {x}",
-        "{x} >= -{p} && {x} <= {p} ? Compute(0) : Compute(1)",
-        "Compute(0)",
-    ),
-    (
         lambda x, p: np.where((x >= -p) & (x <= p), x.dtype.type(0), x),
-        lambda x, p: (~((x >= -p) & (x <= p))).astype(x.dtype),
-        _none,
     ),
+    slope=(
+        "{x} >= -{p} && {x} <= {p} ? Compute(0) : Compute(1)",
+        lambda x, p: (~((x >= -p) & (x <= p))).astype(x.dtype),
+    ),
+    curvature=None,
 )
+
+
+@operation(namespace="tensor nn.functional")
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
+    """``input``, and 0 from ``-lambd`` to ``lambd``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> tensor.hardshrink(tensor.tensor([-1.0, 0.25, 2.0]))
+    tensor([-1.,  0.,  2.])
+    """
+    return HARDSHRINK.out(out, input, lambd)
+
+
 SOFTSHRINK = _activation(
     "softshrink",
-    (
+    value=(
         "{x} > {p} ? {x} - {p} : {x} < -{p} ? {x} + {p} : {x} * 0",
-        "{x} >= -{p} && {x} <= {p} ? Compute(0) : Compute(1)",
-        "Compute(0)",
-    ),
-    (
         lambda x, p: np.where(x > p, x - p, np.where(x < -p, x + p, x * 0)),
-        lambda x, p: (~((x >= -p) & (x <= p))).astype(x.dtype),
-        _none,
     ),
+    slope=(
+        "{x} >= -{p} && {x} <= {p} ? Compute(0) : Compute(1)",
+        lambda x, p: (~((x >= -p) & (x <= p))).astype(x.dtype),
+    ),
+    curvature=None,
 )
+
+
+@operation(namespace="nn.functional", method=False)
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
+    """Soft thresholding: ``sign(input) * max(abs(input) - lambd, 0)``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a floating dtype; the result has both.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    RuntimeError
+        If ``lambd`` is negative.
+    NotImplementedError
+        If the dtype is not a floating one.
+    """
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}")
+    return SOFTSHRINK.out(out, input, lambd)
+
+
+@operation(namespace="nn.functional", method=False)
+def tanhshrink(input: Tensor) -> Tensor:
+    """``input - tanh(input)``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a numeric dtype. The result has its shape; integers give the default floating dtype.
+    """
+    return SUB.binary(input, TANH.unary(input))
+
+
+# In place. nn.functional has functions of these names with its own arguments.
+
+
+@operation()
+def relu_(input: Tensor) -> Tensor:
+    """:func:`~nn.functional.relu` in place."""
+    return relu(input, inplace=True)
+
+
+@operation(method=False)
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """:func:`~nn.functional.celu` in place."""
+    return celu(input, alpha, inplace=True)
+
+
+@operation(method=False)
+def selu_(input: Tensor) -> Tensor:
+    """:func:`~nn.functional.selu` in place."""
+    return selu(input, inplace=True)
+
+
+@operation(method=False)
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """:func:`~nn.functional.threshold` in place."""
+    return THRESHOLD.in_place(input, threshold, value)

@@ -1,4 +1,4 @@
-"""The gated linear unit: one half of a tensor times the sigmoid of the other, one kernel forward."""
+"""The gated linear unit: one half of a tensor times the sigmoid of the other; one kernel forward, two backward."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensor.operations.creation.like import empty_like
 from tensor.operations.definition import operation
 from tensor.operations.pointwise_operation import Pointwise
 from tensor.operations.shapes.slices import narrow
-from tensor.operations.special.error_and_gamma import sigmoid
+from tensor.operations.special.logistic import sigmoid
 
 if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
@@ -40,11 +40,11 @@ def _halves(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 def _gradient(_: Any, grad: Tensor, x: Tensor, dim: int) -> tuple[Tensor]:
     value, gate = _halves(x, dim)
-    made = empty_like(x)
-    first, second = _halves(made, dim)
-    _GATED.out(first, grad, gate)
-    _GATE_GRADIENT.out(second, grad, value, gate)
-    return (made,)
+    result = empty_like(x)
+    of_value, of_gate = _halves(result, dim)
+    _GATED.out(of_value, grad, gate)
+    _GATE_GRADIENT.out(of_gate, grad, value, gate)
+    return (result,)
 
 
 def _composed(x: Tensor, dim: int) -> Tensor:
@@ -59,14 +59,28 @@ _FORMULA = BackwardFormula(
 
 @operation(namespace="nn.functional", method=False)
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half of ``input`` along ``dim`` times the sigmoid of the second.
+    """Gated linear unit ``a * sigmoid(b)``, where ``a`` and ``b`` are the halves of ``input`` along ``dim``.
+
+    Y. N. Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2017.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating dtype, of shape (..., 2 * N, ...); the result has shape (..., N, ...).
 
     Raises
     ------
     RuntimeError
-        If the size along ``dim`` is odd, or there are no dimensions.
+        If the size along ``dim`` is odd, or the input is 0-dim.
     IndexError
         If there is no such dimension.
+    NotImplementedError
+        If the dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.glu(tensor.tensor([2.0, 4.0, 0.0, 100.0]))
+    tensor([1., 4.])
     """
     shape = input._layout.shape
     if not shape:
@@ -75,6 +89,6 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if shape[dim] % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {shape[dim]}")
     with unrecorded():
-        made = _GATED(*_halves(input, dim))
-    _FORMULA.record((made,), (input,), context=(dim,))
-    return made
+        result = _GATED(*_halves(input, dim))
+    _FORMULA.record((result,), (input,), context=(dim,))
+    return result

@@ -11,8 +11,8 @@ from nvrtc_kernels.dtypes import Category
 from tensor.operations.definition import operation
 from tensor.operations.pointwise.arithmetic import no_change
 from tensor.operations.pointwise_operation import Pointwise
-from tensor.operations.special.gamma_numpy import lgamma
-from tensor.operations.special.incomplete_gamma_numpy import igammac
+from tensor.operations.special.gamma import lgamma_on_host
+from tensor.operations.special.incomplete_gamma import igammac_on_host
 
 from .fills import uniform_
 
@@ -31,7 +31,7 @@ def _poisson(rate: Any, u: Any) -> Any:
     low, high = np.maximum(np.floor(rate - 10 * spread - 10), -1), np.ceil(rate + 10 * spread + 40)
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
-        enough = igammac(middle + 1, rate) >= u
+        enough = igammac_on_host(middle + 1, rate) >= u
         wide = high - low > 1
         high, low = np.where(wide & enough, middle, high), np.where(wide & ~enough, middle, low)
     return np.where(rate == 0, 0.0, high).astype(dtype)
@@ -47,7 +47,7 @@ def _binomial(count: Any, chance: Any, u: Any) -> Any:
     edge = np.where(p >= 1, np.maximum(n, 0.0), 0.0)
     n, p = np.where(certain, 1.0, n), np.where(certain, 0.5, p)
     mode = np.floor((n + 1) * p)
-    logarithm = lgamma(n + 1) - lgamma(mode + 1) - lgamma(n - mode + 1)
+    logarithm = lgamma_on_host(n + 1) - lgamma_on_host(mode + 1) - lgamma_on_host(n - mode + 1)
     above = below = np.exp(logarithm + mode * np.log(p) + (n - mode) * np.log1p(-p))
     odds = p / (1 - p)
     upper, lower, result = mode.copy(), mode.copy(), mode.copy()

@@ -137,7 +137,7 @@ def randn(
 
 @operation(method=False)
 def randint(
-    *argument: Any,
+    *arguments: Any,
     low: int | None = None,
     high: int | None = None,
     size: Sequence[int] | None = None,
@@ -172,14 +172,14 @@ def randint(
     named = {
         name: value for name, value in (("low", low), ("high", high), ("size", size)) if value is not None
     }
-    names = ("low", "high", "size") if len(argument) + len(named) == 3 else ("high", "size")
+    names = ("low", "high", "size") if len(arguments) + len(named) == 3 else ("high", "size")
     left = [name for name in names if name not in named]
-    if len(left) != len(argument) or named.keys() - set(names):
+    if len(left) != len(arguments) or named.keys() - set(names):
         raise TypeError(
-            f"randint() wants (high, size) or (low, high, size); got {len(argument)} arguments and "
+            f"randint() wants (high, size) or (low, high, size); got {len(arguments)} arguments and "
             f"{sorted(named)} by name"
         )
-    named.update(zip(left, argument, strict=True))
+    named.update(zip(left, arguments, strict=True))
     result = layout_of(sequence_of_sizes(named["size"], "randint"), out, dtype, device, dtypes.int64)
     draw = parameters.integers(
         result.dtype,
@@ -228,7 +228,7 @@ def randn_like(
 @operation(method=False)
 def randint_like(
     input: Tensor,
-    *argument: int,
+    *arguments: int,
     low: int | None = None,
     high: int | None = None,
     generator: Generator | None = None,
@@ -243,15 +243,15 @@ def randint_like(
 
     ``randint_like(input, high)`` and ``randint_like(input, low, high)``.
     """
-    if len(argument) == 2 and low is None and high is None:
-        low, high = argument
-    elif len(argument) == 1 and high is None:
-        (high,) = argument
-    elif len(argument) == 1 and low is None:
-        (low,) = argument
-    elif argument or high is None:
+    if len(arguments) == 2 and low is None and high is None:
+        low, high = arguments
+    elif len(arguments) == 1 and high is None:
+        (high,) = arguments
+    elif len(arguments) == 1 and low is None:
+        (low,) = arguments
+    elif arguments or high is None:
         raise TypeError(
-            f"randint_like() wants (input, high) or (input, low, high), got {len(argument)} bounds"
+            f"randint_like() wants (input, high) or (input, low, high), got {len(arguments)} bounds"
         )
     result = layout_like(input, dtype, device, memory_format)
     draw = parameters.integers(

@@ -26,7 +26,7 @@ from tensor.operations.shapes import slices as parts
 from tensor.operations.shapes import views
 from tensor.operations.shapes.joining import cat
 from tensor.operations.shapes.rearrangement import flip
-from tensor.operations.special.error_and_gamma import LOGADDEXP
+from tensor.operations.special.logistic import LOGADDEXP
 
 from .recurrences import next_elements, recurrence, running_before
 from .sums import converted, sum

@@ -25,16 +25,16 @@ def broadcast_shapes(*shapes: Any) -> Size:
     RuntimeError
         If sizes differ and neither is 1, or one is negative.
     """
-    argument = [
+    arguments = [
         (index(shape),) if hasattr(shape, "__index__") else integers((shape,), "broadcast_shapes")
         for shape in shapes
     ]
-    for shape in argument:
+    for shape in arguments:
         if any(size < 0 for size in shape):
             raise RuntimeError(
                 f"broadcast_shapes(): Trying to create tensor with negative dimension: {list(shape)}"
             )
-    return Size(layouts.broadcast_shapes(*argument))
+    return Size(layouts.broadcast_shapes(*arguments))
 
 
 @operation(method=False)

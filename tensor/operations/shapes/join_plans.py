@@ -49,16 +49,16 @@ class Joining:
     differentiable: bool
 
 
-def _cat_plan(dim: int, *argument: Layout) -> Joining:
+def _cat_plan(dim: int, *arguments: Layout) -> Joining:
     """How to join tensors along a dimension that they have.
 
     ``place.plans[CAT, dim, *layouts]`` is a :class:`Joining`.
     """
-    for position, layout in enumerate(argument):
+    for position, layout in enumerate(arguments):
         if not layout.shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {position}) cannot be concatenated")
-    joined = [layout for layout in argument if layout.shape != (0,)]
-    first = (joined or argument)[0]
+    joined = [layout for layout in arguments if layout.shape != (0,)]
+    first = (joined or arguments)[0]
     # Nothing but empty vectors has no dimensions to speak of.
     at = dimension(dim, len(first.shape)) if joined else 0
     for position, layout in enumerate(joined):
@@ -75,31 +75,31 @@ def _cat_plan(dim: int, *argument: Layout) -> Joining:
                 )
     sizes = tuple([layout.shape[at] for layout in joined])
     # Every tensor has dimensions, so all have the same weight.
-    dtype = promoted(argument)
+    dtype = promoted(arguments)
     shape = (*first.shape[:at], sum(sizes), *first.shape[at + 1 :])
-    return _joining(contiguous[shape, dtype, first.place], at, joined, sizes, len(joined) < len(argument))
+    return _joining(contiguous[shape, dtype, first.place], at, joined, sizes, len(joined) < len(arguments))
 
 
 CAT = planned(_cat_plan)
 
 
-def _stack_plan(dim: int, *argument: Layout) -> Joining:
+def _stack_plan(dim: int, *arguments: Layout) -> Joining:
     """How to join tensors along a new dimension.
 
     ``place.plans[STACK, dim, *layouts]`` is a :class:`Joining`.
     """
-    first = argument[0]
+    first = arguments[0]
     at = dimension(dim, len(first.shape) + 1)
-    for position, layout in enumerate(argument):
+    for position, layout in enumerate(arguments):
         if layout.shape != first.shape:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
                 f"{list(layout.shape)} at entry {position}"
             )
         _check_place("stack", layout, first)
-    shape = (*first.shape[:at], len(argument), *first.shape[at:])
-    result = contiguous[shape, promoted(argument), first.place]
-    return _joining(result, at, argument, (1,) * len(argument), False, new=True)
+    shape = (*first.shape[:at], len(arguments), *first.shape[at:])
+    result = contiguous[shape, promoted(arguments), first.place]
+    return _joining(result, at, arguments, (1,) * len(arguments), False, new=True)
 
 
 STACK = planned(_stack_plan)
@@ -113,7 +113,7 @@ def _check_place(name: str, layout: Layout, first: Layout) -> None:
 def _joining(
     result: Layout,
     at: int,
-    argument: Sequence[Layout],
+    arguments: Sequence[Layout],
     sizes: tuple[int, ...],
     left_out: bool,
     *,
@@ -121,10 +121,10 @@ def _joining(
 ) -> Joining:
     """How to fill ``made`` part by part; with ``new``, the parts do not have the dimension themselves."""
     dtype = result.dtype
-    if not result.place.is_cuda and argument and all(layout.dtype is dtype for layout in argument):
+    if not result.place.is_cuda and arguments and all(layout.dtype is dtype for layout in arguments):
         run = _host_joining(result, at, new)
     else:
-        run = _copying(result, at, argument, sizes, new)
+        run = _copying(result, at, arguments, sizes, new)
     return Joining(run, at, sizes, left_out, dtype.is_floating_point or dtype.is_complex)
 
 

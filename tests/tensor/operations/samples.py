@@ -10,8 +10,7 @@ import scipy.special
 
 import tensor
 from tensor import special
-from tensor.operations.pointwise import activation_functions
-from tensor.operations.special import error_and_gamma as special_functions
+from tensor.operations.pointwise import activations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +79,7 @@ class Sample:
     @property
     def function(self) -> Callable[..., Any]:
         """The function of this project."""
-        for place in (tensor, activation_functions, special_functions, special):
+        for place in (tensor, activations, special):
             found = getattr(place, self.name, None)
             if found is not None:
                 return found

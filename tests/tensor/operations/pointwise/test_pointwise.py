@@ -14,29 +14,19 @@ import tensor
 from nvrtc_kernels import dtypes
 from nvrtc_kernels.dtypes import Category
 from tensor.core.devices import state as places
+from tensor.operations import pointwise, special
+from tensor.operations.pointwise.glu import glu
 from tensor.operations.pointwise_operation import Pointwise
 from tests.tensor.operations.operands import KINDS, assert_close, call, on, operands, reference
 from tests.tensor.operations.samples import APART, SAMPLES, Sample
 
 #: Modules whose public functions are pointwise operations.
-_FAMILIES = (
-    "activation_functions",
-    "arithmetic",
-    "bessel_functions",
-    "binary_exponents",
-    "bitwise",
-    "comparisons",
-    "complex_numbers",
-    "divisors",
-    "gamma_functions",
-    "logic",
-    "normal_functions",
-    "powers",
-    "rounding",
-    "selection",
-    "special_functions",
-    "trigonometry",
-)
+_FAMILIES = [
+    each.name
+    for package in (pointwise, special)
+    for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+    if not each.name.endswith(".in_place_functions")
+]
 _FLOATS = [sample for sample in SAMPLES if "f" in sample.kinds]
 #: Whose kernels on a device are tried with all layouts; those of the others differ by the expression alone.
 _LAYOUTS = {"exp", "round-decimals", "add", "lerp-tensors", "where", "eq", "clamp-tensors", "sgn"}
@@ -51,8 +41,8 @@ def test_every_public_function_has_a_sample() -> None:
     public = {
         name
         for family in _FAMILIES
-        for name, found in vars(importlib.import_module(f"tensor.{family}")).items()
-        if inspect.isfunction(found) and found.__module__ == f"tensor.{family}" and name in tensor.__all__
+        for name, found in vars(importlib.import_module(family)).items()
+        if inspect.isfunction(found) and found.__module__ == family and name in tensor.__all__
     }
     assert len(public) > 100
     assert public <= {sample.name for sample in SAMPLES} | APART
@@ -61,10 +51,10 @@ def test_every_public_function_has_a_sample() -> None:
 def test_every_operation_is_reached_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row of the families, also those of first and second derivatives, is planned by a sample or its gradients."""
     rows: set[Pointwise] = set()
-    for each in pkgutil.iter_modules(tensor.__path__, "tensor."):
-        if each.name.rpartition(".")[2] in (*_FAMILIES, "activations"):
-            module = importlib.import_module(each.name)
-            rows |= {found for found in vars(module).values() if isinstance(found, Pointwise)}
+    for family in _FAMILIES:
+        rows |= {
+            found for found in vars(importlib.import_module(family)).values() if isinstance(found, Pointwise)
+        }
     assert len(rows) > 120
     planned: set[Pointwise] = set()
     plan = Pointwise.plan
@@ -79,7 +69,11 @@ def test_every_operation_is_reached_by_a_sample(monkeypatch: pytest.MonkeyPatch)
     x = tensor.tensor([[-1.5, 2.0]], requires_grad=True)
     _differentiate_twice(tensor.prelu(x, tensor.tensor([0.1, 0.2], requires_grad=True)), [x])
     _differentiate_twice(tensor.polar(x, x), [x])
+    glu(x).sum().backward()
     tensor.polygamma(2, x)
+    for letter in "vw":
+        for shifted in ("", "shifted_"):
+            getattr(tensor.special, f"{shifted}chebyshev_polynomial_{letter}")(x.detach(), 3)
     tensor.frexp(x)
     tensor.conj_physical(x.detach(), out=tensor.empty(1, 2))
     tensor.nextafter(x.half().detach(), x.half().detach())

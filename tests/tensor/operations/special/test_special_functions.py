@@ -9,6 +9,7 @@ import scipy.special
 import tensor
 from tensor import special
 from tensor.autograd import gradcheck, gradgradcheck
+from tests.tensor.comparison import array_of
 
 _NAN, _INF = float("nan"), float("inf")
 
@@ -152,3 +153,20 @@ def test_divisors_of_the_extremes(place_name: str) -> None:
         tensor.gcd(a.double(), b.double())
     with pytest.raises(TypeError, match="must be Tensor"):
         tensor.gcd(a, 4)
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_chebyshev_polynomials_of_the_third_and_fourth_kind(shifted: bool, place_name: str) -> None:
+    """By their trigonometric form, with ``x = cos(t)``."""
+    angle = np.linspace(0.1, 3.0, 7)
+    x = tensor.tensor((np.cos(angle) + 1) / 2 if shifted else np.cos(angle), device=place_name)
+    prefix = "shifted_" if shifted else ""
+    for n in range(5):
+        third = getattr(tensor.special, f"{prefix}chebyshev_polynomial_v")(x, n)
+        fourth = getattr(tensor.special, f"{prefix}chebyshev_polynomial_w")(x, n)
+        np.testing.assert_allclose(
+            array_of(third), np.cos((n + 0.5) * angle) / np.cos(angle / 2), rtol=1e-11, atol=1e-13
+        )
+        np.testing.assert_allclose(
+            array_of(fourth), np.sin((n + 0.5) * angle) / np.sin(angle / 2), rtol=1e-11, atol=1e-13
+        )

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import drv
+import nn
 import tensor
-from tensor.operations.losses import element_losses, similarities
+from tensor.operations.losses import classification, elementwise, similarity
 from tests.tensor.operations.neural_comparison import assert_like_torch, close, on
 
 _RNG = np.random.default_rng(0)
@@ -60,7 +61,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 
 def _function(name: str) -> Any:
-    return getattr(element_losses, name, None) or getattr(similarities, name)
+    return getattr(nn.functional, name)
 
 
 @pytest.mark.parity
@@ -122,7 +123,7 @@ def test_half_precision(place_name: str) -> None:
         x, y = (on(place_name, each).to(kind) for each in (_X, _Y))
         x.requires_grad_()
         wide = x.detach().double().requires_grad_()
-        found, expected = element_losses.mse_loss(x, y), element_losses.mse_loss(wide, y.double())
+        found, expected = elementwise.mse_loss(x, y), elementwise.mse_loss(wide, y.double())
         assert found.dtype is kind
         found.backward()
         expected.backward()
@@ -132,8 +133,8 @@ def test_half_precision(place_name: str) -> None:
 
 def test_reduced_in_one_kernel_over_any_strides(checked_place: str) -> None:
     x, y = on(checked_place, _X, grad=True), on(checked_place, _Y)
-    found = element_losses.mse_loss(x.t(), y.t())
-    close(found, element_losses.mse_loss(x, y))
+    found = elementwise.mse_loss(x.t(), y.t())
+    close(found, elementwise.mse_loss(x, y))
     assert found.grad_fn.name() == "MseLossBackward0"
     found.backward()
     np.testing.assert_allclose(x.grad.cpu().numpy(), (_X - _Y) * 2 / _X.size, rtol=1e-5)
@@ -144,7 +145,7 @@ def test_positive_weights(place_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     assert_like_torch(
         place_name,
-        lambda x, y, w: element_losses.binary_cross_entropy_with_logits(x, y, pos_weight=w),
+        lambda x, y, w: elementwise.binary_cross_entropy_with_logits(x, y, pos_weight=w),
         lambda x, y, w: functional.binary_cross_entropy_with_logits(x, y, pos_weight=w),
         (_X * 30, _chances(4, 5), _chances(5)),
         gradients=2,
@@ -153,27 +154,27 @@ def test_positive_weights(place_name: str) -> None:
 
 def test_differences_of_integers_and_complex_numbers(place_name: str) -> None:
     x, y = (tensor.tensor(each, device=place_name) for each in ([1, 5], [3, 2]))
-    assert element_losses.l1_loss(x, y, reduction="sum").item() == 5
+    assert elementwise.l1_loss(x, y, reduction="sum").item() == 5
     z = tensor.tensor([3 + 4j, 0], device=place_name)
-    assert element_losses.l1_loss(z, z * 0).item() == pytest.approx(2.5)
+    assert elementwise.l1_loss(z, z * 0).item() == pytest.approx(2.5)
 
 
 def test_chances_at_their_ends(place_name: str) -> None:
     x = tensor.tensor([0.0, 1.0, 0.0, 1.0], device=place_name)
     y = tensor.tensor([0.0, 1.0, 1.0, 0.0], device=place_name)
-    found = element_losses.binary_cross_entropy(x, y, reduction="none").cpu()
+    found = elementwise.binary_cross_entropy(x, y, reduction="none").cpu()
     np.testing.assert_array_equal(found.numpy(), [0, 0, 100, 100])
 
 
 def test_no_chances(request: pytest.FixtureRequest) -> None:
     x = tensor.tensor([0.5, 1.5])
     with pytest.raises(RuntimeError, match="between 0 and 1"):
-        element_losses.binary_cross_entropy(x, x)
+        elementwise.binary_cross_entropy(x, x)
     if request.config.getoption("--gpu"):
         return
     drv.simulator.install()
     with pytest.raises(drv.DeviceAssertError):
-        element_losses.binary_cross_entropy(x.cuda(), x.cuda()).item()
+        elementwise.binary_cross_entropy(x.cuda(), x.cuda()).item()
 
 
 @pytest.mark.parity
@@ -188,28 +189,28 @@ def test_similarities_like_pytorch(place_name: str) -> None:
     ):
         assert_like_torch(
             place_name,
-            lambda *a, name=name, options=options: getattr(similarities, name)(*a, **options),
+            lambda *a, name=name, options=options: getattr(similarity, name)(*a, **options),
             lambda *a, name=name, options=options: getattr(functional, name)(*a, **options),
             (x, y),
         )
-    assert_like_torch(place_name, similarities.cosine_similarity, functional.cosine_similarity, (x, y[:1]))
+    assert_like_torch(place_name, similarity.cosine_similarity, functional.cosine_similarity, (x, y[:1]))
 
 
 def test_wrong_arguments() -> None:
     x = tensor.zeros(2, 3)
     for error, match, call in (
-        (RuntimeError, "negative values for beta", lambda: element_losses.smooth_l1_loss(x, x, beta=-1)),
-        (RuntimeError, "non-positive values for delta", lambda: element_losses.huber_loss(x, x, delta=0)),
-        (ValueError, "different to the input size", lambda: element_losses.binary_cross_entropy(x, x[0])),
-        (ValueError, "must be the same", lambda: element_losses.binary_cross_entropy_with_logits(x, x[0])),
-        (ValueError, "not a valid value", lambda: element_losses.mse_loss(x, x, reduction="batchmean")),
-        (ValueError, "negative entry", lambda: element_losses.gaussian_nll_loss(x, x, x - 1)),
-        (ValueError, "incorrect size", lambda: element_losses.gaussian_nll_loss(x, x, x[:1])),
-        (ValueError, "greater than 0", lambda: similarities.triplet_margin_loss(x, x, x, margin=0)),
-        (RuntimeError, "target tensor", lambda: similarities.cosine_embedding_loss(x, x, x)),
-        (ValueError, "p == 1", lambda: element_losses.multi_margin_loss(x, tensor.zeros(2).long(), p=3)),
+        (RuntimeError, "negative values for beta", lambda: elementwise.smooth_l1_loss(x, x, beta=-1)),
+        (RuntimeError, "non-positive values for delta", lambda: elementwise.huber_loss(x, x, delta=0)),
+        (ValueError, "different to the input size", lambda: elementwise.binary_cross_entropy(x, x[0])),
+        (ValueError, "must be the same", lambda: elementwise.binary_cross_entropy_with_logits(x, x[0])),
+        (ValueError, "not a valid value", lambda: elementwise.mse_loss(x, x, reduction="batchmean")),
+        (ValueError, "negative entry", lambda: elementwise.gaussian_nll_loss(x, x, x - 1)),
+        (ValueError, "incorrect size", lambda: elementwise.gaussian_nll_loss(x, x, x[:1])),
+        (ValueError, "greater than 0", lambda: similarity.triplet_margin_loss(x, x, x, margin=0)),
+        (RuntimeError, "target tensor", lambda: similarity.cosine_embedding_loss(x, x, x)),
+        (ValueError, "p == 1", lambda: classification.multi_margin_loss(x, tensor.zeros(2).long(), p=3)),
     ):
         with pytest.raises(error, match=match):
             call()
     with pytest.warns(UserWarning, match="different to the input size"):
-        element_losses.mse_loss(x, x[0])
+        elementwise.mse_loss(x, x[0])

@@ -1,4 +1,4 @@
-"""Distances and angles between vectors, and the losses that are made of them."""
+"""Cosine similarity and distance of vectors, and the losses that compare vectors by them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensor.operations.definition import operation
 from tensor.operations.pointwise.selection import minimum, where
 from tensor.operations.shapes.broadcasting import broadcast_tensors
 
-from .losses import reduced, reduction_of
+from .loss import reduced, reduction_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,14 +20,26 @@ if TYPE_CHECKING:
 
 @operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=FLOAT32))
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """Cosine of the angle between vectors along ``dim``: their product divided by their lengths.
+    """Cosine of the angle between vectors along ``dim``: ``sum(x1 * x2) / (norm(x1) * norm(x2))``.
 
     Parameters
     ----------
     x1, x2 : Tensor
-        Of shapes that broadcast together.
+        Of floating dtypes and shapes that broadcast; the result lacks dimension ``dim``.
     eps : float
-        Smallest length that is divided by.
+        Smallest norm that is divided by; gradients pass as if nothing had been cut off.
+
+    Raises
+    ------
+    RuntimeError
+        If a dtype is not a floating one, or the shapes do not broadcast.
+    IndexError
+        If there is no such dimension.
+
+    Examples
+    --------
+    >>> tensor.cosine_similarity(tensor.tensor([[1.0, 0.0]]), tensor.tensor([[1.0, 1.0]]))
+    tensor([0.7071])
     """
     for x in (x1, x2):
         if not x._layout.dtype.is_floating_point:
@@ -37,22 +49,36 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     if x1._layout.shape != x2._layout.shape:
         x1, x2 = broadcast_tensors(x1, x2)
     at = dimension(dim, len(x1._layout.shape))
-    lengths = [_at_least(x.norm(2, at, keepdim=True), eps) for x in (x1, x2)]
-    found: Any = ((x1 / lengths[0]) * (x2 / lengths[1])).sum(at)
-    return found  # type: ignore[no-any-return]
+    norms = [_at_least(x.norm(2, at, keepdim=True), eps) for x in (x1, x2)]
+    cosines: Any = ((x1 / norms[0]) * (x2 / norms[1])).sum(at)
+    return cosines  # type: ignore[no-any-return]
 
 
 def _at_least(x: Tensor, least: float) -> Tensor:
-    """The larger of both, through which gradients pass as if nothing had been cut off."""
-    plain = x.detach()
-    return x + (plain.clamp(min=least) - plain)  # type: ignore[no-any-return]
+    """``max(x, least)`` with the gradient of ``x``."""
+    constant = x.detach()
+    return x + (constant.clamp(min=least) - constant)  # type: ignore[no-any-return]
 
 
 @operation(namespace="tensor nn.functional", method=False)
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
-    """``p``-norm of ``x1 - x2 + eps`` along the last dimension."""
+    """``p``-norm of ``x1 - x2 + eps`` along the last dimension.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor
+        Vectors of shapes (N, D) or (D,) that broadcast; the result has shape (N,) or (), or (N, 1) or (1,) with
+        ``keepdim``.
+    eps : float
+        Keeps the gradient finite where both are equal.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not broadcast, or the tensors are on different devices.
+    """
     return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)  # type: ignore[no-any-return]
 
 
@@ -73,7 +99,20 @@ def cosine_embedding_loss(
     input1, input2 : Tensor
         Of shape (N, D) or (D,).
     target : Tensor
-        Of shape (N,) or ().
+        1 and -1, of shape (N,) or ().
+    margin : float
+        Cosine, from -1 to 1, up to which vectors of target -1 cost nothing.
+    reduction : str
+        ``"none"`` (a loss for each sample), ``"mean"`` or ``"sum"`` (0-dim).
+    size_average, reduce : bool, optional
+        Deprecated names of reductions.
+
+    Raises
+    ------
+    ValueError
+        If there is no such reduction.
+    RuntimeError
+        If the numbers of dimensions do not fit, or the shapes do not broadcast.
     """
     reduction = reduction_of(reduction, size_average, reduce)
     rank = len(target._layout.shape)
@@ -84,9 +123,8 @@ def cosine_embedding_loss(
             f"{rank}D target tensor expects {rank + 1}D input tensors, but found inputs with sizes "
             f"{list(input1._layout.shape)} and {list(input2._layout.shape)}."
         )
-    # As in PyTorch, where a length of 0 is moved away from 0 and no longer one is.
-    tiny = 1e-12
-    squares = [(x * x).sum(-1) + tiny for x in (input1, input2)]
+    # As in PyTorch: a term that keeps the gradient finite at vectors of 0, and not a bound.
+    squares = [(x * x).sum(-1) + 1e-12 for x in (input1, input2)]
     cosines: Any = (input1 * input2).sum(-1) / (squares[0] * squares[1]).sqrt()
     zero = cosines.new_zeros(())
     together = where(target == 1, 1 - cosines, zero)
@@ -109,14 +147,28 @@ def triplet_margin_loss(
 ) -> Tensor:
     """``max(0, distance(anchor, positive) - distance(anchor, negative) + margin)``.
 
+    V. Balntas et al., "Learning local feature descriptors with triplets and shallow convolutional neural networks",
+    2016.
+
     Parameters
     ----------
     anchor, positive, negative : Tensor
         Of shape (N, D) or (D,).
     p, eps : float
-        Of :func:`pairwise_distance`.
+        Order of the norm and offset of :func:`pairwise_distance`.
     swap : bool
-        Whether the distance from positive to negative is taken where it is the smaller one.
+        Whether the distance from positive to negative replaces that from the anchor where it is smaller.
+    reduction : str
+        ``"none"`` (a loss for each sample), ``"mean"`` or ``"sum"`` (0-dim).
+    size_average, reduce : bool, optional
+        Deprecated names of reductions.
+
+    Raises
+    ------
+    ValueError
+        If ``margin`` is not positive, or there is no such reduction.
+    RuntimeError
+        If the numbers of dimensions differ, or the shapes do not broadcast.
     """
     reduction = reduction_of(reduction, size_average, reduce)
     if margin <= 0:
@@ -137,7 +189,26 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """:func:`triplet_margin_loss` with distances of any kind; by default :func:`pairwise_distance`."""
+    """:func:`triplet_margin_loss` with another distance.
+
+    Parameters
+    ----------
+    anchor, positive, negative : Tensor
+        Of the same number of dimensions, as ``distance_function`` takes them.
+    distance_function : callable, optional
+        Of two tensors; by default :func:`pairwise_distance`.
+    swap : bool
+        Whether the distance from positive to negative replaces that from the anchor where it is smaller.
+    reduction : str
+        ``"none"`` (a loss for each sample), ``"mean"`` or ``"sum"`` (0-dim).
+
+    Raises
+    ------
+    ValueError
+        If ``margin`` is not positive, or there is no such reduction.
+    RuntimeError
+        If the numbers of dimensions differ.
+    """
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     reduction = reduction_of(reduction)

@@ -10,7 +10,7 @@ import pytest
 
 import drv
 import tensor
-from tensor.operations.losses.sequence_losses import ctc_loss
+from tensor.operations.losses.sequence import ctc_loss
 from tests.tensor.operations.neural_comparison import assert_like_torch, on
 
 _RNG = np.random.default_rng(0)

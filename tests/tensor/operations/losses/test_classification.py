@@ -9,7 +9,7 @@ import pytest
 
 import drv
 import tensor
-from tensor.operations.losses.losses import cross_entropy, nll_loss
+from tensor.operations.losses.classification import cross_entropy, nll_loss
 from tests.tensor.operations.neural_comparison import assert_like_torch, close, on
 
 _RNG = np.random.default_rng(0)

@@ -1,0 +1,782 @@
+"""Losses whose target is a class: cross entropy, negative log-likelihood, and margins between classes.
+
+The kernels of the first two see a contiguous input as ``(outer, classes, inner)``, with a target for each line of
+classes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels import losses as kernels
+from nvrtc_kernels import reduction as reduction_kernels
+from nvrtc_kernels.dtypes import int64, uint8
+from nvrtc_kernels.losses import Classes, statistics_type
+from tensor.core import layout as layouts
+from tensor.core.base import empty, wrap
+from tensor.core.fill_plans import filled
+from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.creation.like import zeros_like
+from tensor.operations.definition import operation
+from tensor.operations.normalization.row_normalization import launch_reduction, tensor_of, wide_array
+from tensor.operations.normalization.softmax import log_softmax
+from tensor.operations.recorder import record
+
+from .elementwise import softplus_of
+from .loss import check_same_device, reduced, reduction_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.layout import Layout
+    from tensor.methods.tensor import Tensor
+
+    Array = NDArray[Any]
+
+# The kernels and their host forms
+
+
+def _address(x: Tensor | None) -> int:
+    return 0 if x is None else x._address
+
+
+def _vector(sizes: Classes, like: Layout, count: int = 1) -> Layout:
+    return layouts.contiguous[(count * sizes.lines,), statistics_type(like.dtype), like.place]
+
+
+class _Targets:
+    """Targets on the host: which are not ignored, their classes, and the weights of these.
+
+    Raises
+    ------
+    IndexError
+        If a target is no class.
+    """
+
+    def __init__(self, target: Tensor, sizes: Classes, weight: Tensor | None, scalar: Any) -> None:
+        targets = target._host.reshape(sizes.outer, 1, sizes.inner)
+        self.valid = targets != sizes.ignored
+        wrong = self.valid & ((targets < 0) | (targets >= sizes.classes))
+        if wrong.any():
+            raise IndexError(
+                f"Target {targets[wrong][0]} is out of bounds: there are {sizes.classes} classes, from 0 on; a target that "
+                f"counts nothing is ignore_index={sizes.ignored}"
+            )
+        self.classes = np.where(self.valid, targets, 0)
+        weights = np.ones(1, scalar) if weight is None else wide_array(weight).astype(scalar, copy=False)
+        self.weights = np.where(self.valid, weights[self.classes if weight is not None else 0], scalar(0))
+
+    def gather(self, array: Array) -> Array:
+        """Elements of ``array`` at the targets."""
+        return np.take_along_axis(array, self.classes, 1)
+
+    def scatter_add(self, array: Array, values: Array) -> None:
+        """Add ``values`` to the elements of ``array`` at the targets."""
+        np.put_along_axis(array, self.classes, self.gather(array) + values, 1)
+
+
+def _as_classes(input: Tensor, sizes: Classes) -> Array:
+    return wide_array(input).reshape(sizes.outer, sizes.classes, sizes.inner)
+
+
+def _class_weights(weight: Tensor | None, dtype: Any) -> Array | float:
+    return 1.0 if weight is None else wide_array(weight).astype(dtype, copy=False).reshape(1, -1, 1)
+
+
+class _CrossEntropy:
+    """``state.plans[operation, input, weight's dtype, sizes, smooth](input, target, weight, smoothing)``.
+
+    The result is the loss and the weight of each line, and statistics that the gradient needs: the largest logit of
+    each line, and the logarithm of the sum of exponentials from there on.
+    """
+
+    def plan(
+        self, layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool
+    ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+        """What computes the losses of contiguous inputs of ``layout``."""
+        out, two = _vector(sizes, layout), _vector(sizes, layout, 2)
+        if not layout.place.is_cuda:
+
+            def on_host(
+                input: Tensor, target: Tensor, weight: Tensor | None, smoothing: float
+            ) -> tuple[Tensor, Tensor, Tensor]:
+                x = _as_classes(input, sizes)
+                targets = _Targets(target, sizes, weight, x.dtype.type)
+                with np.errstate(all="ignore"):
+                    largest = x.max(1, keepdims=True)
+                    rest = np.log(np.exp(x - largest).sum(1, keepdims=True, dtype=x.dtype))
+                    loss = targets.weights * ((largest - targets.gather(x)) + rest)
+                    if smooth:
+                        every = (_class_weights(weight, x.dtype) * ((largest - x) + rest)).sum(
+                            1, keepdims=True
+                        )
+                        loss = loss * (1 - smoothing) + every * (smoothing / sizes.classes)
+                    loss = np.where(targets.valid, loss, 0).astype(x.dtype, copy=False)
+                statistics = np.concatenate([largest.reshape(-1), rest.reshape(-1)])
+                return _flat(loss, out), _flat(targets.weights, out), tensor_of(statistics, two)
+
+            return on_host
+        state: Any = layout.place
+        run = kernels.plan_cross_entropy(state.native, sizes, layout.dtype, weight, smooth=smooth)
+        local = state.local
+
+        def on_device(
+            input: Tensor, target: Tensor, weight: Tensor | None, smoothing: float
+        ) -> tuple[Tensor, Tensor, Tensor]:
+            loss, weights, statistics = empty(out), empty(out), empty(two)
+            run(
+                local.stream.handle, smoothing, input._address, target._address, _address(weight), loss._address,
+                weights._address, statistics._address,
+            )  # fmt: skip
+            return loss, weights, statistics
+
+        return on_device
+
+
+def _flat(array: Array, out: Layout) -> Tensor:
+    return tensor_of(np.ascontiguousarray(array.reshape(-1)), out)
+
+
+class _CrossEntropyGradient:
+    """``state.plans[operation, grad, input, weight's dtype, sizes, smooth]``.
+
+    ``run(grad, total, input, target, weight, all, statistics, smoothing)``.
+    """
+
+    def plan(
+        self, grad: Layout, layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool
+    ) -> Callable[..., Tensor]:
+        """What computes the gradient of contiguous inputs of ``layout``; ``grad`` is 0-dim or has all lines."""
+        if not layout.place.is_cuda:
+
+            def on_host(
+                grad: Tensor, total: Tensor | None, input: Tensor, target: Tensor, weight: Tensor | None,
+                _: Any, statistics: Tensor, smoothing: float,
+            ) -> Tensor:  # fmt: skip
+                x = _as_classes(input, sizes)
+                targets = _Targets(target, sizes, weight, x.dtype.type)
+                with np.errstate(all="ignore"):
+                    largest, rest = statistics._host.reshape(2, sizes.outer, 1, sizes.inner)
+                    result = np.exp((x - largest) - rest)
+                    by = _line_gradients(grad, total, sizes, targets)
+                    if smooth:
+                        weights = _class_weights(weight, x.dtype)
+                        spread = smoothing / sizes.classes
+                        every = sizes.classes if weight is None else np.sum(weights)
+                        result *= targets.weights * (1 - smoothing) + every * spread
+                        result -= weights * spread
+                        targets.scatter_add(result, -targets.weights * (1 - smoothing))
+                    else:
+                        result *= targets.weights
+                        targets.scatter_add(result, -targets.weights)
+                    result *= by
+                    result = np.where(targets.valid, result, 0)
+                return tensor_of(result.astype(x.dtype, copy=False), layout)
+
+            return on_host
+        state: Any = layout.place
+        run = kernels.plan_cross_entropy_backward(
+            state.native, sizes, grad.dtype, layout.dtype, weight, smooth=smooth, each=bool(grad.shape)
+        )
+        local = state.local
+
+        def on_device(*operands: Any) -> Tensor:
+            *tensors, smoothing = operands
+            result = empty(layout)
+            addresses = [_address(x) for x in tensors]
+            run(local.stream.handle, smoothing, *addresses, result._address)
+            return result
+
+        return on_device
+
+
+def _line_gradients(grad: Tensor, total: Tensor | None, sizes: Classes, targets: _Targets) -> Array:
+    result = wide_array(grad)
+    if total is not None:
+        result = result / wide_array(total)
+    if result.shape:
+        result = result.reshape(sizes.outer, 1, sizes.inner)
+    return np.where(targets.valid, result, 0).astype(targets.weights.dtype, copy=False)
+
+
+class _Nll:
+    """``state.plans[operation, input, weight's dtype, sizes](input, target, weight)``: losses, and their weights."""
+
+    def plan(
+        self, layout: Layout, weight: dtype | None, sizes: Classes
+    ) -> Callable[..., tuple[Tensor, Tensor]]:
+        """What computes the losses of contiguous inputs of ``layout``."""
+        out = _vector(sizes, layout)
+        if not layout.place.is_cuda:
+
+            def on_host(input: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+                x = _as_classes(input, sizes)
+                targets = _Targets(target, sizes, weight, x.dtype.type)
+                with np.errstate(all="ignore"):
+                    loss = np.where(targets.valid, -targets.weights * targets.gather(x), x.dtype.type(0))
+                return _flat(loss, out), _flat(targets.weights, out)
+
+            return on_host
+        state: Any = layout.place
+        run = kernels.plan_nll(state.native, sizes, layout.dtype, weight)
+        local = state.local
+
+        def on_device(input: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+            loss, weights = empty(out), empty(out)
+            run(
+                local.stream.handle, input._address, target._address, _address(weight), loss._address,
+                weights._address,
+            )  # fmt: skip
+            return loss, weights
+
+        return on_device
+
+
+class _NllGradient:
+    """``state.plans[operation, grad, input, weight's dtype, sizes](grad, total, target, weight)``."""
+
+    def plan(
+        self, grad: Layout, layout: Layout, weight: dtype | None, sizes: Classes
+    ) -> Callable[..., Tensor]:
+        """What computes the gradient of contiguous inputs of ``layout``; ``grad`` is 0-dim or has all lines."""
+        if not layout.place.is_cuda:
+
+            def on_host(grad: Tensor, total: Tensor | None, target: Tensor, weight: Tensor | None) -> Tensor:
+                scalar = statistics_type(layout.dtype).numpy.type
+                targets = _Targets(target, sizes, weight, scalar)
+                result = np.zeros((sizes.outer, sizes.classes, sizes.inner), scalar)
+                with np.errstate(all="ignore"):
+                    by = _line_gradients(grad, total, sizes, targets)
+                    targets.scatter_add(result, np.where(targets.valid, -targets.weights * by, scalar(0)))
+                return tensor_of(result, layout)
+
+            return on_host
+        state: Any = layout.place
+        run = kernels.plan_nll_backward(
+            state.native, sizes, grad.dtype, layout.dtype, weight, each=bool(grad.shape)
+        )
+        local = state.local
+
+        def on_device(*tensors: Any) -> Tensor:
+            result = filled(layout, 0)
+            run(local.stream.handle, *[_address(x) for x in tensors], result._address)
+            return result
+
+        return on_device
+
+
+class _Mean:
+    """``state.plans[operation, losses, mean, dtype](losses, weights)``: their mean or sum, and what they weigh."""
+
+    def plan(self, layout: Layout, mean: bool, out: dtype) -> Callable[..., tuple[Tensor, Tensor]]:
+        """What sums vectors of ``layout``; the result is of dtype ``out``."""
+        outs = layouts.contiguous[(), out, layout.place], layouts.contiguous[(), layout.dtype, layout.place]
+        if not layout.place.is_cuda:
+
+            def on_host(losses: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+                sums = [each._host.sum(dtype=each._host.dtype) for each in (losses, weights)]
+                with np.errstate(all="ignore"):
+                    return tensor_of(np.array(sums[0] / sums[1] if mean else sums[0]), outs[0]), wrap(
+                        np.array(sums[1]), outs[1]
+                    )
+
+            return on_host
+        state: Any = layout.place
+        launch = reduction_kernels.plan(
+            state.native, kernels.WEIGHTED_MEAN if mean else kernels.WEIGHTED_SUM, layout.shape, (0,),
+            [((0,), out), ((0,), layout.dtype)], [((1,), layout.dtype)] * 2,
+        )  # fmt: skip
+
+        def on_device(losses: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+            result, total = (empty(each) for each in outs)
+            launch_reduction(
+                state, launch, result._address, total._address, losses._address, weights._address
+            )
+            return result, total
+
+        return on_device
+
+
+CROSS_ENTROPY, CROSS_ENTROPY_GRADIENT, NLL, NLL_GRADIENT, MEAN = (
+    _CrossEntropy(), _CrossEntropyGradient(), _Nll(), _NllGradient(), _Mean(),
+)  # fmt: skip
+
+
+# Recording
+
+
+def _loss_of_classes(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    sizes: Classes,
+    reduction: str,
+    smoothing: float | None,
+) -> Tensor:
+    """The loss, recorded. Where ``smoothing`` is ``None`` the input is log-probabilities, else logits."""
+    x, classes = input.contiguous(), target.contiguous()
+    w = None if weight is None else weight.detach().contiguous()
+    weight_dtype = None if w is None else w._layout.dtype
+    plans = x._layout.place.plans
+    statistics = None
+    if smoothing is None:
+        losses, weights = plans[NLL, x._layout, weight_dtype, sizes](x, classes, w)
+    else:
+        run = plans[CROSS_ENTROPY, x._layout, weight_dtype, sizes, smoothing > 0]
+        losses, weights, statistics = run(x, classes, w, smoothing)
+    total: Tensor | None = None
+    if reduction == "none":
+        result = losses.to(input._layout.dtype).view(target._layout.shape)
+    else:
+        run = plans[MEAN, losses._layout, reduction == "mean", input._layout.dtype]
+        result, total = run(losses, weights)
+        if reduction == "sum":
+            total = None
+    result._base = None
+    name = "NllLoss2DBackward0" if len(input._layout.shape) > 2 else "NllLossBackward0"
+    saved = (input, classes, w, total, statistics)
+    record((result,), (input,), name, _gradient, saved, (sizes, reduction, smoothing))
+    return result  # type: ignore[no-any-return]
+
+
+def _gradient(
+    _: tuple[bool, ...],
+    grad: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    total: Tensor | None,
+    statistics: Tensor | None,
+    sizes: Classes,
+    reduction: str,
+    smoothing: float | None,
+) -> tuple[Tensor]:
+    if smoothing is None:
+        return (_nll_gradient(grad, input, target, weight, total, sizes, reduction),)
+    if modes.recording:
+        return (_composition(grad, input, target, weight, total, sizes, smoothing),)
+    grad = grad.contiguous()
+    layout = input._layout.as_contiguous()
+    weight_dtype = None if weight is None else weight._layout.dtype
+    smooth = smoothing > 0
+    all_weights = None
+    if smooth and weight is not None:
+        all_weights = weight.sum(dtype=statistics_type(layout.dtype))
+    run = layout.place.plans[CROSS_ENTROPY_GRADIENT, grad._layout, layout, weight_dtype, sizes, smooth]
+    return (run(grad, total, input.contiguous(), target, weight, all_weights, statistics, smoothing),)
+
+
+def _nll_gradient(
+    grad: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    total: Tensor | None,
+    sizes: Classes,
+    reduction: str,
+) -> Tensor:
+    """The gradient of the log-probabilities, recorded; it is linear in ``grad`` and does not depend on the input."""
+    layout = input._layout.as_contiguous()
+    weight_dtype = None if weight is None else weight._layout.dtype
+    with unrecorded():
+        by = grad.contiguous()
+        run = layout.place.plans[NLL_GRADIENT, by._layout, layout, weight_dtype, sizes]
+        result: Tensor = run(by, total, target, weight)
+    name = "NllLoss2DBackwardBackward0" if len(input._layout.shape) > 2 else "NllLossBackwardBackward0"
+    record((result,), (grad, input), name, _nll_second_gradient, (target, weight), (sizes, reduction))
+    return result
+
+
+def _nll_second_gradient(
+    requires_grad: tuple[bool, ...],
+    grad: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    sizes: Classes,
+    reduction: str,
+) -> tuple[Tensor | None, Tensor | None]:
+    return (
+        _loss_of_classes(grad, target, weight, sizes, reduction, None) if requires_grad[0] else None,
+        zeros_like(grad) if requires_grad[1] else None,
+    )
+
+
+def _composition(
+    grad: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    total: Tensor | None,
+    sizes: Classes,
+    smoothing: float,
+) -> Tensor:
+    """The gradient of the logits, made of differentiable operations."""
+    compute = statistics_type(input._layout.dtype)
+    shape, lines = (sizes.outer, sizes.classes, sizes.inner), (sizes.outer, 1, sizes.inner)
+    classes = target.reshape(lines)
+    ignored = classes == sizes.ignored
+    classes = classes.masked_fill(ignored, 0)
+    by = grad.to(compute)
+    if total is not None:
+        by = by / total
+    by = (by.reshape(lines) if grad._layout.shape else by.expand(lines)).masked_fill(ignored, 0)
+    w = input.new_ones(sizes.classes, dtype=compute) if weight is None else weight.to(compute)
+    factor = w[classes] * (1 - smoothing)
+    at_targets = input.new_zeros(shape, dtype=compute).scatter_add(1, classes, by * -factor)
+    probabilities = input.to(compute).reshape(shape).softmax(1)
+    share = smoothing / sizes.classes
+    result = by * (probabilities * (factor + w.sum() * share) - w.reshape(1, -1, 1) * share) + at_targets
+    return result.reshape(input._layout.shape).to(input._layout.dtype)  # type: ignore[no-any-return]
+
+
+# The functions
+
+
+def _sizes(name: str, input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> Classes:
+    shape, target_shape = tuple(input._layout.shape), tuple(target._layout.shape)
+    if not shape:
+        raise ValueError(
+            f"{name}(): Expected input with at least 1 dimension, (C,), (N, C) or (N, C, d1, ...), got a number"
+        )
+    if not input._layout.dtype.is_floating_point:
+        raise NotImplementedError(f'"{name}" not implemented for {input._layout.dtype!r}')
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    expected = shape[:1][:0] if len(shape) == 1 else (shape[0], *shape[2:])
+    if target_shape != expected:
+        if len(shape) > 1 and target_shape and target_shape[0] != shape[0]:
+            raise ValueError(
+                f"{name}(): Expected input batch_size ({shape[0]}) to match target batch_size ({target_shape[0]}): input has "
+                f"shape {list(shape)}, target {list(target_shape)}"
+            )
+        raise RuntimeError(
+            f"{name}(): Expected target size {list(expected)}, got {list(target_shape)}, for an input of shape {list(shape)}"
+        )
+    if target._layout.dtype not in (int64, uint8):
+        raise RuntimeError(
+            f"{name}(): expected scalar type Long but found {target._layout.dtype!r}: targets are classes as int64, or "
+            f"probabilities in the shape of the input, {list(shape)}, for cross_entropy"
+        )
+    if weight is not None and tuple(weight._layout.shape) != (classes,):
+        raise RuntimeError(
+            f"{name}(): weight tensor should be defined either for all {classes} classes or no classes but got weight "
+            f"tensor of shape: {list(weight._layout.shape)}"
+        )
+    outer = 1 if len(shape) == 1 else shape[0]
+    return Classes(outer, classes, prod(shape[2:]), ignore_index)
+
+
+def _of_classes(
+    name: str,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float | None,
+) -> Tensor:
+    check_same_device(name, input, target=target, weight=weight)
+    sizes = _sizes(name, input, target, weight, ignore_index)
+    if not sizes.lines or not sizes.classes:
+        return reduced(input.sum() * 0 + input.new_zeros(target._layout.shape), reduction)
+    return _loss_of_classes(input, target.to(int64), weight, sizes, reduction, smoothing)
+
+
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log-likelihood ``-weight[target] * input[target]`` of each line of classes.
+
+    Parameters
+    ----------
+    input : Tensor
+        Log-probabilities of a floating dtype, of shape (C,), (N, C) or (N, C, d1, ...).
+    target : Tensor
+        Classes, int64 or uint8 of shape (), (N,) or (N, d1, ...).
+    weight : Tensor, optional
+        Weights of the classes, of shape (C,).
+    ignore_index : int
+        Target that is left out of the loss.
+    reduction : str
+        ``"none"`` (a loss for each target), ``"sum"``, or ``"mean"``: the sum divided by the weights of the targets.
+    size_average, reduce : bool, optional
+        Deprecated names of reductions.
+
+    Raises
+    ------
+    IndexError
+        If a target is not a class; on CUDA that is a failed assertion, which a later call raises.
+    ValueError
+        If the batch sizes differ, the input is 0-dim, or there is no such reduction.
+    RuntimeError
+        If the target's other sizes or its dtype, the weight's shape or a device do not fit.
+    NotImplementedError
+        If the input's dtype is not a floating one.
+
+    Examples
+    --------
+    >>> log_p = tensor.tensor([[0.25, 0.75], [0.5, 0.5]]).log()
+    >>> nn.functional.nll_loss(log_p, tensor.tensor([1, 0]), reduction="none")
+    tensor([0.2877, 0.6931])
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    return _of_classes("nll_loss", input, target, weight, ignore_index, reduction, None)
+
+
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross entropy of logits and a target: ``-sum(target * log_softmax(input))`` over the classes.
+
+    A target of classes takes one kernel forward and one backward, and nothing of the input's size is saved but the
+    input.
+
+    Parameters
+    ----------
+    input : Tensor
+        Logits of a floating dtype, of shape (C,), (N, C) or (N, C, d1, ...).
+    target : Tensor
+        Classes, int64 or uint8 of shape (), (N,) or (N, d1, ...); or probabilities, of the input's shape and a
+        floating dtype.
+    weight : Tensor, optional
+        Weights of the classes, of shape (C,).
+    ignore_index : int
+        Target that is left out of the loss; of classes only.
+    reduction : str
+        ``"none"`` (a loss for each target), ``"sum"``, or ``"mean"``: the sum divided by the weights of the targets,
+        or by the number of targets where these are probabilities.
+    size_average, reduce : bool, optional
+        Deprecated names of reductions.
+    label_smoothing : float
+        Part of the target, between 0 and 1, that is replaced by the uniform distribution (C. Szegedy et al.,
+        "Rethinking the Inception Architecture for Computer Vision", 2016).
+
+    Raises
+    ------
+    IndexError
+        If a target is not a class; on CUDA that is a failed assertion, which a later call raises.
+    ValueError
+        If the batch sizes differ, the input is 0-dim, or there is no such reduction.
+    RuntimeError
+        If the target's other sizes or its dtype, the weight's shape, ``label_smoothing``, ``ignore_index`` (with
+        probabilities) or a device do not fit.
+    NotImplementedError
+        If the input's dtype is not a floating one.
+
+    Examples
+    --------
+    >>> nn.functional.cross_entropy(tensor.tensor([[2.0, 0.0], [0.0, 0.0]]), tensor.tensor([0, 1]))
+    tensor(0.4100)
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if target._layout.shape == input._layout.shape and target._layout.dtype.is_floating_point:
+        check_same_device("cross_entropy", input, target=target, weight=weight)
+        return _of_probabilities(input, target, weight, reduction, label_smoothing, ignore_index)
+    return _of_classes(
+        "cross_entropy", input, target, weight, ignore_index, reduction, float(label_smoothing)
+    )
+
+
+def _of_probabilities(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float, ignored: int
+) -> Tensor:
+    if ignored >= 0:
+        raise RuntimeError(
+            f"ignore_index is not supported for floating point target: there are no classes to ignore, got {ignored}"
+        )
+    shape = input._layout.shape
+    if not shape:
+        raise ValueError("cross_entropy(): Expected input with at least 1 dimension, got a number")
+    dim = 0 if len(shape) == 1 else 1
+    classes = shape[dim]
+    if smoothing > 0:
+        target = target * (1 - smoothing) + smoothing / max(classes, 1)
+    losses: Any = log_softmax(input, dim) * target
+    if weight is not None:
+        if tuple(weight._layout.shape) != (classes,):
+            raise RuntimeError(
+                "cross_entropy: weight tensor should be defined either for all "
+                f"{classes} classes or no classes but got weight tensor of shape: {list(weight._layout.shape)}"
+            )
+        losses = losses * weight.view([classes if d == dim else 1 for d in range(len(shape))])
+    if reduction == "none":
+        return -losses.sum(dim)  # type: ignore[no-any-return]
+    total = -losses.sum()
+    return total if reduction == "sum" else total / max(input._layout.numel // max(classes, 1), 1)  # type: ignore[no-any-return]
+
+
+# Margins between classes
+
+
+@operation(namespace="nn.functional", method=False)
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Binary cross entropy of the logits of each class, averaged over the classes of a sample.
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Logits, and probabilities or 0 and 1, of shape (N, C).
+    weight : Tensor, optional
+        Weights of the classes, of shape (C,).
+    reduction : str
+        ``"none"`` (a loss for each sample), ``"mean"`` or ``"sum"`` (0-dim).
+    size_average, reduce : bool, optional
+        Deprecated names of reductions.
+
+    Raises
+    ------
+    ValueError
+        If there is no such reduction.
+    RuntimeError
+        If shapes do not broadcast, or the tensors are on different devices.
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    losses = target * softplus_of(-input) + (1 - target) * softplus_of(input)
+    if weight is not None:
+        losses = losses * weight
+    return reduced(losses.sum(-1) / input.size(-1), reduction)
+
+
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Multi-class margin loss ``sum over i != target of max(0, margin - input[target] + input[i]) ** p / C``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape (N, C) or (C,).
+    target : Tensor
+        Classes, int64 of shape (N,) or ().
+    p : int
+        1 or 2.
+    weight : Tensor, optional
+        Weights of the classes, of shape (C,).
+    reduction : str
+        ``"none"`` (a loss for each sample), ``"mean"`` or ``"sum"`` (0-dim).
+    size_average, reduce : bool, optional
+        Deprecated names of reductions.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is neither 1 nor 2, the weight has another shape, or there is no such reduction.
+    RuntimeError
+        If the input or the target has another number of dimensions or elements.
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise ValueError(f"only p == 1 and p == 2 supported, got {p}")
+    shape = input._layout.shape
+    classes = shape[-1] if shape else 1
+    if weight is not None and tuple(weight._layout.shape) != (classes,):
+        raise ValueError(
+            f"weight must have one element for each of {classes} classes, got {list(weight._layout.shape)}"
+        )
+    if not shape:
+        input, shape = input.reshape(1), (1,)
+    if len(shape) > 2:
+        raise RuntimeError(
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}"
+        )
+    if target._layout.numel != (shape[0] if len(shape) == 2 else 1):
+        raise RuntimeError(
+            f"inconsistent target size, expected {shape[0]} but got {list(target._layout.shape)}"
+        )
+    classes_of = target.reshape(*shape[:-1], 1)
+    losses = (margin - input.gather(-1, classes_of) + input).clamp(min=0)
+    if p == 2:
+        losses = losses * losses
+    if weight is not None:
+        losses = losses * weight[classes_of]
+    # The target's own class would add the margin itself, whatever the input.
+    losses = losses.scatter(-1, classes_of, 0.0)
+    return reduced(losses.sum(-1) / classes, reduction)
+
+
+@operation(namespace="nn.functional", method=False, autocast=Autocast(cuda=FLOAT32, cpu=FLOAT32))
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Multi-label margin loss: ``max(0, 1 - (input[label] - input[i])) / C`` summed over labels and other classes.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of shape (N, C) or (C,).
+    target : Tensor
+        Int64 of the same shape: the labels of a sample, up to the first -1.
+    reduction : str
+        ``"none"`` (a loss for each sample), ``"mean"`` or ``"sum"`` (0-dim).
+    size_average, reduce : bool, optional
+        Deprecated names of reductions.
+
+    Raises
+    ------
+    ValueError
+        If there is no such reduction.
+    RuntimeError
+        If the shapes differ, or the input has neither one nor two dimensions.
+    """
+    reduction = reduction_of(reduction, size_average, reduce)
+    shape = tuple(input._layout.shape)
+    if len(shape) > 2:
+        raise RuntimeError(
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}"
+        )
+    if shape != tuple(target._layout.shape):
+        raise RuntimeError(
+            f"inconsistent target size: {list(target._layout.shape)} for input of size: {list(shape)}"
+        )
+    if not shape:
+        input, target, shape = input.reshape(1), target.reshape(1), (1,)
+    classes = shape[-1]
+    valid = (target < 0).to(target._layout.dtype).cumsum(-1) == 0
+    labels = target.masked_fill(~valid, 0)
+    counts = target.new_zeros(shape, dtype=input._layout.dtype)
+    is_label = counts.scatter_add(-1, labels, valid.to(input._layout.dtype)) > 0
+    losses = (1 - input.gather(-1, labels).unsqueeze(-1) + input.unsqueeze(-2)).clamp(min=0)
+    losses = losses.masked_fill(~valid.unsqueeze(-1) | is_label.unsqueeze(-2), 0)
+    return reduced(losses.sum((-1, -2)) / classes, reduction)

@@ -1,0 +1,501 @@
+"""Error functions and the normal distribution's, to a few units in the last place.
+
+The NumPy forms compute in double precision; results in single precision are rounded once. Polynomials and Chebyshev
+series were fitted with 60 digits at Chebyshev nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import Category
+from tensor.core.dtypes import promotion as rules
+from tensor.operations.autocast import FLOAT32, Autocast
+from tensor.operations.definition import operation
+from tensor.operations.pointwise.arithmetic import DIV, MUL, NEG, SUB
+from tensor.operations.pointwise.powers import EXP, SQUARE
+from tensor.operations.pointwise_operation import Pointwise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tensor.methods.tensor import Tensor
+
+_REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+
+# Evaluation on NumPy arrays
+
+
+def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` computed in double precision, on one-dimensional arrays."""
+
+    @wraps(function)
+    def computed(a: Any, *rest: Any) -> Any:
+        array = np.asarray(a)
+        result = function(array.astype(np.float64).reshape(-1), *rest)
+        return result.reshape(array.shape).astype(array.dtype)
+
+    return computed
+
+
+def polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    """Sum of ``coefficients[k] * x**k``."""
+    result = np.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        result *= x
+        result += coefficient
+    return result
+
+
+def chebyshev(coefficients: Sequence[float], x: Any) -> Any:
+    """Sum of a Chebyshev series by Clenshaw's recurrence."""
+    twice = 2 * x
+    first, second, next_ = np.zeros_like(x), np.zeros_like(x), np.empty_like(x)
+    for coefficient in coefficients[:0:-1]:
+        np.multiply(twice, first, out=next_)
+        next_ -= second
+        next_ += coefficient
+        first, second, next_ = next_, first, second
+    return x * first - second + coefficients[0]
+
+
+# Error functions
+
+# erf(x) / x, in powers of x * x, for x * x in [0, 1].
+_ERF = (
+    1.1283791670955126,
+    -0.3761263890318375,
+    0.11283791670954879,
+    -0.026866170645076792,
+    0.0052239776248180145,
+    -0.000854832698083379,
+    0.0001205533111164271,
+    -1.4925595266831182e-05,
+    1.6461000484121368e-06,
+    -1.6350312701054695e-07,
+    1.4659775274047436e-08,
+    -1.1372848856791674e-09,
+    5.957176147748911e-11,
+)
+# (1 + 2 * x) * exp(x * x) * erfc(x), Chebyshev series in (x - 3.75) / (x + 3.75), for x >= 0. The variable
+# is that of M. M. Shepherd and J. G. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x", 1981.
+_ERFC = (
+    1.1775789345674017,
+    -0.004590054580646478,
+    -0.08424913336651792,
+    0.05920993999819189,
+    -0.026658668435305753,
+    0.009074997670705265,
+    -0.002413163540417608,
+    0.0004907758365258086,
+    -6.916973302501207e-05,
+    4.13902798607301e-06,
+    7.74038306619849e-07,
+    -2.1886401049234397e-07,
+    1.076499946567091e-08,
+    4.521959811218287e-09,
+    -7.754400208831351e-10,
+    -6.318088340886684e-11,
+    2.86879501093067e-11,
+    1.9455868545777938e-13,
+    -9.654696748433504e-13,
+    3.2525481481363487e-14,
+    3.3478119482752794e-14,
+    -1.8645628782428707e-15,
+    -1.250795046938718e-15,
+    7.418231959528878e-17,
+    5.068131210430141e-17,
+)
+
+
+def _small_erf(x: Any) -> Any:
+    return x * polynomial(_ERF, x * x)
+
+
+def _bell(x: Any, width: float) -> Any:
+    """``exp(-x * x / width)``. The square is taken apart, so that its rounding does not grow in the exponential."""
+    head = x.astype(np.float32).astype(np.float64)
+    return np.exp(-head * head / width) * np.exp(-(x - head) * (x + head) / width)
+
+
+def _scaled_erfc(x: Any) -> Any:
+    """``exp(x * x) * erfc(x)`` of ``x >= 0``."""
+    finite = np.minimum(x, 1e300)
+    return chebyshev(_ERFC, (finite - 3.75) / (finite + 3.75)) / (1 + 2 * finite)
+
+
+def _large_erfc(x: Any) -> Any:
+    """Of ``x >= 0``."""
+    return np.where(x > 30, 0.0, _bell(x, 1) * _scaled_erfc(x))
+
+
+def _erf(x: Any) -> Any:
+    size = np.abs(x)
+    small = size < 1
+    result = np.copysign(1 - _large_erfc(np.where(small, 1.0, size)), x)
+    return np.where(small, _small_erf(np.where(small, x, 0.0)), np.where(np.isnan(x), x, result))
+
+
+def _erfc(x: Any) -> Any:
+    small = np.abs(x) < 0.5
+    far = _large_erfc(np.where(small, 1.0, np.abs(x)))
+    result = np.where(small, 1 - _small_erf(np.where(small, x, 0.0)), np.where(x < 0, 2 - far, far))
+    return np.where(np.isnan(x), x, result)
+
+
+@in_double
+def erf_on_host(x: Any) -> Any:
+    """Error function."""
+    return _erf(x)
+
+
+ERF = Pointwise(
+    "erf",
+    "erf(a)",
+    erf_on_host,
+    rule=rules.floating,
+    categories=_REAL,
+    derivatives=(lambda grad, a: BELL.binary(grad, a),),
+)
+
+#: Gradient of the error function: of (gradient, element).
+BELL: Pointwise = Pointwise(
+    "erf_backward",
+    f"Compute({2 / math.sqrt(math.pi)!r}) * exp(-b * b) * a",
+    lambda a, b: b.dtype.type(2 / math.sqrt(math.pi)) * np.exp(-b * b) * a,
+    derivatives=(
+        lambda grad, b: BELL.binary(grad, b),
+        lambda grad, a, b: MUL.binary(MUL.binary(BELL.binary(grad, b), a), MUL.binary(b, -2)),
+    ),
+)
+
+
+@operation(namespace="tensor special", in_place=True, also="tensor.erf_")
+def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Error function: ``2 / sqrt(pi)`` times the integral of ``exp(-t**2)`` from 0 to ``input``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype. The result has its shape; integers and bools give the default floating dtype.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.erf(tensor.tensor([0.0, 0.5, 2.0]))
+    tensor([0.0000, 0.5205, 0.9953])
+    """
+    return ERF.out(out, input)
+
+
+@in_double
+def erfc_on_host(x: Any) -> Any:
+    """``1 - erf(x)``, exact also where that is tiny."""
+    return _erfc(x)
+
+
+ERFC = Pointwise(
+    "erfc",
+    "erfc(a)",
+    erfc_on_host,
+    rule=rules.floating,
+    categories=_REAL,
+    derivatives=(lambda grad, a: NEG.unary(BELL.binary(grad, a)),),
+)
+
+
+@operation(namespace="tensor special", in_place=True, also="tensor.erfc_")
+def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Complementary error function ``1 - erf(input)``, with full relative precision where it is tiny.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype. The result has its shape; integers and bools give the default floating dtype.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    """
+    return ERFC.out(out, input)
+
+
+def _erfinv(x: Any) -> Any:
+    """Inverse of the error function.
+
+    S. Winitzki's formula ("A handy approximation for the error function and its inverse", 2008) is right to
+    three digits; two steps of Halley's method leave nothing to do.
+    """
+    size = np.abs(x)
+    inside = size < 1
+    size = np.where(inside, size, 0.0)
+    logarithm = np.log1p(-size * size)
+    middle = 2 / (math.pi * 0.147) + logarithm / 2
+    result = np.sqrt(np.maximum(np.sqrt(middle * middle - logarithm / 0.147) - middle, 0))
+    for _ in range(2):
+        # Near 1 what is left to 1 is compared.
+        off = np.where(size < 0.5, _erf(result) - size, (1 - size) - _erfc(result))
+        step = off / (2 / math.sqrt(math.pi) * np.exp(-result * result))
+        result = result - step / (1 + result * step)
+    edge = np.where(np.abs(x) == 1, np.inf, np.nan)
+    return np.copysign(np.where(inside, result, edge), x)
+
+
+@in_double
+def erfinv_on_host(x: Any) -> Any:
+    """Inverse of the error function."""
+    return _erfinv(x)
+
+
+ERFINV = Pointwise(
+    "erfinv",
+    "erfinv(a)",
+    erfinv_on_host,
+    rule=rules.floating,
+    categories=_REAL,
+    derivatives=(
+        lambda grad, out: MUL.binary(grad, MUL.binary(EXP.unary(SQUARE.unary(out)), math.sqrt(math.pi) / 2)),
+    ),
+)
+
+
+@operation(namespace="tensor special", in_place=True, autocast=Autocast(cuda=FLOAT32))
+def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Inverse of the error function: infinite at -1 and 1, NaN outside of that interval.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype. The result has its shape; integers and bools give the default floating dtype.
+        Autocast computes it in float32.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    """
+    return ERFINV.out(out, input)
+
+
+@in_double
+def erfcx_on_host(x: Any) -> Any:
+    """``exp(x * x) * erfc(x)``."""
+    size = np.abs(x)
+    result = _scaled_erfc(np.where(np.isnan(x), 0.0, size))
+    near = np.maximum(np.where(np.isnan(x), 0.0, x), -27.0)
+    grown = np.where(x < -26.7, np.inf, 2 / _bell(near, 1) - result)
+    return np.where(np.isnan(x), x, np.where(x < 0, grown, np.where(np.isinf(x), 0.0, result)))
+
+
+ERFCX = Pointwise(
+    "erfcx",
+    "erfcx(a)",
+    erfcx_on_host,
+    rule=rules.floating,
+    categories=_REAL,
+    node="SpecialErfcxBackward0",
+    derivatives=(
+        lambda grad, a, out: MUL.binary(
+            grad, SUB.binary(MUL.binary(MUL.binary(a, 2), out), 2 / math.sqrt(math.pi))
+        ),
+    ),
+)
+
+
+@operation(namespace="special", method=False)
+def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Scaled complementary error function ``exp(input**2) * erfc(input)``, without underflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype. The result has its shape; integers and bools give the default floating dtype.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    """
+    return ERFCX.out(out, input)
+
+
+# The normal distribution
+
+_ROOT_HALF = math.sqrt(0.5)
+
+
+def _lower_tail(size: Any) -> Any:
+    """The normal distribution function at ``-size <= 0``."""
+    return np.where(size > 40, 0.0, 0.5 * _bell(np.minimum(size, 40.0), 2) * _scaled_erfc(size * _ROOT_HALF))
+
+
+def _ndtr(x: Any) -> Any:
+    tail = _lower_tail(np.abs(np.where(np.isnan(x), 0.0, x)))
+    middle = 0.5 + 0.5 * _erf(np.where(np.abs(x) < 1, x, 0.0) * _ROOT_HALF)
+    return np.where(np.isnan(x), x, np.where(np.abs(x) < 1, middle, np.where(x < 0, tail, 1 - tail)))
+
+
+@in_double
+def ndtr_on_host(x: Any) -> Any:
+    """Distribution function of the standard normal distribution."""
+    return _ndtr(x)
+
+
+NDTR = Pointwise(
+    "ndtr",
+    "normcdf(a)",
+    ndtr_on_host,
+    rule=rules.floating,
+    categories=_REAL,
+    node="SpecialNdtrBackward0",
+    derivatives=(
+        lambda grad, a: MUL.binary(
+            grad, MUL.binary(EXP.unary(MUL.binary(SQUARE.unary(a), -0.5)), 1 / math.sqrt(2 * math.pi))
+        ),
+    ),
+)
+
+
+@operation(namespace="special", method=False)
+def ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Distribution function of the standard normal distribution: ``erfc(-input / sqrt(2)) / 2``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype. The result has its shape; integers and bools give the default floating dtype.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.special.ndtr(tensor.tensor([-1.0, 0.0, 1.0]))
+    tensor([0.1587, 0.5000, 0.8413])
+    """
+    return NDTR.out(out, input)
+
+
+def _log_ndtr(x: Any) -> Any:
+    left = np.minimum(np.where(np.isnan(x), 0.0, x), -1.0)
+    far = np.log(_scaled_erfc(-left * _ROOT_HALF) / 2) - left * left / 2
+    near = np.log1p(-_ndtr(-np.where(x < -1, 0.0, x)))
+    return np.where(np.isnan(x), x, np.where(x < -1, far, near))
+
+
+@in_double
+def log_ndtr_on_host(x: Any) -> Any:
+    """Logarithm of :func:`ndtr`, exact also where that is tiny."""
+    return _log_ndtr(x)
+
+
+LOG_NDTR = Pointwise(
+    "log_ndtr",
+    f"a < -1 ? log(erfcx(a * Compute({-_ROOT_HALF!r})) / 2) - a * a / 2 : log1p(-normcdf(-a))",
+    log_ndtr_on_host,
+    rule=rules.floating,
+    categories=_REAL,
+    node="SpecialLogNdtrBackward0",
+    derivatives=(
+        lambda grad, a: DIV.binary(
+            MUL.binary(grad, math.sqrt(2 / math.pi)), ERFCX.unary(MUL.binary(a, -_ROOT_HALF))
+        ),
+    ),
+)
+
+
+@operation(namespace="special", method=False)
+def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Logarithm of :func:`ndtr`, with full relative precision in the lower tail.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype. The result has its shape; integers and bools give the default floating dtype.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    """
+    return LOG_NDTR.out(out, input)
+
+
+@in_double
+def ndtri_on_host(p: Any) -> Any:
+    """Inverse of :func:`ndtr`.
+
+    Formula 26.2.23 of M. Abramowitz and I. A. Stegun's "Handbook of Mathematical Functions" is right to three
+    digits; steps of Newton's method on the logarithm leave nothing to do.
+    """
+    inside = (p > 0) & (p < 1)
+    least = np.where(inside, np.minimum(p, 1 - p), 0.25)
+    t = np.sqrt(-2 * np.log(least))
+    numerator = polynomial((2.515517, 0.802853, 0.010328), t)
+    size = t - numerator / polynomial((1.0, 1.432788, 0.189269, 0.001308), t)
+    for _ in range(3):
+        slope = _scaled_erfc(np.maximum(size, 0.0) * _ROOT_HALF) * np.sqrt(math.pi / 2)
+        size = np.maximum(size, 0.0) + slope * (_log_ndtr(-np.maximum(size, 0.0)) - np.log(least))
+    # Near the middle the distance from it is exact, its logarithm is not.
+    middle = np.abs(p - 0.5) < 0.25
+    centre = np.sqrt(2.0) * _erfinv(np.where(middle, 2 * p - 1, 0.0))
+    result = np.where(middle, centre, np.where(p < 0.5, -size, size))
+    edge = np.where(p == 0, -np.inf, np.where(p == 1, np.inf, np.nan))
+    return np.where(inside, result, edge)
+
+
+NDTRI = Pointwise(
+    "ndtri",
+    "normcdfinv(a)",
+    ndtri_on_host,
+    rule=rules.floating,
+    categories=_REAL,
+    node="SpecialNdtriBackward0",
+    derivatives=(
+        lambda grad, out: MUL.binary(
+            grad, MUL.binary(EXP.unary(MUL.binary(SQUARE.unary(out), 0.5)), math.sqrt(2 * math.pi))
+        ),
+    ),
+)
+
+
+@operation(namespace="special", method=False)
+def ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Quantile function of the standard normal distribution, the inverse of :func:`ndtr`; NaN outside of [0, 1].
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype. The result has its shape; integers and bools give the default floating dtype.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    """
+    return NDTRI.out(out, input)

@@ -1,0 +1,342 @@
+"""The logistic function and its inverse, and logarithms of sums and products that do not overflow or become NaN."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvrtc_kernels.dtypes import Category
+from tensor.core.base import TensorBase
+from tensor.core.dtypes import promotion as rules
+from tensor.operations.definition import operation
+from tensor.operations.pointwise.arithmetic import ADD, DIV, MUL, NEG, SUB
+from tensor.operations.pointwise.comparisons import EQ, LE
+from tensor.operations.pointwise.complex_numbers import conjugate
+from tensor.operations.pointwise.powers import LOG
+from tensor.operations.pointwise.selection import DROP, clamp
+from tensor.operations.pointwise_operation import IN_PLACE, Pointwise, by_kind
+
+if TYPE_CHECKING:
+    from tensor.methods.tensor import Tensor
+
+_REAL = (Category.BOOL, Category.INTEGER, Category.FLOATING)
+_FLOATING = (Category.FLOATING,)
+
+# The logistic function
+
+SIGMOID = Pointwise(
+    "sigmoid",
+    by_kind("1 / (1 + exp(-a))", complex="reciprocal(Compute{1, 0} + exp(-a))"),
+    lambda a: np.reciprocal(1 + np.exp(-a)),
+    rule=rules.floating,
+    derivatives=(lambda grad, out: SIGMOID_BACKWARD.binary(grad, out),),
+)
+
+#: Of (gradient, result).
+SIGMOID_BACKWARD: Pointwise = Pointwise(
+    "sigmoid_backward",
+    by_kind("a * ((1 - b) * b)", complex="a * conj((Compute{1, 0} - b) * b)"),
+    lambda a, b: a * np.conjugate((1 - b) * b),
+    derivatives=(
+        lambda grad, b: SIGMOID_BACKWARD.binary(grad, conjugate(b)),
+        lambda grad, a, b: MUL.binary(MUL.binary(conjugate(grad), a), conjugate(SUB(1, MUL.binary(b, 2)))),
+    ),
+)
+
+
+@operation(namespace="tensor nn.functional", in_place=True, also="special.expit tensor.sigmoid_")
+def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Logistic function ``1 / (1 + exp(-input))``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype. The result has its shape; integers and bools give the default floating dtype.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Examples
+    --------
+    >>> tensor.sigmoid(tensor.tensor([-2.0, 0.0, 2.0]))
+    tensor([0.1192, 0.5000, 0.8808])
+    """
+    return SIGMOID.unary(input) if out is None else SIGMOID.out(out, input)
+
+
+#: Near 1/2, where the logarithm's operand is rounded, by a function that is 0 there.
+LOGIT = Pointwise(
+    "logit",
+    "fabs(a - Compute(0.5)) < Compute(0.25) ? 2 * atanh(2 * a - 1) : log(a / (1 - a))",
+    lambda a: np.where(np.abs(a - 0.5) < 0.25, 2 * np.arctanh(2 * a - 1), np.log(a / (1 - a))),
+    rule=rules.floating,
+    categories=_REAL,
+    derivatives=(lambda grad, a: LOGIT_BACKWARD.binary(grad, a),),
+)
+
+#: Of (gradient, element).
+LOGIT_BACKWARD: Pointwise = Pointwise(
+    "logit_backward",
+    'b >= 0 && b <= 1 ? a / (b * (1 - b)) : b * nan("")',
+    lambda a, b: np.where((b >= 0) & (b <= 1), a / (b * (1 - b)), b.dtype.type(np.nan)),
+    derivatives=(
+        lambda grad, b: LOGIT_BACKWARD.binary(grad, b),
+        lambda grad, a, b: MUL.binary(
+            LOGIT_BACKWARD.binary(LOGIT_BACKWARD.binary(grad, b), b),
+            MUL.binary(a, SUB.binary(MUL.binary(b, 2), 1)),
+        ),
+    ),
+)
+
+
+@operation(namespace="tensor special", in_place=True, also="tensor.logit_")
+def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Inverse of :func:`sigmoid`: ``log(input / (1 - input))``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype. The result has its shape; integers and bools give the default floating dtype.
+    eps : float, optional
+        Elements are clamped to ``eps`` and ``1 - eps`` first; by default elements outside of [0, 1] give NaN.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    """
+    if eps is None:
+        return LOGIT.out(out, input)
+    if out is IN_PLACE:
+        return LOGIT.in_place(clamp(input, eps, 1 - eps, out=IN_PLACE))
+    dtype = input._layout.dtype
+    if dtype.is_complex:
+        return LOGIT.out(out, input)
+    return LOGIT.out(out, clamp(input if dtype.is_floating_point else input.float(), eps, 1 - eps))
+
+
+# Logarithms of sums
+
+
+def _complex_logaddexp(a: Any, b: Any) -> Any:
+    first = a.real < b.real
+    large, small = np.where(first, b, a), np.where(first, a, b)
+    return large + np.log1p(np.exp(small - large))
+
+
+LOGADDEXP = Pointwise(
+    "logaddexp",
+    by_kind(
+        "a == b && isinf(a) ? a : a != a || b != b ? a + b : fmax(a, b) + log1p(exp(-fabs(a - b)))",
+        complex="a.re < b.re ? b + log1p(exp(a - b)) : a + log1p(exp(b - a))",
+    ),
+    lambda a, b: np.logaddexp(a, b) if a.dtype.kind == "f" else _complex_logaddexp(a, b),
+    rule=rules.floating,
+    numbers="",
+    categories=(Category.FLOATING, Category.COMPLEX),
+    derivatives=(
+        lambda grad, a, b: MUL.binary(grad, conjugate(SIGMOID.unary(SUB.binary(a, b)))),
+        lambda grad, a, b: MUL.binary(grad, conjugate(SIGMOID.unary(SUB.binary(b, a)))),
+    ),
+)
+
+
+@operation()
+def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``log(exp(input) + exp(other))`` without overflow.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of floating or complex dtypes and shapes that broadcast.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    TypeError
+        If one is a number.
+    NotImplementedError
+        If the common dtype is another one.
+
+    Examples
+    --------
+    >>> tensor.logaddexp(tensor.tensor([1000.0]), tensor.tensor([1000.0]))
+    tensor([1000.6932])
+    """
+    return LOGADDEXP.out(out, input, other)
+
+
+LOGADDEXP2 = Pointwise(
+    "logaddexp2",
+    f"a == b && isinf(a) ? a : a != a || b != b ? a + b : "
+    f"fmax(a, b) + log1p(exp2(-fabs(a - b))) * Compute({1 / math.log(2)!r})",
+    np.logaddexp2,
+    rule=rules.floating,
+    numbers="",
+    categories=_FLOATING,
+    derivatives=(
+        lambda grad, a, b: MUL.binary(grad, SIGMOID.unary(MUL.binary(SUB.binary(a, b), math.log(2)))),
+        lambda grad, a, b: MUL.binary(grad, SIGMOID.unary(MUL.binary(SUB.binary(b, a), math.log(2)))),
+    ),
+)
+
+
+@operation()
+def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``log2(2**input + 2**other)`` without overflow.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of floating dtypes and shapes that broadcast.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    TypeError
+        If one is a number.
+    NotImplementedError
+        If the common dtype is another one.
+    """
+    return LOGADDEXP2.out(out, input, other)
+
+
+# Products with a logarithm
+
+
+def _xlogy_gradient(grad: Tensor, a: Tensor, b: Any) -> Tensor:
+    """``grad * log(b)``; 0 where ``a`` is 0 and the logarithm is undefined."""
+    if not isinstance(b, TensorBase):
+        if b > 0:
+            return MUL.binary(grad, math.log(b))
+        return DROP.binary(XLOGY.binary(grad, b), EQ.binary(a, 0))
+    nothing = LE.binary(b, 0) & EQ.binary(a, 0)
+    return DROP.binary(XLOGY.binary(grad, b), nothing)
+
+
+XLOGY = Pointwise(
+    "xlogy",
+    "b != b ? b : a == 0 ? Compute(0) : a * log(b)",
+    lambda a, b: np.where(np.isnan(b), b, np.where(a == 0, a.dtype.type(0), a * np.log(b))),
+    node=lambda a, b: (
+        f"XlogyBackward{1 if not isinstance(a, TensorBase) else 0 if isinstance(b, TensorBase) else 2}"
+    ),
+    rule=rules.floating,
+    categories=_REAL,
+    derivatives=(
+        lambda grad, a, b: _xlogy_gradient(grad, a, b),
+        lambda grad, a, b: DIV.binary(MUL.binary(grad, a), b),
+    ),
+)
+
+
+@operation(namespace="tensor special", in_place=True, also="tensor.xlogy_")
+def xlogy(input: Tensor | float, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """``input * log(other)``, and 0 where ``input`` is 0, unless ``other`` is NaN.
+
+    Parameters
+    ----------
+    input, other : Tensor or float
+        Of real dtypes and shapes that broadcast, at most one of them a number; integers give the default floating
+        dtype.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    TypeError
+        If both are numbers.
+    NotImplementedError
+        If a dtype is complex.
+
+    Examples
+    --------
+    >>> tensor.xlogy(tensor.tensor([0.0, 2.0]), tensor.tensor([0.0, 1.0]))
+    tensor([0., 0.])
+    """
+    return XLOGY.out(out, input, other)
+
+
+def _xlog1py_gradient(grad: Tensor, a: Tensor, b: Any) -> Tensor:
+    """``grad * log1p(b)``; 0 where ``a`` is 0 and the logarithm is undefined."""
+    if not isinstance(b, TensorBase):
+        if b > -1:
+            return MUL.binary(grad, math.log1p(b))
+        return DROP.binary(XLOG1PY.binary(grad, b), EQ.binary(a, 0))
+    nothing = LE.binary(b, -1) & EQ.binary(a, 0)
+    return DROP.binary(XLOG1PY.binary(grad, b), nothing)
+
+
+XLOG1PY = Pointwise(
+    "xlog1py",
+    "b != b ? b : a == 0 ? Compute(0) : a * log1p(b)",
+    lambda a, b: np.where(np.isnan(b), b, np.where(a == 0, a.dtype.type(0), a * np.log1p(b))),
+    rule=rules.floating,
+    categories=_REAL,
+    node=lambda a, b: (
+        f"SpecialXlog1PyBackward{1 if not isinstance(a, TensorBase) else 0 if isinstance(b, TensorBase) else 2}"
+    ),
+    derivatives=(
+        lambda grad, a, b: _xlog1py_gradient(grad, a, b),
+        lambda grad, a, b: DIV.binary(MUL.binary(grad, a), ADD.binary(b, 1)),
+    ),
+)
+
+
+@operation(namespace="special", method=False)
+def xlog1py(input: Tensor | float, other: Tensor | float, *, out: Tensor | None = None) -> Tensor:
+    """``input * log1p(other)``, and 0 where ``input`` is 0, unless ``other`` is NaN.
+
+    Parameters
+    ----------
+    input, other : Tensor or float
+        Of real dtypes and shapes that broadcast, at most one of them a number; integers give the default floating
+        dtype.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    TypeError
+        If both are numbers.
+    NotImplementedError
+        If a dtype is complex.
+    """
+    return XLOG1PY.out(out, input, other)
+
+
+ENTR = Pointwise(
+    "entr",
+    "a != a ? a : a > 0 ? -a * log(a) : a == 0 ? Compute(0) : -1 / Compute(0)",
+    lambda a: np.where(a >= 0, np.where(a > 0, -a * np.log(a), 0), np.where(a < 0, -np.inf, a)).astype(
+        a.dtype
+    ),
+    rule=rules.floating,
+    categories=_REAL,
+    node="SpecialEntrBackward0",
+    derivatives=(lambda grad, a: MUL.binary(grad, SUB.binary(NEG.unary(LOG.unary(a)), 1)),),
+)
+
+
+@operation(namespace="special", method=False)
+def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Entropy ``-input * log(input)`` of each element: 0 at 0, minus infinity below.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and a real dtype. The result has its shape; integers and bools give the default floating dtype.
+    out : Tensor, optional
+        Tensor that the result is written to.
+
+    Raises
+    ------
+    NotImplementedError
+        If the dtype is complex.
+    """
+    return ENTR.out(out, input)
