@@ -1,7 +1,7 @@
 """Initialization of parameters. All functions fill a tensor in place without recording, and return it.
 
-``fan_in`` is the number of inputs of a unit and ``fan_out`` the number of units that an input feeds, for weights of shape
-(outputs, inputs, *kernel): ``fan_in = inputs * prod(kernel)`` and ``fan_out = outputs * prod(kernel)``.
+``fan_in`` is the number of inputs of a unit and ``fan_out`` the number of units that an input feeds, for weights of
+shape (outputs, inputs, *kernel): ``fan_in = inputs * prod(kernel)`` and ``fan_out = outputs * prod(kernel)``.
 """
 
 from __future__ import annotations
@@ -386,8 +386,8 @@ def _kaiming_deviation(tensor: Tensor, a: float, mode: str, nonlinearity: str) -
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
     """Fill with a random (semi-)orthogonal matrix times ``gain`` (Saxe, McClelland and Ganguli, 2013).
 
-    Dimensions after the first are flattened; rows, or columns if there are fewer of them, are orthonormal. The matrix is
-    uniformly distributed, from a QR factorization on the host.
+    Dimensions after the first are flattened; rows, or columns if there are fewer of them, are orthonormal. The matrix
+    is uniformly distributed, from a QR factorization on the host.
 
     Parameters
     ----------

@@ -107,7 +107,8 @@ _layout: Any = TensorBase.__dict__["_layout"]
 class UninitializedTensorMixin:
     """Tensor with a dtype and a device, but no shape until :meth:`materialize`.
 
-    It can be converted and moved. Everything else raises ValueError, as every operation needs the layout of its operands.
+    It can be converted and moved. Everything else raises ValueError, as every operation needs the layout of its
+    operands.
     """
 
     __slots__ = ()

@@ -224,7 +224,8 @@ def multi_head_attention_forward(
     Returns
     -------
     tuple
-        Output of shape (L, N, E) or (L, E), and weights of shape (N, L, S), per head (N, num_heads, L, S), or ``None``.
+        Output of shape (L, N, E) or (L, E), and weights of shape (N, L, S), per head (N, num_heads, L, S), or
+        ``None``.
 
     Raises
     ------

@@ -97,8 +97,8 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Inverted dropout of whole channels of an input of shape (N, C, H, W).
 
-    The parameters are those of :func:`dropout`, with ``p`` the probability of a channel. An input with 3 dimensions is taken as
-    (N, C, L), with a warning; ranks other than 3 and 4 warn too.
+    The parameters are those of :func:`dropout`, with ``p`` the probability of a channel. An input with 3 dimensions
+    is taken as (N, C, L), with a warning; ranks other than 3 and 4 warn too.
 
     Raises
     ------
@@ -127,7 +127,8 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Inverted dropout of whole channels of an input of shape (N, C, D, H, W) or (C, D, H, W).
 
-    The parameters are those of :func:`dropout`, with ``p`` the probability of a channel. Ranks other than 4 and 5 warn.
+    The parameters are those of :func:`dropout`, with ``p`` the probability of a channel. Ranks other than 4 and 5
+    warn.
 
     Raises
     ------

@@ -90,7 +90,8 @@ def embedding_bag(
     weight : Tensor
         Table of shape (V, D).
     offsets : Tensor, optional
-        First position of each bag in an input of shape (M,); with ``include_last_offset`` also the end of the last bag.
+        First position of each bag in an input of shape (M,); with ``include_last_offset`` also the end of the last
+        bag.
     max_norm, norm_type, scale_grad_by_freq, sparse
         As those of :func:`embedding`.
     mode : str

@@ -58,7 +58,8 @@ def log_softmax(
     input : Tensor
         Floating point tensor.
     dim : int
-        Dimension whose exponentials sum to 1. Leaving it out is deprecated: it warns, and 0 or 1 is chosen by the rank.
+        Dimension whose exponentials sum to 1. Leaving it out is deprecated: it warns, and 0 or 1 is chosen by the
+        rank.
     dtype : dtype, optional
         The input is converted to it first.
 
@@ -161,7 +162,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     Raises
     ------
     RuntimeError
-        If there are fewer than 3 dimensions, ``upscale_factor`` is not positive, or the channels are not divisible by r².
+        If there are fewer than 3 dimensions, ``upscale_factor`` is not positive, or the channels are not divisible by
+        r².
     """
     r = upscale_factor
     _check_images("pixel_shuffle", input)
@@ -193,7 +195,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     Raises
     ------
     RuntimeError
-        If there are fewer than 3 dimensions, ``downscale_factor`` is not positive, or height or width is not divisible by r.
+        If there are fewer than 3 dimensions, ``downscale_factor`` is not positive, or height or width is not
+        divisible by r.
     """
     r = downscale_factor
     _check_images("pixel_unshuffle", input)

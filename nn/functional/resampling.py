@@ -43,13 +43,19 @@ def upsample(
 
 @operation(namespace="nn.functional", method=False)
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """Deprecated: :func:`interpolate` with ``mode="nearest"``; the parameters are those of that function."""
+    """Deprecated: :func:`interpolate` with ``mode="nearest"``.
+
+    The parameters are those of that function.
+    """
     _deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 @operation(namespace="nn.functional", method=False)
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """Deprecated: :func:`interpolate` with ``mode="bilinear"`` and ``align_corners=True``; the parameters are those of that function."""
+    """Deprecated: :func:`interpolate` with ``mode="bilinear"`` and ``align_corners=True``.
+
+    The parameters are those of that function.
+    """
     _deprecated("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

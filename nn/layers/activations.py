@@ -243,8 +243,8 @@ class CELU(Module):
 class SELU(_InPlace):
     """Scaled exponential linear unit: ``1.0507 * (input if input > 0 else 1.6733 * (exp(input) - 1))``.
 
-    The constants make mean 0 and variance 1 a fixed point from layer to layer (Klambauer et al., "Self-Normalizing Neural
-    Networks", 2017). It goes with :class:`AlphaDropout` and ``init.kaiming_normal_(nonlinearity="linear")``.
+    The constants make mean 0 and variance 1 a fixed point from layer to layer (Klambauer et al., "Self-Normalizing
+    Neural Networks", 2017). It goes with :class:`AlphaDropout` and ``init.kaiming_normal_(nonlinearity="linear")``.
 
     Parameters
     ----------
@@ -323,7 +323,8 @@ class Softplus(Module):
     beta : float
         Sharpness: the greater, the closer to ReLU.
     threshold : float
-        Where ``beta * input`` is greater, the result is ``input`` itself, which is equal to rounding and cannot overflow.
+        Where ``beta * input`` is greater, the result is ``input`` itself, which is equal to rounding and cannot
+        overflow.
     """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
@@ -442,7 +443,9 @@ class ReLU6(Hardtanh):
 
 
 class Hardsigmoid(_InPlace):
-    """Piecewise linear sigmoid: ``(input + 3) / 6`` clamped to [0, 1] (Howard et al., "Searching for MobileNetV3", 2019).
+    """Piecewise linear sigmoid: ``(input + 3) / 6`` clamped to [0, 1].
+
+    Howard et al., "Searching for MobileNetV3", 2019.
 
     Parameters
     ----------
@@ -460,7 +463,9 @@ class Hardsigmoid(_InPlace):
 
 
 class Hardswish(_InPlace):
-    """Piecewise swish: ``input * hardsigmoid(input)`` (Howard et al., "Searching for MobileNetV3", 2019).
+    """Piecewise swish: ``input * hardsigmoid(input)``.
+
+    Howard et al., "Searching for MobileNetV3", 2019.
 
     Parameters
     ----------
@@ -543,8 +548,8 @@ class Tanhshrink(Module):
 class GLU(Module):
     """Gated linear unit: the first half of ``input`` along ``dim`` times the sigmoid of the second half.
 
-    Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2016. An input of shape (..., 2 n, ...) gives
-    (..., n, ...).
+    Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2016. An input of shape (..., 2 n, ...)
+    gives (..., n, ...).
 
     Parameters
     ----------
@@ -620,7 +625,8 @@ class LogSoftmax(_Softmax):
     Parameters
     ----------
     dim : int
-        Dimension whose exponentials sum to 1. Leaving it out is deprecated: it warns, and 0 or 1 is chosen by the rank.
+        Dimension whose exponentials sum to 1. Leaving it out is deprecated: it warns, and 0 or 1 is chosen by the
+        rank.
     """
 
     def forward(self, input: Tensor) -> Tensor:

@@ -32,10 +32,13 @@ class ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Adaptive log-softmax with its negative log-likelihood loss (Grave et al., "Efficient softmax approximation for GPUs", 2017).
+    """Adaptive log-softmax with its negative log-likelihood loss.
 
-    The classes are sorted by frequency. The most frequent ones are outputs of the head; the others are in clusters, each
-    of which is one output of the head and has a low-rank projection of its own, so that rare classes cost little.
+    Grave et al., "Efficient softmax approximation for GPUs", 2017.
+
+    The classes are sorted by frequency. The most frequent ones are outputs of the head; the others are in clusters,
+    each of which is one output of the head and has a low-rank projection of its own, so that rare classes cost
+    little.
 
     Parameters
     ----------
@@ -46,7 +49,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     cutoffs : sequence of int
         First class of each cluster, in increasing order.
     div_value : float
-        Cluster i projects the input to ``in_features / div_value ** i`` features, with i = 1 for the most frequent one.
+        Cluster i projects the input to ``in_features / div_value ** i`` features, with i = 1 for the most frequent
+        one.
     head_bias : bool
         Whether the head has a bias.
     device, dtype

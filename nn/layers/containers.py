@@ -466,7 +466,8 @@ class ParameterDict(Module):
     Parameters
     ----------
     parameters : mapping or iterable of pairs, optional
-        Initial content. The entries of a plain mapping are sorted by key, those of an ``OrderedDict`` or of pairs are not.
+        Initial content. The entries of a plain mapping are sorted by key, those of an ``OrderedDict`` or of pairs are
+        not.
     """
 
     def __init__(self, parameters: Any = None) -> None:

@@ -61,9 +61,9 @@ class Dropout(_Dropout):
 class Dropout1d(_Dropout):
     """Inverted dropout of whole channels of inputs of shape (N, C, L) or (C, L).
 
-    A channel is zeroed with probability ``p`` in training, and the others are scaled by ``1 / (1 - p)`` (Tompson et al.,
-    "Efficient Object Localization Using Convolutional Networks", 2014). For inputs whose neighbouring elements are
-    correlated, where independent dropout would only lower the learning rate.
+    A channel is zeroed with probability ``p`` in training, and the others are scaled by ``1 / (1 - p)`` (Tompson et
+    al., "Efficient Object Localization Using Convolutional Networks", 2014). For inputs whose neighbouring elements
+    are correlated, where independent dropout would only lower the learning rate.
 
     Parameters
     ----------

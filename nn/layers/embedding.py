@@ -175,7 +175,8 @@ class Embedding(_Table):
         Raises
         ------
         IndexError
-            If an index is not in [0, num_embeddings); on CUDA it is a device-side assertion, which a later call raises.
+            If an index is not in [0, num_embeddings); on CUDA it is a device-side assertion, which a later call
+            raises.
         RuntimeError
             If the indices have another dtype.
         """

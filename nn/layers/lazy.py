@@ -181,8 +181,8 @@ class _LazyTransposed(_LazyConvolution):
 class LazyConv1d(_LazyForward, Conv1d):
     """A :class:`Conv1d` whose ``in_channels`` is inferred from its first input.
 
-    The other parameters are those of :class:`Conv1d`, which it becomes with the first call; before, its weights have no
-    shape.
+    The other parameters are those of :class:`Conv1d`, which it becomes with the first call; before, its weights have
+    no shape.
     """
 
     cls_to_become = Conv1d
@@ -191,8 +191,8 @@ class LazyConv1d(_LazyForward, Conv1d):
 class LazyConv2d(_LazyForward, Conv2d):
     """A :class:`Conv2d` whose ``in_channels`` is inferred from its first input.
 
-    The other parameters are those of :class:`Conv2d`, which it becomes with the first call; before, its weights have no
-    shape.
+    The other parameters are those of :class:`Conv2d`, which it becomes with the first call; before, its weights have
+    no shape.
     """
 
     cls_to_become = Conv2d
@@ -201,8 +201,8 @@ class LazyConv2d(_LazyForward, Conv2d):
 class LazyConv3d(_LazyForward, Conv3d):
     """A :class:`Conv3d` whose ``in_channels`` is inferred from its first input.
 
-    The other parameters are those of :class:`Conv3d`, which it becomes with the first call; before, its weights have no
-    shape.
+    The other parameters are those of :class:`Conv3d`, which it becomes with the first call; before, its weights have
+    no shape.
     """
 
     cls_to_become = Conv3d
@@ -211,8 +211,8 @@ class LazyConv3d(_LazyForward, Conv3d):
 class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
     """A :class:`ConvTranspose1d` whose ``in_channels`` is inferred from its first input.
 
-    The other parameters are those of :class:`ConvTranspose1d`, which it becomes with the first call; before, its weights have no
-    shape.
+    The other parameters are those of :class:`ConvTranspose1d`, which it becomes with the first call; before, its
+    weights have no shape.
     """
 
     cls_to_become = ConvTranspose1d
@@ -221,8 +221,8 @@ class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
 class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
     """A :class:`ConvTranspose2d` whose ``in_channels`` is inferred from its first input.
 
-    The other parameters are those of :class:`ConvTranspose2d`, which it becomes with the first call; before, its weights have no
-    shape.
+    The other parameters are those of :class:`ConvTranspose2d`, which it becomes with the first call; before, its
+    weights have no shape.
     """
 
     cls_to_become = ConvTranspose2d
@@ -231,8 +231,8 @@ class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
 class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
     """A :class:`ConvTranspose3d` whose ``in_channels`` is inferred from its first input.
 
-    The other parameters are those of :class:`ConvTranspose3d`, which it becomes with the first call; before, its weights have no
-    shape.
+    The other parameters are those of :class:`ConvTranspose3d`, which it becomes with the first call; before, its
+    weights have no shape.
     """
 
     cls_to_become = ConvTranspose3d
@@ -300,8 +300,8 @@ class _LazyInstanceNorm(_LazyNorm):
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """A :class:`BatchNorm1d` whose ``num_features`` is inferred from the channels of its first input.
 
-    The other parameters are those of :class:`BatchNorm1d`, which it becomes with the first call; before, its parameters and
-    buffers have no shape.
+    The other parameters are those of :class:`BatchNorm1d`, which it becomes with the first call; before, its
+    parameters and buffers have no shape.
     """
 
     cls_to_become = BatchNorm1d
@@ -310,8 +310,8 @@ class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """A :class:`BatchNorm2d` whose ``num_features`` is inferred from the channels of its first input.
 
-    The other parameters are those of :class:`BatchNorm2d`, which it becomes with the first call; before, its parameters and
-    buffers have no shape.
+    The other parameters are those of :class:`BatchNorm2d`, which it becomes with the first call; before, its
+    parameters and buffers have no shape.
     """
 
     cls_to_become = BatchNorm2d
@@ -320,8 +320,8 @@ class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """A :class:`BatchNorm3d` whose ``num_features`` is inferred from the channels of its first input.
 
-    The other parameters are those of :class:`BatchNorm3d`, which it becomes with the first call; before, its parameters and
-    buffers have no shape.
+    The other parameters are those of :class:`BatchNorm3d`, which it becomes with the first call; before, its
+    parameters and buffers have no shape.
     """
 
     cls_to_become = BatchNorm3d
@@ -330,8 +330,8 @@ class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
 class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
     """An :class:`InstanceNorm1d` whose ``num_features`` is inferred from the channels of its first input.
 
-    The other parameters are those of :class:`InstanceNorm1d`, which it becomes with the first call; before, its parameters and
-    buffers have no shape.
+    The other parameters are those of :class:`InstanceNorm1d`, which it becomes with the first call; before, its
+    parameters and buffers have no shape.
     """
 
     cls_to_become = InstanceNorm1d
@@ -340,8 +340,8 @@ class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
 class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
     """An :class:`InstanceNorm2d` whose ``num_features`` is inferred from the channels of its first input.
 
-    The other parameters are those of :class:`InstanceNorm2d`, which it becomes with the first call; before, its parameters and
-    buffers have no shape.
+    The other parameters are those of :class:`InstanceNorm2d`, which it becomes with the first call; before, its
+    parameters and buffers have no shape.
     """
 
     cls_to_become = InstanceNorm2d
@@ -350,8 +350,8 @@ class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
 class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
     """An :class:`InstanceNorm3d` whose ``num_features`` is inferred from the channels of its first input.
 
-    The other parameters are those of :class:`InstanceNorm3d`, which it becomes with the first call; before, its parameters and
-    buffers have no shape.
+    The other parameters are those of :class:`InstanceNorm3d`, which it becomes with the first call; before, its
+    parameters and buffers have no shape.
     """
 
     cls_to_become = InstanceNorm3d

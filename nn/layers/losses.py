@@ -79,7 +79,7 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """Smooth L1 loss: ``0.5 * d ** 2 / beta`` where ``d = abs(input - target)`` is less than ``beta``, else ``d - 0.5 * beta``.
+    """Smooth L1 loss: ``0.5 * d ** 2 / beta`` where ``d < beta``, else ``d - 0.5 * beta``, of ``d = abs(input - target)``.
 
     Girshick, "Fast R-CNN", 2015. It is :class:`HuberLoss` divided by ``beta``.
 
@@ -114,7 +114,7 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Huber loss: ``0.5 * d ** 2`` where ``d = abs(input - target)`` is at most ``delta``, else ``delta * (d - 0.5 * delta)``.
+    """Huber loss: ``0.5 * d ** 2`` where ``d <= delta``, else ``delta * (d - 0.5 * delta)``, of ``d = abs(input - target)``.
 
     Parameters
     ----------
@@ -152,8 +152,8 @@ class CrossEntropyLoss(_WeightedLoss):
     reduction : str
         ``"mean"`` (the default), ``"sum"`` or ``"none"``.
     label_smoothing : float
-        In [0, 1]: the target is mixed with the uniform distribution over the classes in this proportion (Szegedy et al.,
-        2015).
+        In [0, 1]: the target is mixed with the uniform distribution over the classes in this proportion (Szegedy et
+        al., 2015).
     size_average, reduce : bool, optional
         Deprecated: together they choose ``reduction``.
 
@@ -184,7 +184,8 @@ class CrossEntropyLoss(_WeightedLoss):
         input : Tensor
             Logits of shape (C,), (N, C) or (N, C, d1, ...).
         target : Tensor
-            int64 class indices of shape (), (N,) or (N, d1, ...), or class probabilities of the input's shape and dtype.
+            int64 class indices of shape (), (N,) or (N, d1, ...), or class probabilities of the input's shape and
+            dtype.
 
         Returns
         -------
@@ -281,7 +282,8 @@ class BCELoss(_WeightedLoss):
         ValueError
             If the shapes differ.
         RuntimeError
-            If an element of the input is not in [0, 1]; on CUDA it is a device-side assertion, which a later call raises.
+            If an element of the input is not in [0, 1]; on CUDA it is a device-side assertion, which a later call
+            raises.
         """
         return functional.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
@@ -335,8 +337,8 @@ class KLDivLoss(_Loss):
     Parameters
     ----------
     reduction : str
-        ``"mean"`` (the default) over all elements, ``"batchmean"`` for the divergence averaged over the batch, ``"sum"`` or
-        ``"none"``.
+        ``"mean"`` (the default) over all elements, ``"batchmean"`` for the divergence averaged over the batch,
+        ``"sum"`` or ``"none"``.
     log_target : bool
         Whether the target holds log-probabilities too.
     size_average, reduce : bool, optional
@@ -361,8 +363,8 @@ class KLDivLoss(_Loss):
 class CTCLoss(_Loss):
     """Connectionist temporal classification: minus the log-probability of label sequences, summed over their alignments.
 
-    Graves et al., "Connectionist Temporal Classification", 2006. The mean is over the batch, after each loss was divided by
-    the length of its target.
+    Graves et al., "Connectionist Temporal Classification", 2006. The mean is over the batch, after each loss was
+    divided by the length of its target.
 
     Parameters
     ----------
@@ -644,7 +646,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """Cosine loss of pairs: ``1 - cos(input1, input2)`` where the target is 1, ``max(0, cos(input1, input2) - margin)`` for -1.
+    """Cosine loss of pairs: ``1 - cos`` where the target is 1, ``max(0, cos - margin)`` where it is -1.
 
     Parameters
     ----------

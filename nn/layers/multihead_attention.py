@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class MultiheadAttention(Module):
     """Multi-head scaled dot-product attention (Vaswani et al., "Attention Is All You Need", 2017).
 
-    ``softmax(Q K^T / sqrt(E / num_heads)) V`` in each head, of linear projections of query, key and value; the concatenated
-    heads are projected again.
+    ``softmax(Q K^T / sqrt(E / num_heads)) V`` in each head, of linear projections of query, key and value; the
+    concatenated heads are projected again.
 
     Parameters
     ----------
@@ -155,9 +155,11 @@ class MultiheadAttention(Module):
         key_padding_mask : Tensor, optional
             Shape (N, S) or (S,): bool with True for keys to ignore, or floating point, which is added to the scores.
         need_weights : bool
-            Whether to return the attention weights. Without them a fused kernel computes the output, in O(L + S) memory.
+            Whether to return the attention weights. Without them a fused kernel computes the output, in O(L + S)
+            memory.
         attn_mask : Tensor, optional
-            Shape (L, S) or (N * num_heads, L, S): bool with True for pairs to ignore, or floating point, which is added.
+            Shape (L, S) or (N * num_heads, L, S): bool with True for pairs to ignore, or floating point, which is
+            added.
         average_attn_weights : bool
             Whether the weights are averaged over the heads.
         is_causal : bool
@@ -215,8 +217,8 @@ class MultiheadAttention(Module):
         Returns
         -------
         tuple
-            The mask and its type: 1 for ``key_padding_mask`` itself, 2 for one of shape (N, num_heads, L, S); ``None`` twice
-            without masks.
+            The mask and its type: 1 for ``key_padding_mask`` itself, 2 for one of shape (N, num_heads, L, S);
+            ``None`` twice without masks.
         """
         if attn_mask is None:
             return key_padding_mask, None if key_padding_mask is None else 1

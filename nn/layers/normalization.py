@@ -131,9 +131,9 @@ class _Norm(Affine):
 class _BatchNorm(_Norm):
     """Batch normalization of each channel over the samples and positions of a batch (Ioffe and Szegedy, 2015).
 
-    ``(x - mean) / sqrt(var + eps) * weight + bias``. In training mode mean and variance (biased) are those of the batch,
-    and running statistics are updated as ``running = (1 - momentum) * running + momentum * batch``, with the unbiased
-    variance. In evaluation mode the running statistics are used.
+    ``(x - mean) / sqrt(var + eps) * weight + bias``. In training mode mean and variance (biased) are those of the
+    batch, and running statistics are updated as ``running = (1 - momentum) * running + momentum * batch``, with the
+    unbiased variance. In evaluation mode the running statistics are used.
 
     Parameters
     ----------
@@ -252,8 +252,8 @@ class _InstanceNorm(_Norm):
     Raises
     ------
     ValueError
-        When it is called, if the input has another rank, if ``affine`` another number of channels (a warning otherwise),
-        or, in training, one position.
+        When it is called, if the input has another rank, if ``affine`` another number of channels (a warning
+        otherwise), or, in training, one position.
     """
 
     _version = 2
@@ -446,8 +446,8 @@ class RMSNorm(Affine):
 class GroupNorm(Affine):
     """Group normalization: mean and variance over groups of channels of each sample (Wu and He, 2018).
 
-    ``(x - mean) / sqrt(var + eps) * weight + bias``, with the biased variance. One group is layer normalization, a group
-    for each channel instance normalization.
+    ``(x - mean) / sqrt(var + eps) * weight + bias``, with the biased variance. One group is layer normalization, a
+    group for each channel instance normalization.
 
     Parameters
     ----------

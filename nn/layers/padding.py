@@ -36,8 +36,8 @@ class _ConstantPad(_Pad):
     Parameters
     ----------
     padding : int or tuple of int
-        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there are
-        dimensions. A negative number removes elements.
+        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there
+        are dimensions. A negative number removes elements.
     value : float
         The constant.
 
@@ -73,8 +73,8 @@ class _ZeroPad(_ConstantPad):
     Parameters
     ----------
     padding : int or tuple of int
-        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there are
-        dimensions. A negative number removes elements.
+        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there
+        are dimensions. A negative number removes elements.
 
     Raises
     ------
@@ -96,8 +96,8 @@ class _ReflectionPad(_Pad):
     Parameters
     ----------
     padding : int or tuple of int
-        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there are
-        dimensions.
+        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there
+        are dimensions.
 
     Raises
     ------
@@ -119,8 +119,8 @@ class _ReplicationPad(_Pad):
     Parameters
     ----------
     padding : int or tuple of int
-        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there are
-        dimensions.
+        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there
+        are dimensions.
 
     Examples
     --------
@@ -137,8 +137,8 @@ class _CircularPad(_Pad):
     Parameters
     ----------
     padding : int or tuple of int
-        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there are
-        dimensions.
+        Number of elements at each end, or at the ends (left, right, top, bottom, front, back), as many pairs as there
+        are dimensions.
 
     Raises
     ------

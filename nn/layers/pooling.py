@@ -36,10 +36,8 @@ class _MaxPool(Module):
     RuntimeError
         When it is called, if the input is not $N, the padding is too large, or the output would be empty.
 
-    Notes
-    -----
-    The output has size ``floor((size + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1)`` in each dimension.
-    See :func:`nn.functional.max_pool${rank}d`.
+    Notes ----- The output has size ``floor((size + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1)`` in
+    each dimension. See :func:`nn.functional.max_pool${rank}d`.
     """
 
     rank: int
@@ -62,7 +60,13 @@ class _MaxPool(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Any:
-        """Pool an input; with ``return_indices`` a tuple of the maxima and of their int64 positions in the flattened channel."""
+        """Pool an input.
+
+        Returns
+        -------
+        Tensor or tuple of Tensor
+            The maxima; with ``return_indices`` also their int64 positions in the flattened channel.
+        """
         return getattr(functional, f"max_pool{self.rank}d")(
             input,
             self.kernel_size,
@@ -115,7 +119,8 @@ class AvgPool1d(Module):
     Raises
     ------
     RuntimeError
-        When it is called, if the input is not (N, C, L) or (C, L), the padding is too large, or the output would be empty.
+        When it is called, if the input is not (N, C, L) or (C, L), the padding is too large, or the output would be
+        empty.
     """
 
     def __init__(
@@ -246,7 +251,13 @@ class _AdaptiveMaxPool(Module):
         self.return_indices = return_indices
 
     def forward(self, input: Tensor) -> Any:
-        """Pool an input; with ``return_indices`` a tuple of the maxima and of their int64 positions in the flattened channel."""
+        """Pool an input.
+
+        Returns
+        -------
+        Tensor or tuple of Tensor
+            The maxima; with ``return_indices`` also their int64 positions in the flattened channel.
+        """
         pool = getattr(functional, f"adaptive_max_pool{self.rank}d")
         return pool(input, self.output_size, self.return_indices)
 
@@ -273,8 +284,8 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 class _AdaptiveAvgPool(Module):
     """Adaptive average pooling of $signals: an output of a given size, whatever the size of the input.
 
-    Output element i of a dimension is the mean over ``input[floor(i * size / out) : ceil((i + 1) * size / out)]``. With
-    ``output_size=1`` it is global average pooling.
+    Output element i of a dimension is the mean over ``input[floor(i * size / out) : ceil((i + 1) * size / out)]``.
+    With ``output_size=1`` it is global average pooling.
 
     Parameters
     ----------
@@ -338,8 +349,8 @@ class _FractionalMaxPool(Module):
     Raises
     ------
     ValueError
-        If neither or both of ``output_size`` and ``output_ratio`` are given, a ratio is not between 0 and 1, or a size of
-        the window is below 1.
+        If neither or both of ``output_size`` and ``output_ratio`` are given, a ratio is not between 0 and 1, or a
+        size of the window is below 1.
     """
 
     rank: int
@@ -369,7 +380,13 @@ class _FractionalMaxPool(Module):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
     def forward(self, input: Tensor) -> Any:
-        """Pool an input; with ``return_indices`` a tuple of the maxima and of their int64 positions in the flattened channel."""
+        """Pool an input.
+
+        Returns
+        -------
+        Tensor or tuple of Tensor
+            The maxima; with ``return_indices`` also their int64 positions in the flattened channel.
+        """
         pool = getattr(functional, f"fractional_max_pool{self.rank}d")
         return pool(
             input,

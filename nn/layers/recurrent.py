@@ -51,9 +51,9 @@ class RNNBase(Module):
     Attributes
     ----------
     weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0 : Parameter
-        Of layer 0: input and recurrent weights, of shapes (gates * hidden_size, input_size) and
-        (gates * hidden_size, hidden_size), their biases, and the projection. Those of other layers end in their number,
-        those of the reverse direction also in ``_reverse``. All are initialized uniformly in ``±1 / sqrt(hidden_size)``.
+        Of layer 0: input and recurrent weights, of shapes (gates * hidden_size, input_size) and (gates * hidden_size,
+        hidden_size), their biases, and the projection. Those of other layers end in their number, those of the
+        reverse direction also in ``_reverse``. All are initialized uniformly in ``±1 / sqrt(hidden_size)``.
 
     Raises
     ------
@@ -302,14 +302,14 @@ class _OneState(RNNBase):
         input : Tensor or PackedSequence
             Shape (T, N, input_size), (N, T, input_size) if ``batch_first``, or (T, input_size).
         hx : Tensor, optional
-            Initial hidden states of shape (num_layers * directions, N, hidden_size), without N for an unbatched input; zeros by
-            default.
+            Initial hidden states of shape (num_layers * directions, N, hidden_size), without N for an unbatched
+            input; zeros by default.
 
         Returns
         -------
         tuple
-            Hidden states of the last layer at every step, with directions * hidden_size features, and the hidden states of all
-            layers after the last step, of the shape of ``hx``.
+            Hidden states of the last layer at every step, with directions * hidden_size features, and the hidden
+            states of all layers after the last step, of the shape of ``hx``.
 
         Raises
         ------
@@ -446,9 +446,9 @@ class GRU(_OneState):
 class LSTM(RNNBase):
     """Long short-term memory over sequences (Hochreiter and Schmidhuber, 1997).
 
-    ``c' = f * c + i * g`` and ``h' = o * tanh(c')``, where the input, forget and output gates i, f and o are the sigmoids,
-    and the candidate g the tanh, of ``weight_ih @ x + bias_ih + weight_hh @ h + bias_hh``. Weights and biases hold the rows of
-    i, f, g and o, in this order.
+    ``c' = f * c + i * g`` and ``h' = o * tanh(c')``, where the input, forget and output gates i, f and o are the
+    sigmoids, and the candidate g the tanh, of ``weight_ih @ x + bias_ih + weight_hh @ h + bias_hh``. Weights and
+    biases hold the rows of i, f, g and o, in this order.
 
     Parameters
     ----------
@@ -533,14 +533,14 @@ class LSTM(RNNBase):
         input : Tensor or PackedSequence
             Shape (T, N, input_size), (N, T, input_size) if ``batch_first``, or (T, input_size).
         hx : tuple of Tensor, optional
-            Initial hidden states of shape (num_layers * directions, N, proj_size or hidden_size), and cell states of shape
-            (num_layers * directions, N, hidden_size), without N for an unbatched input; zeros by default.
+            Initial hidden states of shape (num_layers * directions, N, proj_size or hidden_size), and cell states of
+            shape (num_layers * directions, N, hidden_size), without N for an unbatched input; zeros by default.
 
         Returns
         -------
         tuple
-            Hidden states of the last layer at every step, and the pair of the hidden and cell states of all layers after the
-            last step, of the shapes of ``hx``.
+            Hidden states of the last layer at every step, and the pair of the hidden and cell states of all layers
+            after the last step, of the shapes of ``hx``.
 
         Raises
         ------

@@ -34,8 +34,8 @@ class RNNCellBase(Module):
     Attributes
     ----------
     weight_ih, weight_hh : Parameter
-        Shapes (num_chunks * hidden_size, input_size) and (num_chunks * hidden_size, hidden_size), initialized uniformly in
-        ``±1 / sqrt(hidden_size)``.
+        Shapes (num_chunks * hidden_size, input_size) and (num_chunks * hidden_size, hidden_size), initialized
+        uniformly in ``±1 / sqrt(hidden_size)``.
     bias_ih, bias_hh : Parameter or None
         Shape (num_chunks * hidden_size,), initialized in the same way.
     """

@@ -160,8 +160,8 @@ class TransformerEncoderLayer(_Layer):
         src : Tensor
             Shape (S, N, E), with ``batch_first`` (N, S, E), or (S, E).
         src_mask : Tensor, optional
-            Shape (S, S) or (N * nhead, S, S): bool with True for pairs to ignore, or floating point, which is added to the
-            scores.
+            Shape (S, S) or (N * nhead, S, S): bool with True for pairs to ignore, or floating point, which is added
+            to the scores.
         src_key_padding_mask : Tensor, optional
             Shape (N, S) or (S,), in the same way.
         is_causal : bool
@@ -177,7 +177,7 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Layer of a Transformer decoder: self-attention, cross-attention to the encoder's output, and a feedforward network.
+    """Layer of a Transformer decoder: self-attention, cross-attention to the encoder's output, feedforward network.
 
     Each block has a residual connection. Vaswani et al., "Attention Is All You Need", 2017.
 
@@ -206,11 +206,11 @@ class TransformerDecoderLayer(_Layer):
         Parameters
         ----------
         tgt, memory : Tensor
-            Target and the encoder's output, of shapes (T, N, E) and (S, N, E), with ``batch_first`` (N, T, E) and (N, S, E), or
-            without N.
+            Target and the encoder's output, of shapes (T, N, E) and (S, N, E), with ``batch_first`` (N, T, E) and
+            (N, S, E), or without N.
         tgt_mask, memory_mask : Tensor, optional
-            Shapes (T, T) and (T, S), or with N * nhead before that: bool with True for pairs to ignore, or floating point, which
-            is added to the scores.
+            Shapes (T, T) and (T, S), or with N * nhead before that: bool with True for pairs to ignore, or floating
+            point, which is added to the scores.
         tgt_key_padding_mask, memory_key_padding_mask : Tensor, optional
             Shapes (N, T) and (N, S), in the same way.
         tgt_is_causal, memory_is_causal : bool
@@ -511,8 +511,8 @@ class Transformer(Module):
         src, tgt : Tensor
             Shapes (S, N, E) and (T, N, E), with ``batch_first`` (N, S, E) and (N, T, E), or without N.
         src_mask, tgt_mask, memory_mask : Tensor, optional
-            Shapes (S, S), (T, T) and (T, S), or with N * nhead before that: bool with True for pairs to ignore, or floating
-            point, which is added to the scores.
+            Shapes (S, S), (T, T) and (T, S), or with N * nhead before that: bool with True for pairs to ignore, or
+            floating point, which is added to the scores.
         src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask : Tensor, optional
             Shapes (N, S), (N, T) and (N, S), in the same way.
         src_is_causal, tgt_is_causal, memory_is_causal : bool, optional

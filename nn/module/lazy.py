@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 class LazyModuleMixin(Module):
     """Mixin of modules that infer the shapes of their parameters at the first call, and become another class then.
 
-    Derive from it first and from the module second; register parameters as :class:`~nn.UninitializedParameter`, buffers as
-    :class:`~nn.UninitializedBuffer`, and define :meth:`initialize_parameters`. Move and convert the module as any other, call
-    it once, and only then pass its parameters to an optimizer. State dicts with initialized and with uninitialized
-    parameters can be loaded before the first call.
+    Derive from it first and from the module second; register parameters as :class:`~nn.UninitializedParameter`,
+    buffers as :class:`~nn.UninitializedBuffer`, and define :meth:`initialize_parameters`. Move and convert the module
+    as any other, call it once, and only then pass its parameters to an optimizer. State dicts with initialized and
+    with uninitialized parameters can be loaded before the first call.
 
     Attributes
     ----------

@@ -49,8 +49,8 @@ def adadelta_step(
 class Adadelta(SteppingOptimizer):
     """Adadelta: steps by the gradient times the ratio of running averages of squared updates and squared gradients.
 
-    ``v = rho * v + (1 - rho) * g ** 2``, ``d = sqrt(u + eps) / sqrt(v + eps) * g``, ``u = rho * u + (1 - rho) * d ** 2`` and
-    ``p -= lr * d``.
+    ``v = rho * v + (1 - rho) * g ** 2``, ``d = sqrt(u + eps) / sqrt(v + eps) * g``,
+    ``u = rho * u + (1 - rho) * d ** 2`` and ``p -= lr * d``.
 
     Parameters
     ----------

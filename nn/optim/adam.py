@@ -118,7 +118,8 @@ class Adam(SteppingOptimizer):
     eps : float
         Added to the denominator.
     weight_decay : float
-        L2 penalty; with ``decoupled_weight_decay`` each step multiplies parameters by ``1 - lr * weight_decay`` instead.
+        L2 penalty; with ``decoupled_weight_decay`` each step multiplies parameters by ``1 - lr * weight_decay``
+        instead.
     amsgrad : bool
         Whether to divide by the maximum of all ``v`` so far (Reddi, Kale and Kumar, 2018).
     maximize : bool
@@ -133,10 +134,8 @@ class Adam(SteppingOptimizer):
     ValueError
         If a number is negative, or a decay rate not in [0, 1).
 
-    References
-    ----------
-    Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014; Reddi, Kale and Kumar, "On the Convergence of Adam and
-    Beyond", 2018.
+    References ---------- Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014; Reddi, Kale and Kumar,
+    "On the Convergence of Adam and Beyond", 2018.
     """
 
     absent = SteppingOptimizer.absent | {

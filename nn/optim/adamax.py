@@ -44,7 +44,8 @@ def adamax_step(
 class Adamax(SteppingOptimizer):
     """Adamax, the variant of Adam with the infinity norm.
 
-    ``m = beta1 * m + (1 - beta1) * g``, ``u = max(beta2 * u, abs(g) + eps)`` and ``p -= lr / (1 - beta1 ** t) * m / u`` at step t.
+    ``m = beta1 * m + (1 - beta1) * g``, ``u = max(beta2 * u, abs(g) + eps)`` and
+    ``p -= lr / (1 - beta1 ** t) * m / u`` at step t.
 
     Parameters
     ----------

@@ -22,8 +22,8 @@ _CURVED = 1e-10
 class LBFGS(Optimizer):
     """L-BFGS: a quasi-Newton method whose inverse Hessian is approximated from the last steps.
 
-    A step is up to ``max_iter`` iterations, each of which evaluates the closure at least once. All parameters are in one
-    group, and on one device.
+    A step is up to ``max_iter`` iterations, each of which evaluates the closure at least once. All parameters are in
+    one group, and on one device.
 
     Parameters
     ----------

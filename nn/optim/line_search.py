@@ -67,10 +67,8 @@ def strong_wolfe(
     (Point, int)
         The point, and the number of evaluations.
 
-    References
-    ----------
-    Nocedal and Wright, "Numerical Optimization", algorithms 3.5 and 3.6; trial steps are chosen as in Schmidt's minFunc,
-    which PyTorch follows as well.
+    References ---------- Nocedal and Wright, "Numerical Optimization", algorithms 3.5 and 3.6; trial steps are chosen
+    as in Schmidt's minFunc, which PyTorch follows as well.
     """
 
     def too_high(point: Point) -> bool:

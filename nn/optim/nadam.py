@@ -62,7 +62,8 @@ class NAdam(SteppingOptimizer):
     eps : float
         Added to the denominator.
     weight_decay : float
-        L2 penalty; with ``decoupled_weight_decay`` each step multiplies parameters by ``1 - lr * weight_decay`` instead.
+        L2 penalty; with ``decoupled_weight_decay`` each step multiplies parameters by ``1 - lr * weight_decay``
+        instead.
     momentum_decay : float
         How fast the momentum factor approaches the first of ``betas``.
     decoupled_weight_decay : bool

@@ -103,8 +103,8 @@ class Optimizer:
     Parameters
     ----------
     params : iterable
-        Tensors, pairs of a name and a tensor (such as ``Module.named_parameters`` yields), or dicts: groups with tensors
-        or pairs under ``"params"`` and options of their own.
+        Tensors, pairs of a name and a tensor (such as ``Module.named_parameters`` yields), or dicts: groups with
+        tensors or pairs under ``"params"`` and options of their own.
     defaults : dict
         Options of groups that do not set them.
 
@@ -211,8 +211,8 @@ class Optimizer:
         TypeError
             If ``param_group`` is not a dict, or contains something other than tensors.
         ValueError
-            If a parameter is in another group, is not a leaf of the graph, a required option is missing, or only some groups
-            have names.
+            If a parameter is in another group, is not a leaf of the graph, a required option is missing, or only some
+            groups have names.
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
@@ -354,7 +354,7 @@ class Optimizer:
     # Hooks
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, args, kwargs)`` before each step; if it returns a pair, that replaces ``(args, kwargs)``."""
+        """Call ``hook(optimizer, args, kwargs)`` before each step; a pair that it returns replaces both."""
         return _add(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -376,7 +376,7 @@ class Optimizer:
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` before :meth:`load_state_dict`; if it returns a dict, that is loaded instead."""
+        """Call ``hook(optimizer, state_dict)`` before :meth:`load_state_dict`; a dict that it returns is loaded instead."""
         return _add(self._load_pre_hooks, hook, prepend=prepend)
 
     def register_load_state_dict_post_hook(

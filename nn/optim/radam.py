@@ -47,8 +47,8 @@ def radam_step(
 class RAdam(SteppingOptimizer):
     """Rectified Adam: the adaptive learning rate is used once the variance of the averaged squares is tractable.
 
-    Before that (while the length of the approximated simple moving average is at most 5) steps are those of momentum alone;
-    afterwards the learning rate is multiplied by the rectification term.
+    Before that (while the length of the approximated simple moving average is at most 5) steps are those of momentum
+    alone; afterwards the learning rate is multiplied by the rectification term.
 
     Parameters
     ----------
@@ -61,7 +61,8 @@ class RAdam(SteppingOptimizer):
     eps : float
         Added to the denominator.
     weight_decay : float
-        L2 penalty; with ``decoupled_weight_decay`` each step multiplies parameters by ``1 - lr * weight_decay`` instead.
+        L2 penalty; with ``decoupled_weight_decay`` each step multiplies parameters by ``1 - lr * weight_decay``
+        instead.
     decoupled_weight_decay : bool
         Whether weight decay is no part of the gradient.
     maximize : bool

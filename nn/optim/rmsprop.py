@@ -181,7 +181,8 @@ class RMSprop(SteppingOptimizer):
     """RMSprop: steps by the gradient over the root of a running average of its square.
 
     ``v = alpha * v + (1 - alpha) * g ** 2`` and ``p -= lr * g / (sqrt(v) + eps)``; with ``momentum``,
-    ``b = momentum * b + g / (sqrt(v) + eps)`` and ``p -= lr * b``; with ``centered``, the variance takes the place of v.
+    ``b = momentum * b + g / (sqrt(v) + eps)`` and ``p -= lr * b``; with ``centered``, the variance takes the place of
+    v.
 
     Parameters
     ----------
@@ -209,9 +210,8 @@ class RMSprop(SteppingOptimizer):
     ValueError
         If a number is negative.
 
-    References
-    ----------
-    Tieleman and Hinton, "Lecture 6.5: RMSProp", 2012; Graves, "Generating Sequences With Recurrent Neural Networks", 2013.
+    References ---------- Tieleman and Hinton, "Lecture 6.5: RMSProp", 2012; Graves, "Generating Sequences With
+    Recurrent Neural Networks", 2013.
     """
 
     absent = SteppingOptimizer.absent | {"momentum": 0, "centered": False, "capturable": False}

@@ -50,8 +50,8 @@ def momentum_sgd_step(
 class SGD(SteppingOptimizer):
     """Stochastic gradient descent, optionally with momentum.
 
-    With ``g = grad + weight_decay * p``, the buffer is ``b = momentum * b + (1 - dampening) * g`` (``b = g`` at the first step),
-    and ``p -= lr * b``; with ``nesterov``, ``p -= lr * (g + momentum * b)``.
+    With ``g = grad + weight_decay * p``, the buffer is ``b = momentum * b + (1 - dampening) * g`` (``b = g`` at the
+    first step), and ``p -= lr * b``; with ``nesterov``, ``p -= lr * (g + momentum * b)``.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Optimizers that apply the same elementwise update to every parameter, in one launch for many parameters.
 
-Such an optimizer is one file: its step, defined by the decorator :func:`step` for device and host, and its class, which
-defines the options and :meth:`SteppingOptimizer.update`. :mod:`nn.optim.adagrad` is a short example.
+Such an optimizer is one file: its step, defined by the decorator :func:`step` for device and host, and its class,
+which defines the options and :meth:`SteppingOptimizer.update`. :mod:`nn.optim.adagrad` is a short example.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ __all__ = [
 class SteppingOptimizer(Optimizer):
     """Base class of these optimizers, which define :meth:`update`.
 
-    Options that choose between implementations in PyTorch (``foreach``, ``fused``, ``capturable``) are accepted and kept in
-    state dicts; the one implementation here is fused. ``differentiable=True`` raises NotImplementedError.
+    Options that choose between implementations in PyTorch (``foreach``, ``fused``, ``capturable``) are accepted and
+    kept in state dicts; the one implementation here is fused. ``differentiable=True`` raises NotImplementedError.
     """
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:

@@ -123,17 +123,20 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Module:
-    """Constrain a weight to be an orthogonal (if complex, unitary) matrix; a rectangular one has orthonormal columns or rows.
+    """Constrain a weight to be an orthogonal, if complex a unitary, matrix.
+
+    A rectangular one has orthonormal columns or rows.
 
     Parameters
     ----------
     module : Module
         Module with the weight.
     name : str
-        Name of the parameter: a matrix or a batch of matrices. ``parametrizations.<name>.original`` is trained instead.
+        Name of the parameter: a matrix or a batch of matrices. ``parametrizations.<name>.original`` is trained
+        instead.
     orthogonal_map : str, optional
-        ``"matrix_exp"`` (the default for square and complex matrices), ``"cayley"`` or ``"householder"`` (the default for
-        others).
+        ``"matrix_exp"`` (the default for square and complex matrices), ``"cayley"`` or ``"householder"`` (the default
+        for others).
     use_trivialization : bool
         Whether to parametrize relative to a base matrix, which makes any value assignable.
 

@@ -68,8 +68,8 @@ class ParametrizationList(ModuleList):
     modules : sequence of Module
         The parametrizations. Their ``right_inverse``, where they have one, computes the originals.
     original : Tensor
-        The tensor to parametrize. It is registered as ``original``; a right inverse that returns several tensors makes
-        them ``original0``, ``original1``, ...
+        The tensor to parametrize. It is registered as ``original``; a right inverse that returns several tensors
+        makes them ``original0``, ``original1``, ...
     unsafe : bool
         Whether shape and dtype may change.
 
@@ -276,8 +276,8 @@ def register_parametrization(
     tensor_name : str
         Name of a parameter or buffer. If it is parametrized already, ``parametrization`` is applied after the others.
     parametrization : Module
-        Called with the original. With a method ``right_inverse`` the original is initialized to what that returns for the
-        tensor, and the tensor can be assigned.
+        Called with the original. With a method ``right_inverse`` the original is initialized to what that returns for
+        the tensor, and the tensor can be assigned.
     unsafe : bool
         Whether shape and dtype may change.
 

@@ -28,9 +28,9 @@ __all__ = [
 class BasePruningMethod(ABC):
     """Base class of pruning methods: a forward pre-hook that computes the pruned tensor.
 
-    The parameter ``name`` of a module becomes ``name_orig``, which is trained; the buffer ``name_mask`` is 0 where elements
-    are pruned; ``name`` is the product of both. A subclass defines :meth:`compute_mask` and ``PRUNING_TYPE``:
-    "unstructured" (elements), "structured" (indices along a dimension ``dim``) or "global".
+    The parameter ``name`` of a module becomes ``name_orig``, which is trained; the buffer ``name_mask`` is 0 where
+    elements are pruned; ``name`` is the product of both. A subclass defines :meth:`compute_mask` and
+    ``PRUNING_TYPE``: "unstructured" (elements), "structured" (indices along a dimension ``dim``) or "global".
     """
 
     _tensor_name: str

@@ -40,7 +40,8 @@ class PackedSequence(_Fields):
     Attributes
     ----------
     data : Tensor
-        Shape (sum of batch_sizes, ...): the first elements of all sequences, then the second ones of those that have two, ...
+        Shape (sum of batch_sizes, ...): the first elements of all sequences, then the second ones of those that have
+        two, ...
     batch_sizes : Tensor
         Number of sequences that have an element at each time step, int64 on the CPU.
     sorted_indices : Tensor or None
@@ -73,11 +74,12 @@ class PackedSequence(_Fields):
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         if batch_sizes is None:
-            if not isinstance(data, (list, tuple)) or len(data) != 2:
+            pair: Any = data
+            if not isinstance(pair, (list, tuple)) or len(pair) != 2:
                 raise AssertionError(
-                    f"PackedSequence: expected data and batch_sizes, or a pair of both, got {type(data).__name__}"
+                    f"PackedSequence: expected data and batch_sizes, or a pair of both, got {type(pair).__name__}"
                 )
-            data, batch_sizes = data
+            data, batch_sizes = pair
         elif batch_sizes.device.type != "cpu":
             raise ValueError(
                 f"batch_sizes should always be on CPU, got {batch_sizes.device}: make a PackedSequence with pack_sequence "
@@ -201,8 +203,8 @@ def pack_padded_sequence(
     Raises
     ------
     RuntimeError
-        If a length is less than 1 or greater than T, there is not one for each sequence, they are not on the CPU, or not
-        sorted although ``enforce_sorted``.
+        If a length is less than 1 or greater than T, there is not one for each sequence, they are not on the CPU, or
+        not sorted although ``enforce_sorted``.
     """
     if isinstance(lengths, Tensor):
         if lengths.device.type != "cpu":

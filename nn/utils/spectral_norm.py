@@ -16,7 +16,7 @@ __all__ = ["remove_spectral_norm", "spectral_norm"]
 
 
 class SpectralNorm:
-    """Hook that computes the parameter ``name`` from ``<name>_orig`` and the singular vectors ``<name>_u`` and ``<name>_v``."""
+    """Hook that computes the parameter ``name`` from ``<name>_orig`` and the singular vectors ``<name>_u``, ``<name>_v``."""
 
     #: Of what it keeps in state dicts.
     _version = 1

@@ -20,8 +20,8 @@ Rate = Any
 class LRScheduler:
     """Base class of the schedulers, which define :meth:`get_lr`.
 
-    Call :meth:`step` after the optimizer's, once an epoch (or once a batch, as the schedule says). Its attributes are its
-    state dict.
+    Call :meth:`step` after the optimizer's, once an epoch (or once a batch, as the schedule says). Its attributes are
+    its state dict.
 
     Parameters
     ----------

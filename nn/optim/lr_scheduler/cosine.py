@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class CosineAnnealingLR(LRScheduler):
     """Cosine annealing: from the initial learning rate to ``eta_min`` in ``T_max`` epochs, and back.
 
-    ``eta_min + (initial - eta_min) * (1 + cos(pi * epoch / T_max)) / 2``, computed from the current learning rate, so that
-    changes by other schedulers persist.
+    ``eta_min + (initial - eta_min) * (1 + cos(pi * epoch / T_max)) / 2``, computed from the current learning rate, so
+    that changes by other schedulers persist.
 
     Parameters
     ----------

@@ -51,8 +51,8 @@ class CyclicLR(LRScheduler):
     step_size_up, step_size_down : int
         Batches of the increasing and the decreasing half of a cycle; the second is equal to the first by default.
     mode : str
-        ``"triangular"`` for cycles of equal amplitude, ``"triangular2"`` if it halves after each cycle, ``"exp_range"`` if it
-        is ``gamma`` to the power of the number of batches.
+        ``"triangular"`` for cycles of equal amplitude, ``"triangular2"`` if it halves after each cycle,
+        ``"exp_range"`` if it is ``gamma`` to the power of the number of batches.
     gamma : float
         For ``"exp_range"``.
     scale_fn : callable, optional
@@ -188,7 +188,8 @@ class OneCycleLR(LRScheduler):
     Raises
     ------
     ValueError
-        If the number of batches is not determined or not positive, ``pct_start`` is not in [0, 1], or the strategy is unknown.
+        If the number of batches is not determined or not positive, ``pct_start`` is not in [0, 1], or the strategy is
+        unknown.
 
     References
     ----------

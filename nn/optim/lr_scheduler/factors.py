@@ -77,7 +77,7 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """The current learning rate times ``lr_lambda(epoch)``, every epoch; the parameters are those of :class:`LambdaLR`."""
+    """The current learning rate times ``lr_lambda(epoch)``; the parameters are those of :class:`LambdaLR`."""
 
     def get_lr(self) -> list[Rate]:
         """See :meth:`LRScheduler.get_lr`."""
@@ -194,7 +194,7 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The learning rate is multiplied by a factor that changes linearly in the first ``total_iters`` epochs, such as a warm-up.
+    """The learning rate is multiplied by a factor that changes linearly in the first epochs, such as a warm-up.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Polynomial decay: the initial learning rate times ``(1 - epoch / total_iters) ** power``, 0 from ``total_iters`` on.
+    """Polynomial decay to 0: the initial learning rate times ``(1 - epoch / total_iters) ** power``.
 
     Parameters
     ----------
