@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nn import functional
 from nn.module import Module
+from tensor import cat
 
 from .containers import ModuleList, Sequential
 from .linear import Linear
@@ -194,8 +195,6 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         Tensor
             Shape (N, n_classes).
         """
-        from tensor import cat
-
         head = functional.log_softmax(self.head(input), dim=1)
         log_probs = [head[:, : self.shortlist_size]]
         for number, cluster in enumerate(self.tail):

@@ -38,10 +38,10 @@ class _LazyLayer(LazyModuleMixin):
 
     def _leave_open(self, bias: bool, device: Any, dtype: dtype | None) -> None:
         """Register uninitialized ``weight`` and, if ``bias``, ``bias``."""
-        own: Any = self
-        own.weight = UninitializedParameter(device=device, dtype=dtype)
+        layer: Any = self
+        layer.weight = UninitializedParameter(device=device, dtype=dtype)
         if bias:
-            own.bias = UninitializedParameter(device=device, dtype=dtype)
+            layer.bias = UninitializedParameter(device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
         """Draw initial values, once the parameters have shapes."""
@@ -98,10 +98,12 @@ class _LazyConvolution(_LazyLayer):
     _size = "in_channels"
 
     def _set_up(self, out_channels: int, bias: bool, device: Any, dtype: dtype | None) -> None:
-        own: Any = self
-        if out_channels % own.groups:
-            raise ValueError(f"out_channels must be divisible by groups, got {out_channels} and {own.groups}")
-        own.out_channels = out_channels
+        layer: Any = self
+        if out_channels % layer.groups:
+            raise ValueError(
+                f"out_channels must be divisible by groups, got {out_channels} and {layer.groups}"
+            )
+        layer.out_channels = out_channels
         self._leave_open(bias, device, dtype)
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
@@ -114,26 +116,28 @@ class _LazyConvolution(_LazyLayer):
         ValueError
             If its channels are not divisible by the groups.
         """
-        own: Any = self
+        layer: Any = self
         if not self.has_uninitialized_params():
-            if not own.in_channels:
+            if not layer.in_channels:
                 # They were loaded.
-                own.in_channels = own.weight.shape[0] if own.transposed else own.weight.shape[1] * own.groups
+                layer.in_channels = (
+                    layer.weight.shape[0] if layer.transposed else layer.weight.shape[1] * layer.groups
+                )
             return
-        sample = own.rank + 1
+        sample = layer.rank + 1
         if input.dim() not in (sample, sample + 1):
             raise RuntimeError(
                 f"Expected {sample}D (unbatched) or {sample + 1}D (batched) input to {type(self).__name__}, but got input "
                 f"of size: {input.shape}"
             )
         channels = input.shape[-sample]
-        if channels % own.groups:
-            raise ValueError(f"in_channels must be divisible by groups, got {channels} and {own.groups}")
-        own.in_channels = channels
-        first, second = (channels, own.out_channels) if own.transposed else (own.out_channels, channels)
+        if channels % layer.groups:
+            raise ValueError(f"in_channels must be divisible by groups, got {channels} and {layer.groups}")
+        layer.in_channels = channels
+        first, second = (channels, layer.out_channels) if layer.transposed else (layer.out_channels, channels)
         with no_grad():
-            _materialize(own.weight, (first, second // own.groups, *own.kernel_size))
-            _materialize(own.bias, (own.out_channels,))
+            _materialize(layer.weight, (first, second // layer.groups, *layer.kernel_size))
+            _materialize(layer.bias, (layer.out_channels,))
             self.reset_parameters()
 
 
@@ -257,11 +261,11 @@ class _LazyNorm(_LazyLayer):
         self.track_running_stats = track_running_stats
         if affine:
             self._leave_open(bias, device, dtype)
-        own: Any = self
+        layer: Any = self
         if track_running_stats:
-            own.running_mean = UninitializedBuffer(device=device, dtype=dtype)
-            own.running_var = UninitializedBuffer(device=device, dtype=dtype)
-            own.num_batches_tracked = scalar(0, dtype=int64, device=device)
+            layer.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            layer.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            layer.num_batches_tracked = scalar(0, dtype=int64, device=device)
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Take ``num_features`` from the channels of ``input``.
@@ -271,20 +275,20 @@ class _LazyNorm(_LazyLayer):
         ValueError
             If the input has another rank than the layer takes.
         """
-        own: Any = self
-        tensors = own.weight, own.bias, own.running_mean, own.running_var
+        layer: Any = self
+        tensors = layer.weight, layer.bias, layer.running_mean, layer.running_var
         if not self.has_uninitialized_params():
-            if not own.num_features:
+            if not layer.num_features:
                 # They were loaded, unless there are none.
-                own.num_features = next(
+                layer.num_features = next(
                     (len(each) for each in tensors if each is not None), self._channels(input)
                 )
             return
-        own._check_input_dim(input)
-        own.num_features = self._channels(input)
+        layer._check_input_dim(input)
+        layer.num_features = self._channels(input)
         with no_grad():
             for each in tensors:
-                _materialize(each, (own.num_features,))
+                _materialize(each, (layer.num_features,))
             self.reset_parameters()
 
     def _channels(self, input: Tensor) -> int:
@@ -293,8 +297,8 @@ class _LazyNorm(_LazyLayer):
 
 class _LazyInstanceNorm(_LazyNorm):
     def _channels(self, input: Tensor) -> int:
-        own: Any = self
-        return int(input.shape[1 - max(own.ranks) + input.dim()])
+        layer: Any = self
+        return int(input.shape[1 - max(layer.ranks) + input.dim()])
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):

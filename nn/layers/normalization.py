@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from nn import functional, init
@@ -283,8 +284,6 @@ class _InstanceNorm(_Norm):
                     f"expected input's size at dim={int(batched)} to match num_features ({self.num_features}), but got: "
                     f"{channels}."
                 )
-            import warnings
-
             warnings.warn(
                 f"input's size at dim={int(batched)} does not match num_features. You can silence this warning by not "
                 "passing in num_features, which is not used because affine=False",
