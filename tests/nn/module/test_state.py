@@ -385,6 +385,7 @@ def test_work_is_linear_in_the_number_of_layers() -> None:
     assert small["looks at keys"] > 40
 
 
+@pytest.mark.parity
 def test_a_submodule_whose_name_has_a_dot_is_loaded() -> None:
     def program(lib: Any, nn: Any) -> Any:
         model = nn.Sequential(nn.Linear(1, 1))
