@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .dtypes import Category
-from .plans import includes, launcher
+from .plans import bound, includes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,8 @@ class Windows:
         Of the windows.
     ceil : bool
         Whether a last window may go beyond the padded image, as long as it starts before its second padding.
+    excess : tuple of int
+        By how many elements the second padding is larger than the first; negative where it is smaller.
     """
 
     size: Three
@@ -44,17 +46,27 @@ class Windows:
     padding: Three
     dilation: Three
     ceil: bool = False
+    excess: Three = (0, 0, 0)
 
     @property
     def out(self) -> Three:
         """How many windows there are along each dimension."""
         depth, height, width = map(
-            self._count, self.size, self.kernel, self.stride, self.padding, self.dilation
+            self._count, self.size, self.kernel, self.stride, self.padding, self.dilation, self.excess
         )
         return depth, height, width
 
-    def _count(self, size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-        room = size + 2 * padding - dilation * (kernel - 1) - 1
+    @property
+    def padded(self) -> Three:
+        """The image with both paddings."""
+        depth, height, width = (
+            size + 2 * padding + excess
+            for size, padding, excess in zip(self.size, self.padding, self.excess, strict=True)
+        )
+        return depth, height, width
+
+    def _count(self, size: int, kernel: int, stride: int, padding: int, dilation: int, excess: int) -> int:
+        room = size + 2 * padding + excess - dilation * (kernel - 1) - 1
         if not self.ceil:
             return room // stride + 1
         count = -(-room // stride) + 1
@@ -92,7 +104,18 @@ def grid_of(count: int) -> int:
     return min(max(-(-count // THREADS), 1), (1 << 31) - 1)
 
 
-def plan_unfold(device: Device, windows: Windows, item_channels: int, itemsize: int) -> Callable[..., None]:
+def plan_unfold(
+    device: Device,
+    windows: Windows,
+    item_channels: int,
+    itemsize: int,
+    channels: int,
+    items: int,
+    first: int,
+    count: int,
+    row_step: int,
+    item_step: int,
+) -> Callable[..., None]:
     """What copies windows to the columns of a matrix.
 
     Parameters
@@ -101,65 +124,58 @@ def plan_unfold(device: Device, windows: Windows, item_channels: int, itemsize: 
         Channels that lie between an item of the image and the next.
     itemsize
         Bytes of an element.
+    channels, items
+        What is copied of: neighbouring channels, of neighbouring items.
+    first, count
+        The first window of each item, and how many from there on.
+    row_step, item_step
+        Elements of the columns from one row to the next, and within a row from one item to the next.
 
     Returns
     -------
     callable
-        ``run(stream_handle, columns_address, image_address, channels, items, first, count, row_step, item_step)``:
-        ``count`` windows from the ``first`` on of each of ``items`` items, for ``channels`` channels. Row ``r`` of
-        the columns starts ``r * row_step`` elements after their address, item ``i`` of a row ``i * item_step`` after
-        that.
+        ``run(stream_handle, columns_address, image_address)``.
     """
     word = _WORDS[itemsize]
+    name = f"unfold_{itemsize}_bytes"
     source = (
-        f'#include "elements.cuh"\n#include "unfold.cuh"\n\nextern "C" __global__ void unfold_{itemsize}_bytes('
+        f'#include "elements.cuh"\n#include "unfold.cuh"\n\nextern "C" __global__ void {name}('
         "Windows w, long long rows, long long items, long long at, long long count, long long row_step, "
-        f"long long item_step, const {word}* image, {word}* columns) {{\n"
+        f"long long item_step, {word}* columns, const {word}* image) {{\n"
         "    unfold(w, rows, items, at, count, row_step, item_step, image, columns);\n}\n"
     )
-    launch = launcher(device, "unfold.cu", source, f"unfold_{itemsize}_bytes", (_SIZE, *"qqqqqqPP"))
-    packed, taps = windows.packed(item_channels), windows.taps
-
-    def run(
-        stream: Any, columns: int, image: int, channels: int, items: int, first: int, count: int,
-        row_step: int, item_step: int,
-    ) -> None:  # fmt: skip
-        rows = channels * taps
-        launch(
-            grid_of(items * count), min(rows, _MAX_BLOCKS), 1, THREADS, 1, 1, 0, stream,
-            packed, rows, items, first, count, row_step, item_step, image, columns,
-        )  # fmt: skip
-
-    return run
+    rows = channels * windows.taps
+    grid = grid_of(items * count), min(rows, _MAX_BLOCKS)
+    given = windows.packed(item_channels), rows, items, first, count, row_step, item_step
+    return bound(device, "unfold.cu", source, name, (_SIZE, *"qqqqqqPP"), grid, THREADS, *given)
 
 
-def plan_fold(device: Device, windows: Windows, item_channels: int, dtype: dtype) -> Callable[..., None]:
-    """What adds columns up to images: the transpose of :func:`plan_unfold`.
+def plan_fold(
+    device: Device,
+    windows: Windows,
+    item_channels: int,
+    dtype: dtype,
+    channels: int,
+    items: int,
+    row_step: int,
+    item_step: int,
+) -> Callable[..., None]:
+    """What adds columns up to images: the transpose of :func:`plan_unfold`, for all windows.
 
     Returns
     -------
     callable
-        ``run(stream_handle, image_address, columns_address, channels, items, row_step, item_step)``.
+        ``run(stream_handle, image_address, columns_address)``.
     """
     name = f"fold_{dtype.name}"
     source = (
         f'{includes("unfold.cuh", dtype)}extern "C" __global__ void {name}(Windows w, long long channels, '
-        f"long long items, long long row_step, long long item_step, const {dtype.cuda}* columns, {dtype.cuda}* image) {{\n"
+        f"long long items, long long row_step, long long item_step, {dtype.cuda}* image, const {dtype.cuda}* columns) {{\n"
         f"    fold<{sum_type(dtype)}>(w, channels, items, row_step, item_step, columns, image);\n}}\n"
     )
-    launch = launcher(device, "unfold.cu", source, name, (_SIZE, *"qqqqPP"))
-    packed, area = windows.packed(item_channels), prod(windows.size)
-
-    def run(
-        stream: Any, image: int, columns: int, channels: int, items: int, row_step: int, item_step: int
-    ) -> None:
-        grid = grid_of(items * channels * area)
-        launch(
-            grid, 1, 1, THREADS, 1, 1, 0, stream,
-            packed, channels, items, row_step, item_step, columns, image,
-        )  # fmt: skip
-
-    return run
+    grid = grid_of(items * channels * prod(windows.size))
+    given = windows.packed(item_channels), channels, items, row_step, item_step
+    return bound(device, "unfold.cu", source, name, (_SIZE, *"qqqqPP"), grid, THREADS, *given)
 
 
 def plan_depthwise(
@@ -184,18 +200,13 @@ def plan_depthwise(
     threads = f", {THREADS}" if part == "weight" else ""
     source = (
         f'{includes("unfold.cuh", dtype)}extern "C" __global__ void {name}(Windows w, long long counted, '
-        f"int multiplier, long long items, const {dtype.cuda}* first, const {dtype.cuda}* second, {dtype.cuda}* out) {{\n"
+        f"int multiplier, long long items, {dtype.cuda}* out, const {dtype.cuda}* first, const {dtype.cuda}* second) {{\n"
         f"    depthwise_{part}<{sum_type(dtype)}{threads}>(w, counted, multiplier, items, first, second, out);\n}}\n"
     )
-    launch = launcher(device, "unfold.cu", source, name, (_SIZE, *"qiqPPP"))
-    packed = windows.packed(channels)
     grid = {
         "forward": grid_of(items * filters * windows.positions),
         "input": grid_of(items * channels * prod(windows.size)),
         "weight": filters * windows.taps,
     }[part]
-
-    def run(stream: Any, out: int, first: int, second: int) -> None:
-        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, counted, multiplier, items, first, second, out)
-
-    return run
+    given = windows.packed(channels), counted, multiplier, items
+    return bound(device, "unfold.cu", source, name, (_SIZE, *"qiqPPP"), grid, THREADS, *given)

@@ -65,15 +65,16 @@ def bound(
     source: str,
     name: str,
     codes: Sequence[str | int],
-    grid: int,
+    grid: int | tuple[int, int],
     threads: int,
     *first: Any,
 ) -> Callable[..., None]:
     """What launches a kernel whose grid, block and first arguments never change, as :func:`drv.bind` makes it."""
+    width, height = (grid, 1) if isinstance(grid, int) else grid
     function = device.runtime.cache(
         ("function", file, device.ordinal, source, name), lambda: _function(device, file, source, name)
     )
-    return bind(function, codes, (grid, 1, 1), (threads, 1, 1), *first)
+    return bind(function, codes, (width, height, 1), (threads, 1, 1), *first)
 
 
 def _function(device: Device, file: str, source: str, name: str) -> Function:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .convolution import THREADS, Windows, grid_of, sum_type
-from .plans import includes, launcher
+from .convolution import THREADS, Three, Windows, grid_of, sum_type
+from .plans import bound, includes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,15 +17,44 @@ if TYPE_CHECKING:
 
     from .dtypes import dtype
 
-#: Regular windows, or for adaptive ones the sizes of the image and of the result.
-Pool = Windows | tuple[tuple[int, int, int], tuple[int, int, int]]
+
+@dataclass(frozen=True, slots=True)
+class Adaptive:
+    """As many windows as asked for, as equal as can be; each attribute has depth, height and width.
+
+    Attributes
+    ----------
+    size, out : tuple of int
+        Of the image and of the result.
+    """
+
+    size: Three
+    out: Three
+
+
+@dataclass(frozen=True, slots=True)
+class Fractional:
+    """Windows of one size at random places; each attribute has depth, height and width.
+
+    Attributes
+    ----------
+    size, out : tuple of int
+        Of the image and of the result.
+    kernel : tuple of int
+        Of the windows.
+    """
+
+    size: Three
+    out: Three
+    kernel: Three
+
+
+Pool = Windows | Adaptive | Fractional
 
 
 def sizes(pool: Pool) -> tuple[int, int]:
     """Elements of a plane of the image, and of the result."""
-    if isinstance(pool, Windows):
-        return prod(pool.size), pool.positions
-    return prod(pool[0]), prod(pool[1])
+    return prod(pool.size), prod(pool.out)
 
 
 def plan_max(device: Device, pool: Pool, planes: int, dtype: dtype) -> Callable[..., None]:
@@ -35,20 +65,34 @@ def plan_max(device: Device, pool: Pool, planes: int, dtype: dtype) -> Callable[
     callable
         ``run(stream_handle, out_address, indices_address, in_address)``, the indices int64.
     """
-    launch = _kernel(
-        device,
-        "max_pool",
-        pool,
-        dtype,
-        "",
-        [f"const {dtype.cuda}* in", f"{dtype.cuda}* out", "long long* places"],
-    )
-    packed, grid = _packed(pool), grid_of(planes * sizes(pool)[1])
+    parameters = [f"{dtype.cuda}* out", "long long* places", f"const {dtype.cuda}* in"]
+    call = "max_pool(pool, planes, in, out, places)"
+    return _bound(device, "max_pool", call, pool, dtype, parameters, planes, sizes(pool)[1])
 
-    def run(stream: Any, out: int, indices: int, input_address: int) -> None:
-        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, input_address, out, indices)
 
-    return run
+def plan_fractional_max(
+    device: Device, pool: Fractional, planes: int, rank: int, dtype: dtype, shares: dtype
+) -> Callable[..., None]:
+    """:func:`plan_max` for windows at random places.
+
+    Parameters
+    ----------
+    rank
+        2 for images, 3 for volumes: how many shares of a step each plane has.
+    shares
+        Type of the shares.
+
+    Returns
+    -------
+    callable
+        ``run(stream_handle, out_address, places_address, in_address, shares_address)``.
+    """
+    parameters = [
+        "int rank", f"{dtype.cuda}* out", "long long* places", f"const {dtype.cuda}* in", f"const {shares.cuda}* shares",
+    ]  # fmt: skip
+    name = f"max_pool_by_{shares.name}"
+    call = f"fractional_max_pool<{sum_type(shares)}>(pool, planes, rank, in, shares, out, places)"
+    return _bound(device, name, call, pool, dtype, parameters, planes, sizes(pool)[1], rank, others=(shares,))
 
 
 def plan_max_backward(device: Device, pool: Pool, planes: int, dtype: dtype) -> Callable[..., None]:
@@ -59,14 +103,9 @@ def plan_max_backward(device: Device, pool: Pool, planes: int, dtype: dtype) -> 
     callable
         ``run(stream_handle, out_address, grad_address, places_address)``.
     """
-    parameters = [f"const {dtype.cuda}* grad", "const long long* places", f"{dtype.cuda}* out"]
-    launch = _kernel(device, "max_pool_backward", pool, dtype, sum_type(dtype), parameters)
-    packed, grid = _packed(pool), grid_of(planes * sizes(pool)[0])
-
-    def run(stream: Any, out: int, grad: int, indices: int) -> None:
-        launch(grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, grad, indices, out)
-
-    return run
+    parameters = [f"{dtype.cuda}* out", f"const {dtype.cuda}* grad", "const long long* places"]
+    call = f"max_pool_backward<{sum_type(dtype)}>(pool, planes, grad, places, out)"
+    return _bound(device, "max_pool_backward", call, pool, dtype, parameters, planes, sizes(pool)[0])
 
 
 def plan_avg(
@@ -87,31 +126,43 @@ def plan_avg(
         ``run(stream_handle, out_address, in_address)``.
     """
     name = "avg_pool_backward" if backward else "avg_pool"
-    parameters = ["int with_padding", "int fixed", f"const {dtype.cuda}* in", f"{dtype.cuda}* out"]
-    launch = _kernel(device, name, pool, dtype, sum_type(dtype), parameters)
-    packed, grid = _packed(pool), grid_of(planes * sizes(pool)[0 if backward else 1])
-
-    def run(stream: Any, out: int, input_address: int) -> None:
-        launch(
-            grid, 1, 1, THREADS, 1, 1, 0, stream, packed, planes, int(with_padding), fixed, input_address, out
-        )
-
-    return run
+    parameters = ["int with_padding", "int fixed", f"{dtype.cuda}* out", f"const {dtype.cuda}* given"]
+    call = f"{name}<{sum_type(dtype)}>(pool, planes, with_padding, fixed, given, out)"
+    area = sizes(pool)[0 if backward else 1]
+    return _bound(device, name, call, pool, dtype, parameters, planes, area, int(with_padding), fixed)
 
 
 def _packed(pool: Pool) -> bytes:
-    return pool.packed(1) if isinstance(pool, Windows) else struct.pack("=6i", *pool[0], *pool[1])
+    if isinstance(pool, Windows):
+        return pool.packed(1)
+    numbers = (*pool.size, *pool.out, *(pool.kernel if isinstance(pool, Fractional) else ()))
+    return struct.pack(f"={len(numbers)}i", *numbers)
 
 
-def _kernel(
-    device: Device, function: str, pool: Pool, dtype: dtype, template: str, parameters: list[str]
+def _bound(
+    device: Device,
+    function: str,
+    call: str,
+    pool: Pool,
+    dtype: dtype,
+    parameters: list[str],
+    planes: int,
+    area: int,
+    *first: int,
+    others: tuple[dtype, ...] = (),
 ) -> Callable[..., None]:
-    shape = "Regular" if isinstance(pool, Windows) else "Adaptive"
-    name = f"{'' if shape == 'Regular' else 'adaptive_'}{function}_{dtype.name}"
-    passed = ", ".join(["pool", "planes", *(each.split()[-1] for each in parameters)])
+    """What launches a kernel that makes ``call``, for ``planes`` planes of ``area`` threads each.
+
+    ``first`` are the values of its first ``parameters``, those after the planes; ``others`` are further element types.
+    """
+    shape = "Regular" if isinstance(pool, Windows) else type(pool).__name__
+    name = f"{'' if shape == 'Regular' else f'{shape.lower()}_'}{function}_{dtype.name}"
     source = (
-        f'{includes("pooling.cuh", dtype)}extern "C" __global__ void {name}({shape} pool, long long planes, '
-        f"{', '.join(parameters)}) {{\n    {function}{f'<{template}>' if template else ''}({passed});\n}}\n"
+        f'{includes("pooling.cuh", dtype, *others)}extern "C" __global__ void {name}({shape} pool, long long planes, '
+        f"{', '.join(parameters)}) {{\n    {call};\n}}\n"
     )
-    codes = ["i" if each.startswith("int ") else "P" for each in parameters]
-    return launcher(device, "pooling.cu", source, name, (len(_packed(pool)), "q", *codes))
+    packed = _packed(pool)
+    codes = (len(packed), "q", *("i" if each.startswith("int ") else "P" for each in parameters))
+    return bound(
+        device, "pooling.cu", source, name, codes, grid_of(planes * area), THREADS, packed, planes, *first
+    )

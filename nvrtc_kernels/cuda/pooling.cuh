@@ -1,7 +1,7 @@
 // Pooling of images, which lie one after the other ("planes"), and its derivatives. A thread has an element of what
 // is written and looks at all that it depends on: nothing is added atomically, and sums are the same in every run.
 // Windows are regular (windows.cuh), or adaptive: output i of n covers the inputs from floor(i * size / n) up to
-// ceil((i + 1) * size / n).
+// ceil((i + 1) * size / n); or of one size at random places (B. Graham, "Fractional Max-Pooling", 2014).
 
 #pragma once
 #include "windows.cuh"
@@ -51,6 +51,30 @@ struct Adaptive {
     __device__ int padded(int axis, int i) const {
         const Range range = inputs(axis, i);
         return range.end - range.first;
+    }
+};
+
+// Windows of one size whose steps are nearly of one size: each plane has a share of a step for each axis.
+struct Fractional {
+    int sizes[3], outs[3], kernel[3];
+    __device__ int size(int axis) const { return sizes[axis]; }
+    __device__ int out(int axis) const { return outs[axis]; }
+    __device__ double step(int axis) const {
+        return static_cast<double>(sizes[axis] - kernel[axis]) / (outs[axis] - 1);
+    }
+    // Where window i starts; the last one ends with the image.
+    template <class Share>
+    __device__ int start(int axis, int i, Share share) const {
+        if (i == outs[axis] - 1) return sizes[axis] - kernel[axis];
+        const Share by = static_cast<Share>(step(axis));
+        return static_cast<int>((static_cast<Share>(i) + share) * by) - static_cast<int>(share * by);
+    }
+    // The outputs whose windows may hold input `at`, whatever the share: window i starts less than 1 from i * step.
+    __device__ Range outputs(int axis, int at) const {
+        if (outs[axis] == 1 || sizes[axis] == kernel[axis]) return {0, outs[axis], 1};
+        const double by = step(axis);
+        return {max(static_cast<int>((at - kernel[axis]) / by) - 1, 0),
+                min(static_cast<int>((at + 1) / by) + 2, outs[axis]), 1};
     }
 };
 
@@ -120,6 +144,38 @@ __device__ void max_pool(const Pool& pool, long long planes, const T* in, T* out
                 value = x;
             }
         });
+        out[i] = value;
+        places[i] = best;
+    }
+}
+
+// The same for windows at random places. Images give the share for their width first, volumes that for their depth.
+template <class Share, class T, class S>
+__device__ void fractional_max_pool(
+    const Fractional& pool, long long planes, int rank, const T* in, const S* shares, T* out, long long* places) {
+    const int outs = pool.out(0) * pool.out(1) * pool.out(2);
+    const long long area = static_cast<long long>(pool.size(0)) * pool.size(1) * pool.size(2);
+    EACH(i, planes * outs) {
+        const S* own = shares + i / outs * rank;
+        const T* plane = in + i / outs * area;
+        const Place place = output_place(pool, static_cast<int>(i % outs));
+        int first[3];
+        for (int axis = 0; axis < 3; ++axis) {
+            const Share share = rank == 3 ? Share(wide(own[axis])) : axis ? Share(wide(own[2 - axis])) : Share(0);
+            first[axis] = pool.start(axis, place.at[axis], share);
+        }
+        int best = -1;
+        T value{};
+        for (int z = first[0]; z < first[0] + pool.kernel[0]; ++z)
+            for (int y = first[1]; y < first[1] + pool.kernel[1]; ++y)
+                for (int x = first[2]; x < first[2] + pool.kernel[2]; ++x) {
+                    const int at = (z * pool.size(1) + y) * pool.size(2) + x;
+                    const T found = plane[at];
+                    if (best < 0 || wide(found) > wide(value) || wide(found) != wide(found)) {
+                        best = at;
+                        value = found;
+                    }
+                }
         out[i] = value;
         places[i] = best;
     }

@@ -90,6 +90,26 @@ def _copied_plan(layout: Layout, origin: Layout) -> Callable[[Tensor], Tensor]:
 COPIED = planned(_copied_plan)
 
 
+def on_contiguous(run: Callable[..., Any], *layouts: Layout | None) -> Callable[..., Any]:
+    """``run`` for operands of these layouts, those of which are copied before that are not contiguous.
+
+    ``None`` stands for what is passed on as it is.
+    """
+    packs = [
+        None
+        if layout is None or layout.contiguous
+        else layout.place.plans[COPIED, layout.as_contiguous(), layout]
+        for layout in layouts
+    ]
+    if not any(packs):
+        return run
+
+    def packed(*operands: Any) -> Any:
+        return run(*[x if pack is None else pack(x) for pack, x in zip(packs, operands, strict=True)])
+
+    return packed
+
+
 def check_no_overlap(layout: Layout) -> None:
     """Raise RuntimeError if elements of ``layout`` certainly share memory, so that writing is ambiguous."""
     if layout.numel and any(

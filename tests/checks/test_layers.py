@@ -45,7 +45,7 @@ INSIDE_FUNCTIONS = {
     },
     "nvrtc_kernels": {},
     "tensor": {},
-    "nn": {"cat": "tensor's names beside those of functional, in the one method that needs one"},
+    "nn": {},
     "parallel": {
         "MpiTransport": _OPTIONAL,
         "subgroup": _OPTIONAL,

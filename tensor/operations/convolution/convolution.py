@@ -1,9 +1,8 @@
 """Convolutions in one, two and three dimensions, and transposed ones.
 
 Three operations are each other's derivatives: the convolution, the gradient of its input (which is the transposed
-convolution) and the gradient of its weight. On the CPU :mod:`.convolution_on_host` has them. On devices each is a matrix product of the weight, or the result's gradient, with
-the windows of the image as columns. The columns of as many items are made at a time as fit into a workspace of
-bounded size; where windows are single elements the image itself is the matrix.
+convolution) and the gradient of its weight. :mod:`.convolution_on_device` and :mod:`.convolution_on_host` work them
+out for a geometry; here is which geometry a call has, found once for the layouts of its operands and its options.
 """
 
 from __future__ import annotations
@@ -12,37 +11,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nvrtc_kernels import convolution as kernels
+from nvrtc_kernels.convolution import Windows
 from tensor.autograd.recording.node import Node, attach
-from tensor.autograd.recording.saved import freed, restore, save
+from tensor.autograd.recording.saved import freed, restore_all, save
 from tensor.core.arguments import two_devices
-from tensor.core.base import TensorBase, empty
-from tensor.core.copy_plans import host_conversion
+from tensor.core.base import TensorBase, empty, maker
+from tensor.core.copy_plans import host_conversion, on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import LOWER, Autocast
 from tensor.operations.definition import operation
-from tensor.operations.normalization.row_normalization import wide_array
-from tensor.operations.products.matrix_products import CONVOLUTION_PRODUCT
-from tensor.operations.resampling.padding import constant_pad
-from tensor.operations.shapes import reshaping, views
-from tensor.operations.shapes import slices as parts
+from tensor.operations.planned_options import plan_for
+from tensor.operations.pointwise.arithmetic import ADD
+from tensor.operations.reductions.sums import SUM
 
+from . import convolution_on_device as on_device
 from . import convolution_on_host as on_host
-from .columns import fold_into, unfold_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from nvrtc_kernels.dtypes import dtype
+    from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
-
-#: Bytes of columns at a time.
-WORKSPACE = 64 << 20
-#: Positions of an image from which on every item has a matrix product of its own.
-_LONG = 128
-
-Windows = kernels.Windows
 
 
 class Geometry(NamedTuple):
@@ -77,252 +69,314 @@ class Geometry(NamedTuple):
     @property
     def plain(self) -> bool:
         """Whether the windows are single elements, and the image is the matrix."""
-        w = self.windows
-        ones = (1, 1, 1)
-        return w.kernel == ones and w.stride == ones and w.padding == (0, 0, 0)
+        w, zeros, ones = self.windows, (0, 0, 0), (1, 1, 1)
+        return w.kernel == ones and w.stride == ones and w.padding == zeros and w.excess == zeros
 
 
-def _made(like: Tensor, shape: Sequence[int]) -> Tensor:
-    return empty(contiguous[tuple(shape), like._layout.dtype, like._layout.place])
+# The three operations
 
 
-def _multiply(c: Tensor, a: Tensor, b: Tensor, beta: int = 0) -> None:
-    """``c = a @ b + beta * c`` for batches of matrices."""
-    c._layout.place.plans[CONVOLUTION_PRODUCT, c._layout, a._layout, b._layout](c, a, b, 1, beta)
+class Part:
+    """One of the three operations of a convolution.
+
+    ``place.plans[part, first, second, bias]`` is ``run(first, second, bias)`` for operands of these layouts, not
+    recorded; only ``"forward"`` and ``"input"`` take a bias.
+
+    Attributes
+    ----------
+    name : str
+        ``"forward"``, of the image and the weight; ``"input"``, of the result's gradient and the weight;
+        ``"weight"``, of the image and the result's gradient.
+    shape : tuple of int
+        Of what it makes.
+    channels_at : int
+        The dimension that a bias goes along.
+    derivatives : tuple
+        For each operand the part that makes its gradient, and of what: 0 and 1 are the operands, 2 is the gradient.
+    gradients : _Gradients
+        All gradients at once, where they need no derivatives themselves.
+    """
+
+    __slots__ = ("channels_at", "derivatives", "geometry", "gradients", "name", "shape")
+
+    derivatives: tuple[tuple[Part, int, int], tuple[Part, int, int]]
+
+    def __init__(self, name: str, geometry: Geometry, shape: tuple[int, ...], channels_at: int) -> None:
+        self.name = name
+        self.geometry = geometry
+        self.shape = shape
+        self.channels_at = channels_at
+        self.gradients = _Gradients(self)
+
+    def plan(self, first: Layout, second: Layout, bias: Layout | None) -> Callable[..., Tensor]:
+        """What carries it out for operands of given layouts."""
+        place: Any = first.place
+        out = contiguous[self.shape, first.dtype, place]
+        run: Callable[..., Tensor]
+        if not out.numel:
+            make = maker(out)
+            return lambda *_: make()
+        if not first.numel or not second.numel:
+            run = self._zeros(out)
+        elif place.is_cuda:
+            run = self._on_device(out, bias)
+        else:
+            run = self._on_host(first, second, out)
+        return on_contiguous(run, first, second, None)
+
+    def work(self, place: Any, kind: dtype, bias: Layout | None) -> on_device.Work:
+        """What computes it on a device, for addresses of contiguous operands."""
+        if self.name == "weight":
+            return on_device.weight_gradient(place, self.geometry, kind)
+        plan = on_device.forward if self.name == "forward" else on_device.input_gradient
+        return plan(place, self.geometry, kind, None if bias is None else bias.strides[0])
+
+    def _on_device(self, out: Layout, bias: Layout | None) -> Callable[..., Tensor]:
+        place: Any = out.place
+        make, local, allocate, free = maker(out), place.local, place.allocate, place.free
+        queue, size = self.work(place, out.dtype, bias)
+
+        def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
+            made = make()
+            stream = local.stream
+            # Freed when this returns: only work behind these kernels on the stream can get the memory.
+            block = allocate(size, stream.cuda_stream) if size else None
+            try:
+                queue(
+                    stream.handle,
+                    0 if block is None else block.address,
+                    made._storage.address,
+                    first._storage.address + first._offset,
+                    second._storage.address + second._offset,
+                    0 if bias is None else bias._storage.address + bias._offset,
+                )
+            finally:
+                if block is not None:
+                    free(block)
+            return made
+
+        return run
+
+    def _on_host(self, first: Layout, second: Layout, out: Layout) -> Callable[..., Tensor]:
+        kind = out.dtype
+        wide = rules.computes_in(kind)
+        geometry = self.geometry
+        plan, left, right, full = {
+            "forward": (on_host.forward, geometry.image, geometry.weight, geometry.result),
+            "input": (on_host.input_gradient, geometry.result, geometry.weight, geometry.image),
+            "weight": (on_host.weight_gradient, geometry.image, geometry.result, geometry.weight),
+        }[self.name]
+        compute = plan(geometry, wide.numpy)
+        widen, narrow = host_conversion(kind, wide), host_conversion(wide, kind)
+        along = (-1, *[1] * (len(self.shape) - self.channels_at - 1))
+
+        def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
+            made = empty(out)
+            result: Any = made._array
+            x, y = first._host.reshape(left), second._host.reshape(right)
+            with np.errstate(all="ignore"):
+                if wide is kind:
+                    compute(x, y, result.reshape(full))
+                else:
+                    arrays = np.empty(left, wide.numpy), np.empty(right, wide.numpy)
+                    for into, array in zip(arrays, (x, y), strict=True):
+                        widen(into, array)
+                    found = np.empty(full, wide.numpy)
+                    compute(*arrays, found)
+                    narrow(result, found.reshape(result.shape))
+                if bias is not None:
+                    np.add(result, bias._host.reshape(along), out=result)
+            return made
+
+        return run
+
+    def _zeros(self, out: Layout) -> Callable[..., Tensor]:
+        """Sums of nothing."""
+        along = (-1, *[1] * (len(self.shape) - self.channels_at - 1))
+
+        def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
+            made = empty(out).zero_()
+            return made if bias is None else ADD.in_place(made, bias.detach().view(along))
+
+        return run
 
 
-def _batch(x: Tensor) -> Tensor:
-    return views.unsqueeze(x, 0)
+class _Gradients:
+    """``place.plans[operation, first, second, grad, *wanted](first, second, grad)``: what a part's node gives.
+
+    ``wanted`` says of which operands there are to be gradients: two, or three with a bias. An operand that none of them
+    needs is ``None``. The gradient is contiguous.
+    """
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+
+    def plan(
+        self, first: Layout | None, second: Layout | None, grad: Layout, *wanted: bool
+    ) -> Callable[..., tuple[Tensor | None, ...]]:
+        """What makes the gradients for tensors of these layouts."""
+        place: Any = grad.place
+        layouts = first, second, grad
+        steps = []
+        direct = place.is_cuda
+        for position, (part, left, right) in enumerate(self.part.derivatives):
+            a, b = layouts[left], layouts[right]
+            if wanted[position] and a is not None and b is not None:
+                steps.append((position, part, left, right, a, b))
+                direct = direct and a.contiguous and b.contiguous and a.numel and b.numel
+        axes = tuple(axis for axis in range(len(grad.shape)) if axis != self.part.channels_at)
+        total = place.plans[SUM, grad, axes, False] if len(wanted) == 3 and wanted[2] else None
+        if direct:
+            return _on_one_scratch(steps, total, len(wanted))
+        runs = [
+            (position, place.plans[part, a, b, None], left, right)
+            for position, part, left, right, a, b in steps
+        ]
+
+        def run(*operands: Tensor) -> tuple[Tensor | None, ...]:
+            found: list[Tensor | None] = [None] * len(wanted)
+            for position, each, left, right in runs:
+                found[position] = each(operands[left], operands[right], None)
+            if total is not None:
+                found[2] = total(operands[2])[0]
+            return tuple(found)
+
+        return run
 
 
-def _spread(x: Tensor, count: int) -> Tensor:
-    """A matrix as a batch of ``count`` equal ones."""
-    return views.expand(_batch(x), (count, *x._layout.shape))
+def _on_one_scratch(
+    steps: Sequence[Any], total: Callable[..., Any] | None, count: int
+) -> Callable[..., tuple[Tensor | None, ...]]:
+    """Gradients of contiguous operands on a device, which use the same scratch memory one after the other."""
+    planned, size = [], 0
+    place: Any = None
+    for position, part, left, right, a, _ in steps:
+        place, kind = a.place, a.dtype
+        work = part.work(place, kind, None)
+        planned.append((position, maker(contiguous[part.shape, kind, place]), work.run, left, right))
+        size = max(size, work.scratch_bytes)
+
+    def run(*operands: Tensor) -> tuple[Tensor | None, ...]:
+        found: list[Tensor | None] = [None] * count
+        if total is not None:
+            found[2] = total(operands[2])[0]
+        if planned:
+            stream = place.local.stream
+            block = place.allocate(size, stream.cuda_stream) if size else None
+            scratch = 0 if block is None else block.address
+            try:
+                for position, make, queue, left, right in planned:
+                    found[position] = made = make()
+                    a, b = operands[left], operands[right]
+                    queue(
+                        stream.handle,
+                        scratch,
+                        made._storage.address,
+                        a._storage.address + a._offset,
+                        b._storage.address + b._offset,
+                        0,
+                    )
+            finally:
+                if block is not None:
+                    place.free(block)
+        return tuple(found)
+
+    return run
 
 
-class _Chunks:
-    """How the work is cut: items, and positions of one item, whose columns fit into the workspace."""
+def parts_of(geometry: Geometry, rank: int, *, batched: bool) -> tuple[Part, Part, Part]:
+    """The operations ``"forward"``, ``"input"`` and ``"weight"`` of a convolution.
 
-    def __init__(self, geometry: Geometry, itemsize: int) -> None:
-        rows = geometry.channels // geometry.groups * geometry.windows.taps
-        positions = geometry.windows.positions
-        room = max(WORKSPACE // max(rows * itemsize, 1), 1)
-        self.items = max(min(room // max(positions, 1), geometry.items), 1)
-        self.positions = positions if room >= positions else room
-        self.each = geometry.windows.positions >= _LONG
+    Their operands have ``rank`` spatial dimensions, and those of images no dimension of items unless ``batched``.
+    """
 
-    def ranges(self, geometry: Geometry) -> Any:
-        """``(first item, items, first position, positions)`` of each chunk."""
-        total = geometry.windows.positions
-        for item in range(0, geometry.items, self.items):
-            count = min(self.items, geometry.items - item)
-            for at in range(0, total, self.positions):
-                yield item, count, at, min(self.positions, total - at)
+    def shape(full: tuple[int, ...], first: int) -> tuple[int, ...]:
+        return (*full[first:2], *full[5 - rank :])
 
-
-def _columns(
-    x: Tensor, geometry: Geometry, group: int, chunk: tuple[int, int, int, int], each: bool
-) -> Tensor:
-    """Windows of a chunk: ``(items, rows, positions)``, or ``(rows, items, positions)`` unless ``each``."""
-    item, items, at, count = chunk
-    width = geometry.channels // geometry.groups
-    image = parts.narrow(parts.narrow(x, 0, item, items), 1, group * width, width)
-    if geometry.plain:
-        matrix = reshaping.flatten(image, 2)
-        matrix = parts.narrow(matrix, 2, at, count)
-        return matrix if each else views.transpose(matrix, 0, 1).contiguous()
-    rows = width * geometry.windows.taps
-    made = _made(x, (items, rows, count) if each else (rows, items, count))
-    unfold_into(made, image, geometry.windows, at, each=each)
-    return made
-
-
-def forward(x: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
-    """The convolution of contiguous tensors."""
-    out = _made(x, geometry.result)
-    if not out._layout.numel:
-        return out
-    if weight._layout.numel and not x._layout.place.is_cuda:
-        return _with_numpy(on_host.forward, out, x, weight, geometry)
-    if geometry.depthwise and x._layout.place.is_cuda:
-        return _depthwise("forward", out, x, weight, geometry)
-    flat = reshaping.flatten(out, 2)
-    filters = geometry.filters // geometry.groups
-    matrix = views.view(weight, (geometry.filters, -1)) if weight._layout.numel else None
-    if matrix is None:
-        return out.zero_()
-    chunks = _Chunks(geometry, x._layout.itemsize)
-    for chunk in chunks.ranges(geometry):
-        item, items, at, count = chunk
-        for group in range(geometry.groups):
-            taken = parts.narrow(matrix, 0, group * filters, filters)
-            columns = _columns(x, geometry, group, chunk, chunks.each)
-            target = parts.narrow(parts.narrow(flat, 0, item, items), 1, group * filters, filters)
-            target = parts.narrow(target, 2, at, count)
-            if chunks.each:
-                _multiply(target, _spread(taken, items), columns)
-            else:
-                found = _made(x, (1, filters, items * count))
-                _multiply(found, _batch(taken), _batch(reshaping.flatten(columns, 1)))
-                target.copy_(views.transpose(views.view(found, (filters, items, count)), 0, 1))
-    return out
-
-
-def input_gradient(grad: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
-    """Gradient of the input from that of the result: the transposed convolution."""
-    out = _made(grad, geometry.image)
-    if not out._layout.numel:
-        return out
-    if not grad._layout.numel or not weight._layout.numel:
-        return out.zero_()
-    if not grad._layout.place.is_cuda:
-        return _with_numpy(on_host.input_gradient, out, grad, weight, geometry)
-    if geometry.depthwise:
-        return _depthwise("input", out, grad, weight, geometry)
-    flat = reshaping.flatten(grad, 2)
-    filters, width = geometry.filters // geometry.groups, geometry.channels // geometry.groups
-    taps, positions = geometry.windows.taps, geometry.windows.positions
-    room = max(WORKSPACE // max(taps * positions * grad._layout.itemsize, 1), 1)
-    # As many channels as fit, and as many items of all channels.
-    channels = min(width, room)
-    items = max(min(room // width, geometry.items), 1)
-    for item in range(0, geometry.items, items):
-        count = min(items, geometry.items - item)
-        for group in range(geometry.groups):
-            given = parts.narrow(parts.narrow(flat, 0, item, count), 1, group * filters, filters)
-            for channel in range(0, width, channels):
-                some = min(channels, width - channel)
-                taken = parts.narrow(parts.narrow(weight, 0, group * filters, filters), 1, channel, some)
-                matrix = views.transpose(taken.reshape(filters, some * taps), 0, 1)
-                target = parts.narrow(parts.narrow(out, 0, item, count), 1, group * width + channel, some)
-                if geometry.plain:
-                    _multiply(reshaping.flatten(target, 2), _spread(matrix, count), given)
-                    continue
-                columns = _made(grad, (count, some * taps, positions))
-                _multiply(columns, _spread(matrix, count), given)
-                fold_into(target, columns, geometry.windows)
-    return out
-
-
-def weight_gradient(x: Tensor, grad: Tensor, geometry: Geometry) -> Tensor:
-    """Gradient of the weight from the input and the gradient of the result."""
-    out = _made(x, geometry.weight)
-    if not out._layout.numel:
-        return out
-    if not x._layout.numel or not grad._layout.numel:
-        return out.zero_()
-    if not x._layout.place.is_cuda:
-        return _with_numpy(on_host.weight_gradient, out, x, grad, geometry)
-    if geometry.depthwise:
-        return _depthwise("weight", out, x, grad, geometry)
-    filters = geometry.filters // geometry.groups
-    matrix = views.view(out, (geometry.filters, -1))
-    flat = reshaping.flatten(grad, 2)
-    chunks = _Chunks(geometry, x._layout.itemsize)
-    for number, chunk in enumerate(chunks.ranges(geometry)):
-        item, items, at, count = chunk
-        for group in range(geometry.groups):
-            target = _batch(parts.narrow(matrix, 0, group * filters, filters))
-            columns = _columns(x, geometry, group, chunk, each=False)
-            given = parts.narrow(parts.narrow(flat, 0, item, items), 1, group * filters, filters)
-            # All items in one product, which adds them up.
-            given = views.transpose(parts.narrow(given, 2, at, count), 0, 1).reshape(filters, items * count)
-            turned = views.transpose(reshaping.flatten(columns, 1), 0, 1)
-            _multiply(target, _batch(given), _batch(turned), int(number > 0))
-    return out
-
-
-def _with_numpy(
-    run: Callable[..., None], out: Tensor, first: Tensor, second: Tensor, geometry: Geometry
-) -> Tensor:
-    kind = out._layout.dtype
-    wide = rules.computes_in(kind)
-    made = out._writable if wide is kind else np.empty(out._layout.shape, wide.numpy)
-    with np.errstate(all="ignore"):
-        run(wide_array(first), wide_array(second), geometry, made)
-    if wide is not kind:
-        host_conversion(wide, kind)(out._writable, made)
-    return out
-
-
-def _depthwise(part: str, out: Tensor, first: Tensor, second: Tensor, geometry: Geometry) -> Tensor:
-    place: Any = out._layout.place
-    key = ("depthwise", part, geometry, out._layout.dtype)
-    run = place.plans.get(key)
-    if run is None:
-        run = place.plans[key] = kernels.plan_depthwise(
-            place.native,
-            part,
-            geometry.windows,
-            geometry.items,
-            geometry.channels,
-            geometry.filters // geometry.channels,
-            out._layout.dtype,
-        )
-    run(place.local.stream.handle, out._address, first._address, second._address)
-    return out
+    first = 0 if batched else 1
+    forward = Part("forward", geometry, shape(geometry.result, first), 1 - first)
+    input = Part("input", geometry, shape(geometry.image, first), 1 - first)
+    weight = Part("weight", geometry, shape(geometry.weight, 0), 0)
+    forward.derivatives = (input, 2, 1), (weight, 0, 2)
+    input.derivatives = (forward, 2, 1), (weight, 2, 0)
+    weight.derivatives = (input, 1, 2), (forward, 0, 2)
+    return forward, input, weight
 
 
 # Recorded
-
-_PARTS = {"forward": forward, "input": input_gradient, "weight": weight_gradient}
 
 
 class ConvolutionNode(Node):
     """One of the three operations, recorded."""
 
-    __slots__ = ("geometry", "part")
+    __slots__ = ("part", "title")
 
-    geometry: Geometry
-    part: str
+    part: Part
+    title: str
 
     def name(self) -> str:
         """Name as PyTorch shows it."""
-        return "ConvolutionBackward0" if self.part == "forward" else "ConvolutionBackwardBackward0"
+        return self.title
 
     def backward(self, *grads: Any) -> Any:
-        """Gradients of both operands, by the other two operations."""
+        """Gradients of both operands, by the other two operations, and of a bias."""
         if self.saved is None:
             raise freed(self)
-        first, second = (None if entry is None else _conjugate(restore(entry, self)) for entry in self.saved)
-        grad, geometry = grads[0], self.geometry
-        mine: list[Any] = [None, None]
-        # Which operation makes the gradient of each operand, and of what.
-        if self.next[0] is not None:
-            mine[0] = {
-                "forward": lambda: _recorded("input", grad, second, geometry),
-                "input": lambda: _recorded("forward", grad, second, geometry),
-                "weight": lambda: _recorded("input", second, grad, geometry),
-            }[self.part]()
-        if self.next[1] is not None:
-            mine[1] = {
-                "forward": lambda: _recorded("weight", first, grad, geometry),
-                "input": lambda: _recorded("weight", grad, first, geometry),
-                "weight": lambda: _recorded("forward", first, grad, geometry),
-            }[self.part]()
-        return tuple(mine)
+        grad, part, edges = grads[0], self.part, self.next
+        first, second = restore_all(self.saved, self)
+        layout = grad._layout
+        if layout.dtype.is_complex:
+            first, second = _conjugate(first), _conjugate(second)
+        if not layout.contiguous:
+            # Once for all that read it.
+            grad = grad.contiguous()
+            layout = grad._layout
+        wanted = [edge is not None for edge in edges]
+        if not modes.recording:
+            run = layout.place.plans[
+                part.gradients,
+                None if first is None else first._layout,
+                None if second is None else second._layout,
+                layout,
+                *wanted,
+            ]
+            return run(first, second, grad)
+        operands = first, second, grad
+        found: list[Any] = [None] * len(edges)
+        for position, (other, left, right) in enumerate(part.derivatives):
+            if wanted[position]:
+                found[position] = _recorded(other, operands[left], operands[right])
+        if len(edges) == 3 and wanted[2]:
+            found[2] = grad.sum([axis for axis in range(grad.dim()) if axis != part.channels_at])
+        return tuple(found)
 
 
-def _conjugate(x: Tensor) -> Tensor:
-    return x.conj() if x._layout.dtype.is_complex else x
+def _conjugate(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.conj()
 
 
-def _recorded(part: str, first: Tensor, second: Tensor, geometry: Geometry) -> Tensor:
-    """Carry an operation out, and put it into the graph."""
-    recording, modes.recording = modes.recording, False
-    try:
-        result = _PARTS[part](first.detach().contiguous(), second.detach().contiguous(), geometry)
-    finally:
-        modes.recording = recording
-    if recording and (first.requires_grad or second.requires_grad):
-        node = ConvolutionNode.__new__(ConvolutionNode)
-        node.part, node.geometry = part, geometry
-        node.saved = (
-            save(first) if second.requires_grad else None,
-            save(second) if first.requires_grad else None,
-        )
-        attach(node, (first, second), (result,))
+def _recorded(part: Part, first: Tensor, second: Tensor) -> Tensor:
+    """A derivative that has derivatives itself."""
+    a = first._layout
+    result: Tensor = a.place.plans[part, a, second._layout, None](first, second, None)
+    _record(result, part, "ConvolutionBackwardBackward0", first, second, None)
     return result
+
+
+def _record(
+    result: Tensor, part: Part, title: str, first: Tensor, second: Tensor, bias: Tensor | None
+) -> None:
+    """Put an operation into the graph where a gradient is wanted."""
+    state, other = first._autograd, second._autograd
+    of_first = state is not None and state.requires_grad
+    of_second = other is not None and other.requires_grad
+    if of_first or of_second or (bias is not None and bias.requires_grad):
+        node = ConvolutionNode.__new__(ConvolutionNode)
+        node.part, node.title = part, title
+        node.saved = (save(first) if of_second else None, save(second) if of_first else None)
+        attach(node, (first, second) if bias is None else (first, second, bias), (result,))
 
 
 # As users call them
@@ -342,19 +396,27 @@ def _three(name: str, what: str, given: Any, rank: int, fill: int) -> tuple[int,
     return depth, height, width
 
 
-def _checked(
-    name: str, rank: int, input: Any, weight: Any, bias: Any, groups: int, *, transposed: bool
-) -> None:
+def _check_operands(name: str, input: Any, weight: Any, bias: Any) -> None:
+    """Raise if operands are no tensors of one dtype on one device."""
     for what, x in (("input", input), ("weight", weight), *([("bias", bias)] if bias is not None else [])):
         if not isinstance(x, TensorBase):
             raise TypeError(f"{name}(): argument '{what}' must be Tensor, not {type(x).__name__}")
-        if x._layout.place is not input._layout.place:
-            raise two_devices(name, input._layout.device, x._layout.device)
-        if x._layout.dtype is not input._layout.dtype:
-            raise RuntimeError(
-                f"{name}(): Input type ({input._layout.dtype!r}) and {what} type ({x._layout.dtype!r}) should be the same"
-            )
-    shape, filters = tuple(input._layout.shape), tuple(weight._layout.shape)
+        _check_layout(name, what, input._layout, x._layout)
+
+
+def _check_layout(name: str, what: str, input: Layout, x: Layout) -> None:
+    if x.place is not input.place:
+        raise two_devices(name, input.device, x.device)
+    if x.dtype is not input.dtype:
+        raise RuntimeError(
+            f"{name}(): Input type ({input.dtype!r}) and {what} type ({x.dtype!r}) should be the same"
+        )
+
+
+def _check_shapes(
+    name: str, rank: int, input: Layout, weight: Layout, bias: Layout | None, groups: int, *, transposed: bool
+) -> None:
+    shape, filters = tuple(input.shape), tuple(weight.shape)
     if len(filters) != rank + 2:
         raise RuntimeError(
             f"{name}(): expected {rank + 2}D weight, but got {len(filters)}D weight of size {list(filters)}"
@@ -367,10 +429,10 @@ def _checked(
     if groups <= 0:
         raise RuntimeError(f"{name}(): non-positive groups is not supported, got {groups}")
     channels = shape[-rank - 1]
-    wanted = filters[0] if transposed else filters[1] * groups
-    if channels != wanted:
+    expected = filters[0] if transposed else filters[1] * groups
+    if channels != expected:
         raise RuntimeError(
-            f"Given groups={groups}, weight of size {list(filters)}, expected input{list(shape)} to have {wanted} "
+            f"Given groups={groups}, weight of size {list(filters)}, expected input{list(shape)} to have {expected} "
             f"channels, but got {channels} channels instead"
         )
     if filters[0] % groups or (not transposed and filters[0] < groups):
@@ -378,148 +440,174 @@ def _checked(
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size "
             f"{list(filters)} instead"
         )
-    made = filters[1] * groups if transposed else filters[0]
-    if bias is not None and tuple(bias._layout.shape) != (made,):
+    outputs = filters[1] * groups if transposed else filters[0]
+    if bias is not None and tuple(bias.shape) != (outputs,):
         raise RuntimeError(
-            f"Given weight of size {list(filters)}, expected bias to be 1-dimensional with {made} elements, but got bias "
-            f"of size {list(bias._layout.shape)} instead"
+            f"Given weight of size {list(filters)}, expected bias to be 1-dimensional with {outputs} elements, but got bias "
+            f"of size {list(bias.shape)} instead"
         )
 
 
-def _lifted(x: Tensor, rank: int) -> Tensor:
-    """With three spatial dimensions."""
-    for _ in range(3 - rank):
-        x = views.unsqueeze(x, 2)
-    return x
+def _lifted(shape: Sequence[int], rank: int) -> tuple[tuple[int, int], tuple[int, int, int]]:
+    """Two dimensions of a shape, and three spatial ones; missing ones have size 1."""
+    depth, height, width = (*[1] * (3 - rank), *shape[-rank:])
+    return (1 if len(shape) == rank + 1 else shape[0], shape[-rank - 1]), (depth, height, width)
 
 
-def _finished(result: Tensor, bias: Tensor | None, rank: int, batched: bool) -> Tensor:
-    for _ in range(3 - rank):
-        result = views.squeeze(result, 2)
-    if bias is not None:
-        result = result + views.view(bias, (-1, *[1] * rank))
-    return result if batched else views.squeeze(result, 0)
+class _Planned(NamedTuple):
+    """A call for operands of some layouts and with some options: ``run(input, weight, bias)``, and how it is recorded."""
+
+    run: Callable[..., Tensor]
+    part: Part
+    title: str
 
 
-def convolution(
-    name: str,
-    rank: int,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Tensor:
-    """Convolution of an input ``(items, channels, *spatial)``, or of one item."""
-    _checked(name, rank, input, weight, bias, groups, transposed=False)
-    strides = _three(name, "stride", stride, rank, 1)
-    dilations = _three(name, "dilation", dilation, rank, 1)
-    if min(strides) <= 0 or min(dilations) <= 0:
-        raise RuntimeError(
-            f"{name}(): non-positive stride or dilation is not supported, got {stride}, {dilation}"
-        )
-    batched = len(input._layout.shape) == rank + 2
-    x = _lifted(input if batched else views.unsqueeze(input, 0), rank)
-    w = _lifted(weight, rank)
-    kernel = w._layout.shape[2:]
-    if isinstance(padding, str):
-        x, paddings = _named_padding(name, padding, x, kernel, strides, dilations)
-    else:
-        paddings = _three(name, "padding", padding, rank, 0)
-        if min(paddings) < 0:
-            raise RuntimeError(f"{name}(): negative padding is not supported, got {padding}")
-    size = x._layout.shape[2:]
-    for n, k, p, d in zip(size, kernel, paddings, dilations, strict=True):
-        if n + 2 * p < d * (k - 1) + 1:
+class _Convolution:
+    """``place.plans[operation, input, weight, bias, *options]`` for the layouts of the operands.
+
+    ``name`` is the public function's, ``rank`` the number of spatial dimensions.
+    """
+
+    transposed = False
+
+    def __init__(self, name: str, rank: int) -> None:
+        self.name = name
+        self.rank = rank
+
+    def plan(self, x: Layout, weight: Layout, bias: Layout | None, *options: Any) -> _Planned:
+        """What convolves tensors of these layouts; raises if they or the options do not fit."""
+        for what, layout in (("weight", weight), ("bias", bias)):
+            if layout is not None:
+                _check_layout(self.name, what, x, layout)
+        geometry = self.geometry(x, weight, bias, *options)
+        batched = len(x.shape) == self.rank + 2
+        forward, input, _ = parts_of(geometry, self.rank, batched=batched)
+        part = input if self.transposed else forward
+        # PyTorch takes the dimension of items away again in a node of its own.
+        title = "ConvolutionBackward0" if batched else "SqueezeBackward1"
+        return _Planned(part.plan(x, weight, bias), part, title)
+
+    def geometry(
+        self,
+        x: Layout,
+        weight: Layout,
+        bias: Layout | None,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+    ) -> Geometry:
+        """The shapes; raises if they do not fit."""
+        name, rank = self.name, self.rank
+        _check_shapes(name, rank, x, weight, bias, groups, transposed=False)
+        strides = _three(name, "stride", stride, rank, 1)
+        dilations = _three(name, "dilation", dilation, rank, 1)
+        if min(strides) <= 0 or min(dilations) <= 0:
             raise RuntimeError(
-                f"Calculated padded input size per channel: ({' x '.join(str(a + 2 * b) for a, b in zip(size[3 - rank :], paddings[3 - rank :], strict=True))}). "
-                f"Kernel size: ({' x '.join(map(str, kernel[3 - rank :]))}). Kernel size can't be greater than actual input size"
+                f"{name}(): non-positive stride or dilation is not supported, got {stride}, {dilation}"
             )
-    windows = Windows(tuple(size), tuple(kernel), strides, paddings, dilations)  # type: ignore[arg-type]
-    geometry = Geometry(windows, x._layout.shape[0], x._layout.shape[1], w._layout.shape[0], groups)
-    return _finished(_recorded("forward", x, w, geometry), bias, rank, batched)
+        (items, channels), size = _lifted(x.shape, rank)
+        (filters, _), kernel = _lifted(weight.shape, rank)
+        excess = (0, 0, 0)
+        if isinstance(padding, str):
+            paddings, excess = _named_padding(name, padding, kernel, strides, dilations)
+        else:
+            paddings = _three(name, "padding", padding, rank, 0)
+            if min(paddings) < 0:
+                raise RuntimeError(f"{name}(): negative padding is not supported, got {padding}")
+        windows = Windows(size, kernel, strides, paddings, dilations, excess=excess)
+        for padded, k, d in zip(windows.padded, kernel, dilations, strict=True):
+            if padded < d * (k - 1) + 1:
+                raise RuntimeError(
+                    f"Calculated padded input size per channel: ({' x '.join(map(str, windows.padded[3 - rank :]))}). "
+                    f"Kernel size: ({' x '.join(map(str, kernel[3 - rank :]))}). Kernel size can't be greater than actual input size"
+                )
+        return Geometry(windows, items, channels, filters, groups)
 
 
 def _named_padding(
-    name: str,
-    padding: str,
-    x: Tensor,
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-) -> tuple[Tensor, tuple[int, int, int]]:
-    """The input, padded where it must be by more at one end, and the padding of both ends."""
+    name: str, padding: str, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """The padding of both ends, and by how much the second one is larger."""
     if padding == "valid":
-        return x, (0, 0, 0)
+        return (0, 0, 0), (0, 0, 0)
     if padding != "same":
         raise RuntimeError(f"{name}(): Invalid padding string: {padding!r}: expected 'valid' or 'same'")
     if any(step != 1 for step in strides):
         raise RuntimeError(f"{name}(): padding='same' is not supported for strided convolutions")
-    total = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
-    if any(each % 2 for each in total):
-        sizes = [n + each % 2 for n, each in zip(x._layout.shape[2:], total, strict=True)]
-        wide = x.new_zeros((*x._layout.shape[:2], *sizes))
-        part = wide
-        for axis, n in enumerate(x._layout.shape[2:], 2):
-            part = parts.narrow(part, axis, 0, n)
-        part.copy_(x)
-        x = wide
-    depth, height, width = (each // 2 for each in total)
-    return x, (depth, height, width)
+    depth, height, width = (d * (k - 1) for k, d in zip(kernel, dilations, strict=True))
+    return (depth // 2, height // 2, width // 2), (depth % 2, height % 2, width % 2)
 
 
-def transposed_convolution(
-    name: str,
-    rank: int,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
-) -> Tensor:
+class _TransposedConvolution(_Convolution):
     """The gradient of a convolution's input, as an operation of its own."""
-    _checked(name, rank, input, weight, bias, groups, transposed=True)
-    strides = _three(name, "stride", stride, rank, 1)
-    paddings = _three(name, "padding", padding, rank, 0)
-    extra = _three(name, "output_padding", output_padding, rank, 0)
-    dilations = _three(name, "dilation", dilation, rank, 1)
-    if min(strides) <= 0 or min(dilations) <= 0 or min(paddings) < 0 or min(extra) < 0:
-        raise RuntimeError(
-            f"{name}(): stride and dilation must be positive, paddings not negative, got {stride}, {dilation}, {padding} "
-            f"and {output_padding}"
+
+    transposed = True
+
+    def geometry(  # type: ignore[override]
+        self,
+        x: Layout,
+        weight: Layout,
+        bias: Layout | None,
+        stride: Any,
+        padding: Any,
+        output_padding: Any,
+        groups: int,
+        dilation: Any,
+    ) -> Geometry:
+        """The shapes of the convolution whose derivative it is; raises if they do not fit."""
+        name, rank = self.name, self.rank
+        _check_shapes(name, rank, x, weight, bias, groups, transposed=True)
+        strides = _three(name, "stride", stride, rank, 1)
+        paddings = _three(name, "padding", padding, rank, 0)
+        extra = _three(name, "output_padding", output_padding, rank, 0)
+        dilations = _three(name, "dilation", dilation, rank, 1)
+        if min(strides) <= 0 or min(dilations) <= 0 or min(paddings) < 0 or min(extra) < 0:
+            raise RuntimeError(
+                f"{name}(): stride and dilation must be positive, paddings not negative, got {stride}, {dilation}, {padding} "
+                f"and {output_padding}"
+            )
+        if any(e >= max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)):
+            raise RuntimeError(
+                f"output padding must be smaller than either stride or dilation, but got output_padding {output_padding}, "
+                f"stride {stride} and dilation {dilation}"
+            )
+        (items, filters), given = _lifted(x.shape, rank)
+        (_, width), kernel = _lifted(weight.shape, rank)
+        depth, height, wide = size = tuple(
+            (n - 1) * s - 2 * p + d * (k - 1) + e + 1
+            for n, s, p, d, k, e in zip(given, strides, paddings, dilations, kernel, extra, strict=True)
         )
-    if any(e >= max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)):
-        raise RuntimeError(
-            f"output padding must be smaller than either stride or dilation, but got output_padding {output_padding}, "
-            f"stride {stride} and dilation {dilation}"
-        )
-    batched = len(input._layout.shape) == rank + 2
-    x = _lifted(input if batched else views.unsqueeze(input, 0), rank)
-    w = _lifted(weight, rank)
-    kernel = w._layout.shape[2:]
-    size = [
-        (n - 1) * s - 2 * p + d * (k - 1) + e + 1
-        for n, s, p, d, k, e in zip(
-            x._layout.shape[2:], strides, paddings, dilations, kernel, extra, strict=True
-        )
-    ]
-    if min(size) <= 0:
-        raise RuntimeError(
-            f"Given input size per channel: {list(x._layout.shape[2:])[3 - rank :]}. Calculated output size per channel: "
-            f"{size[3 - rank :]}. Output size is too small"
-        )
-    if any(e >= s for e, s in zip(extra, strides, strict=True)):
-        # Whole windows begin in the output's padding; there is no input for them.
-        ends = tuple((0, e // s) for e, s in zip(extra, strides, strict=True))
-        x = constant_pad(x, ((0, 0), (0, 0), *ends), 0)
-    windows = Windows(tuple(size), tuple(kernel), strides, paddings, dilations)  # type: ignore[arg-type]
-    geometry = Geometry(windows, x._layout.shape[0], w._layout.shape[1] * groups, w._layout.shape[0], groups)
-    return _finished(_recorded("input", x, w, geometry), bias, rank, batched)
+        if min(size) <= 0:
+            raise RuntimeError(
+                f"Given input size per channel: {list(given)[3 - rank :]}. Calculated output size per channel: "
+                f"{list(size)[3 - rank :]}. Output size is too small"
+            )
+        # Where a whole further window would fit into the output padding, there is none.
+        shut = tuple(-e if e >= s else 0 for e, s in zip(extra, strides, strict=True))
+        windows = Windows((depth, height, wide), kernel, strides, paddings, dilations, excess=shut)  # type: ignore[arg-type]
+        return Geometry(windows, items, width * groups, filters, groups)
+
+
+def _convolve(
+    operation: _Convolution, input: Tensor, weight: Tensor, bias: Tensor | None, *options: Any
+) -> Tensor:
+    try:
+        layouts = input._layout, weight._layout, None if bias is None else bias._layout
+    except AttributeError:
+        _check_operands(operation.name, input, weight, bias)
+        raise
+    run, part, title = plan_for(operation, layouts, options)
+    result: Tensor = run(input, weight, bias)
+    if modes.recording:
+        _record(result, part, title, input, weight, bias)
+    return result
+
+
+_CONV1D, _CONV2D, _CONV3D = (_Convolution(f"conv{rank}d", rank) for rank in (1, 2, 3))
+_CONV_TRANSPOSE1D, _CONV_TRANSPOSE2D, _CONV_TRANSPOSE3D = (
+    _TransposedConvolution(f"conv_transpose{rank}d", rank) for rank in (1, 2, 3)
+)
 
 
 @operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
@@ -532,30 +620,49 @@ def conv1d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution (cross-correlation) of signals.
+    """Convolution (cross-correlation) of signals, as neural networks have it: the kernel is not turned around.
+
+    Along each dimension the result has ``(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1`` elements.
 
     Parameters
     ----------
     input
-        ``(items, channels, length)``, or without items.
+        ``(N, C, length)``, or one signal ``(C, length)``.
     weight
-        ``(filters, channels / groups, kernel)``.
+        Filters ``(F, C / groups, kernel)``, of the dtype and device of ``input``.
     bias
-        ``(filters,)``.
+        ``(F,)``, added to all elements of the result's channels; none by default.
+    stride
+        Steps from one window to the next: an integer.
     padding
-        Zeros at both ends, or ``"same"`` or ``"valid"``.
+        Zeros at both ends of each dimension: an integer; ``"valid"`` for none, or ``"same"`` for as many as
+        give the result the size of the input, the end one more where their number is odd (``stride`` must be 1).
+    dilation
+        Steps from one element of a window to the next: an integer.
+    groups
+        Into how many groups channels and filters are divided; the filters of a group see its channels only.
 
     Returns
     -------
     Tensor
-        ``(items, filters, length)``.
+        ``(N, F, ...)``, or ``(F, ...)`` for one signal, of the dtype of ``input``. Half precision is added up in float32;
+        float32 is rounded to TF32 on devices while ``backends.cudnn.allow_tf32`` says so. Autocast casts the operands.
 
     Raises
     ------
+    TypeError
+        If an operand is no tensor.
     RuntimeError
-        If shapes, dtypes or devices do not fit.
+        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the padded input is
+        smaller than the kernel; for a stride or dilation below 1, a negative padding, or another text than those above.
+
+    Examples
+    --------
+    >>> x, weight = tensor.randn(20, 16, 50), tensor.randn(33, 16, 3)
+    >>> nn.functional.conv1d(x, weight, stride=2).shape
+    tensor.Size([20, 33, 24])
     """
-    return convolution("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+    return _convolve(_CONV1D, input, weight, bias, stride, padding, dilation, groups)
 
 
 @operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
@@ -568,8 +675,49 @@ def conv2d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution of images ``(items, channels, height, width)``; see :func:`conv1d`."""
-    return convolution("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+    """Convolution (cross-correlation) of images, as neural networks have it: the kernel is not turned around.
+
+    Along each dimension the result has ``(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1`` elements.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, height, width)``, or one image ``(C, height, width)``.
+    weight
+        Filters ``(F, C / groups, kernel_height, kernel_width)``, of the dtype and device of ``input``.
+    bias
+        ``(F,)``, added to all elements of the result's channels; none by default.
+    stride
+        Steps from one window to the next: an integer, or 2 of them, one for each of height and width.
+    padding
+        Zeros at both ends of each dimension: an integer, or 2 of them; ``"valid"`` for none, or ``"same"`` for as many as
+        give the result the size of the input, the end one more where their number is odd (``stride`` must be 1).
+    dilation
+        Steps from one element of a window to the next: an integer, or 2 of them.
+    groups
+        Into how many groups channels and filters are divided; the filters of a group see its channels only.
+
+    Returns
+    -------
+    Tensor
+        ``(N, F, ...)``, or ``(F, ...)`` for one image, of the dtype of ``input``. Half precision is added up in float32;
+        float32 is rounded to TF32 on devices while ``backends.cudnn.allow_tf32`` says so. Autocast casts the operands.
+
+    Raises
+    ------
+    TypeError
+        If an operand is no tensor.
+    RuntimeError
+        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the padded input is
+        smaller than the kernel; for a stride or dilation below 1, a negative padding, or another text than those above.
+
+    Examples
+    --------
+    >>> x, weight, bias = tensor.randn(1, 4, 5, 5), tensor.randn(8, 4, 3, 3), tensor.zeros(8)
+    >>> nn.functional.conv2d(x, weight, bias, padding=1).shape
+    tensor.Size([1, 8, 5, 5])
+    """
+    return _convolve(_CONV2D, input, weight, bias, stride, padding, dilation, groups)
 
 
 @operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
@@ -582,8 +730,49 @@ def conv3d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution of volumes ``(items, channels, depth, height, width)``; see :func:`conv1d`."""
-    return convolution("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+    """Convolution (cross-correlation) of volumes, as neural networks have it: the kernel is not turned around.
+
+    Along each dimension the result has ``(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1`` elements.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, depth, height, width)``, or one volume ``(C, depth, height, width)``.
+    weight
+        Filters ``(F, C / groups, kernel_depth, kernel_height, kernel_width)``, of the dtype and device of ``input``.
+    bias
+        ``(F,)``, added to all elements of the result's channels; none by default.
+    stride
+        Steps from one window to the next: an integer, or 3 of them, one for each of depth, height and width.
+    padding
+        Zeros at both ends of each dimension: an integer, or 3 of them; ``"valid"`` for none, or ``"same"`` for as many as
+        give the result the size of the input, the end one more where their number is odd (``stride`` must be 1).
+    dilation
+        Steps from one element of a window to the next: an integer, or 3 of them.
+    groups
+        Into how many groups channels and filters are divided; the filters of a group see its channels only.
+
+    Returns
+    -------
+    Tensor
+        ``(N, F, ...)``, or ``(F, ...)`` for one volume, of the dtype of ``input``. Half precision is added up in float32;
+        float32 is rounded to TF32 on devices while ``backends.cudnn.allow_tf32`` says so. Autocast casts the operands.
+
+    Raises
+    ------
+    TypeError
+        If an operand is no tensor.
+    RuntimeError
+        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the padded input is
+        smaller than the kernel; for a stride or dilation below 1, a negative padding, or another text than those above.
+
+    Examples
+    --------
+    >>> x, weight = tensor.randn(2, 4, 8, 8, 8), tensor.randn(6, 4, 3, 3, 3)
+    >>> nn.functional.conv3d(x, weight).shape
+    tensor.Size([2, 6, 6, 6, 6])
+    """
+    return _convolve(_CONV3D, input, weight, bias, stride, padding, dilation, groups)
 
 
 @operation(namespace="tensor nn.functional", method=False, autocast=Autocast(cuda=LOWER, cpu=LOWER))
@@ -599,15 +788,50 @@ def conv_transpose1d(
 ) -> Tensor:
     """Transposed convolution of signals: what the derivative of :func:`conv1d` by its input is.
 
+    Every element of the input adds the kernel, times itself, to a window of the result. Along each dimension the result has
+    ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1`` elements.
+
     Parameters
     ----------
+    input
+        ``(N, C, length)``, or one signal ``(C, length)``.
     weight
-        ``(channels, filters / groups, kernel)``.
+        ``(C, F / groups, kernel)``, of the dtype and device of ``input``.
+    bias
+        ``(F,)``, added to all elements of the result's channels; none by default.
+    stride
+        Steps from one window of the result to the next: an integer.
+    padding
+        Elements that are left out at both ends of the result: an integer.
     output_padding
-        Added to one end of the result's size, which several inputs of a convolution share.
+        Added to the size of the result at its end, as inputs of several sizes are convolved to the same: an integer, below
+        the stride or the dilation.
+    groups
+        Into how many groups the channels of input and result are divided.
+    dilation
+        Steps from one element of a window to the next: an integer.
+
+    Returns
+    -------
+    Tensor
+        ``(N, F, ...)``, or ``(F, ...)`` for one signal, of the dtype of ``input``; see :func:`conv1d` about precision.
+
+    Raises
+    ------
+    TypeError
+        If an operand is no tensor.
+    RuntimeError
+        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the result would be
+        empty; for a stride or dilation below 1, a negative padding, or an ``output_padding`` that is too large.
+
+    Examples
+    --------
+    >>> x, weight = tensor.randn(20, 16, 50), tensor.randn(16, 33, 3)
+    >>> nn.functional.conv_transpose1d(x, weight, stride=2).shape
+    tensor.Size([20, 33, 101])
     """
-    return transposed_convolution(
-        "conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation
+    return _convolve(
+        _CONV_TRANSPOSE1D, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
 
 
@@ -622,9 +846,52 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """Transposed convolution of images; see :func:`conv_transpose1d`."""
-    return transposed_convolution(
-        "conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation
+    """Transposed convolution of images: what the derivative of :func:`conv2d` by its input is.
+
+    Every element of the input adds the kernel, times itself, to a window of the result. Along each dimension the result has
+    ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1`` elements.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, height, width)``, or one image ``(C, height, width)``.
+    weight
+        ``(C, F / groups, kernel_height, kernel_width)``, of the dtype and device of ``input``.
+    bias
+        ``(F,)``, added to all elements of the result's channels; none by default.
+    stride
+        Steps from one window of the result to the next: an integer, or 2 of them, one for each of height and width.
+    padding
+        Elements that are left out at both ends of the result: an integer, or 2 of them.
+    output_padding
+        Added to the size of the result at its end, as inputs of several sizes are convolved to the same: an integer, or 2 of them, below
+        the stride or the dilation.
+    groups
+        Into how many groups the channels of input and result are divided.
+    dilation
+        Steps from one element of a window to the next: an integer, or 2 of them.
+
+    Returns
+    -------
+    Tensor
+        ``(N, F, ...)``, or ``(F, ...)`` for one image, of the dtype of ``input``; see :func:`conv2d` about precision.
+
+    Raises
+    ------
+    TypeError
+        If an operand is no tensor.
+    RuntimeError
+        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the result would be
+        empty; for a stride or dilation below 1, a negative padding, or an ``output_padding`` that is too large.
+
+    Examples
+    --------
+    >>> x, weight = tensor.randn(1, 4, 5, 5), tensor.randn(4, 8, 3, 3)
+    >>> nn.functional.conv_transpose2d(x, weight, stride=2, padding=1, output_padding=1).shape
+    tensor.Size([1, 8, 10, 10])
+    """
+    return _convolve(
+        _CONV_TRANSPOSE2D, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
 
 
@@ -639,7 +906,50 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """Transposed convolution of volumes; see :func:`conv_transpose1d`."""
-    return transposed_convolution(
-        "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation
+    """Transposed convolution of volumes: what the derivative of :func:`conv3d` by its input is.
+
+    Every element of the input adds the kernel, times itself, to a window of the result. Along each dimension the result has
+    ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1`` elements.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, depth, height, width)``, or one volume ``(C, depth, height, width)``.
+    weight
+        ``(C, F / groups, kernel_depth, kernel_height, kernel_width)``, of the dtype and device of ``input``.
+    bias
+        ``(F,)``, added to all elements of the result's channels; none by default.
+    stride
+        Steps from one window of the result to the next: an integer, or 3 of them, one for each of depth, height and width.
+    padding
+        Elements that are left out at both ends of the result: an integer, or 3 of them.
+    output_padding
+        Added to the size of the result at its end, as inputs of several sizes are convolved to the same: an integer, or 3 of them, below
+        the stride or the dilation.
+    groups
+        Into how many groups the channels of input and result are divided.
+    dilation
+        Steps from one element of a window to the next: an integer, or 3 of them.
+
+    Returns
+    -------
+    Tensor
+        ``(N, F, ...)``, or ``(F, ...)`` for one volume, of the dtype of ``input``; see :func:`conv3d` about precision.
+
+    Raises
+    ------
+    TypeError
+        If an operand is no tensor.
+    RuntimeError
+        If dtypes or devices of the operands differ; if shapes do not fit each other or ``groups``; if the result would be
+        empty; for a stride or dilation below 1, a negative padding, or an ``output_padding`` that is too large.
+
+    Examples
+    --------
+    >>> x, weight = tensor.randn(1, 4, 4, 4, 4), tensor.randn(4, 2, 3, 3, 3)
+    >>> nn.functional.conv_transpose3d(x, weight, stride=2).shape
+    tensor.Size([1, 2, 9, 9, 9])
+    """
+    return _convolve(
+        _CONV_TRANSPOSE3D, input, weight, bias, stride, padding, output_padding, groups, dilation
     )

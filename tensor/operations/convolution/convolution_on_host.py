@@ -1,6 +1,7 @@
 """Convolutions with NumPy: products of BLAS over windows that are copied to columns a cache's worth at a time.
 
-Arrays have three spatial dimensions and the type that is computed in. Columns are made for a block of positions of
+Arrays are contiguous, have three spatial dimensions and the type that is computed in; how the work is cut, and which
+elements go where, is worked out once for a geometry and type. Columns are made for a block of positions of
 an item, or for some items where these are small; each block is multiplied while it is in the cache. Blocks of items
 are shared among threads, unless BLAS has threads of its own. Where every channel has filters of its own, blocks are
 some channels of an item.
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from .convolution import Geometry
 
     Array = NDArray[Any]
+    #: ``run(first operand, second operand, result)``
+    Run = Callable[[Array, Array, Array], None]
 
 #: Bytes of columns at a time, about a cache.
 _COLUMNS = 1 << 21
@@ -35,6 +38,8 @@ _WORKSPACE = 64 << 20
 _FEW = 64
 #: Bytes of planes at a time where channels are on their own.
 _PLANES = 1 << 20
+#: Taps of all blocks up to which a plan holds them.
+_HELD = 4096
 #: Pieces of work that threads share, each with memory of its own.
 _TASKS = 8
 #: Partial sums of the weight's gradient: how many, and bytes that they take together.
@@ -67,34 +72,53 @@ def _blocks(windows: Windows, room: int) -> Iterator[_Block]:
                 yield _Block((z * height + y) * width + x, prod(shape), start, shape)  # type: ignore[arg-type]
 
 
+class _Blocks:
+    """The blocks of an item with their taps, worked out each time that they are gone through."""
+
+    def __init__(self, windows: Windows, room: int) -> None:
+        self.windows = windows
+        self.blocks = list(_blocks(windows, room))
+
+    def __iter__(self) -> Iterator[tuple[_Block, list[tuple[Any, ...]]]]:
+        for block in self.blocks:
+            yield block, _taps(self.windows, block)
+
+
 class _Cut:
     """How the work is cut: items at a time, and positions of an item at a time."""
 
-    def __init__(self, geometry: Geometry, itemsize: int) -> None:
+    def __init__(self, geometry: Geometry, dtype: Any) -> None:
         windows = geometry.windows
         rows = geometry.channels * windows.taps
-        room = min(max(_COLUMNS // (rows * itemsize), _POSITIONS), max(_WORKSPACE // (rows * itemsize), 1))
+        size = rows * np.dtype(dtype).itemsize
+        room = min(max(_COLUMNS // size, _POSITIONS), max(_WORKSPACE // size, 1))
+        self.dtype = dtype
         self.count = geometry.items
         self.items = max(min(room // windows.positions, geometry.items), 1)
         self.pieces = -(-geometry.items // self.items)
-        self.blocks = [(block, _taps(windows, block)) for block in _blocks(windows, room)]
+        self.tasks = min(self.pieces, _TASKS)
+        self.blocks: Any = _Blocks(windows, room)
+        if len(self.blocks.blocks) * windows.taps <= _HELD:
+            self.blocks = list(self.blocks)
         #: Elements of columns.
         self.size = rows * self.items * min(windows.positions, room)
+        self.parts = [
+            slice(at, min(at + self.items, geometry.items)) for at in range(0, geometry.items, self.items)
+        ]
 
-    def share(self, work: Callable[[slice, Array], None], dtype: Any) -> None:
+    def share(self, work: Callable[[slice, Array], None]) -> None:
         """``work(items, memory for columns)`` for all items."""
-        tasks = min(self.pieces, _TASKS)
+        if self.pieces == 1:
+            work(self.parts[0], np.empty(self.size, self.dtype))
+            return
+        tasks = self.tasks
 
         def run(task: int) -> None:
-            room = np.empty(self.size, dtype)
+            room = np.empty(self.size, self.dtype)
             for piece in range(task * self.pieces // tasks, (task + 1) * self.pieces // tasks):
-                work(self.part(piece), room)
+                work(self.parts[piece], room)
 
         _share_products(run, tasks)
-
-    def part(self, piece: int) -> slice:
-        """The items of a piece."""
-        return slice(piece * self.items, min((piece + 1) * self.items, self.count))
 
 
 def _share_products(work: Callable[[int], None], pieces: int) -> None:
@@ -118,47 +142,51 @@ def _phases(windows: Windows) -> list[int]:
     return sorted({j * windows.dilation[1] % windows.stride[1] for j in range(windows.kernel[1])})
 
 
-def _shifted_shape(windows: Windows) -> tuple[int, ...]:
-    """Of a plane of :func:`_shifted`: depth, remainder of the row by the stride, rows, what is seen of each."""
-    depth, height = (n + 2 * p for n, p in zip(windows.size[:2], windows.padding[:2], strict=True))
-    step = windows.stride[1]
-    return depth, len(_phases(windows)), -(-height // step), windows.out[2]
-
-
-def _shifts(windows: Windows) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Parts of the image, and where they are in :func:`_shifted`."""
-    depth, padding = windows.size[0], windows.padding
-    height, width = _shifted_shape(windows)[2:]
-    for number in range(windows.kernel[2]):
-        first = number * windows.dilation[2] - padding[2]
-        row, columns = _stepping(first, windows.stride[2], windows.size[2], width)
-        for at, phase in enumerate(_phases(windows)):
-            rows, into = _stepping(phase - padding[1], windows.stride[1], windows.size[1], height)
-            deep = slice(padding[0], padding[0] + depth)
-            yield (..., rows, row), (number, ..., deep, at, into, columns)
-
-
-def _shifted(x: Array, windows: Windows) -> Array:
+class _Shift:
     """Padded items ``(kernel, items, channels, depth, ...)`` whose rows hold what all windows see with one tap of a row.
 
     Short rows are so copied once for each of those taps. What the other taps see of them are long runs, as rows
     that are a stride from each other are neighbours.
     """
-    padded = any(windows.padding)
-    if windows.kernel[2] == windows.stride[1] == windows.stride[2] == 1 and not padded:
-        return x[None, :, :, :, None]
-    shape = (windows.kernel[2], *x.shape[:2], *_shifted_shape(windows))
-    made = np.zeros(shape, x.dtype) if padded else np.empty(shape, x.dtype)
-    for seen, into in _shifts(windows):
-        made[into] = x[seen]
-    return made
 
+    def __init__(self, windows: Windows) -> None:
+        depth, height, _ = windows.padded
+        rows, width = -(-height // windows.stride[1]), windows.out[2]
+        phases, padding = _phases(windows), windows.padding
+        self.taps = windows.kernel[2]
+        #: Of a plane: depth, remainder of the row by the stride, rows, what is seen of each.
+        self.shape = depth, len(phases), rows, width
+        self.padded = any(padding) or any(windows.excess)
+        self.whole = windows.kernel[2] == windows.stride[1] == windows.stride[2] == 1 and not self.padded
+        #: Parts of the image, and where they go.
+        self.steps: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
+        deep, into_deep = _stepping(-padding[0], 1, windows.size[0], depth)
+        for tap in range(self.taps):
+            first = tap * windows.dilation[2] - padding[2]
+            row, columns = _stepping(first, windows.stride[2], windows.size[2], width)
+            for at, phase in enumerate(phases):
+                high, into = _stepping(phase - padding[1], windows.stride[1], windows.size[1], rows)
+                self.steps.append(((..., deep, high, row), (tap, ..., into_deep, at, into, columns)))
 
-def _sum_of_shifted(shifted: Array, windows: Windows, out: Array) -> None:
-    """The reverse: each element of the image is the sum of where it went."""
-    out[...] = 0
-    for seen, into in _shifts(windows):
-        out[seen] += shifted[into]
+    def of(self, x: Array) -> Array:
+        """Of some items of an image."""
+        if self.whole:
+            return x[None, :, :, :, None]
+        shape = (self.taps, *x.shape[:2], *self.shape)
+        made = np.zeros(shape, x.dtype) if self.padded else np.empty(shape, x.dtype)
+        for seen, into in self.steps:
+            made[into] = x[seen]
+        return made
+
+    def zeros(self, items: int, channels: int, dtype: Any) -> Array:
+        """What gradients of items are added up in."""
+        return np.zeros((self.taps, items, channels, *self.shape), dtype)
+
+    def sum(self, shifted: Array, out: Array) -> None:
+        """The reverse: each element of the image is the sum of where it went."""
+        out[...] = 0
+        for seen, into in self.steps:
+            out[seen] += shifted[into]
 
 
 def _taps(windows: Windows, block: _Block) -> list[tuple[Any, ...]]:
@@ -198,45 +226,49 @@ def _joint_columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Arr
     return made.reshape(channels, len(taps), -1)
 
 
-def _forward_plain(x: Array, weight: Array, geometry: Geometry, out: Array) -> None:
+def _forward_plain(geometry: Geometry) -> Run:
     """Windows of single elements: the image is the matrix."""
-    groups, positions = geometry.groups, geometry.windows.positions
-    matrix = weight.reshape(groups, geometry.filters // groups, -1)
-    np.matmul(
-        matrix,
-        x.reshape(geometry.items, groups, -1, positions),
-        out=out.reshape(geometry.items, groups, -1, positions),
-    )
+    items, groups, positions = geometry.items, geometry.groups, geometry.windows.positions
+    width, filters = geometry.channels // groups, geometry.filters // groups
+
+    def run(x: Array, weight: Array, out: Array) -> None:
+        matrix, images = weight.reshape(groups, filters, width), x.reshape(items, groups, width, positions)
+        np.matmul(matrix, images, out=out.reshape(items, groups, filters, positions))
+
+    return run
 
 
-def forward(x: Array, weight: Array, geometry: Geometry, out: Array) -> None:
-    """Write the convolution to ``out``."""
+def forward(geometry: Geometry, dtype: Any) -> Run:
+    """``run(x, weight, out)`` writes the convolution to ``out``."""
     windows, groups = geometry.windows, geometry.groups
     positions = windows.positions
     if geometry.depthwise:
-        _depthwise_forward(x, weight, geometry, out)
-        return
+        return _depthwise_forward(geometry, dtype)
     if geometry.plain and positions >= _FEW:
-        _forward_plain(x, weight, geometry, out)
-        return
-    cut = _Cut(geometry, x.itemsize)
-    matrix = weight.reshape(groups, geometry.filters // groups, -1)
-    rows = matrix.shape[2]
-    flat = out.reshape(geometry.items, groups, -1, positions)
+        return _forward_plain(geometry)
+    cut, shift = _Cut(geometry, dtype), _Shift(windows)
+    filters, rows = geometry.filters // groups, geometry.channels // groups * windows.taps
 
-    def work(part: slice, room: Array) -> None:
-        shifted, target = _shifted(x[part], windows), flat[part]
-        items = len(target)
-        if positions < _FEW:
-            columns = _joint_columns(shifted, *cut.blocks[0], room)
-            found = np.matmul(matrix, columns.reshape(groups, rows, -1))
-            target[...] = found.reshape(groups, -1, items, positions).transpose(2, 0, 1, 3)
-            return
-        for block, taps in cut.blocks:
-            columns = _columns(shifted, block, taps, room).reshape(items, groups, rows, -1)
-            np.matmul(matrix, columns, out=target[..., block.first : block.first + block.positions])
+    def run(x: Array, weight: Array, out: Array) -> None:
+        matrix = weight.reshape(groups, filters, rows)
+        flat = out.reshape(geometry.items, groups, filters, positions)
 
-    cut.share(work, x.dtype)
+        def work(part: slice, room: Array) -> None:
+            shifted, target = shift.of(x[part]), flat[part]
+            items = len(target)
+            if positions < _FEW:
+                (block, taps), *_ = cut.blocks
+                columns = _joint_columns(shifted, block, taps, room)
+                found = np.matmul(matrix, columns.reshape(groups, rows, -1))
+                target[...] = found.reshape(groups, -1, items, positions).transpose(2, 0, 1, 3)
+                return
+            for block, taps in cut.blocks:
+                columns = _columns(shifted, block, taps, room).reshape(items, groups, rows, -1)
+                np.matmul(matrix, columns, out=target[..., block.first : block.first + block.positions])
+
+        cut.share(work)
+
+    return run
 
 
 def _reversed(geometry: Geometry) -> Geometry | None:
@@ -244,66 +276,78 @@ def _reversed(geometry: Geometry) -> Geometry | None:
     windows = geometry.windows
     reach = [d * (k - 1) for d, k in zip(windows.dilation, windows.kernel, strict=True)]
     padding = tuple(r - p for r, p in zip(reach, windows.padding, strict=True))
-    if windows.stride != (1, 1, 1) or min(padding) < 0:
+    excess = tuple(-each for each in windows.excess)
+    ends = [p + e for p, e in zip(padding, excess, strict=True)]
+    if windows.stride != (1, 1, 1) or min(*padding, *ends) < 0:
         return None
-    turned = Windows(windows.out, windows.kernel, windows.stride, padding, windows.dilation)  # type: ignore[arg-type]
+    turned = Windows(
+        windows.out,
+        windows.kernel,
+        windows.stride,
+        padding,  # type: ignore[arg-type]
+        windows.dilation,
+        excess=excess,  # type: ignore[arg-type]
+    )
     return geometry._replace(windows=turned, channels=geometry.filters, filters=geometry.channels)
 
 
-def input_gradient(grad: Array, weight: Array, geometry: Geometry, out: Array) -> None:
-    """Write the gradient of the input to ``out``."""
+def input_gradient(geometry: Geometry, dtype: Any) -> Run:
+    """``run(grad, weight, out)`` writes the gradient of the input to ``out``."""
     groups, windows = geometry.groups, geometry.windows
     turned = _reversed(geometry)
     filters, width = geometry.filters // groups, geometry.channels // groups
     # Copies of the gradient's windows cost as much as there are filters, sums of the image's as there are channels.
     alone = geometry.depthwise and filters == 1
     if turned is not None and (geometry.plain or alone or (width > 1 and filters <= 2 * width)):
-        matrix = weight.reshape(groups, filters, width, -1)[..., ::-1].transpose(0, 2, 1, 3)
-        matrix = np.ascontiguousarray(matrix).reshape(geometry.channels, filters, *windows.kernel)
-        forward(grad, matrix, turned, out)
-        return
+        convolve, kernel = forward(turned, dtype), windows.kernel
+
+        def run_reversed(grad: Array, weight: Array, out: Array) -> None:
+            matrix = weight.reshape(groups, filters, width, -1)[..., ::-1].transpose(0, 2, 1, 3)
+            matrix = np.ascontiguousarray(matrix).reshape(geometry.channels, filters, *kernel)
+            convolve(grad, matrix, out)
+
+        return run_reversed
     if geometry.depthwise:
-        _depthwise_input(grad, weight, geometry, out)
-        return
-    cut = _Cut(geometry, grad.itemsize)
-    matrix = weight.reshape(groups, filters, -1).swapaxes(1, 2)
-    flat = grad.reshape(geometry.items, groups, filters, -1)
-    plane = _shifted_shape(windows)
+        return _depthwise_input(geometry, dtype)
+    cut, shift = _Cut(geometry, dtype), _Shift(windows)
 
-    def work(part: slice, room: Array) -> None:
-        given, target = flat[part], out[part]
-        items = len(given)
-        shifted = np.zeros((windows.kernel[2], items, geometry.channels, *plane), out.dtype)
-        for block, taps in cut.blocks:
-            columns = room[: items * geometry.channels * windows.taps * block.positions]
-            columns = columns.reshape(items, groups, -1, block.positions)
-            np.matmul(matrix, given[..., block.first : block.first + block.positions], out=columns)
-            columns = columns.reshape(items, geometry.channels, windows.taps, *block.shape)
-            for number, seen in enumerate(taps):
-                shifted[seen] += columns[:, :, number]
-        _sum_of_shifted(shifted, windows, target)
+    def run(grad: Array, weight: Array, out: Array) -> None:
+        matrix = weight.reshape(groups, filters, -1).swapaxes(1, 2)
+        flat = grad.reshape(geometry.items, groups, filters, -1)
 
-    cut.share(work, out.dtype)
+        def work(part: slice, room: Array) -> None:
+            given, target = flat[part], out[part]
+            items = len(given)
+            shifted = shift.zeros(items, geometry.channels, dtype)
+            for block, taps in cut.blocks:
+                columns = room[: items * geometry.channels * windows.taps * block.positions]
+                columns = columns.reshape(items, groups, -1, block.positions)
+                np.matmul(matrix, given[..., block.first : block.first + block.positions], out=columns)
+                columns = columns.reshape(items, geometry.channels, windows.taps, *block.shape)
+                for number, seen in enumerate(taps):
+                    shifted[seen] += columns[:, :, number]
+            shift.sum(shifted, target)
+
+        cut.share(work)
+
+    return run
 
 
-def weight_gradient(x: Array, grad: Array, geometry: Geometry, out: Array) -> None:
-    """Write the gradient of the weight to ``out``."""
+def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
+    """``run(x, grad, out)`` writes the gradient of the weight to ``out``."""
     windows, groups = geometry.windows, geometry.groups
     if geometry.depthwise:
-        _depthwise_weight(x, grad, geometry, out)
-        return
-    cut = _Cut(geometry, x.itemsize)
-    rows = geometry.channels // groups * windows.taps
-    flat = grad.reshape(geometry.items, geometry.filters, -1)
+        return _depthwise_weight(geometry, dtype)
+    cut, shift = _Cut(geometry, dtype), _Shift(windows)
+    filters, rows = geometry.filters // groups, geometry.channels // groups * windows.taps
+    plain = geometry.plain
+    nbytes = geometry.filters * rows * np.dtype(dtype).itemsize
     # Always as many sums, whatever there are of threads.
-    parts = max(min(_PARTIAL, _PARTIAL_BYTES // out.nbytes, cut.pieces), 1)
-    sums = np.zeros((parts, groups, geometry.filters // groups, rows), out.dtype)
+    parts = max(min(_PARTIAL, _PARTIAL_BYTES // nbytes, cut.pieces), 1)
 
-    def add(total: Array, part: slice, room: Array) -> None:
-        images, grads = x[part], flat[part]
+    def add(total: Array, images: Array, grads: Array, room: Array) -> None:
         items = len(images)
-        alone = geometry.plain and items == 1
-        shifted = None if alone else _shifted(images, windows)
+        shifted = None if plain and items == 1 else shift.of(images)
         for block, taps in cut.blocks:
             seen = slice(block.first, block.first + block.positions)
             if shifted is None:
@@ -314,88 +358,117 @@ def weight_gradient(x: Array, grad: Array, geometry: Geometry, out: Array) -> No
             given = grads[..., seen].swapaxes(0, 1).reshape(groups, -1, items * block.positions)
             total += np.matmul(given, columns.reshape(groups, rows, -1).swapaxes(1, 2))
 
-    def work(number: int) -> None:
-        room = np.empty(cut.size, x.dtype)
-        for piece in range(number * cut.pieces // parts, (number + 1) * cut.pieces // parts):
-            add(sums[number], cut.part(piece), room)
+    def run(x: Array, grad: Array, out: Array) -> None:
+        flat = grad.reshape(geometry.items, geometry.filters, -1)
+        sums = np.zeros((parts, groups, filters, rows), dtype)
 
-    _share_products(work, parts)
-    np.sum(sums, axis=0, out=out.reshape(sums.shape[1:]))
+        def work(number: int) -> None:
+            room = np.empty(cut.size, dtype)
+            for piece in range(number * cut.pieces // parts, (number + 1) * cut.pieces // parts):
+                part = cut.parts[piece]
+                add(sums[number], x[part], flat[part], room)
+
+        if parts == 1:
+            work(0)
+        else:
+            _share_products(work, parts)
+        np.add.reduce(sums, axis=0, out=out.reshape(sums.shape[1:]))
+
+    return run
 
 
 # Channels on their own
 
 
-def _by_planes(geometry: Geometry, dtype: Any, work: Callable[[int, slice, Array], None]) -> None:
-    """``work(item, channels, memory for columns)`` for neighbouring planes as large as a cache together."""
+class _Planes:
+    """How the work is cut where channels are on their own: neighbouring planes as large as a cache together."""
+
+    def __init__(self, geometry: Geometry, dtype: Any) -> None:
+        windows = geometry.windows
+        each = windows.taps * windows.positions
+        several = max(min(_PLANES // max(each * np.dtype(dtype).itemsize, 1), geometry.channels), 1)
+        self.channels = [
+            slice(at, min(at + several, geometry.channels)) for at in range(0, geometry.channels, several)
+        ]
+        self.items, self.tasks = geometry.items, min(geometry.items, _TASKS)
+        self.size, self.dtype = several * each, dtype
+        (self.block,) = _blocks(windows, windows.positions)
+        self.taps = _taps(windows, self.block)
+
+    def share(self, work: Callable[[int, slice, Array], None]) -> None:
+        """``work(item, channels, memory for columns)`` for all of them."""
+
+        def run(task: int) -> None:
+            room = np.empty(self.size, self.dtype)
+            for item in range(task * self.items // self.tasks, (task + 1) * self.items // self.tasks):
+                for channels in self.channels:
+                    work(item, channels, room)
+
+        share(run, self.tasks)
+
+
+def _depthwise_forward(geometry: Geometry, dtype: Any) -> Run:
     windows = geometry.windows
-    each = windows.taps * windows.positions
-    several = max(min(_PLANES // max(each * dtype.itemsize, 1), geometry.channels), 1)
-    ranges = [slice(at, min(at + several, geometry.channels)) for at in range(0, geometry.channels, several)]
-    tasks = min(geometry.items, _TASKS)
+    planes, shift = _Planes(geometry, dtype), _Shift(windows)
 
-    def run(task: int) -> None:
-        room = np.empty(several * each, dtype)
-        for item in range(task * geometry.items // tasks, (task + 1) * geometry.items // tasks):
-            for channels in ranges:
-                work(item, channels, room)
+    def run(x: Array, weight: Array, out: Array) -> None:
+        matrix = weight.reshape(geometry.channels, -1, windows.taps)
+        results = out.reshape(geometry.items, geometry.channels, -1, windows.positions)
 
-    share(run, tasks)
+        def work(item: int, channels: slice, room: Array) -> None:
+            shifted = shift.of(x[item : item + 1, channels])
+            columns = _columns(shifted, planes.block, planes.taps, room)[0]
+            columns = columns.reshape(len(columns), windows.taps, -1)
+            np.matmul(matrix[channels], columns, out=results[item, channels])
+
+        planes.share(work)
+
+    return run
 
 
-def _depthwise_forward(x: Array, weight: Array, geometry: Geometry, out: Array) -> None:
+def _depthwise_input(geometry: Geometry, dtype: Any) -> Run:
     windows = geometry.windows
-    matrix = weight.reshape(geometry.channels, -1, windows.taps)
-    results = out.reshape(geometry.items, geometry.channels, -1, windows.positions)
-    (block,) = _blocks(windows, windows.positions)
-    taps = _taps(windows, block)
+    planes, shift = _Planes(geometry, dtype), _Shift(windows)
 
-    def work(item: int, channels: slice, room: Array) -> None:
-        shifted = _shifted(x[item : item + 1, channels], windows)
-        columns = _columns(shifted, block, taps, room)[0]
-        columns = columns.reshape(len(columns), windows.taps, -1)
-        np.matmul(matrix[channels], columns, out=results[item, channels])
+    def run(grad: Array, weight: Array, out: Array) -> None:
+        matrix = weight.reshape(geometry.channels, -1, windows.taps).swapaxes(1, 2)
+        grads = grad.reshape(geometry.items, geometry.channels, -1, windows.positions)
 
-    _by_planes(geometry, x.dtype, work)
+        def work(item: int, channels: slice, room: Array) -> None:
+            given = grads[item, channels]
+            shifted = shift.zeros(1, len(given), dtype)
+            columns = room[: len(given) * windows.taps * windows.positions]
+            columns = columns.reshape(len(given), windows.taps, -1)
+            if given.shape[1] == 1:
+                np.multiply(matrix[channels], given, out=columns)
+            else:
+                np.matmul(matrix[channels], given, out=columns)
+            columns = columns.reshape(1, len(given), windows.taps, *windows.out)
+            for number, seen in enumerate(planes.taps):
+                shifted[seen] += columns[:, :, number]
+            shift.sum(shifted, out[item : item + 1, channels])
+
+        planes.share(work)
+
+    return run
 
 
-def _depthwise_input(grad: Array, weight: Array, geometry: Geometry, out: Array) -> None:
+def _depthwise_weight(geometry: Geometry, dtype: Any) -> Run:
     windows = geometry.windows
-    matrix = weight.reshape(geometry.channels, -1, windows.taps).swapaxes(1, 2)
-    grads = grad.reshape(geometry.items, geometry.channels, -1, windows.positions)
-    (block,) = _blocks(windows, windows.positions)
-    taps = _taps(windows, block)
-    plane = _shifted_shape(windows)
+    planes, shift = _Planes(geometry, dtype), _Shift(windows)
+    multiplier = geometry.filters // geometry.channels
 
-    def work(item: int, channels: slice, room: Array) -> None:
-        given = grads[item, channels]
-        shifted = np.zeros((windows.kernel[2], 1, len(given), *plane), out.dtype)
-        columns = room[: len(given) * windows.taps * windows.positions]
-        columns = columns.reshape(len(given), windows.taps, -1)
-        if given.shape[1] == 1:
-            np.multiply(matrix[channels], given, out=columns)
-        else:
-            np.matmul(matrix[channels], given, out=columns)
-        columns = columns.reshape(1, len(given), windows.taps, *windows.out)
-        for number, seen in enumerate(taps):
-            shifted[seen] += columns[:, :, number]
-        _sum_of_shifted(shifted, windows, out[item : item + 1, channels])
+    def run(x: Array, grad: Array, out: Array) -> None:
+        grads = grad.reshape(geometry.items, geometry.channels, multiplier, windows.positions)
+        sums = np.empty((geometry.items, geometry.channels, multiplier, windows.taps), dtype)
 
-    _by_planes(geometry, grad.dtype, work)
+        def work(item: int, channels: slice, room: Array) -> None:
+            shifted = shift.of(x[item : item + 1, channels])
+            columns = _columns(shifted, planes.block, planes.taps, room)[0]
+            columns = columns.reshape(len(columns), windows.taps, -1)
+            np.matmul(grads[item, channels], columns.swapaxes(1, 2), out=sums[item, channels])
 
+        planes.share(work)
+        np.add.reduce(sums, axis=0, out=out.reshape(sums.shape[1:]))
 
-def _depthwise_weight(x: Array, grad: Array, geometry: Geometry, out: Array) -> None:
-    windows = geometry.windows
-    grads = grad.reshape(geometry.items, geometry.channels, -1, windows.positions)
-    (block,) = _blocks(windows, windows.positions)
-    taps = _taps(windows, block)
-    sums = np.empty((geometry.items, geometry.channels, grads.shape[2], windows.taps), out.dtype)
-
-    def work(item: int, channels: slice, room: Array) -> None:
-        shifted = _shifted(x[item : item + 1, channels], windows)
-        columns = _columns(shifted, block, taps, room)[0]
-        columns = columns.reshape(len(columns), windows.taps, -1)
-        np.matmul(grads[item, channels], columns.swapaxes(1, 2), out=sums[item, channels])
-
-    _by_planes(geometry, x.dtype, work)
-    np.sum(sums, axis=0, out=out.reshape(sums.shape[1:]))
+    return run

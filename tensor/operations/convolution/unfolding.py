@@ -2,62 +2,226 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from nvrtc_kernels import convolution as kernels
+from nvrtc_kernels.convolution import Windows
 from tensor.autograd.recording.node import Node, attach
-from tensor.core.base import check_tensor, empty
+from tensor.core.base import check_tensor, empty, maker
+from tensor.core.copy_plans import on_contiguous
+from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.definition import operation
-from tensor.operations.shapes import views
-
-from .columns import Windows, fold_into, unfold_into
+from tensor.operations.planned_options import plan_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
+
+
+class _Columns:
+    """Images of one shape, and their windows as columns: both ways, each of which is the other's derivative.
+
+    Attributes
+    ----------
+    image, columns : tuple of int
+        Shapes: ``(items, channels, height, width)`` and ``(items, channels * elements of a window, windows)``, or
+        both without items.
+    unfold, fold : _Way
+        From images to columns, and back.
+    """
+
+    __slots__ = ("channels", "columns", "fold", "image", "items", "unfold", "windows")
+
+    def __init__(self, windows: Windows, items: int, channels: int, *, batched: bool) -> None:
+        self.windows = windows
+        self.items, self.channels = items, channels
+        outer = (items,) if batched else ()
+        self.image = (*outer, channels, *windows.size[1:])
+        self.columns = (*outer, channels * windows.taps, windows.positions)
+        self.unfold, self.fold = _Unfold(self), _Fold(self)
+
+    def taps(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        """Each tap of a window: where it is in ``(items, channels, *kernel)``, and what windows see of a padded image."""
+        windows = self.windows
+        for index in np.ndindex(*windows.kernel):
+            seen = []
+            for tap, dilation, n, step in zip(
+                index, windows.dilation, windows.out, windows.stride, strict=True
+            ):
+                start = tap * dilation
+                seen.append(slice(start, start + (n - 1) * step + 1, step))
+            yield (slice(None), slice(None), *index), (..., *seen)
+
+    def padded(self) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+        """Shape of padded images, and where the images are in them."""
+        windows = self.windows
+        inner = [slice(p, p + n) for p, n in zip(windows.padding, windows.size, strict=True)]
+        return (self.items, self.channels, *windows.padded), (..., *inner)
+
+
+class _Way:
+    """``place.plans[way, input](input)`` for inputs of a layout. Not recorded."""
+
+    __slots__ = ("whole",)
+
+    #: The node's name, as PyTorch shows it.
+    title: str
+
+    def __init__(self, whole: _Columns) -> None:
+        self.whole = whole
+
+    def planned(self, x: Layout, shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+        """What makes tensors of ``shape`` from those of a layout."""
+        place = x.place
+        out = contiguous[shape, x.dtype, place]
+        if not out.numel:
+            return lambda _: empty(out)
+        run = self.on_device(out) if place.is_cuda else self.on_host(out)
+        return on_contiguous(run, x)
+
+    def on_device(self, out: Layout) -> Callable[[Tensor], Tensor]:
+        """With a kernel."""
+        place: Any = out.place
+        launch, make, local = self.launch(place.native, out), maker(out), place.local
+
+        def run(x: Tensor) -> Tensor:
+            made = make()
+            launch(local.stream.handle, made._storage.address, x._storage.address + x._offset)
+            return made
+
+        return run
+
+    def launch(self, device: Any, out: Layout) -> Callable[..., None]:
+        """``run(stream, out, given)`` for addresses."""
+        raise NotImplementedError
+
+    def on_host(self, out: Layout) -> Callable[[Tensor], Tensor]:
+        """With NumPy."""
+        raise NotImplementedError
+
+
+class _Unfold(_Way):
+    __slots__ = ()
+    title = "Im2ColBackward0"
+
+    @property
+    def reverse(self) -> _Way:
+        """The derivative."""
+        return self.whole.fold
+
+    def plan(self, x: Layout) -> Callable[[Tensor], Tensor]:
+        """What makes columns of images of a layout."""
+        return self.planned(x, self.whole.columns)
+
+    def launch(self, device: Any, out: Layout) -> Callable[..., None]:
+        """``run(stream, columns, image)`` for addresses."""
+        whole, windows = self.whole, self.whole.windows
+        rows, count = whole.channels * windows.taps, windows.positions
+        return kernels.plan_unfold(
+            device, windows, whole.channels, out.itemsize,
+            whole.channels, whole.items, 0, count, count, rows * count,
+        )  # fmt: skip
+
+    def on_host(self, out: Layout) -> Callable[[Tensor], Tensor]:
+        """With NumPy."""
+        whole, windows = self.whole, self.whole.windows
+        taps, (shape, inner) = list(whole.taps()), whole.padded()
+        image = (whole.items, whole.channels, *windows.size)
+        columns = (whole.items, whole.channels, *windows.kernel, *windows.out)
+
+        def run(x: Tensor) -> Tensor:
+            made = empty(out)
+            array: Any = made._array
+            given, into = x._host.reshape(image), array.reshape(columns)
+            if shape != image:
+                padded = np.zeros(shape, given.dtype)
+                padded[inner] = given
+                given = padded
+            for index, seen in taps:
+                into[index] = given[seen]
+            return made
+
+        return run
+
+
+class _Fold(_Way):
+    __slots__ = ()
+    title = "Col2ImBackward0"
+
+    @property
+    def reverse(self) -> _Way:
+        """The derivative."""
+        return self.whole.unfold
+
+    def plan(self, x: Layout) -> Callable[[Tensor], Tensor]:
+        """What makes images of columns of a layout."""
+        return self.planned(x, self.whole.image)
+
+    def launch(self, device: Any, out: Layout) -> Callable[..., None]:
+        """``run(stream, image, columns)`` for addresses."""
+        whole, windows = self.whole, self.whole.windows
+        rows, count = whole.channels * windows.taps, windows.positions
+        return kernels.plan_fold(
+            device, windows, whole.channels, out.dtype, whole.channels, whole.items, count, rows * count
+        )
+
+    def on_host(self, out: Layout) -> Callable[[Tensor], Tensor]:
+        """With NumPy."""
+        whole, windows = self.whole, self.whole.windows
+        taps, (shape, inner) = list(whole.taps()), whole.padded()
+        columns = (whole.items, whole.channels, *windows.kernel, *windows.out)
+        wide = rules.computes_in(out.dtype).numpy
+
+        def run(x: Tensor) -> Tensor:
+            made = empty(out)
+            array: Any = made._array
+            given = x._host.reshape(columns)
+            padded = np.zeros(shape, wide)
+            for index, seen in taps:
+                padded[seen] += given[index]
+            array[...] = padded[inner].reshape(array.shape)
+            return made
+
+        return run
 
 
 class WindowsNode(Node):
     """A recorded unfold, or fold: each is the other's derivative."""
 
-    __slots__ = ("part", "windows")
+    __slots__ = ("way",)
 
-    part: str
-    windows: Windows
+    way: Any
 
     def name(self) -> str:
         """Name as PyTorch shows it."""
-        return "Im2ColBackward0" if self.part == "unfold" else "Col2ImBackward0"
+        return self.way.title  # type: ignore[no-any-return]
 
     def release(self) -> None:
         """Keep everything: nothing was saved."""
 
     def backward(self, *grads: Any) -> Any:
         """The other operation on the gradient."""
-        return _recorded("fold" if self.part == "unfold" else "unfold", grads[0], self.windows)
+        grad, way = grads[0], self.way.reverse
+        layout = grad._layout
+        return _recorded(layout.place.plans[way, layout](grad), way, grad)
 
 
-def _recorded(part: str, x: Tensor, windows: Windows) -> Tensor:
-    layout = x._layout
-    items = layout.shape[0]
-    plain = x.detach().contiguous()
-    if part == "unfold":
-        made = empty(
-            contiguous[(items, layout.shape[1] * windows.taps, windows.positions), layout.dtype, layout.place]
-        )
-        if made._layout.numel:
-            unfold_into(made, plain, windows, 0, each=True)
-    else:
-        made = empty(
-            contiguous[(items, layout.shape[1] // windows.taps, *windows.size), layout.dtype, layout.place]
-        )
-        if made._layout.numel:
-            fold_into(made, plain, windows)
-    if modes.recording and x.requires_grad:
+def _recorded(result: Tensor, way: Any, x: Tensor) -> Tensor:
+    state = x._autograd
+    if state is not None and state.requires_grad and modes.recording:
         node = WindowsNode.__new__(WindowsNode)
-        node.part, node.windows, node.saved = part, windows, ()
-        attach(node, (x,), (made,))
-    return made
+        node.way, node.saved = way, ()
+        attach(node, (x,), (result,))
+    return result
+
+
+# As users call them
 
 
 def _two(name: str, what: str, given: Any, least: int) -> tuple[int, int]:
@@ -83,83 +247,154 @@ def _windows(
     return windows
 
 
+class _Planned(NamedTuple):
+    """A call for inputs of a layout and with some options."""
+
+    run: Callable[[Tensor], Tensor]
+    way: _Way
+
+
+class _UnfoldCall:
+    """``place.plans[operation, input, kernel_size, dilation, padding, stride]``."""
+
+    name = "unfold"
+
+    def plan(self, x: Layout, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> _Planned:
+        """What unfolds tensors of a layout; raises if it or the options do not fit."""
+        shape = x.shape
+        if len(shape) not in (3, 4):
+            raise RuntimeError(
+                f"unfold(): expected a 3D or 4D input (items, channels, height, width), got shape {list(shape)}"
+            )
+        windows = _windows("unfold", (shape[-2], shape[-1]), kernel_size, dilation, padding, stride)
+        batched = len(shape) == 4
+        whole = _Columns(windows, shape[0] if batched else 1, shape[-3], batched=batched)
+        return _Planned(x.place.plans[whole.unfold, x], whole.unfold)
+
+
+class _FoldCall:
+    """``place.plans[operation, input, output_size, kernel_size, dilation, padding, stride]``."""
+
+    name = "fold"
+
+    def plan(
+        self, x: Layout, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+    ) -> _Planned:
+        """What folds tensors of a layout; raises if it or the options do not fit."""
+        shape = x.shape
+        if len(shape) not in (2, 3):
+            raise RuntimeError(
+                f"fold(): expected a 2D or 3D input (items, rows, windows), got shape {list(shape)}"
+            )
+        size = _two("fold", "output_size", output_size, 1)
+        windows = _windows("fold", size, kernel_size, dilation, padding, stride)
+        if shape[-2] % windows.taps:
+            raise RuntimeError(
+                f"fold(): Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
+                f"input.size(1)={shape[-2]} and kernel_size={list(windows.kernel[1:])}."
+            )
+        if shape[-1] != windows.positions:
+            raise RuntimeError(
+                f"fold(): Given output_size={list(size)}, kernel_size={list(windows.kernel[1:])}, "
+                f"dilation={list(windows.dilation[1:])}, padding={list(windows.padding[1:])}, "
+                f"stride={list(windows.stride[1:])}, expected size of input's dimension 2 to match the calculated number of "
+                f"sliding blocks {' * '.join(map(str, windows.out[1:]))} = {windows.positions}, but got input.size(2)="
+                f"{shape[-1]}."
+            )
+        batched = len(shape) == 3
+        whole = _Columns(windows, shape[0] if batched else 1, shape[-2] // windows.taps, batched=batched)
+        return _Planned(x.place.plans[whole.fold, x], whole.fold)
+
+
+def _called(operation: Any, input: Tensor, *options: Any) -> Tensor:
+    try:
+        layout = input._layout
+    except AttributeError:
+        check_tensor(input, operation.name, "input")
+        raise
+    run, way = plan_for(operation, (layout,), options)
+    return _recorded(run(input), way, input)
+
+
+_UNFOLD, _FOLD = _UnfoldCall(), _FoldCall()
+
+
 @operation(namespace="nn.functional", method=False)
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
-    """Windows of images as columns.
+    """Windows of images as columns (im2col).
+
+    Element ``(n, c * taps + t, w)`` of the result is element ``t`` of window ``w`` in channel ``c`` of image ``n``; windows,
+    and the ``taps`` elements of one, are counted row by row. The derivative is :func:`fold`, which adds up what windows share.
 
     Parameters
     ----------
     input
-        ``(items, channels, height, width)``, or one item without the first dimension.
-    kernel_size, dilation, padding, stride
-        An integer, or one for height and width each.
+        ``(N, C, height, width)``, or one image ``(C, height, width)``, of any dtype.
+    kernel_size
+        Size of a window: an integer, or height and width.
+    dilation
+        Steps from one element of a window to the next.
+    padding
+        Zeros at both ends of each dimension.
+    stride
+        Steps from one window to the next.
 
     Returns
     -------
     Tensor
-        ``(items, channels * elements of a window, windows)``.
+        ``(N, C * taps, windows)``, or ``(C * taps, windows)`` for one image. There are
+        ``(size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`` windows along each dimension.
 
     Raises
     ------
+    TypeError
+        If ``input`` is no tensor.
     RuntimeError
-        If shapes do not fit.
+        If ``input`` has neither 3 nor 4 dimensions, if an option makes no sense, or if no window fits into the padded image.
+
+    Examples
+    --------
+    >>> nn.functional.unfold(tensor.randn(2, 5, 3, 4), kernel_size=(2, 3)).shape
+    tensor.Size([2, 30, 4])
     """
-    check_tensor(input, "unfold", "input")
-    shape = input._layout.shape
-    if len(shape) not in (3, 4):
-        raise RuntimeError(
-            f"unfold(): expected a 3D or 4D input (items, channels, height, width), got shape {list(shape)}"
-        )
-    windows = _windows("unfold", (shape[-2], shape[-1]), kernel_size, dilation, padding, stride)
-    x = views.unsqueeze(input if len(shape) == 4 else views.unsqueeze(input, 0), 2)
-    found = _recorded("unfold", x, windows)
-    return found if len(shape) == 4 else views.squeeze(found, 0)
+    return _called(_UNFOLD, input, kernel_size, dilation, padding, stride)
 
 
 @operation(namespace="nn.functional", method=False)
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """Images in which every element is the sum of what columns hold of it.
+    """Images in which every element is the sum of what columns hold of it (col2im): the transpose of :func:`unfold`.
 
     Parameters
     ----------
     input
-        ``(items, channels * elements of a window, windows)``, or without items.
+        Columns ``(N, C * taps, windows)``, or of one image ``(C * taps, windows)``, as :func:`unfold` makes them; ``taps`` are
+        the elements of a window.
     output_size
-        Height and width of the images.
+        Size of the images: an integer, or height and width.
+    kernel_size, dilation, padding, stride
+        As :func:`unfold` has them: an integer, or one for height and width each.
 
     Returns
     -------
     Tensor
-        ``(items, channels, height, width)``.
+        ``(N, C, *output_size)``, or ``(C, *output_size)`` for one image. Half precision is added up in float32.
 
     Raises
     ------
+    TypeError
+        If ``input`` is no tensor.
     RuntimeError
-        If shapes do not fit.
+        If ``input`` has neither 2 nor 3 dimensions, if an option makes no sense, or if the columns are not those of all
+        windows of such images.
+
+    Examples
+    --------
+    >>> columns = nn.functional.unfold(tensor.ones(1, 1, 3, 3), 2)
+    >>> nn.functional.fold(columns, (3, 3), 2)[0, 0]
+    tensor([[1., 2., 1.],
+            [2., 4., 2.],
+            [1., 2., 1.]])
     """
-    check_tensor(input, "fold", "input")
-    shape = input._layout.shape
-    if len(shape) not in (2, 3):
-        raise RuntimeError(
-            f"fold(): expected a 2D or 3D input (items, rows, windows), got shape {list(shape)}"
-        )
-    size = _two("fold", "output_size", output_size, 1)
-    windows = _windows("fold", size, kernel_size, dilation, padding, stride)
-    if shape[-2] % windows.taps:
-        raise RuntimeError(
-            f"fold(): Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
-            f"input.size(1)={shape[-2]} and kernel_size={list(windows.kernel[1:])}."
-        )
-    if shape[-1] != windows.positions:
-        raise RuntimeError(
-            f"fold(): Given output_size={list(size)}, kernel_size={list(windows.kernel[1:])}, "
-            f"dilation={list(windows.dilation[1:])}, padding={list(windows.padding[1:])}, "
-            f"stride={list(windows.stride[1:])}, expected size of input's dimension 2 to match the calculated number of "
-            f"sliding blocks {' * '.join(map(str, windows.out[1:]))} = {windows.positions}, but got input.size(2)="
-            f"{shape[-1]}."
-        )
-    found = _recorded("fold", input if len(shape) == 3 else views.unsqueeze(input, 0), windows)
-    found = views.squeeze(found, 2)
-    return found if len(shape) == 3 else views.squeeze(found, 0)
+    return _called(_FOLD, input, output_size, kernel_size, dilation, padding, stride)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.base import check_tensor
+from nvrtc_kernels import pooling as kernels
+from nvrtc_kernels.dtypes import int64
+from tensor.core.arguments import two_devices
+from tensor.core.base import check_tensor, empty, maker
+from tensor.core.copy_plans import on_contiguous
 from tensor.core.dtypes import promotion as rules
+from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
-from tensor.operations.creation.ranges import arange
 from tensor.operations.definition import operation
-from tensor.operations.recorder import record
-from tensor.operations.shapes.joining import cat
+
+from . import pooling_on_host as on_host
+from .pooling import Computed, Pooling, record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
 
@@ -50,86 +55,106 @@ def _sizes(
     return kernel, out
 
 
-def _starts(share: Any, given: int, window: int, out: int) -> Any:
-    """Where windows begin ``(N, C, out)``: steps of nearly the same size, at a random share of one."""
-    last = share.new_full((*share.shape, 1), given - window).long()
-    if out == 1:
-        return last
-    step = (given - window) / (out - 1)
-    share = share.unsqueeze(-1)
-    places = arange(out - 1, dtype=share.dtype, device=share.device)
-    return cat([((places + share) * step).long() - (share * step).long(), last], -1)
+class _Fractional:
+    """``place.plans[operation, input, kernel, out]``: how inputs of a layout are pooled, and the shape of their samples."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.name = f"fractional_max_pool{rank}d"
+
+    def plan(self, x: Layout, kernel: tuple[int, ...], out: tuple[int, ...]) -> Pooling:
+        """The pooling of tensors of a layout."""
+        rank, ones = self.rank, (1,) * (3 - self.rank)
+        whole = ((*ones, *each) for each in (x.shape[-rank:], out, kernel))
+        return Pooling("max", rank, kernels.Fractional(*whole), tuple(x.shape[:-rank]))  # type: ignore[arg-type]
 
 
-def _places(x: Any, kernel: list[int], out: list[int], samples: Any) -> Any:
-    """Indices in their planes of the elements of all windows: ``(N, C, positions, taps)``."""
-    rank = len(kernel)
-    sizes = x.shape[-rank:]
-    index: Any = 0
-    stride = 1
-    for axis in reversed(range(rank)):
-        # Images take the first number for their width, volumes for their depth.
-        share = samples[..., rank - 1 - axis if rank == 2 else axis]
-        starts = _starts(share, sizes[axis], kernel[axis], out[axis])
-        taps = arange(kernel[axis], device=x.device)
-        at = (starts.unsqueeze(-1) + taps) * stride
-        shape = [*at.shape[:2], *[1] * (2 * rank)]
-        shape[2 + axis], shape[2 + rank + axis] = out[axis], kernel[axis]
-        index = index + at.reshape(shape)
-        stride *= sizes[axis]
-    return index.reshape(*index.shape[:2], prod(out), prod(kernel))
+class _Pool:
+    """``place.plans[operation, pooling, input, samples](input, samples)``: the result, and the places of maxima."""
+
+    def plan(
+        self, pooling: Pooling, x: Layout, samples: Layout
+    ) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """What pools tensors of a layout with samples of another."""
+        place = x.place
+        out = contiguous[(*pooling.outer, *pooling.pool.out[3 - pooling.rank :]), x.dtype, place]
+        where = contiguous[out.shape, int64, place]
+        if not out.numel:
+            return lambda *_: (empty(out), empty(where))
+        run = (_on_device if place.is_cuda else _on_host)(pooling, samples, out, where)
+        return on_contiguous(run, x, samples)
 
 
-def _derivative(_: Any, grad: Any, places: Any, size: tuple[int, ...]) -> tuple[Any]:
-    rank = len(size)
-    planes = grad.new_zeros(*grad.shape[:-rank], prod(size))
-    made = planes.scatter_add(-1, places.flatten(-rank), grad.flatten(-rank))
-    return (made.reshape(*grad.shape[:-rank], *size),)
+def _on_device(
+    pooling: Any, samples: Layout, out: Layout, where: Layout
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    place: Any = out.place
+    local, make, make_places = place.local, maker(out), maker(where)
+    find = kernels.plan_fractional_max(
+        place.native, pooling.pool, pooling.planes, pooling.rank, out.dtype, samples.dtype
+    )
+
+    def run(x: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+        made, places = make(), make_places()
+        find(local.stream.handle, made._address, places._address, x._address, samples._address)
+        return made, places
+
+    return run
+
+
+def _on_host(
+    pooling: Any, samples: Layout, out: Layout, where: Layout
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    computed, wide = Computed(out), rules.computes_in(samples.dtype).numpy
+    find = on_host.fractional(pooling.pool, pooling.planes, pooling.rank)
+    given, shape = (pooling.planes, *pooling.pool.size), (pooling.planes, pooling.rank)
+
+    def run(x: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+        made, array = computed.new()
+        places = empty(where)
+        shares = samples._host.reshape(shape).astype(wide, copy=False)
+        find(computed.widened(x._host.reshape(given)), shares, array, places._array)  # type: ignore[arg-type]
+        computed.finish(made, array)
+        return made, places
+
+    return run
+
+
+_POOL, _OPERATIONS = _Pool(), {rank: _Fractional(rank) for rank in (2, 3)}
 
 
 def _pool(
     rank: int, input: Any, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any
 ) -> tuple[Tensor, Tensor]:
-    name = f"fractional_max_pool{rank}d"
+    operation = _OPERATIONS[rank]
+    name = operation.name
     check_tensor(input, name, "input")
-    given: Any = input
-    shape = input._layout.shape
+    layout = input._layout
+    shape = layout.shape
     if len(shape) not in (rank + 1, rank + 2) or 0 in shape[-rank - 1 :]:
         raise RuntimeError(
             f"{name}(): Expected {rank + 1}D or {rank + 2}D input without empty dimensions other than the first, got "
             f"shape {list(shape)}"
         )
-    if not input._layout.dtype.is_floating_point:
-        raise NotImplementedError(f'"{name}" not implemented for {input._layout.dtype!r}')
+    if not layout.dtype.is_floating_point:
+        raise NotImplementedError(f'"{name}" not implemented for {layout.dtype!r}')
     kernel, out = _sizes(name, shape, rank, kernel_size, output_size, output_ratio)
-    outer = shape[:-rank] if len(shape) == rank + 2 else (1, shape[0])
-    recording, modes.recording = modes.recording, False
-    try:
-        if samples is None:
-            samples = given.new_empty(*outer, rank).uniform_()
-        elif samples.shape != (*outer, rank):
-            raise RuntimeError(
-                f"{name}(): expected _random_samples of shape {[*outer, rank]}, but got {list(samples.shape)}"
-            )
-        x: Any = given.detach().reshape(*outer, *shape[-rank:])
-        index = _places(x, kernel, out, samples.to(rules.computes_in(samples.dtype)))
-        flat = x.flatten(-rank)
-        values = flat.gather(-1, index.flatten(-2)).reshape(index.shape)
-        best = values.argmax(-1, keepdim=True)
-        places = index.gather(-1, best).squeeze(-1)
-        made = flat.gather(-1, places).reshape(*shape[:-rank], *out)
-        places = places.reshape(*shape[:-rank], *out)
-        made._base = places._base = None
-    finally:
-        modes.recording = recording
-    record(
-        (made,),
-        (input,),
-        f"FractionalMaxPool{rank}DBackward0",
-        _derivative,
-        (places,),
-        (tuple(shape[-rank:]),),
-    )
+    outer = tuple(shape[:-rank]) if len(shape) == rank + 2 else (1, shape[0])
+    if samples is None:
+        samples = input.new_empty(*outer, rank).uniform_()
+    elif samples.shape != (*outer, rank):
+        raise RuntimeError(
+            f"{name}(): expected _random_samples of shape {[*outer, rank]}, but got {list(samples.shape)}"
+        )
+    elif samples._layout.place is not layout.place:
+        raise two_devices(name, layout.device, samples._layout.device)
+    elif not samples._layout.dtype.is_floating_point:
+        samples = samples.to(layout.dtype)
+    plans = layout.place.plans
+    pooling = plans[operation, layout, tuple(kernel), tuple(out)]
+    made, places = plans[_POOL, pooling, layout, samples._layout](input, samples)
+    if modes.recording:
+        record(input, made, places, pooling, of_gradients=False)
     return made, places
 
 
@@ -142,27 +167,49 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """Largest elements of windows of images that begin at random places.
+    """Largest elements of windows of images that begin at random places (B. Graham, 2014).
+
+    The steps between windows are nearly of one size, which need not be an integer; the last window ends with the input.
 
     Parameters
     ----------
     input
-        ``(items, channels, height, width)``, or one item.
+        ``(N, C, height, width)``, or one image ``(C, height, width)``, of floating point.
+    kernel_size
+        Size of a window: an integer, or 2 of them, one for each of height and width.
     output_size
-        How many windows there are along height and width.
+        Size of the result: an integer, or 2 of them.
     output_ratio
-        Their number as a share of the size of the input, in place of ``output_size``.
+        The same as a share of the size of ``input``: a number between 0 and 1, or 2 of them.
     return_indices
-        Whether the places of the maxima in their plane are wanted too.
+        Whether the places of the maxima are given too.
     _random_samples
-        ``(items, channels, 2)`` from 0 to 1, which windows follow from.
+        ``(N, C, 2)`` numbers from 0 to 1 that say where windows begin, width first; drawn from the default generator where there
+        are none.
+
+    Returns
+    -------
+    Tensor, or tuple of two
+        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major places in each channel's image, int64.
 
     Raises
     ------
+    TypeError
+        If ``input`` is no tensor.
     ValueError
-        Without ``output_size`` and ``output_ratio``.
+        Without ``output_size`` and ``output_ratio``, or if an option has neither one number nor 2.
+    NotImplementedError
+        For tensors that are not of floating point.
     RuntimeError
-        If windows do not fit into the input.
+        If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if the windows do not fit into
+        it, or the samples have another shape or device.
+
+    Examples
+    --------
+    >>> nn.functional.fractional_max_pool2d(tensor.randn(20, 16, 50, 32), 3, output_size=(13, 12)).shape
+    tensor.Size([20, 16, 13, 12])
+    >>> nn.functional.fractional_max_pool2d(tensor.randn(20, 16, 50, 32), 2, output_ratio=0.5).shape
+    tensor.Size([20, 16, 25, 16])
     """
     values, places = _pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
     return (values, places) if return_indices else values
@@ -177,6 +224,47 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """Largest elements of windows of volumes that begin at random places; see :func:`fractional_max_pool2d`."""
+    """Largest elements of windows of volumes that begin at random places (B. Graham, 2014).
+
+    The steps between windows are nearly of one size, which need not be an integer; the last window ends with the input.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, depth, height, width)``, or one volume ``(C, depth, height, width)``, of floating point.
+    kernel_size
+        Size of a window: an integer, or 3 of them, one for each of depth, height and width.
+    output_size
+        Size of the result: an integer, or 3 of them.
+    output_ratio
+        The same as a share of the size of ``input``: a number between 0 and 1, or 3 of them.
+    return_indices
+        Whether the places of the maxima are given too.
+    _random_samples
+        ``(N, C, 3)`` numbers from 0 to 1 that say where windows begin; drawn from the default generator where there
+        are none.
+
+    Returns
+    -------
+    Tensor, or tuple of two
+        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major places in each channel's volume, int64.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    ValueError
+        Without ``output_size`` and ``output_ratio``, or if an option has neither one number nor 3.
+    NotImplementedError
+        For tensors that are not of floating point.
+    RuntimeError
+        If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if the windows do not fit into
+        it, or the samples have another shape or device.
+
+    Examples
+    --------
+    >>> nn.functional.fractional_max_pool3d(tensor.randn(2, 4, 8, 8, 8), 2, output_size=5).shape
+    tensor.Size([2, 4, 5, 5, 5])
+    """
     values, places = _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
     return (values, places) if return_indices else values

@@ -1,9 +1,13 @@
-"""Maxima and means over windows of signals, images and volumes."""
+"""Maxima and means over windows of signals, images and volumes.
+
+How a pooling goes follows from the layout of the input and the options, and is worked out once for them: see
+:class:`_Regular` and :class:`_Adaptive`. A call then is one look-up, the allocations of the results and one launch.
+"""
 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,218 +16,322 @@ from nvrtc_kernels.convolution import Windows
 from nvrtc_kernels.dtypes import int64
 from tensor.autograd.recording.node import Node, attach
 from tensor.autograd.recording.saved import freed, restore, save
-from tensor.core.base import check_tensor, empty, wrap
-from tensor.core.copy_plans import host_conversion
+from tensor.core.base import check_tensor, empty, maker
+from tensor.core.copy_plans import host_conversion, on_contiguous
 from tensor.core.dtypes import promotion as rules
 from tensor.core.layout import contiguous
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
-from tensor.operations.shapes import views
+from tensor.operations.planned_options import plan_for
 
-from . import pooling_on_host as host
+from . import pooling_on_host as on_host
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable
 
     from nvrtc_kernels.pooling import Pool
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
 
-class _Pooling:
-    """How a pooling goes: its windows, and how means are divided."""
+class Pooling:
+    """A pooling of inputs of one shape, and its derivative.
 
-    __slots__ = ("fixed", "kind", "pool", "rank", "with_padding")
+    Attributes
+    ----------
+    category : str
+        ``"max"`` or ``"avg"``.
+    rank : int
+        Number of spatial dimensions.
+    pool : Windows, Adaptive or Fractional
+        Where windows lie, in three spatial dimensions.
+    outer, planes
+        The dimensions before the spatial ones, and how many planes these are.
+    with_padding, fixed
+        How means are divided: whether padding counts; by a number, unless that is 0.
+    forward
+        ``place.plans[pooling.forward, input](input)`` gives the result and the places of maxima, or ``None``.
+    backward
+        ``place.plans[pooling.backward, grad, places](grad, places)`` gives the gradient of the input.
+    """
+
+    __slots__ = (
+        "backward",
+        "category",
+        "fixed",
+        "forward",
+        "outer",
+        "planes",
+        "pool",
+        "rank",
+        "with_padding",
+    )
 
     def __init__(
-        self, kind: str, rank: int, pool: Pool, *, with_padding: bool = True, fixed: int = 0
+        self,
+        category: str,
+        rank: int,
+        pool: Pool,
+        outer: tuple[int, ...],
+        *,
+        with_padding: bool = True,
+        fixed: int = 0,
     ) -> None:
-        self.kind = kind
+        self.category = category
         self.rank = rank
         self.pool = pool
+        self.outer, self.planes = outer, prod(outer)
         self.with_padding = with_padding
         self.fixed = fixed
+        self.forward = _Forward(self)
+        self.backward = _Backward(self)
 
     @property
-    def title(self) -> str:
-        """Name of the node, as PyTorch shows it."""
-        adaptive = "" if isinstance(self.pool, Windows) else "Adaptive"
-        what = "Max" if self.kind == "max" else "Avg"
-        indices = "WithIndices" if self.kind == "max" and not adaptive else ""
-        return f"{adaptive}{what}Pool{max(self.rank, 2)}D{indices}Backward0"
-
     def sizes(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Of the image and of the result."""
-        return (self.pool.size, self.pool.out) if isinstance(self.pool, Windows) else self.pool
+        """Of a plane of the input and of the result."""
+        return self.pool.size, self.pool.out
+
+    def title(self, *, backward: bool) -> str:
+        """Name of the node, as PyTorch shows it."""
+        kind = "" if isinstance(self.pool, Windows) else type(self.pool).__name__
+        what = "Max" if self.category == "max" else "Avg"
+        indices = "WithIndices" if self.category == "max" and not kind else ""
+        title = f"{kind}{what}Pool{max(self.rank, 2)}D{indices}Backward"
+        return f"{title}Backward0" if backward else f"{title}0"
 
 
-def _kernel(place: Any, made: Layout, pooling: _Pooling, step: str, planes: int) -> Any:
-    key = (
-        "pooling",
-        step,
-        pooling.kind,
-        pooling.pool,
-        pooling.with_padding,
-        pooling.fixed,
-        planes,
-        made.dtype,
-    )
-    run = place.plans.get(key)
-    if run is None:
-        if pooling.kind == "avg":
-            run = kernels.plan_avg(
-                place.native,
-                pooling.pool,
-                planes,
-                made.dtype,
-                with_padding=pooling.with_padding,
-                fixed=pooling.fixed,
-                backward=step == "backward",
+class _Step:
+    """What the pooling and its derivative share."""
+
+    __slots__ = ("pooling",)
+
+    def __init__(self, pooling: Pooling) -> None:
+        self.pooling = pooling
+
+    def out(self, layout: Layout, position: int) -> Layout:
+        """Layout of results that have the size of the input (0) or of the output (1)."""
+        shape = (*self.pooling.outer, *self.pooling.sizes[position][3 - self.pooling.rank :])
+        return contiguous[shape, layout.dtype, layout.place]
+
+    def whole(self, position: int) -> tuple[int, ...]:
+        """Shape of the planes of the input (0) or of the output (1)."""
+        return (self.pooling.planes, *self.pooling.sizes[position])
+
+
+class _Forward(_Step):
+    __slots__ = ()
+
+    def plan(self, x: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor | None]]:
+        """What pools tensors of a layout."""
+        pooling, place = self.pooling, x.place
+        out = self.out(x, 1)
+        where = contiguous[out.shape, int64, place] if pooling.category == "max" else None
+        if not out.numel:
+            return lambda _: (empty(out), None if where is None else empty(where))
+        run = self._on_device(out, where) if place.is_cuda else self._on_host(out, where)
+        return on_contiguous(run, x)
+
+    def _on_device(
+        self, out: Layout, where: Layout | None
+    ) -> Callable[[Tensor], tuple[Tensor, Tensor | None]]:
+        place: Any = out.place
+        pooling, local, make = self.pooling, place.local, maker(out)
+        if where is None:
+            take = kernels.plan_avg(
+                place.native, pooling.pool, pooling.planes, out.dtype,
+                with_padding=pooling.with_padding, fixed=pooling.fixed, backward=False,
+            )  # fmt: skip
+
+            def run_avg(x: Tensor) -> tuple[Tensor, None]:
+                made = make()
+                take(local.stream.handle, made._storage.address, x._storage.address + x._offset)
+                return made, None
+
+            return run_avg
+        make_places = maker(where)
+        find = kernels.plan_max(place.native, pooling.pool, pooling.planes, out.dtype)
+
+        def run_max(x: Tensor) -> tuple[Tensor, Tensor]:
+            made, places = make(), make_places()
+            find(
+                local.stream.handle,
+                made._storage.address,
+                places._storage.address,
+                x._storage.address + x._offset,
             )
-        else:
-            plan = kernels.plan_max if step == "forward" else kernels.plan_max_backward
-            run = plan(place.native, pooling.pool, planes, made.dtype)
-        place.plans[key] = run
-    return run
+            return made, places
+
+        return run_max
+
+    def _on_host(self, out: Layout, where: Layout | None) -> Callable[[Tensor], tuple[Tensor, Tensor | None]]:
+        pooling, given, whole = self.pooling, self.whole(0), self.whole(1)
+        computed = Computed(out)
+        if where is None:
+            take = on_host.mean(pooling.pool, pooling.with_padding, pooling.fixed)
+
+            def run_avg(x: Tensor) -> tuple[Tensor, None]:
+                made, array = computed.new()
+                with np.errstate(all="ignore"):
+                    take(computed.widened(x._host.reshape(given)), array.reshape(whole))
+                computed.finish(made, array)
+                return made, None
+
+            return run_avg
+        find = on_host.largest(pooling.pool, pooling.planes, computed.wide.numpy)
+
+        def run_max(x: Tensor) -> tuple[Tensor, Tensor]:
+            made, array = computed.new()
+            places = empty(where)
+            seen: Any = places._array
+            with np.errstate(all="ignore"):
+                find(computed.widened(x._host.reshape(given)), array.reshape(whole), seen.reshape(whole))
+            computed.finish(made, array)
+            return made, places
+
+        return run_max
 
 
-def _wide(x: Tensor, planes: int, size: Sequence[int]) -> NDArray[Any]:
-    """Planes as arrays of the type to compute in."""
-    kind = x._layout.dtype
-    wide = rules.computes_in(kind)
-    array = x._host.reshape(planes, *size)
-    if wide is kind:
-        return array
-    made = np.empty(array.shape, wide.numpy)
-    host_conversion(kind, wide)(made, array)
-    return made
+class _Backward(_Step):
+    __slots__ = ()
+
+    def plan(self, grad: Layout, places: Layout | None) -> Callable[[Tensor, Tensor | None], Tensor]:
+        """What makes the gradient of the input from those of tensors of a layout."""
+        place = grad.place
+        out = self.out(grad, 0)
+        if not out.numel:
+            return lambda *_: empty(out)
+        run = self._on_device(out) if place.is_cuda else self._on_host(out)
+        return on_contiguous(run, grad, places)
+
+    def _on_device(self, out: Layout) -> Callable[[Tensor, Tensor | None], Tensor]:
+        place: Any = out.place
+        pooling, local, make = self.pooling, place.local, maker(out)
+        if pooling.category == "avg":
+            spread = kernels.plan_avg(
+                place.native, pooling.pool, pooling.planes, out.dtype,
+                with_padding=pooling.with_padding, fixed=pooling.fixed, backward=True,
+            )  # fmt: skip
+
+            def run_avg(grad: Tensor, _: Any) -> Tensor:
+                made = make()
+                spread(local.stream.handle, made._storage.address, grad._storage.address + grad._offset)
+                return made
+
+            return run_avg
+        put = kernels.plan_max_backward(place.native, pooling.pool, pooling.planes, out.dtype)
+
+        def run_max(grad: Tensor, places: Any) -> Tensor:
+            made = make()
+            put(
+                local.stream.handle,
+                made._storage.address,
+                grad._storage.address + grad._offset,
+                places._storage.address + places._offset,
+            )
+            return made
+
+        return run_max
+
+    def _on_host(self, out: Layout) -> Callable[[Tensor, Tensor | None], Tensor]:
+        pooling, given, whole = self.pooling, self.whole(1), self.whole(0)
+        computed = Computed(out)
+        if pooling.category == "avg":
+            spread = on_host.mean_gradient(pooling.pool, pooling.with_padding, pooling.fixed)
+
+            def run_avg(grad: Tensor, _: Any) -> Tensor:
+                made, array = computed.new()
+                spread(computed.widened(grad._host.reshape(given)), array.reshape(whole))
+                computed.finish(made, array)
+                return made
+
+            return run_avg
+        put = on_host.largest_gradient(pooling.planes, prod(pooling.sizes[0]))
+
+        def run_max(grad: Tensor, places: Any) -> Tensor:
+            made, array = computed.new()
+            put(computed.widened(grad._host.reshape(given)), places._host, array)
+            computed.finish(made, array)
+            return made
+
+        return run_max
 
 
-def _as_tensor(array: NDArray[Any], layout: Layout) -> Tensor:
-    """A tensor of an array that nobody else has."""
-    if rules.computes_in(layout.dtype) is layout.dtype and array.flags.c_contiguous:
-        return wrap(array.reshape(layout.shape), layout)
-    held = np.empty(array.shape, layout.dtype.numpy)
-    host_conversion(rules.computes_in(layout.dtype), layout.dtype)(held, array)
-    return wrap(held.reshape(layout.shape), layout)
+class Computed:
+    """New CPU tensors of a layout that are computed in the type of arithmetic on theirs."""
 
+    __slots__ = ("_narrow", "_widen", "out", "wide")
 
-def _forward(x: Tensor, pooling: _Pooling) -> tuple[Tensor, Tensor | None]:
-    """The result for a contiguous input with three spatial dimensions, and the places of maxima."""
-    layout = x._layout
-    size, out_size = pooling.sizes()
-    planes = prod(layout.shape[:-3])
-    out = contiguous[(*layout.shape[:-3], *out_size), layout.dtype, layout.place]
-    where = contiguous[out.shape, int64, layout.place]
-    place: Any = layout.place
-    if place.is_cuda:
-        made = empty(out)
-        places = empty(where) if pooling.kind == "max" else None
-        if out.numel:
-            addresses = [each._address for each in (made, places, x) if each is not None]
-            _kernel(place, out, pooling, "forward", planes)(place.local.stream.handle, *addresses)
-        return made, places
-    array = _wide(x, planes, size)
-    with np.errstate(all="ignore"):
-        if pooling.kind == "avg":
-            return _as_tensor(host.mean(array, pooling.pool, pooling.with_padding, pooling.fixed), out), None
-        values, at = host.largest(array, pooling.pool)
-    return _as_tensor(values, out), wrap(at.reshape(where.shape), where)
+    def __init__(self, out: Layout) -> None:
+        self.out = out
+        self.wide = wide = rules.computes_in(out.dtype)
+        same = wide is out.dtype
+        self._widen = None if same else host_conversion(out.dtype, wide)
+        self._narrow = None if same else host_conversion(wide, out.dtype)
 
+    def new(self) -> tuple[Tensor, Any]:
+        """A tensor, and the array to write, which is its own where the types are the same."""
+        made = empty(self.out)
+        return made, made._array if self._narrow is None else np.empty(self.out.shape, self.wide.numpy)
 
-def _backward(grad: Tensor, places: Tensor | None, pooling: _Pooling) -> Tensor:
-    layout = grad._layout
-    size, out_size = pooling.sizes()
-    planes = prod(layout.shape[:-3])
-    out = contiguous[(*layout.shape[:-3], *size), layout.dtype, layout.place]
-    place: Any = layout.place
-    if place.is_cuda:
-        made = empty(out)
-        if out.numel:
-            addresses = [each._address for each in (made, grad, places) if each is not None]
-            _kernel(place, out, pooling, "backward", planes)(place.local.stream.handle, *addresses)
+    def widened(self, array: Any) -> Any:
+        """An array as it is computed with."""
+        if self._widen is None:
+            return array
+        made = np.empty(array.shape, self.wide.numpy)
+        self._widen(made, array)
         return made
-    array = _wide(grad, planes, out_size)
-    if places is None:
-        return _as_tensor(host.mean_gradient(array, pooling.pool, pooling.with_padding, pooling.fixed), out)
-    return _as_tensor(host.largest_gradient(array, places._host, size), out)
+
+    def finish(self, made: Tensor, array: Any) -> None:
+        """Give a tensor what was written."""
+        if self._narrow is not None:
+            self._narrow(made._writable, array)
 
 
-def _lifted(x: Tensor, rank: int) -> Tensor:
-    """With three spatial dimensions."""
-    for _ in range(3 - rank):
-        x = views.unsqueeze(x, -rank - 1)
-    return x
-
-
-def _finished(x: Tensor | None, rank: int) -> Any:
-    """With the dimensions that users know, and no view of another tensor."""
-    if x is not None:
-        for _ in range(3 - rank):
-            x = views.squeeze(x, -rank - 1)
-        x._base = None
-    return x
+# Recorded
 
 
 class PoolNode(Node):
     """A recorded pooling, or its derivative."""
 
-    __slots__ = ("pooling", "step")
+    __slots__ = ("of_gradients", "pooling")
 
-    pooling: _Pooling
-    step: str
+    pooling: Pooling
+    #: Whether it is the derivative.
+    of_gradients: bool
 
     def name(self) -> str:
         """Name as PyTorch shows it."""
-        return self.pooling.title if self.step == "forward" else f"{self.pooling.title[:-1]}Backward0"
+        return self.pooling.title(backward=self.of_gradients)
 
     def backward(self, *grads: Any) -> Any:
         """Gradients go back to the elements of the windows, and gradients of these come from there."""
         if self.saved is None:
             raise freed(self)
+        grad, pooling = grads[0], self.pooling
         places = restore(self.saved[0], self) if self.saved else None
-        if self.step == "forward":
-            return _recorded_backward(grads[0], places, self.pooling)
-        if places is None:
-            return _recorded(grads[0], self.pooling)[0]
-        rank = self.pooling.rank
-        return grads[0].flatten(-rank).gather(-1, places.flatten(-rank)).view(places.shape)
+        layout = grad._layout
+        if not self.of_gradients:
+            where = None if places is None else places._layout
+            result = layout.place.plans[pooling.backward, layout, where](grad, places)
+        elif places is None:
+            result = layout.place.plans[pooling.forward, layout](grad)[0]
+        else:
+            rank = pooling.rank
+            return grad.flatten(-rank).gather(-1, places.flatten(-rank)).view(places.shape)
+        if modes.recording:
+            record(grad, result, places, pooling, of_gradients=not self.of_gradients)
+        return result
 
 
-def _recorded(x: Tensor, pooling: _Pooling) -> tuple[Tensor, Tensor | None]:
-    recording, modes.recording = modes.recording, False
-    try:
-        found = _forward(_lifted(x.detach().contiguous(), pooling.rank), pooling)
-        result, places = (_finished(each, pooling.rank) for each in found)
-    finally:
-        modes.recording = recording
-    if recording and x.requires_grad:
-        _attach(x, result, places, pooling, "forward")
-    return result, places
-
-
-def _recorded_backward(grad: Tensor, places: Tensor | None, pooling: _Pooling) -> Tensor:
-    recording, modes.recording = modes.recording, False
-    try:
-        lifted = (
-            _lifted(each, pooling.rank) for each in (grad.detach().contiguous(), places) if each is not None
-        )
-        result = _finished(_backward(next(lifted), next(lifted, None), pooling), pooling.rank)
-    finally:
-        modes.recording = recording
-    if recording and grad.requires_grad:
-        _attach(grad, result, places, pooling, "backward")
-    return result
-
-
-def _attach(x: Tensor, result: Tensor, places: Tensor | None, pooling: _Pooling, step: str) -> None:
-    node = PoolNode.__new__(PoolNode)
-    node.pooling, node.step = pooling, step
-    node.saved = () if places is None else (save(places),)
-    attach(node, (x,), (result,))
+def record(x: Tensor, result: Tensor, places: Tensor | None, pooling: Pooling, *, of_gradients: bool) -> None:
+    """Put a pooling of ``x``, or of gradients, into the graph where a gradient is wanted."""
+    state = x._autograd
+    if state is not None and state.requires_grad:
+        node = PoolNode.__new__(PoolNode)
+        node.pooling, node.of_gradients = pooling, of_gradients
+        node.saved = () if places is None else (save(places),)
+        attach(node, (x,), (result,))
 
 
 # As users call them
@@ -243,9 +351,8 @@ def _three(name: str, what: str, given: Any, rank: int, fill: int, least: int) -
     return depth, height, width
 
 
-def _check(name: str, input: Any, rank: int) -> None:
-    check_tensor(input, name, "input")
-    shape = input._layout.shape
+def _check(name: str, input: Layout, rank: int) -> None:
+    shape = input.shape
     if len(shape) not in (rank + 1, rank + 2):
         raise RuntimeError(
             f"{name}(): Expected {rank + 1}D or {rank + 2}D input, but got shape {list(shape)}"
@@ -254,93 +361,114 @@ def _check(name: str, input: Any, rank: int) -> None:
         raise RuntimeError(
             f"{name}(): Expected input's non-batch dimensions to have positive length, but got shape {list(shape)}"
         )
-    if input._layout.dtype.is_complex or input._layout.dtype.name == "bool":
-        raise NotImplementedError(f'"{name}" not implemented for {input._layout.dtype!r}')
+    if input.dtype.is_complex or input.dtype.name == "bool":
+        raise NotImplementedError(f'"{name}" not implemented for {input.dtype!r}')
 
 
-def _size(x: Tensor, rank: int) -> tuple[int, int, int]:
+def _size(x: Layout, rank: int) -> tuple[int, int, int]:
     """Depth, height and width."""
-    depth, height, width = (1,) * (3 - rank) + tuple(x._layout.shape[-rank:])
+    depth, height, width = (1,) * (3 - rank) + tuple(x.shape[-rank:])
     return depth, height, width
 
 
-def _windows(
-    name: str,
-    x: Tensor,
-    rank: int,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-) -> Windows:
-    kernel = _three(name, "kernel_size", kernel_size, rank, 1, 1)
-    empty_stride = stride is None or (not isinstance(stride, int) and not len(stride))
-    steps = kernel if empty_stride else _three(name, "stride", stride, rank, 1, 1)
-    pads = _three(name, "padding", padding, rank, 0, 0)
-    dilations = _three(name, "dilation", dilation, rank, 1, 1)
-    if any(p > k // 2 for p, k in zip(pads, kernel, strict=True)):
-        raise RuntimeError(
-            f"{name}(): pad should be at most half of kernel size, but got padding={padding} and "
-            f"kernel_size={kernel_size}"
+class _Planned(NamedTuple):
+    """A call for inputs of a layout and with some options."""
+
+    run: Callable[[Tensor], tuple[Tensor, Tensor | None]]
+    pooling: Pooling
+
+
+class _Regular:
+    """``place.plans[operation, input, *options]``: windows of one size at steps of one size."""
+
+    def __init__(self, category: str, rank: int) -> None:
+        self.category = category
+        self.rank = rank
+        self.name = f"{category}_pool{rank}d"
+
+    def plan(
+        self,
+        x: Layout,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> _Planned:
+        """What pools tensors of a layout; raises if it or the options do not fit."""
+        name, rank = self.name, self.rank
+        _check(name, x, rank)
+        if divisor_override == 0:
+            raise RuntimeError(f"{name}(): divisor must be not zero")
+        kernel = _three(name, "kernel_size", kernel_size, rank, 1, 1)
+        empty_stride = stride is None or (not isinstance(stride, int) and not len(stride))
+        steps = kernel if empty_stride else _three(name, "stride", stride, rank, 1, 1)
+        pads = _three(name, "padding", padding, rank, 0, 0)
+        dilations = _three(name, "dilation", dilation, rank, 1, 1)
+        if any(p > k // 2 for p, k in zip(pads, kernel, strict=True)):
+            raise RuntimeError(
+                f"{name}(): pad should be at most half of kernel size, but got padding={padding} and "
+                f"kernel_size={kernel_size}"
+            )
+        windows = Windows(_size(x, rank), kernel, steps, pads, dilations, bool(ceil_mode))
+        if min(windows.out) < 1:
+            raise RuntimeError(
+                f"{name}(): Given input size: {list(x.shape[-rank:])}. Calculated output size: "
+                f"{list(windows.out[3 - rank :])}. Output size is too small"
+            )
+        pooling = Pooling(
+            self.category,
+            rank,
+            windows,
+            tuple(x.shape[:-rank]),
+            with_padding=count_include_pad,
+            fixed=divisor_override or 0,
         )
-    windows = Windows(_size(x, rank), kernel, steps, pads, dilations, bool(ceil_mode))
-    if min(windows.out) < 1:
-        raise RuntimeError(
-            f"{name}(): Given input size: {list(x._layout.shape[-rank:])}. Calculated output size: "
-            f"{list(windows.out[3 - rank :])}. Output size is too small"
-        )
-    return windows
+        return _Planned(x.place.plans[pooling.forward, x], pooling)
 
 
-def _max_pool(
-    rank: int,
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    return_indices: bool,
-) -> Any:
-    name = f"max_pool{rank}d"
-    _check(name, input, rank)
-    windows = _windows(name, input, rank, kernel_size, stride, padding, dilation, ceil_mode)
-    found, places = _recorded(input, _Pooling("max", rank, windows))
-    return (found, places) if return_indices else found
+class _Adaptive:
+    """``place.plans[operation, input, output_size]``: as many windows as asked for, as equal as can be."""
+
+    def __init__(self, category: str, rank: int) -> None:
+        self.category = category
+        self.rank = rank
+        self.name = f"adaptive_{category}_pool{rank}d"
+
+    def plan(self, x: Layout, output_size: Any) -> _Planned:
+        """What pools tensors of a layout; raises if it or the options do not fit."""
+        name, rank = self.name, self.rank
+        _check(name, x, rank)
+        single = isinstance(output_size, int) or output_size is None
+        given = (output_size,) * rank if single else tuple(output_size)
+        if len(given) != rank:
+            raise RuntimeError(f"{name}(): output_size must have {rank} numbers, got {output_size!r}")
+        sizes = [size if each is None else each for each, size in zip(given, x.shape[-rank:], strict=True)]
+        out = _three(name, "output_size", tuple(sizes), rank, 1, 0)
+        pooling = Pooling(self.category, rank, kernels.Adaptive(_size(x, rank), out), tuple(x.shape[:-rank]))
+        return _Planned(x.place.plans[pooling.forward, x], pooling)
 
 
-def _avg_pool(
-    rank: int,
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Tensor:
-    name = f"avg_pool{rank}d"
-    _check(name, input, rank)
-    if divisor_override == 0:
-        raise RuntimeError(f"{name}(): divisor must be not zero")
-    windows = _windows(name, input, rank, kernel_size, stride, padding, 1, ceil_mode)
-    pooling = _Pooling("avg", rank, windows, with_padding=count_include_pad, fixed=divisor_override or 0)
-    return _recorded(input, pooling)[0]
+def _pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor | None]:
+    """The result, and the places of maxima."""
+    try:
+        layout = input._layout
+    except AttributeError:
+        check_tensor(input, operation.name, "input")
+        raise
+    run, pooling = plan_for(operation, (layout,), options)
+    result, places = run(input)
+    if input._autograd is not None and modes.recording:
+        record(input, result, places, pooling, of_gradients=False)
+    return result, places
 
 
-def _adaptive(kind: str, rank: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tensor | None]:
-    name = f"adaptive_{kind}_pool{rank}d"
-    _check(name, input, rank)
-    given = (
-        (output_size,) * rank if isinstance(output_size, int) or output_size is None else tuple(output_size)
-    )
-    if len(given) != rank:
-        raise RuntimeError(f"{name}(): output_size must have {rank} numbers, got {output_size!r}")
-    sizes = input._layout.shape[-rank:]
-    wanted = [size if each is None else each for each, size in zip(given, sizes, strict=True)]
-    out = _three(name, "output_size", tuple(wanted), rank, 1, 0)
-    return _recorded(input, _Pooling(kind, rank, (_size(input, rank), out)))
+_MAX1D, _MAX2D, _MAX3D = (_Regular("max", rank) for rank in (1, 2, 3))
+_AVG1D, _AVG2D, _AVG3D = (_Regular("avg", rank) for rank in (1, 2, 3))
+_ADAPTIVE_MAX1D, _ADAPTIVE_MAX2D, _ADAPTIVE_MAX3D = (_Adaptive("max", rank) for rank in (1, 2, 3))
+_ADAPTIVE_AVG1D, _ADAPTIVE_AVG2D, _ADAPTIVE_AVG3D = (_Adaptive("avg", rank) for rank in (1, 2, 3))
 
 
 @operation(namespace="nn.functional", method=False)
@@ -355,25 +483,49 @@ def max_pool1d(
 ) -> Any:
     """Largest elements of windows of signals.
 
+    Along each dimension the result has ``(size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`` elements.
+    A NaN in a window is its largest element. A gradient goes to the element that was the largest, the first of equal ones.
+
     Parameters
     ----------
     input
-        ``(items, channels, length)``, or one item.
+        ``(N, C, length)``, or one signal ``(C, length)``;
+        of any dtype but bool and complex.
+    kernel_size
+        Size of a window: an integer.
     stride
-        Steps between windows; the size of a window by default.
+        Steps from one window to the next: an integer; the size of a window by default.
     padding
-        At both ends, never a maximum; at most half a window.
+        Elements at both ends, which are never the largest: an integer, at most half a window.
+    dilation
+        Steps from one element of a window to the next: an integer.
     ceil_mode
-        Whether a last window may be cut off by the end.
+        Whether a last window may be cut off by the end; the size above is rounded up then.
     return_indices
-        Whether the places of the maxima in their plane are wanted too.
+        Whether the places of the maxima are given too, as :func:`max_unpool1d` takes them.
+
+    Returns
+    -------
+    Tensor, or tuple of two
+        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major places in the signal, int64.
 
     Raises
     ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
     RuntimeError
-        If shapes do not fit.
+        If ``input`` has neither 2 nor 3 dimensions, or an empty one other than the first; if an option is not one integer,
+        or has one that makes no sense; if the padding is more than half a window; if the result would be empty.
+
+    Examples
+    --------
+    >>> nn.functional.max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2, return_indices=True)
+    (tensor([[4., 3.]]), tensor([[1, 3]]))
     """
-    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    found = _pooled(_MAX1D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
 
 
 @operation(namespace="nn.functional", method=False)
@@ -386,8 +538,51 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Largest elements of windows of images; see :func:`max_pool1d`."""
-    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    """Largest elements of windows of images.
+
+    Along each dimension the result has ``(size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`` elements.
+    A NaN in a window is its largest element. A gradient goes to the element that was the largest, the first of equal ones.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, height, width)``, or one image ``(C, height, width)``;
+        of any dtype but bool and complex.
+    kernel_size
+        Size of a window: an integer, or 2 of them, one for each of height and width.
+    stride
+        Steps from one window to the next: an integer, or 2 of them; the size of a window by default.
+    padding
+        Elements at both ends, which are never the largest: an integer, or 2 of them, at most half a window.
+    dilation
+        Steps from one element of a window to the next: an integer, or 2 of them.
+    ceil_mode
+        Whether a last window may be cut off by the end; the size above is rounded up then.
+    return_indices
+        Whether the places of the maxima are given too, as :func:`max_unpool2d` takes them.
+
+    Returns
+    -------
+    Tensor, or tuple of two
+        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major places in each channel's image, int64.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if an option has
+        neither one number nor 2, or has one that makes no sense; if the padding is more than half a window; if the result would be empty.
+
+    Examples
+    --------
+    >>> nn.functional.max_pool2d(tensor.randn(20, 16, 50, 32), 3, stride=2).shape
+    tensor.Size([20, 16, 24, 15])
+    """
+    found = _pooled(_MAX2D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -400,8 +595,51 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Largest elements of windows of volumes; see :func:`max_pool1d`."""
-    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    """Largest elements of windows of volumes.
+
+    Along each dimension the result has ``(size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`` elements.
+    A NaN in a window is its largest element. A gradient goes to the element that was the largest, the first of equal ones.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, depth, height, width)``, or one volume ``(C, depth, height, width)``;
+        of any dtype but bool and complex.
+    kernel_size
+        Size of a window: an integer, or 3 of them, one for each of depth, height and width.
+    stride
+        Steps from one window to the next: an integer, or 3 of them; the size of a window by default.
+    padding
+        Elements at both ends, which are never the largest: an integer, or 3 of them, at most half a window.
+    dilation
+        Steps from one element of a window to the next: an integer, or 3 of them.
+    ceil_mode
+        Whether a last window may be cut off by the end; the size above is rounded up then.
+    return_indices
+        Whether the places of the maxima are given too, as :func:`max_unpool3d` takes them.
+
+    Returns
+    -------
+    Tensor, or tuple of two
+        The maxima ``(N, C, ...)``, and with ``return_indices`` their row-major places in each channel's volume, int64.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if an option has
+        neither one number nor 3, or has one that makes no sense; if the padding is more than half a window; if the result would be empty.
+
+    Examples
+    --------
+    >>> nn.functional.max_pool3d(tensor.randn(2, 4, 8, 8, 8), 2).shape
+    tensor.Size([2, 4, 4, 4, 4])
+    """
+    found = _pooled(_MAX3D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
 
 
 @operation(namespace="nn.functional", method=False)
@@ -413,14 +651,48 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Means over windows of signals; see :func:`max_pool1d`.
+    """Means over windows of signals.
+
+    Along each dimension the result has ``(size + 2 * padding - kernel_size) // stride + 1`` elements.
 
     Parameters
     ----------
+    input
+        ``(N, C, length)``, or one signal ``(C, length)``;
+        of any dtype but bool and complex.
+    kernel_size
+        Size of a window: an integer.
+    stride
+        Steps from one window to the next: an integer; the size of a window by default.
+    padding
+        Zeros at both ends: an integer, at most half a window.
+    ceil_mode
+        Whether a last window may be cut off by the end; the size above is rounded up then.
     count_include_pad
-        Whether padding counts as elements that are 0.
+        Whether the padding counts as elements. What is beyond it, with ``ceil_mode``, never does.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, ...)``, of the dtype of ``input``. Half precision is added up in float32; means of integers are rounded
+        towards zero.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 2 nor 3 dimensions, or an empty one other than the first; if an option is not one integer,
+        or has one that makes no sense; if the padding is more than half a window; if the result would be empty.
+
+    Examples
+    --------
+    >>> nn.functional.avg_pool1d(tensor.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
+    tensor([[2., 6.]])
     """
-    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+    return _pooled(_AVG1D, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)[0]
 
 
 @operation(namespace="nn.functional", method=False)
@@ -433,8 +705,52 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """Means over windows of images; see :func:`avg_pool1d`. ``divisor_override`` is what sums are divided by."""
-    return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    """Means over windows of images.
+
+    Along each dimension the result has ``(size + 2 * padding - kernel_size) // stride + 1`` elements.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, height, width)``, or one image ``(C, height, width)``;
+        of any dtype but bool and complex.
+    kernel_size
+        Size of a window: an integer, or 2 of them, one for each of height and width.
+    stride
+        Steps from one window to the next: an integer, or 2 of them; the size of a window by default.
+    padding
+        Zeros at both ends: an integer, or 2 of them, at most half a window.
+    ceil_mode
+        Whether a last window may be cut off by the end; the size above is rounded up then.
+    count_include_pad
+        Whether the padding counts as elements. What is beyond it, with ``ceil_mode``, never does.
+    divisor_override
+        What sums are divided by, in place of the number of elements.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, ...)``, of the dtype of ``input``. Half precision is added up in float32; means of integers are rounded
+        towards zero.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if an option has
+        neither one number nor 2, or has one that makes no sense; if the padding is more than half a window; if the result would be empty; for a divisor of 0.
+
+    Examples
+    --------
+    >>> nn.functional.avg_pool2d(tensor.randn(20, 16, 50, 32), (3, 2), stride=2).shape
+    tensor.Size([20, 16, 24, 16])
+    """
+    return _pooled(
+        _AVG2D, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
+    )[0]
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -447,44 +763,280 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """Means over windows of volumes; see :func:`avg_pool2d`."""
-    return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    """Means over windows of volumes.
+
+    Along each dimension the result has ``(size + 2 * padding - kernel_size) // stride + 1`` elements.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, depth, height, width)``, or one volume ``(C, depth, height, width)``;
+        of any dtype but bool and complex.
+    kernel_size
+        Size of a window: an integer, or 3 of them, one for each of depth, height and width.
+    stride
+        Steps from one window to the next: an integer, or 3 of them; the size of a window by default.
+    padding
+        Zeros at both ends: an integer, or 3 of them, at most half a window.
+    ceil_mode
+        Whether a last window may be cut off by the end; the size above is rounded up then.
+    count_include_pad
+        Whether the padding counts as elements. What is beyond it, with ``ceil_mode``, never does.
+    divisor_override
+        What sums are divided by, in place of the number of elements.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, ...)``, of the dtype of ``input``. Half precision is added up in float32; means of integers are rounded
+        towards zero.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if an option has
+        neither one number nor 3, or has one that makes no sense; if the padding is more than half a window; if the result would be empty; for a divisor of 0.
+
+    Examples
+    --------
+    >>> nn.functional.avg_pool3d(tensor.randn(2, 4, 8, 8, 8), 2).shape
+    tensor.Size([2, 4, 4, 4, 4])
+    """
+    return _pooled(
+        _AVG3D, input, kernel_size, stride, padding, 1, ceil_mode, count_include_pad, divisor_override
+    )[0]
 
 
 @operation(namespace="nn.functional", method=False)
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """As many maxima of signals as wanted, over windows as equal as can be."""
-    values, places = _adaptive("max", 1, input, output_size)
-    return (values, places) if return_indices else values
+    """Largest elements of windows of signals, as many as asked for and as equal as can be.
+
+    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, length)``, or one signal ``(C, length)``;
+        of any dtype but bool and complex.
+    output_size
+        Size of the result: an integer; ``None`` is the size of the input.
+    return_indices
+        Whether the places of the maxima are given too.
+
+    Returns
+    -------
+    Tensor, or tuple of two
+        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major places in the signal, int64.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 2 nor 3 dimensions, or an empty one other than the first; if ``output_size``
+        is not one integer, or has a negative one.
+
+    Examples
+    --------
+    >>> nn.functional.adaptive_max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2)
+    tensor([[4., 3.]])
+    """
+    found = _pooled(_ADAPTIVE_MAX1D, input, output_size)
+    return found if return_indices else found[0]
 
 
 @operation(namespace="nn.functional", method=False)
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """As many maxima of images as wanted; ``None`` keeps a dimension."""
-    values, places = _adaptive("max", 2, input, output_size)
-    return (values, places) if return_indices else values
+    """Largest elements of windows of images, as many as asked for and as equal as can be.
+
+    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, height, width)``, or one image ``(C, height, width)``;
+        of any dtype but bool and complex.
+    output_size
+        Size of the result: an integer, or 2 of them, one for each of height and width; ``None`` is the size of the input.
+    return_indices
+        Whether the places of the maxima are given too.
+
+    Returns
+    -------
+    Tensor, or tuple of two
+        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major places in each channel's image, int64.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if ``output_size``
+        has neither one number nor 2, or has a negative one.
+
+    Examples
+    --------
+    >>> nn.functional.adaptive_max_pool2d(tensor.randn(1, 64, 8, 9), (5, None)).shape
+    tensor.Size([1, 64, 5, 9])
+    """
+    found = _pooled(_ADAPTIVE_MAX2D, input, output_size)
+    return found if return_indices else found[0]
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """As many maxima of volumes as wanted; ``None`` keeps a dimension."""
-    values, places = _adaptive("max", 3, input, output_size)
-    return (values, places) if return_indices else values
+    """Largest elements of windows of volumes, as many as asked for and as equal as can be.
+
+    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, depth, height, width)``, or one volume ``(C, depth, height, width)``;
+        of any dtype but bool and complex.
+    output_size
+        Size of the result: an integer, or 3 of them, one for each of depth, height and width; ``None`` is the size of the input.
+    return_indices
+        Whether the places of the maxima are given too.
+
+    Returns
+    -------
+    Tensor, or tuple of two
+        The maxima ``(N, C, *output_size)``, and with ``return_indices`` their row-major places in each channel's volume, int64.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if ``output_size``
+        has neither one number nor 3, or has a negative one.
+
+    Examples
+    --------
+    >>> nn.functional.adaptive_max_pool3d(tensor.randn(1, 64, 8, 9, 10), (5, None, None)).shape
+    tensor.Size([1, 64, 5, 9, 10])
+    """
+    found = _pooled(_ADAPTIVE_MAX3D, input, output_size)
+    return found if return_indices else found[0]
 
 
 @operation(namespace="nn.functional", method=False)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """As many means of signals as wanted, over windows as equal as can be."""
-    return _adaptive("avg", 1, input, output_size)[0]
+    """Means over windows of signals, as many as asked for and as equal as can be.
+
+    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, length)``, or one signal ``(C, length)``;
+        of any dtype but bool and complex.
+    output_size
+        Size of the result: an integer; ``None`` is the size of the input.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, *output_size)``, of the dtype of ``input``.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 2 nor 3 dimensions, or an empty one other than the first; if ``output_size``
+        is not one integer, or has a negative one.
+
+    Examples
+    --------
+    >>> nn.functional.adaptive_avg_pool1d(tensor.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
+    tensor([[2., 6.]])
+    """
+    return _pooled(_ADAPTIVE_AVG1D, input, output_size)[0]
 
 
 @operation(namespace="nn.functional", method=False)
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """As many means of images as wanted; ``None`` keeps a dimension."""
-    return _adaptive("avg", 2, input, output_size)[0]
+    """Means over windows of images, as many as asked for and as equal as can be.
+
+    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, height, width)``, or one image ``(C, height, width)``;
+        of any dtype but bool and complex.
+    output_size
+        Size of the result: an integer, or 2 of them, one for each of height and width; ``None`` is the size of the input.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, *output_size)``, of the dtype of ``input``.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 3 nor 4 dimensions, or an empty one other than the first; if ``output_size``
+        has neither one number nor 2, or has a negative one.
+
+    Examples
+    --------
+    >>> nn.functional.adaptive_avg_pool2d(tensor.randn(1, 64, 8, 9), 1).shape
+    tensor.Size([1, 64, 1, 1])
+    """
+    return _pooled(_ADAPTIVE_AVG2D, input, output_size)[0]
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """As many means of volumes as wanted; ``None`` keeps a dimension."""
-    return _adaptive("avg", 3, input, output_size)[0]
+    """Means over windows of volumes, as many as asked for and as equal as can be.
+
+    Along a dimension window ``i`` of ``n`` covers the elements from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, depth, height, width)``, or one volume ``(C, depth, height, width)``;
+        of any dtype but bool and complex.
+    output_size
+        Size of the result: an integer, or 3 of them, one for each of depth, height and width; ``None`` is the size of the input.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, *output_size)``, of the dtype of ``input``.
+
+    Raises
+    ------
+    TypeError
+        If ``input`` is no tensor.
+    NotImplementedError
+        For bool and complex tensors.
+    RuntimeError
+        If ``input`` has neither 4 nor 5 dimensions, or an empty one other than the first; if ``output_size``
+        has neither one number nor 3, or has a negative one.
+
+    Examples
+    --------
+    >>> nn.functional.adaptive_avg_pool3d(tensor.randn(1, 64, 8, 9, 10), 1).shape
+    tensor.Size([1, 64, 1, 1, 1])
+    """
+    return _pooled(_ADAPTIVE_AVG3D, input, output_size)[0]

@@ -1,4 +1,8 @@
-"""Pooling with NumPy: planes in the leading dimension, and three spatial ones."""
+"""Pooling with NumPy: planes in the leading dimension, and three spatial ones.
+
+Each function gives what computes for arrays of one shape: which elements are read, and where results go, is worked
+out once.
+"""
 
 from __future__ import annotations
 
@@ -11,33 +15,60 @@ from nvrtc_kernels.convolution import Windows
 from tensor.core.host.threads import share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    from nvrtc_kernels.pooling import Pool
+    from nvrtc_kernels.pooling import Adaptive, Fractional, Pool
 
     Array = NDArray[Any]
 
 #: Bytes of planes at a time, which should stay in the cache.
 _BLOCK = 1 << 18
+#: Outputs of an adaptive pooling up to which a plan holds what each of them covers.
+_HELD = 4096
 
 
-def _padded(array: Array, windows: Windows, fill: Any) -> Array:
+class _Padding:
     """The image with what all windows see around it."""
-    pads = [(0, 0)]
-    for size, kernel, stride, padding, dilation, out in zip(
-        windows.size,
-        windows.kernel,
-        windows.stride,
-        windows.padding,
-        windows.dilation,
-        windows.out,
-        strict=True,
-    ):
-        reach = (out - 1) * stride + dilation * (kernel - 1) + 1
-        pads.append((padding, max(reach - size - padding, 0)))
-    return np.pad(array, pads, constant_values=fill) if any(map(any, pads)) else array
+
+    def __init__(self, windows: Windows) -> None:
+        sizes, inner = [], []
+        for size, kernel, stride, padding, dilation, out in zip(
+            windows.size,
+            windows.kernel,
+            windows.stride,
+            windows.padding,
+            windows.dilation,
+            windows.out,
+            strict=True,
+        ):
+            reach = (out - 1) * stride + dilation * (kernel - 1) + 1
+            sizes.append(max(reach, padding + size))
+            inner.append(slice(padding, padding + size))
+        #: Of a padded plane, and where the image is in it.
+        self.shape: tuple[int, ...] = tuple(sizes)
+        self.inner: tuple[Any, ...] = (..., *inner)
+        self.needed = self.shape != windows.size
+        #: What is around the image.
+        self.borders: list[tuple[Any, ...]] = []
+        for axis, part in enumerate(inner):
+            after = (slice(None),) * (2 - axis)
+            self.borders += [
+                (..., side, *after)
+                for side in (slice(0, part.start), slice(part.stop, sizes[axis]))
+                if side.start < side.stop
+            ]
+
+    def of(self, array: Array, fill: Any) -> Array:
+        """Padded planes."""
+        if not self.needed:
+            return array
+        made = np.empty((len(array), *self.shape), array.dtype)
+        made[self.inner] = array
+        for border in self.borders:
+            made[border] = fill
+        return made
 
 
 def _taps(windows: Windows) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
@@ -51,51 +82,69 @@ def _taps(windows: Windows) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]
         yield start, (..., *seen)
 
 
-def _parts(pool: Any) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
+class _Parts:
     """Each output of an adaptive pooling, and the slices of the image that it covers."""
-    size, out = pool
-    for index in np.ndindex(*out):
-        yield (
-            index,
-            (
-                ...,
-                *(slice(i * n // m, -(-(i + 1) * n // m)) for i, n, m in zip(index, size, out, strict=True)),
-            ),
-        )
+
+    def __init__(self, pool: Adaptive) -> None:
+        self.size, self.out = pool.size, pool.out
+
+    def __iter__(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        for index in np.ndindex(*self.out):
+            ranges = [
+                slice(i * n // m, -(-(i + 1) * n // m))
+                for i, n, m in zip(index, self.size, self.out, strict=True)
+            ]
+            yield (slice(None), *index), (..., *ranges)
+
+
+def _parts(pool: Any) -> Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    parts = _Parts(pool)
+    return list(parts) if prod(pool.out) <= _HELD else parts
 
 
 def _lowest(kind: Any) -> Any:
     return np.iinfo(kind).min if kind.kind in "iu" else -np.inf
 
 
-def largest(array: Array, pool: Pool) -> tuple[Array, Array]:
-    """Largest elements of the windows and their places in the plane; the last NaN where there is one."""
-    planes = array.shape[0]
+def largest(pool: Pool, planes: int, dtype: Any) -> Callable[[Array, Array, Array], None]:
+    """``run(array, values, places)``: largest elements of the windows and their places in the plane.
+
+    Of several NaN the last one is taken.
+    """
     if not isinstance(pool, Windows):
-        size, out = pool
-        values = np.empty((planes, *out), array.dtype)
-        places = np.empty((planes, *out), np.int64)
-        numbers = np.arange(np.prod(size)).reshape(size)
-        for index, seen in _parts(pool):
+        return _largest_adaptive(pool, planes)
+    dtype = np.dtype(dtype)
+    shifted = _Shifted(pool, _lowest(dtype))
+    several = max(_BLOCK // (shifted.area * len(shifted.phases) * dtype.itemsize), 1)
+    pieces = -(-planes // several)
+    ranges = [slice(piece * several, (piece + 1) * several) for piece in range(pieces)]
+
+    def run(array: Array, values: Array, places: Array) -> None:
+        def work(piece: int) -> None:
+            part = ranges[piece]
+            if not _largest(array[part], shifted, values[part], places[part]):
+                _largest_one_by_one(array[part], pool, values[part], places[part])
+
+        if pieces == 1:
+            work(0)
+        else:
+            share(work, pieces)
+
+    return run
+
+
+def _largest_adaptive(pool: Any, planes: int) -> Callable[[Array, Array, Array], None]:
+    parts = _parts(pool)
+    numbers = np.arange(prod(pool.size)).reshape(pool.size)
+
+    def run(array: Array, values: Array, places: Array) -> None:
+        for into, seen in parts:
             flat = array[seen].reshape(planes, -1)
             at = flat.argmax(1)
-            values[(slice(None), *index)] = np.take_along_axis(flat, at[:, None], 1)[:, 0]
-            places[(slice(None), *index)] = numbers[seen].reshape(-1)[at]
-        return values, places
-    values = np.empty((planes, *pool.out), array.dtype)
-    places = np.empty((planes, *pool.out), np.int64)
-    if not places.size:
-        return values, places
-    shifted = _Shifted(pool)
-    several = max(_BLOCK // (shifted.area * len(shifted.phases) * array.itemsize), 1)
+            values[into] = np.take_along_axis(flat, at[:, None], 1)[:, 0]
+            places[into] = numbers[seen[1:]].reshape(-1)[at]
 
-    def work(piece: int) -> None:
-        part = slice(piece * several, (piece + 1) * several)
-        if not _largest(array[part], shifted, values[part], places[part]):
-            _largest_one_by_one(array[part], pool, values[part], places[part])
-
-    share(work, -(-planes // several))
-    return values, places
+    return run
 
 
 class _Shifted:
@@ -106,8 +155,9 @@ class _Shifted:
     once, however short their rows are.
     """
 
-    def __init__(self, pool: Windows) -> None:
+    def __init__(self, pool: Windows, lowest: Any) -> None:
         self.pool = pool
+        self.lowest = lowest
         reach = [d * (k - 1) // s for d, k, s in zip(pool.dilation, pool.kernel, pool.stride, strict=True)]
         self.shape = tuple(n + r for n, r in zip(pool.out, reach, strict=True))
         self.area = prod(self.shape)
@@ -133,26 +183,34 @@ class _Shifted:
         self.firsts = _place(pool, np.ix_(*firsts))
         self.offsets = np.array(offsets)
         self.numbers = np.min_scalar_type(len(offsets))
+        #: The windows' results in a plane, and whether windows see padding.
+        self.inner = (slice(None), *map(slice, pool.out))
+        self.padded = any(pool.padding)
+        self._cuts = [self._cut(phase) for phase in self.phases]
+
+    def _cut(self, phase: tuple[int, ...]) -> tuple[bool, tuple[slice, ...], tuple[slice, ...]]:
+        """Whether a phase has no padding, and its elements: where they go, and where they are."""
+        pool = self.pool
+        into, seen, whole = [slice(None)], [slice(None)], True
+        for first, n, size, step, pad in zip(
+            phase, self.shape, pool.size, pool.stride, pool.padding, strict=True
+        ):
+            # Elements ``first - pad + step * i`` of the image, those of them that there are.
+            begin = max(-((first - pad) // step), 0)
+            end = max(min(-((first - pad - size) // step), n), begin)
+            into.append(slice(begin, end))
+            seen.append(slice(first - pad + step * begin, first - pad + step * end, step))
+            whole = whole and end - begin == n
+        return whole, tuple(into), tuple(seen)
 
     def cut(self, array: Array) -> list[Array]:
         """The phases of some planes, flat."""
-        pool, lowest = self.pool, _lowest(array.dtype)
         made = []
-        for phase in self.phases:
-            into, seen, whole = [], [], True
-            for first, n, size, step, pad in zip(
-                phase, self.shape, pool.size, pool.stride, pool.padding, strict=True
-            ):
-                # Elements ``first - pad + step * i`` of the image, those of them that there are.
-                begin = max(-((first - pad) // step), 0)
-                end = max(min(-((first - pad - size) // step), n), begin)
-                into.append(slice(begin, end))
-                seen.append(slice(first - pad + step * begin, first - pad + step * end, step))
-                whole = whole and end - begin == n
+        for whole, into, seen in self._cuts:
             held = np.empty((len(array), *self.shape), array.dtype)
             if not whole:
-                held[...] = lowest
-            held[(slice(None), *into)] = array[(slice(None), *seen)]
+                held[...] = self.lowest
+            held[into] = array[seen]
             made.append(held.reshape(len(array), -1))
         return made
 
@@ -165,7 +223,7 @@ def _place(pool: Windows, at: Any) -> Any:
 
 def _largest(array: Array, shifted: _Shifted, values: Array, places: Array) -> bool:
     """The maxima of some planes; ``False`` where there are NaN, or windows of which padding is the largest."""
-    phases, length, lowest = shifted.cut(array), shifted.length, _lowest(array.dtype)
+    phases, length, lowest = shifted.cut(array), shifted.length, shifted.lowest
     best = np.empty((len(array), shifted.area), array.dtype)
     taps = np.zeros((len(array), shifted.area), shifted.numbers)
     found, numbers = best[:, :length], taps[:, :length]
@@ -179,19 +237,21 @@ def _largest(array: Array, shifted: _Shifted, values: Array, places: Array) -> b
         np.maximum(found, here, out=found)
         # Later taps have larger numbers.
         np.maximum(numbers, better.view(np.uint8) * shifted.numbers.type(number), out=numbers)
-    inner = (slice(None), *map(slice, shifted.pool.out))
-    values[...] = best.reshape(len(array), *shifted.shape)[inner]
-    if np.isnan(values.max() + values.min()) if array.dtype.kind == "f" else False:
+    values[...] = best.reshape(len(array), *shifted.shape)[shifted.inner]
+    # Methods of arrays are Python code that calls these.
+    least = np.minimum.reduce(values, None)
+    if array.dtype.kind == "f" and np.isnan(np.maximum.reduce(values, None) + least):
         return False
-    if any(shifted.pool.padding) and values.min() == lowest:
+    if shifted.padded and least == lowest:
         return False
-    np.take(shifted.offsets, taps.reshape(len(array), *shifted.shape)[inner], out=places, mode="clip")
+    which = taps.reshape(len(array), *shifted.shape)[shifted.inner]
+    shifted.offsets.take(which, out=places, mode="clip")
     places += shifted.firsts
     return True
 
 
 def _largest_one_by_one(array: Array, pool: Windows, values: Array, places: Array) -> None:
-    padded = _padded(array, pool, _lowest(array.dtype))
+    padded = _Padding(pool).of(array, _lowest(array.dtype))
     values[...] = _lowest(array.dtype)
     places[...] = -1
     starts = [
@@ -206,22 +266,64 @@ def _largest_one_by_one(array: Array, pool: Windows, values: Array, places: Arra
         np.copyto(places, _place(pool, (z, y, x)), where=better)
 
 
-def largest_gradient(grad: Array, places: Array, size: tuple[int, ...]) -> Array:
-    """Gradients added up at the places they came from."""
-    planes, area = grad.shape[0], int(np.prod(size))
-    flat = np.zeros(planes * area, grad.dtype)
-    at = places.reshape(planes, -1) + (np.arange(planes) * area)[:, None]
-    np.add.at(flat, at.reshape(-1), grad.reshape(-1))
-    return flat.reshape(planes, *size)
+def fractional(pool: Fractional, planes: int, rank: int) -> Callable[[Array, Array, Array, Array], None]:
+    """``run(array, shares, values, places)``: :func:`largest` of windows at random places.
+
+    ``shares`` are those of a step ``(planes, rank)``: images give the one for their width first, volumes that for
+    their depth.
+    """
+    axes = range(3 - rank, 3)
+    taps = prod(pool.kernel)
+
+    def starts(axis: int, shares: Array) -> Array:
+        """Where windows begin: steps of nearly the same size."""
+        count, last = pool.out[axis], pool.size[axis] - pool.kernel[axis]
+        made = np.full((planes, count), last)
+        if count > 1:
+            step = shares.dtype.type(last / (count - 1))
+            moved = (np.arange(count - 1, dtype=shares.dtype) + shares) * step
+            made[:, :-1] = moved.astype(np.int64) - (shares * step).astype(np.int64)
+        return made
+
+    def run(array: Array, shares: Array, values: Array, places: Array) -> None:
+        index: Any = 0
+        for axis in axes:
+            column = 2 - axis if rank == 2 else axis
+            at = starts(axis, shares[:, column, None])[:, :, None] + np.arange(pool.kernel[axis])
+            shape = [planes, *[1] * 6]
+            shape[1 + axis], shape[4 + axis] = pool.out[axis], pool.kernel[axis]
+            index = index * pool.size[axis] + at.reshape(shape)
+        index = index.reshape(planes, -1)
+        taken = np.take_along_axis(array.reshape(planes, -1), index, 1).reshape(planes, -1, taps)
+        best = taken.argmax(-1)
+        if taken.dtype.kind == "f" and np.isnan(np.maximum.reduce(taken, None)):
+            nan = np.isnan(taken)
+            best = np.where(nan.any(-1), taps - 1 - nan[..., ::-1].argmax(-1), best)
+        best = best[..., None]
+        values[...] = np.take_along_axis(taken, best, -1).reshape(values.shape)
+        places[...] = np.take_along_axis(index.reshape(taken.shape), best, -1).reshape(places.shape)
+
+    return run
 
 
-def divisors(pool: Pool, with_padding: bool, fixed: int) -> Array:
+def largest_gradient(planes: int, area: int) -> Callable[[Array, Array, Array], None]:
+    """``run(grad, places, out)``: gradients added up at the places of ``area`` elements that they came from."""
+    starts = (np.arange(planes) * area)[:, None]
+
+    def run(grad: Array, places: Array, out: Array) -> None:
+        flat = out.reshape(-1)
+        flat[...] = 0
+        np.add.at(flat, (places.reshape(planes, -1) + starts).reshape(-1), grad.reshape(-1))
+
+    return run
+
+
+def _divisors(pool: Pool, with_padding: bool, fixed: int) -> Any:
     """What the sums over windows are divided by."""
     if not isinstance(pool, Windows):
-        size, out = pool
         counts = [
             np.array([-(-(i + 1) * n // m) - i * n // m for i in range(m)])
-            for n, m in zip(size, out, strict=True)
+            for n, m in zip(pool.size, pool.out, strict=True)
         ]
     elif fixed:
         return np.full(pool.out, fixed)
@@ -236,32 +338,55 @@ def divisors(pool: Pool, with_padding: bool, fixed: int) -> Array:
     return counts[0][:, None, None] * counts[1][:, None] * counts[2]
 
 
-def mean(array: Array, pool: Pool, with_padding: bool, fixed: int) -> Array:
-    """Means over windows."""
-    divisor = divisors(pool, with_padding, fixed)
+def mean(pool: Pool, with_padding: bool, fixed: int) -> Callable[[Array, Array], None]:
+    """``run(array, out)``: means over windows."""
+    divisor = _divisors(pool, with_padding, fixed)
     if not isinstance(pool, Windows):
-        sums = np.empty((array.shape[0], *pool[1]), array.dtype)
-        for index, seen in _parts(pool):
-            sums[(slice(None), *index)] = array[seen].sum((-3, -2, -1))
-    else:
-        padded = _padded(array, pool, 0)
-        sums = np.zeros((array.shape[0], *pool.out), array.dtype)
-        for _, seen in _taps(pool):
-            sums += padded[seen]
-    return (sums / divisor).astype(array.dtype)
+        parts = _parts(pool)
+
+        def run_adaptive(array: Array, out: Array) -> None:
+            for into, seen in parts:
+                np.add.reduce(array[seen], (-3, -2, -1), dtype=array.dtype, out=out[into])
+            np.divide(out, divisor, out=out, casting="unsafe")
+
+        return run_adaptive
+    padding = _Padding(pool)
+    first, *others = (seen for _, seen in _taps(pool))
+
+    def run(array: Array, out: Array) -> None:
+        padded = padding.of(array, 0)
+        np.add(padded[first], 0, out=out, casting="unsafe")
+        for seen in others:
+            out += padded[seen]
+        # Divided in float64, and rounded once.
+        np.divide(out, divisor, out=out, casting="unsafe")
+
+    return run
 
 
-def mean_gradient(grad: Array, pool: Pool, with_padding: bool, fixed: int) -> Array:
-    """The gradient of each mean, shared by the elements of its window."""
-    shares = (grad / divisors(pool, with_padding, fixed)).astype(grad.dtype)
-    planes = grad.shape[0]
+def mean_gradient(pool: Pool, with_padding: bool, fixed: int) -> Callable[[Array, Array], None]:
+    """``run(grad, out)``: the gradient of each mean, shared by the elements of its window."""
+    divisor = _divisors(pool, with_padding, fixed)
     if not isinstance(pool, Windows):
-        made = np.zeros((planes, *pool[0]), grad.dtype)
-        for index, seen in _parts(pool):
-            made[seen] += shares[(slice(None), *index)][:, None, None, None]
-        return made
-    padded = _padded(np.zeros((planes, *pool.size), grad.dtype), pool, 0)
-    for _, seen in _taps(pool):
-        padded[seen] += shares
-    inner = tuple(slice(p, p + n) for p, n in zip(pool.padding, pool.size, strict=True))
-    return padded[(slice(None), *inner)]
+        parts = _parts(pool)
+
+        def run_adaptive(grad: Array, out: Array) -> None:
+            shares = np.divide(grad, divisor, out=np.empty_like(grad), casting="unsafe")
+            out[...] = 0
+            for into, seen in parts:
+                out[seen] += shares[into][:, None, None, None]
+
+        return run_adaptive
+    padding, taps = _Padding(pool), [seen for _, seen in _taps(pool)]
+
+    def run(grad: Array, out: Array) -> None:
+        shares = np.divide(grad, divisor, out=np.empty_like(grad), casting="unsafe")
+        padded = np.zeros((len(grad), *padding.shape), grad.dtype) if padding.needed else out
+        if padded is out:
+            padded[...] = 0
+        for seen in taps:
+            padded[seen] += shares
+        if padded is not out:
+            out[...] = padded[padding.inner]
+
+    return run

@@ -32,18 +32,37 @@ def _pool(rank: int, x: Any, norm_type: float, kernel_size: Any, stride: Any, ce
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: int, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
-    """``norm_type``-norms of windows of signals; elements are not made positive before they are raised to the power.
+    """Norms of windows of signals: ``(sum of x ** norm_type) ** (1 / norm_type)``.
+
+    Elements are not made positive before they are raised to the power. Where the sum is 0 the gradient is 0.
 
     Parameters
     ----------
     input
-        ``(items, channels, length)``, or one item.
+        ``(N, C, length)``, or one signal ``(C, length)``, of floating point.
     norm_type
-        The power; infinity for the largest absolute value.
+        The power; infinity for the largest absolute value, minus infinity for the smallest.
+    kernel_size
+        Size of a window: an integer.
     stride
-        Steps between windows; the size of a window by default.
+        Steps from one window to the next: an integer; the size of a window by default.
     ceil_mode
         Whether a last window may be cut off by the end; it counts as if it were filled up with its mean.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, ...)``, as :func:`avg_pool1d` has it, of the dtype of ``input``.
+
+    Raises
+    ------
+    TypeError, NotImplementedError, RuntimeError
+        As :func:`avg_pool1d` does, whose name errors have (:func:`max_pool1d`'s for infinity).
+
+    Examples
+    --------
+    >>> nn.functional.lp_pool1d(tensor.tensor([[3.0, 4.0, 6.0, 8.0]]), 2, 2)
+    tensor([[ 5., 10.]])
     """
     return _pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -52,7 +71,38 @@ def lp_pool1d(
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
-    """``norm_type``-norms of windows of images; see :func:`lp_pool1d`."""
+    """Norms of windows of images: ``(sum of x ** norm_type) ** (1 / norm_type)``.
+
+    Elements are not made positive before they are raised to the power. Where the sum is 0 the gradient is 0.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, height, width)``, or one image ``(C, height, width)``, of floating point.
+    norm_type
+        The power; infinity for the largest absolute value, minus infinity for the smallest.
+    kernel_size
+        Size of a window: an integer, or 2 of them, one for each of height and width.
+    stride
+        Steps from one window to the next: an integer, or 2 of them; the size of a window by default.
+    ceil_mode
+        Whether a last window may be cut off by the end; it counts as if it were filled up with its mean.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, ...)``, as :func:`avg_pool2d` has it, of the dtype of ``input``.
+
+    Raises
+    ------
+    TypeError, NotImplementedError, RuntimeError
+        As :func:`avg_pool2d` does, whose name errors have (:func:`max_pool2d`'s for infinity).
+
+    Examples
+    --------
+    >>> nn.functional.lp_pool2d(tensor.rand(20, 16, 50, 32), 2, 3, stride=2).shape
+    tensor.Size([20, 16, 24, 15])
+    """
     return _pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -60,5 +110,36 @@ def lp_pool2d(
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
-    """``norm_type``-norms of windows of volumes; see :func:`lp_pool1d`."""
+    """Norms of windows of volumes: ``(sum of x ** norm_type) ** (1 / norm_type)``.
+
+    Elements are not made positive before they are raised to the power. Where the sum is 0 the gradient is 0.
+
+    Parameters
+    ----------
+    input
+        ``(N, C, depth, height, width)``, or one volume ``(C, depth, height, width)``, of floating point.
+    norm_type
+        The power; infinity for the largest absolute value, minus infinity for the smallest.
+    kernel_size
+        Size of a window: an integer, or 3 of them, one for each of depth, height and width.
+    stride
+        Steps from one window to the next: an integer, or 3 of them; the size of a window by default.
+    ceil_mode
+        Whether a last window may be cut off by the end; it counts as if it were filled up with its mean.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, ...)``, as :func:`avg_pool3d` has it, of the dtype of ``input``.
+
+    Raises
+    ------
+    TypeError, NotImplementedError, RuntimeError
+        As :func:`avg_pool3d` does, whose name errors have (:func:`max_pool3d`'s for infinity).
+
+    Examples
+    --------
+    >>> nn.functional.lp_pool3d(tensor.rand(2, 4, 8, 8, 8), 2, 2).shape
+    tensor.Size([2, 4, 4, 4, 4])
+    """
     return _pool(3, input, norm_type, kernel_size, stride, ceil_mode)

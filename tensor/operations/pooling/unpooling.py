@@ -5,15 +5,23 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from tensor.core.base import check_tensor
+from tensor.core.arguments import two_devices
+from tensor.core.base import check_tensor, view_of
+from tensor.core.copy_plans import COPIED
+from tensor.core.fill_plans import filled
+from tensor.core.layout import contiguous
+from tensor.core.modes.determinism import determinism
 from tensor.core.modes.grad_mode import modes
 from tensor.operations.autocast import FLOAT32, Autocast
 from tensor.operations.definition import operation
+from tensor.operations.indexing.advanced_indexing import READ, WRITE, WRITE_LAST
+from tensor.operations.planned_options import plan_for
 from tensor.operations.recorder import record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
 
@@ -61,50 +69,117 @@ def _size(
     return found
 
 
-def _check(name: str, input: Any, indices: Any, rank: int) -> None:
+def _check(name: str, input: Any, indices: Any) -> None:
     for what, given in (("input", input), ("indices", indices)):
         check_tensor(given, name, what)
-    shape = input._layout.shape
-    if indices._layout.dtype.name != "int64":
-        raise RuntimeError(f"elements in indices should be type int64 but got: {indices._layout.dtype!r}")
+
+
+def _check_layouts(name: str, x: Layout, indices: Layout, rank: int) -> None:
+    shape = x.shape
+    if indices.dtype.name != "int64":
+        raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype!r}")
     if len(shape) not in (rank + 1, rank + 2):
         raise RuntimeError(
             f"{name}(): Input to max_unpooling should be a {rank + 1}d or {rank + 2}d Tensor, but got a tensor with shape "
             f"{list(shape)}"
         )
-    if indices._layout.shape != shape:
+    if indices.shape != shape:
         raise RuntimeError(
             f"{name}(): Expected shape of indices to be same as that of the input tensor ({list(shape)}) but got indices "
-            f"tensor with shape: {list(indices._layout.shape)}"
+            f"tensor with shape: {list(indices.shape)}"
         )
     if 0 in shape[1:]:
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(shape)}"
         )
+    if indices.place is not x.place:
+        raise two_devices("scatter", x.device, indices.device)
+
+
+def _flat(layout: Layout, rank: int) -> tuple[Callable[[Tensor], Tensor], Layout]:
+    """What shows planes of tensors of a layout as vectors, and as which layout."""
+    shape = (*layout.shape[:-rank], prod(layout.shape[-rank:]))
+    flat = contiguous[shape, layout.dtype, layout.place]
+    if layout.contiguous:
+        return lambda x: view_of(x._storage, flat, x._offset), flat
+    pack = layout.place.plans[COPIED, layout.as_contiguous(), layout]
+    return lambda x: view_of(pack(x)._storage, flat, 0), flat
+
+
+class _Unpool:
+    """``place.plans[operation, input, indices, *options](input, indices)``: the result. Not recorded."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.name = f"max_unpool{rank}d"
+
+    def plan(
+        self, x: Layout, indices: Layout, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+    ) -> Callable[[Tensor, Tensor], Tensor]:
+        """What puts maxima back, for tensors of these layouts; raises if they or the options do not fit."""
+        name, rank = self.name, self.rank
+        _check_layouts(name, x, indices, rank)
+        size = _size(name, x.shape, kernel_size, stride, padding, output_size, rank)
+        outer = tuple(x.shape[:-rank])
+        out = contiguous[(*outer, *size), x.dtype, x.place]
+        planes = contiguous[(*outer, prod(size)), x.dtype, x.place]
+        (values_of, values), (places_of, places) = _flat(x, rank), _flat(indices, rank)
+        # Errors of indices that are outside name the operation that it is made of.
+        key = (planes, "scatter", "elementwise", len(outer), places, values)
+        plans = x.place.plans
+        # What does not fit is found now.
+        plans[WRITE, *key]
+
+        def run(x: Tensor, indices: Tensor) -> Tensor:
+            made = filled(planes, 0)
+            write = plans[WRITE_LAST if determinism.required else WRITE, *key]
+            if values.numel:
+                write(made, (places_of(indices),), values_of(x))
+            return view_of(made._storage, out, 0)
+
+        return run
+
+
+class _Gather:
+    """``place.plans[operation, grad, indices, rank](grad, indices)``: the gradient of the maxima."""
+
+    def plan(self, grad: Layout, indices: Layout, rank: int) -> Callable[[Tensor, Tensor], Tensor]:
+        """What reads the gradients where the maxima went."""
+        (grads_of, grads), (places_of, places) = _flat(grad, rank), _flat(indices, rank)
+        out = contiguous[tuple(indices.shape), grad.dtype, grad.place]
+        read = grad.place.plans[READ, grads, "gather", "elementwise", len(grads.shape) - 1, places]
+
+        def run(grad: Tensor, indices: Tensor) -> Tensor:
+            found = read(grads_of(grad), (places_of(indices),))
+            return view_of(found._storage, out, found._offset)
+
+        return run
+
+
+_UNPOOL, _GATHER = {rank: _Unpool(rank) for rank in (1, 2, 3)}, _Gather()
 
 
 def _derivative(_: Any, grad: Any, indices: Any, rank: int) -> tuple[Any, None]:
-    return grad.flatten(-rank).gather(-1, indices.flatten(-rank)).reshape(indices.shape), None
+    if modes.recording:
+        return grad.flatten(-rank).gather(-1, indices.flatten(-rank)).reshape(indices.shape), None
+    layout = grad._layout
+    return layout.place.plans[_GATHER, layout, indices._layout, rank](grad, indices), None
 
 
 def _unpool(
     rank: int, input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
 ) -> Tensor:
-    name = f"max_unpool{rank}d"
-    _check(name, input, indices, rank)
-    shape = input._layout.shape
-    size = _size(name, shape, kernel_size, stride, padding, output_size, rank)
-    recording, modes.recording = modes.recording, False
+    operation = _UNPOOL[rank]
     try:
-        planes = input.new_zeros(*shape[:-rank], prod(size))
-        made: Any = planes.scatter_(-1, indices.flatten(-rank), input.detach().flatten(-rank))
-        made = made.reshape(*shape[:-rank], *size)
-        # Filling it was its making, not a change, and nobody else has it.
-        made._storage.version, made._base = 0, None
-    finally:
-        modes.recording = recording
-    record((made,), (input, indices), f"MaxUnpool{max(rank, 2)}DBackward0", _derivative, (indices,), (rank,))
-    return made  # type: ignore[no-any-return]
+        layouts = input._layout, indices._layout
+    except AttributeError:
+        _check(operation.name, input, indices)
+        raise
+    made: Tensor = plan_for(operation, layouts, (kernel_size, stride, padding, output_size))(input, indices)
+    if modes.recording and input._autograd is not None:
+        name = f"MaxUnpool{max(rank, 2)}DBackward0"
+        record((made,), (input, indices), name, _derivative, (indices,), (rank,))
+    return made
 
 
 @operation(namespace="nn.functional", method=False)
@@ -116,26 +191,42 @@ def max_unpool1d(
     padding: Any = 0,
     output_size: Any = None,
 ) -> Tensor:
-    """Maxima of windows put back where they stood, zeros elsewhere: the partial inverse of :func:`max_pool1d`.
+    """Maxima of windows of signals put back where they stood, zeros elsewhere: the partial inverse of :func:`max_pool1d`.
 
     Parameters
     ----------
     input
-        Maxima ``(items, channels, windows)``, or of one item.
+        Maxima ``(N, C, length)``, or of one signal ``(C, length)``.
     indices
-        Their places, int64, as ``max_pool1d(..., return_indices=True)`` gives them. Where two are the same, one of
-        the values is taken.
+        Their places, int64, of the shape of ``input``, as ``max_pool1d(..., return_indices=True)`` gives them. Where two are
+        the same, one of the values is taken.
     kernel_size, stride, padding
-        As the pooling had them.
+        As the pooling had them: an integer.
     output_size
-        Of the result, where several sizes are pooled to the same one.
+        Size of the result, with or without ``(N, C)``, where inputs of several sizes are pooled to the same;
+        ``(size - 1) * stride - 2 * padding + kernel_size`` by default.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, *output_size)``, of the dtype of ``input``.
 
     Raises
     ------
+    TypeError
+        If an operand is no tensor.
     ValueError
-        For an ``output_size`` that is not pooled to this input.
+        For an ``output_size`` that is not pooled to the size of ``input``, or if an option is not one integer.
     RuntimeError
-        If shapes do not fit, or an index is outside.
+        If ``indices`` are not int64, or not of the shape and on the device of ``input``; if this has neither 2 nor 3
+        dimensions, or an empty one other than the first; if an index is outside of the result (on CUDA at the next
+        synchronisation).
+
+    Examples
+    --------
+    >>> values, places = nn.functional.max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2, return_indices=True)
+    >>> nn.functional.max_unpool1d(values, places, 2)
+    tensor([[0., 4., 0., 3.]])
     """
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
@@ -149,7 +240,43 @@ def max_unpool2d(
     padding: Any = 0,
     output_size: Any = None,
 ) -> Tensor:
-    """Maxima of images put back where they stood; see :func:`max_unpool1d`."""
+    """Maxima of windows of images put back where they stood, zeros elsewhere: the partial inverse of :func:`max_pool2d`.
+
+    Parameters
+    ----------
+    input
+        Maxima ``(N, C, height, width)``, or of one image ``(C, height, width)``.
+    indices
+        Their places, int64, of the shape of ``input``, as ``max_pool2d(..., return_indices=True)`` gives them. Where two are
+        the same, one of the values is taken.
+    kernel_size, stride, padding
+        As the pooling had them: an integer, or 2 of them.
+    output_size
+        Size of the result, with or without ``(N, C)``, where inputs of several sizes are pooled to the same;
+        ``(size - 1) * stride - 2 * padding + kernel_size`` by default.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, *output_size)``, of the dtype of ``input``.
+
+    Raises
+    ------
+    TypeError
+        If an operand is no tensor.
+    ValueError
+        For an ``output_size`` that is not pooled to the size of ``input``, or if an option has neither one number nor 2.
+    RuntimeError
+        If ``indices`` are not int64, or not of the shape and on the device of ``input``; if this has neither 3 nor 4
+        dimensions, or an empty one other than the first; if an index is outside of the result (on CUDA at the next
+        synchronisation).
+
+    Examples
+    --------
+    >>> values, places = nn.functional.max_pool2d(tensor.randn(1, 3, 7, 7), 2, return_indices=True)
+    >>> nn.functional.max_unpool2d(values, places, 2, output_size=(7, 7)).shape
+    tensor.Size([1, 3, 7, 7])
+    """
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -162,5 +289,41 @@ def max_unpool3d(
     padding: Any = 0,
     output_size: Any = None,
 ) -> Tensor:
-    """Maxima of volumes put back where they stood; see :func:`max_unpool1d`."""
+    """Maxima of windows of volumes put back where they stood, zeros elsewhere: the partial inverse of :func:`max_pool3d`.
+
+    Parameters
+    ----------
+    input
+        Maxima ``(N, C, depth, height, width)``, or of one volume ``(C, depth, height, width)``.
+    indices
+        Their places, int64, of the shape of ``input``, as ``max_pool3d(..., return_indices=True)`` gives them. Where two are
+        the same, one of the values is taken.
+    kernel_size, stride, padding
+        As the pooling had them: an integer, or 3 of them.
+    output_size
+        Size of the result, with or without ``(N, C)``, where inputs of several sizes are pooled to the same;
+        ``(size - 1) * stride - 2 * padding + kernel_size`` by default.
+
+    Returns
+    -------
+    Tensor
+        ``(N, C, *output_size)``, of the dtype of ``input``.
+
+    Raises
+    ------
+    TypeError
+        If an operand is no tensor.
+    ValueError
+        For an ``output_size`` that is not pooled to the size of ``input``, or if an option has neither one number nor 3.
+    RuntimeError
+        If ``indices`` are not int64, or not of the shape and on the device of ``input``; if this has neither 4 nor 5
+        dimensions, or an empty one other than the first; if an index is outside of the result (on CUDA at the next
+        synchronisation).
+
+    Examples
+    --------
+    >>> values, places = nn.functional.max_pool3d(tensor.randn(1, 3, 4, 4, 4), 2, return_indices=True)
+    >>> nn.functional.max_unpool3d(values, places, 2).shape
+    tensor.Size([1, 3, 4, 4, 4])
+    """
     return _unpool(3, input, indices, kernel_size, stride, padding, output_size)

@@ -63,8 +63,6 @@ class _Product:
 PRODUCT = _Product("matmul_tf32")
 #: Products of two vectors, which tensor cores would not make faster.
 VECTOR_PRODUCT = _Product(None)
-#: The products that convolutions are made of.
-CONVOLUTION_PRODUCT = _Product("convolution_tf32")
 
 
 def _sizes(c: Layout, a: Layout) -> tuple[int, int, int, int]:

@@ -152,4 +152,31 @@ def _training(lib: Any, modules: Any, device: str) -> dict[str, Callable[[], obj
         layer.weight.grad = layer.bias.grad = None
         layer(x).backward(seed)
 
-    return {"Linear, forward and backward": step, "Adam over 100 parameters": optimizer.step}
+    return {
+        "Linear, forward and backward": step,
+        "Adam over 100 parameters": optimizer.step,
+    } | _windows(lib, modules.functional, device)
+
+
+def _windows(lib: Any, functional: Any, device: str) -> dict[str, Callable[[], object]]:
+    """Convolution and pooling of small images, recorded."""
+    image = lib.ones(2, 3, SIZE, SIZE, device=device, requires_grad=True)
+    weight = lib.ones(4, 3, 3, 3, device=device, requires_grad=True)
+    bias = lib.ones(4, device=device, requires_grad=True)
+    seeds = [lib.ones(2, channels, size, size, device=device) for channels, size in ((4, 6), (3, 4))]
+
+    def convolve() -> None:
+        image.grad = weight.grad = bias.grad = None
+        functional.conv2d(image, weight, bias).backward(seeds[0])
+
+    def pool() -> None:
+        image.grad = None
+        functional.max_pool2d(image, 2).backward(seeds[1])
+
+    return {
+        "conv2d": lambda: functional.conv2d(image, weight, bias),
+        "conv2d, forward and backward": convolve,
+        "max_pool2d": lambda: functional.max_pool2d(image, 2),
+        "max_pool2d, forward and backward": pool,
+        "avg_pool2d": lambda: functional.avg_pool2d(image, 2),
+    }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensor
-from tensor.operations.convolution import convolution, unfolding
+from tensor.operations.convolution import convolution, convolution_on_device, unfolding
 
 _RNG = np.random.default_rng(0)
 #: Name, shapes of input and weight, options.
@@ -21,6 +21,8 @@ CASES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] =
     "depthwise": ("conv2d", (2, 4, 9, 9), (8, 1, 3, 3), {"groups": 4, "padding": 1, "stride": 2}),
     "large": ("conv2d", (2, 3, 13, 12), (4, 3, 3, 3), {"padding": 1}),
     "same": ("conv1d", (2, 3, 10), (4, 3, 3), {"dilation": 2, "padding": "same"}),
+    "same, even": ("conv2d", (2, 3, 6, 5), (4, 3, 4, 2), {"dilation": (1, 3), "padding": "same"}),
+    "same, even, depthwise": ("conv2d", (2, 4, 6, 5), (4, 1, 2, 4), {"groups": 4, "padding": "same"}),
     "one item, same": ("conv1d", (3, 10), (4, 3, 4), {"padding": "same"}),
     "volume": ("conv3d", (1, 2, 4, 5, 6), (3, 2, 2, 3, 2), {"stride": (1, 2, 1)}),
     "no items": ("conv2d", (0, 3, 7, 8), (4, 3, 3, 3), {}),
@@ -29,6 +31,9 @@ CASES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] =
     ),
     "transposed groups": ("conv_transpose1d", (2, 4, 5), (4, 3, 3), {"groups": 2, "dilation": 2}),
     "transposed volume": ("conv_transpose3d", (1, 2, 3, 3, 3), (2, 3, 2, 2, 2), {"stride": 2}),
+    "transposed, output padding beyond the stride": (
+        "conv_transpose2d", (2, 3, 5, 5), (3, 4, 3, 3), {"dilation": (3, 2), "output_padding": (2, 1)},
+    ),
     "transposed depthwise": ("conv_transpose2d", (2, 4, 5, 5), (4, 1, 3, 3), {"groups": 4, "stride": 2}),
 }  # fmt: skip
 
@@ -37,7 +42,7 @@ CASES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] =
 def _workspace(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The work in one piece, and cut into many."""
     if request.param == "cut":
-        monkeypatch.setattr(convolution, "WORKSPACE", 400)
+        monkeypatch.setattr(convolution_on_device, "WORKSPACE", 400)
 
 
 def _on(array: np.ndarray[Any, Any], device: str) -> Any:
@@ -132,10 +137,50 @@ def test_second_derivatives(name: str, place_name: str) -> None:
     assert tensor.autograd.gradgradcheck(call, (x, w))
 
 
+@pytest.mark.parity
+def test_third_derivatives(place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    arrays = [_RNG.standard_normal(shape) for shape in ((2, 2, 4, 5), (3, 2, 2, 3), (3,))]
+
+    def third(library: Any, x: Any, w: Any, b: Any) -> Any:
+        grad = library.autograd.grad
+        found = library.conv2d(x, w, b, stride=(1, 2), padding=1)
+        (first,) = grad((found**3).sum(), x, create_graph=True)
+        (second,) = grad((first**2).sum(), w, create_graph=True)
+        return grad((second**2).sum(), (x, w, b))
+
+    found = third(tensor, *[_on(array, place_name) for array in arrays])
+    expected = third(torch, *[torch.from_numpy(array.copy()).requires_grad_() for array in arrays])
+    for one, two in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.cpu().numpy(), two.numpy(), rtol=1e-9)
+
+
+def test_saved_operands_may_not_change(place_name: str) -> None:
+    x, w = (_on(_RNG.standard_normal(shape), place_name) for shape in ((1, 2, 3, 3), (2, 2, 2, 2)))
+    doubled = x * 2.0
+    found = convolution.conv2d(doubled, w)
+    doubled.mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        found.sum().backward()
+
+
+def test_options_of_other_types(place_name: str) -> None:
+    x, w = tensor.ones(1, 2, 5, 5, device=place_name), tensor.ones(3, 2, 2, 2, device=place_name)
+    for _ in range(2):
+        assert convolution.conv2d(x, w, stride=2, padding=(1, 1)).shape == (1, 3, 3, 3)
+        assert convolution.conv2d(x, w, None, [2, 2], [1, 1]).shape == (1, 3, 3, 3)
+        # What equals a number that was planned for is not taken for it.
+        with pytest.raises(TypeError):
+            convolution.conv2d(x, w, stride=2.0, padding=(1, 1))
+        with pytest.raises(RuntimeError, match=r"2 of them, got \[1, 2, 3\]"):
+            convolution.conv2d(x, w, stride=[1, 2, 3])
+
+
 def test_names_of_nodes() -> None:
     x, w = tensor.ones(1, 1, 3, 3, requires_grad=True), tensor.ones(1, 1, 2, 2, requires_grad=True)
     found = convolution.conv2d(x, w)
-    assert found.grad_fn.next_functions[0][0].name() == "ConvolutionBackward0"
+    assert found.grad_fn.name() == "ConvolutionBackward0"
+    assert convolution.conv2d(x[0], w).grad_fn.name() == "SqueezeBackward1"
 
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {

@@ -91,6 +91,24 @@ def test_nan_wins(place_name: str) -> None:
     assert places.tolist() == [[1, 2]]
 
 
+def test_no_items(place_name: str) -> None:
+    x = tensor.ones(0, 2, 4, 4, device=place_name, requires_grad=True)
+    for found in (pooling.max_pool2d(x, 2), pooling.avg_pool2d(x, 2), pooling.adaptive_max_pool2d(x, 2)):
+        assert found.shape == (0, 2, 2, 2)
+        found.sum().backward()
+    assert x.grad.shape == x.shape
+
+
+def test_options_of_other_types(place_name: str) -> None:
+    x = tensor.ones(1, 2, 4, 4, device=place_name)
+    for _ in range(2):
+        assert pooling.max_pool2d(x, (2, 2)).shape == (1, 2, 2, 2)
+        assert pooling.max_pool2d(x, [2, 2], []).shape == (1, 2, 2, 2)
+        # What equals a number that was planned for is not taken for it.
+        with pytest.raises(RuntimeError, match="tuple of 2 ints"):
+            pooling.max_pool2d(x, (2.0, 2))
+
+
 def test_names_of_nodes() -> None:
     x = tensor.ones(1, 1, 4, 4, requires_grad=True)
     assert pooling.max_pool2d(x, 2).grad_fn.name() == "MaxPool2DWithIndicesBackward0"

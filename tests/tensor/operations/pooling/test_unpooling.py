@@ -98,6 +98,25 @@ def test_fractional_pooling(shape: Any, options: Any, place_name: str) -> None:
     np.testing.assert_array_equal(places.cpu().numpy(), expected.numpy())
 
 
+@pytest.mark.parity
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_fractional_pooling_of_nan_and_types(kind: str, place_name: str) -> None:
+    torch = pytest.importorskip("torch")
+    array = _RNG.standard_normal((1, 2, 6, 6)).astype(kind)
+    array[0, 0, 2, 1:3] = np.nan
+    samples = np.array([[[0.25, 0.5], [0.75, 0.125]]], kind)
+    found = fractional_max_pool2d(
+        tensor.from_numpy(array).to(place_name), 3, 3, return_indices=True,
+        _random_samples=tensor.from_numpy(samples).to(place_name),
+    )  # fmt: skip
+    expected = torch.nn.functional.fractional_max_pool2d(
+        torch.from_numpy(array).double(), 3, 3, return_indices=True,
+        _random_samples=torch.from_numpy(samples).double(),
+    )  # fmt: skip
+    for one, two in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.cpu().numpy(), two.numpy())
+
+
 def test_random_windows_cover_the_ends(checked_place: str) -> None:
     tensor.manual_seed(0)
     x = tensor.arange(64.0, device=checked_place).view(1, 1, 8, 8).expand(4, 2, 8, 8)

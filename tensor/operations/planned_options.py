@@ -1,0 +1,48 @@
+"""Plans of operations that have options, such as sizes and strides of windows: found by the options' values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensor.core.layout import Layout
+
+#: Types of options that are equal only to options that mean the same.
+_KEYS = frozenset((int, str, bool, type(None)))
+
+
+def plan_for(operation: Any, layouts: tuple[Layout | None, ...], options: tuple[Any, ...]) -> Any:
+    """``place.plans[operation, *layouts, *options]``, on the place of the first layout.
+
+    Options may be of any type; those that make no sense are reported as they were given, by ``operation.plan``.
+    """
+    for each in options:
+        kind = type(each)
+        if kind is tuple:
+            for number in each:
+                # What equals an integer, as 2.0 does, is no integer.
+                if type(number) is not int:
+                    return _with_rare(operation, layouts, options)
+        elif kind not in _KEYS:
+            return _with_rare(operation, layouts, options)
+    return layouts[0].place.plans[operation, *layouts, *options]  # type: ignore[union-attr]
+
+
+def _with_rare(operation: Any, layouts: Sequence[Any], options: tuple[Any, ...]) -> Any:
+    keys = []
+    for each in options:
+        if isinstance(each, (list, tuple)):
+            if any(type(number) is not int for number in each):
+                return operation.plan(*layouts, *options)
+            keys.append(tuple(each))
+        elif type(each) in _KEYS:
+            keys.append(each)
+        else:
+            return operation.plan(*layouts, *options)
+    plans, key = layouts[0].place.plans, (operation, *layouts, *keys)
+    found = plans.get(key)
+    if found is None:
+        found = plans[key] = operation.plan(*layouts, *options)
+    return found
