@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import layouts as strides_of
-from nvrtc_kernels.dtypes import Category
+from nvrtc_kernels.dtypes import Category, bool_
 from tensor.autograd.recording.inplace import check_in_place, record_in_place
 from tensor.autograd.recording.recorder import BackwardFormula, Derivative
 from tensor.core.base import empty, maker
@@ -342,4 +342,29 @@ def addr(
             raise RuntimeError(
                 f"addr(): For integral input tensors, argument {which} must not be a floating point number, got {number}"
             )
-    return _add_product("addr", input, vec1, vec2, (left[0], right[0]), (beta, alpha), out)
+    shape = (left[0], right[0])
+    if vec1._layout.dtype is bool_:
+        return _either_or_both(input, vec1, vec2, shape, (beta, alpha), out)
+    return _add_product("addr", input, vec1, vec2, shape, (beta, alpha), out)
+
+
+def _either_or_both(
+    input: Tensor,
+    vec1: Tensor,
+    vec2: Tensor,
+    shape: tuple[int, ...],
+    factors: tuple[Any, Any],
+    out: Tensor | None,
+) -> Tensor:
+    """:func:`addr` of bools, whose sums are ors and whose products are ands."""
+    check_operands("addr", input, vec1, vec2)
+    beta, alpha = (bool(_factor("addr", number, bool_)) for number in factors)
+    in_place = out is IN_PLACE
+    if in_place:
+        _check_target("addr", input, shape)
+    result: Any = views.unsqueeze(vec1, 1) & vec2
+    if not alpha:
+        result = result.zero_()
+    if beta:
+        result = views.expand(input, shape) | result
+    return input.copy_(result) if in_place else _delivered(result, out)

@@ -62,6 +62,19 @@ def test_products_as_bools(place_name: str) -> None:
     assert x.bool().prod(1).dtype is tensor.int64
 
 
+def test_sums_of_bools_are_ors(place_name: str) -> None:
+    on = {"device": place_name}
+    x = tensor.tensor([[True, False, True], [False, True, False]], **on)
+    v, w = tensor.tensor([True, False], **on), tensor.tensor([False, True, True], **on)
+    product = [[False, True, True], [False, False, False]]
+    either = [[True, True, True], [False, True, False]]
+    assert tensor.addr(x, v, w).tolist() == either
+    assert tensor.addr(x, v, w, beta=False).tolist() == product
+    assert tensor.addr(x, v, w, alpha=False).tolist() == x.tolist()
+    assert tensor.addr(x[:, :1], v, w, beta=True, alpha=True).tolist() == [[True] * 3, [False] * 3]
+    assert x.addr_(v, w).tolist() == either
+
+
 def test_gathering_nothing(place_name: str) -> None:
     x = tensor.arange(5.0, device=place_name)
     for kind in (tensor.uint8, tensor.float32, tensor.int64):
