@@ -73,7 +73,7 @@ def _compared_gradients(
         expected = torch.autograd.grad(
             [each for _, each in outputs],
             theirs,
-            [torch.from_numpy(each.copy()) for each in cotangents],
+            cotangents,
             allow_unused=True,
         )
     except RuntimeError:
@@ -83,7 +83,7 @@ def _compared_gradients(
         gradients = tensor.autograd.grad(
             [each for each, _ in outputs],
             ours,
-            [tensor.from_numpy(each.copy()).to(device) for each in cotangents],
+            converted(cotangents, device),
             allow_unused=True,
         )
     except Exception as error:
@@ -96,7 +96,7 @@ def _random_like(value: Any, random: np.random.Generator) -> Any:
     numbers = random.standard_normal(tuple(value.shape))
     if value.dtype.is_complex:
         numbers = numbers + 1j * random.standard_normal(tuple(value.shape))
-    return np.asarray(numbers).astype(array_of(value.new_empty(0)).dtype)
+    return torch.from_numpy(np.asarray(numbers)).to(value.dtype)
 
 
 def _tensors(value: Any) -> list[Any]:
