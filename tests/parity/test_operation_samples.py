@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import drv
+import tensor
 from tests.pytorch import torch
 
 from .absent import ABSENT
@@ -79,7 +80,10 @@ def test_on_the_cpu(info: Any) -> None:
     assert not stale, f"no longer deviates as {stale} says: take {info.full_name} out of the row"
 
 
-def test_on_a_device(info: Any) -> None:
+def test_on_a_device(info: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # PyTorch, on the CPU, has no TF32.
+    monkeypatch.setattr(tensor.backends.cuda.matmul, "allow_tf32", False)
+    monkeypatch.setattr(tensor.backends.cudnn, "allow_tf32", False)
     function = operation(info)
     assert function is not None
     rows = [row for row in DEVIATIONS if info.full_name in row.operations]
