@@ -84,7 +84,7 @@ def operation(info: Any) -> Callable[..., Any] | None:
     this library.
     """
     # Random numbers that are written in place stand there without the underscore.
-    function = counterpart(info.name) or counterpart(f"{info.name}_")
+    function: Callable[..., Any] | None = counterpart(info.name) or counterpart(f"{info.name}_")
     wrapper = info.op
     if function is None or not isinstance(wrapper, types.FunctionType):
         return function

@@ -36,7 +36,8 @@ _SHOWN = 20
 
 def _operations() -> list[Any]:
     importlib.import_module("torch.testing._internal.common_methods_invocations")
-    return torch.testing._internal.common_methods_invocations.op_db
+    operations: list[Any] = torch.testing._internal.common_methods_invocations.op_db
+    return operations
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
