@@ -10,7 +10,7 @@ from nvrtc_kernels import dtypes, scan
 from nvrtc_kernels import layouts as strides_of
 from tensor.core import layout as layouts
 from tensor.core.arguments import dimension
-from tensor.core.base import check_tensor, empty, wrap
+from tensor.core.base import empty, wrap
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
 from tensor.operations import scratch
@@ -49,8 +49,8 @@ def gather(
         If shapes or dtypes do not fit, or an index is out of bounds (on CUDA at the next synchronisation).
     """
     at = dimension(dim, len(input._layout.shape))
-    check_tensor(index, "gather", "index")
-    if not index._layout.numel:
+    given = getattr(index, "_layout", None)
+    if given is not None and not given.numel:
         # Of no indices the dtype does not matter.
         index = index.to(dtypes.int64)
     check_indices("gather", input, index, types=_INDICES)
