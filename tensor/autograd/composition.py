@@ -18,29 +18,40 @@ def composed_gradients(
     composition: Callable[..., Any],
     mask: Sequence[bool],
     grads: Sequence[Any],
-    inputs: Sequence[Any],
+    values: Sequence[Any],
+    numbers: Sequence[int | None],
     context: Sequence[Any],
 ) -> tuple[Any, ...]:
-    """Gradients of the ``inputs`` that ``mask`` asks for, which have derivatives of any order.
+    """Gradients of the inputs that ``mask`` asks for, which have derivatives of any order.
 
-    ``composition(*inputs, *context)`` gives the outputs, or the only one, whose gradients are ``grads``; ``None`` for an
-    output that no gradient has reached.
+    Parameters
+    ----------
+    composition
+        ``composition(*values, *context)`` gives the outputs, or the only one.
+    grads
+        Gradients of the outputs; ``None`` for one that no gradient has reached.
+    numbers
+        For each of ``values`` which input it is; ``None`` for what is none.
     """
-    # Of one tensor in two places, or one made of another, each place has a gradient of its own.
-    own = [x.view_as(x) if asked else x for x, asked in zip(inputs, mask, strict=True)]
-    outputs = composition(*own, *context)
+    arguments = list(values)
+    asked: dict[int, Any] = {}
+    for position, (x, number) in enumerate(zip(values, numbers, strict=True)):
+        if number is not None and mask[number]:
+            # Of one tensor in two places, or one made of another, each place has a gradient of its own.
+            own = x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+            arguments[position] = asked[number] = own
+    outputs = composition(*arguments, *context)
     if not isinstance(outputs, tuple):
         outputs = (outputs,)
     reached = [
-        (output, argument) for output, argument in zip(outputs, grads, strict=True) if argument is not None
+        (output, gradient) for output, gradient in zip(outputs, grads, strict=True) if gradient is not None
     ]
-    gradients = iter(
-        grad(
-            [output for output, _ in reached],
-            [x for x, asked in zip(own, mask, strict=True) if asked],
-            [argument for _, argument in reached],
-            create_graph=True,
-            allow_unused=True,
-        )
+    gradients = grad(
+        [output for output, _ in reached],
+        list(asked.values()),
+        [gradient for _, gradient in reached],
+        create_graph=True,
+        allow_unused=True,
     )
-    return tuple([next(gradients) if asked else None for asked in mask])
+    by_input = dict(zip(asked, gradients, strict=True))
+    return tuple([by_input.get(number) for number in range(len(mask))])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from nvrtc_kernels.dtypes import Category
 from tensor.autograd.composition import composed_gradients
 from tensor.core.base import TensorBase
+from tensor.core.fill_plans import filled
 from tensor.core.modes.grad_mode import modes
 
 from .node import Node, attach
@@ -65,6 +66,26 @@ class Derivative:
         return argument if argument is None or isinstance(argument, Derivative) else cls(argument)
 
 
+class Composition:
+    """An operation as differentiable operations that compute the same.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(*needs, *context)`` gives the outputs, or the only one.
+    needs : str
+        Names of the inputs and the other values that it takes, separated by blanks. An input whose value no gradient
+        needs, such as one that is only added, need not be saved: zeros take its place, or ``None`` where its gradient is
+        not asked for.
+    """
+
+    __slots__ = ("function", "needs")
+
+    def __init__(self, function: Callable[..., Any], needs: str) -> None:
+        self.function = function
+        self.needs = tuple(needs.split())
+
+
 class Form:
     """What the nodes of an operation have in common whose gradients are asked for by the same inputs.
 
@@ -80,7 +101,8 @@ class Form:
     joint : callable or None
         What gives the gradients of all inputs at once, instead of ``steps``.
     composition : tuple or None
-        The operation as a function of its inputs, and their positions in ``kept``.
+        The operation as a function, and for each of its arguments the position in ``kept`` (``None`` for what is not
+        saved) and the number of the input that it is (``None`` for what is none).
     """
 
     __slots__ = ("composition", "joint", "kept", "name", "steps")
@@ -89,7 +111,7 @@ class Form:
     kept: tuple[int, ...]
     steps: tuple[tuple[Callable[..., Any], tuple[int, ...]] | None, ...]
     joint: Callable[..., Any] | None
-    composition: tuple[Callable[..., Any], tuple[int, ...]] | None
+    composition: tuple[Callable[..., Any], list[tuple[int | None, int | None]]] | None
 
 
 class OperationNode(Node):
@@ -123,8 +145,15 @@ class OperationNode(Node):
         if form.joint is not None:
             mask = tuple([edge is not None for edge in self.next])
             if form.composition is not None and modes.recording:
-                composition, positions = form.composition
-                return composed_gradients(composition, mask, grads, [values[i] for i in positions], context)
+                composition, arguments = form.composition
+                return composed_gradients(
+                    composition,
+                    mask,
+                    grads,
+                    [_stand_in(self, number) if at is None else values[at] for at, number in arguments],
+                    [number for _, number in arguments],
+                    context,
+                )
             return form.joint(mask, grads if len(grads) > 1 else grads[0], *values, *context)
         results: list[Any] = []
         for step in form.steps:
@@ -140,6 +169,12 @@ class OperationNode(Node):
 
 
 _Node = TypeVar("_Node", bound=OperationNode)
+
+
+def _stand_in(node: Node, number: int | None) -> Any:
+    """Zeros like an input that was not saved; ``None`` if its gradient is not asked for."""
+    edge = None if number is None else node.next[number]
+    return None if edge is None else filled(edge[0].layouts[edge[1]].as_dense(), 0)
 
 
 def _real_for_real(gradient: Tensor, node: Node, position: int) -> Tensor:
@@ -166,10 +201,10 @@ class BackwardFormula:
         Instead of ``derivatives``, one function for the gradients of all inputs:
         ``function(mask, grad, *needs, *context)`` gives a tuple (or one gradient for one input). ``mask`` says for
         which inputs a gradient is asked for; ``grad`` is a tuple where the operation has several outputs.
-    composition : callable, optional
-        With ``joint``: ``composition(*inputs, *context)`` computes the same outputs of differentiable operations. Then
-        ``joint`` is for backward passes that are not recorded, and may be fast; in recorded ones gradients, and so
-        derivatives of any order, follow from the composition. ``joint`` needs all inputs then.
+    composition : Composition, optional
+        With ``joint``, what computes the same of differentiable operations. Then ``joint`` is for backward passes that
+        are not recorded, and may be fast; in recorded ones gradients, and so derivatives of any order, follow from the
+        composition.
     outputs : str
         Names of the results, separated by blanks.
 
@@ -189,7 +224,7 @@ class BackwardFormula:
         derivatives: Sequence[Derivative | Callable[..., Any] | None] = (),
         *,
         joint: Derivative | None = None,
-        composition: Callable[..., Any] | None = None,
+        composition: Composition | None = None,
         outputs: str = "out",
     ) -> None:
         self.name = name
@@ -296,8 +331,17 @@ class BackwardFormula:
                     [self._position(name) if name in used else NOTHING for name in self.joint.needs]
                 )
             if self.composition is not None:
-                positions = [form.kept.index(position) for position in range(len(mask))]
-                form.composition = self.composition, tuple(positions)
+                positions = [self._position(name) for name in self.composition.needs]
+                form.composition = (
+                    self.composition.function,
+                    [
+                        (
+                            form.kept.index(position) if position in form.kept else None,
+                            position if position < len(mask) else None,
+                        )
+                        for position in positions
+                    ],
+                )
         else:
             asked = [
                 derivative if expected else None

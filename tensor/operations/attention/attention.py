@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nvrtc_kernels import attention as kernels
 from nvrtc_kernels.dtypes import bool_
-from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.base import TensorBase, view_of
 from tensor.core.plans import planned
 from tensor.operations.autocast import LOWER, Autocast
@@ -166,7 +166,7 @@ _FORMULA = BackwardFormula(
     "ScaledDotProductAttentionBackward0",
     "query key value mask logarithms",
     joint=Derivative(_gradients, needs="query key value mask out logarithms"),
-    composition=_composed,
+    composition=Composition(_composed, needs="query key value mask"),
 )
 
 

@@ -17,10 +17,10 @@ from nvrtc_kernels import normalization as kernels
 from nvrtc_kernels import reducers, reduction
 from nvrtc_kernels.channel_normalization import Channels
 from nvrtc_kernels.normalization import statistics_type
-from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import empty
-from tensor.core.modes.grad_mode import modes, unrecorded
+from tensor.core.modes.grad_mode import unrecorded
 from tensor.core.plans import planned
 from tensor.operations.pointwise_operation import Pointwise
 
@@ -391,8 +391,6 @@ def _gradients(
     eps: float,
     training: bool,
 ) -> tuple[Tensor | None, ...]:
-    if modes.recording:
-        return _composite(expected, grad, input, weight, mean, var, bias, eps, training)
     input = packed(input)
     grad = laid_out_like(grad, input._layout)
     plans = input._layout.place.plans
@@ -412,45 +410,37 @@ def _gradients(
     return tuple(result)
 
 
-_FORMULA = BackwardFormula(
-    "NativeBatchNormBackward0",
-    "input weight bias mean var",
-    joint=Derivative(_gradients, needs="input weight mean var"),
-)
-
-
-def _composite(
-    expected: tuple[bool, ...],
-    grad: Tensor,
+def _composed(
     input: Tensor,
     weight: Tensor | None,
+    bias: Tensor | None,
     mean: Tensor,
     var: Tensor,
-    bias: Layout | None,
+    _: Layout | None,
     eps: float,
     training: bool,
-) -> tuple[Tensor | None, ...]:
-    """The same gradients as operations that have derivatives themselves."""
+) -> Tensor:
+    """The same by operations that have derivatives themselves."""
     layout = input._layout
     wide = statistics_type(layout.dtype)
     axes = _others(layout)
     shape = [-1 if d == 1 else 1 for d in range(len(layout.shape))]
-    x, g = input.to(wide), grad.to(wide)
+    x = input.to(wide)
     if training:
         x = x - x.mean(axes, keepdim=True)
-        scale = ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
+        x = x * ((x * x).mean(axes, keepdim=True) + eps).rsqrt()
     else:
-        x = x - mean.to(wide).reshape(shape)
-        scale = (var.to(wide).reshape(shape) + eps).rsqrt()
-    x = x * scale
-    result: list[Tensor | None] = [None, None, None]
-    if expected[0]:
-        w = g if weight is None else g * weight.to(wide).reshape(shape)
-        if training:
-            w = w - w.mean(axes, keepdim=True) - x * (w * x).mean(axes, keepdim=True)
-        result[0] = (scale * w).to(layout.dtype)
-    if expected[1] and weight is not None:
-        result[1] = (g * x).sum(axes).to(weight._layout.dtype)
-    if expected[2] and bias is not None:
-        result[2] = g.sum(axes).to(bias.dtype)
-    return tuple(result)
+        x = (x - mean.to(wide).reshape(shape)) * (var.to(wide).reshape(shape) + eps).rsqrt()
+    if weight is not None:
+        x = x * weight.to(wide).reshape(shape)
+    if bias is not None:
+        x = x + bias.to(wide).reshape(shape)
+    return x.to(layout.dtype)
+
+
+_FORMULA = BackwardFormula(
+    "NativeBatchNormBackward0",
+    "input weight bias mean var",
+    joint=Derivative(_gradients, needs="input weight mean var"),
+    composition=Composition(_composed, needs="input weight bias mean var"),
+)

@@ -13,12 +13,11 @@ import numpy as np
 from nvrtc_kernels import normalization as kernels
 from nvrtc_kernels import reduction
 from nvrtc_kernels.layouts import contiguous_strides
-from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core import layout as layouts
 from tensor.core.base import maker, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.dtypes import promotion as rules
-from tensor.core.modes.grad_mode import modes
 from tensor.core.plans import planned
 from tensor.operations.creation.copies import contiguous
 
@@ -272,8 +271,6 @@ def _gradients(
     eps: float,
     rows: Rows,
 ) -> tuple[Tensor | None, ...]:
-    if modes.recording:
-        return _composite(expected, grad, input, weight, bias, eps, rows)
     plain, grad = contiguous(input), contiguous(grad)
     plans = plain._layout.place.plans
     result: list[Tensor | None] = [None, None, None]
@@ -293,43 +290,29 @@ def _gradients(
     return tuple(result)
 
 
+def _composed(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, _: Layout | None, eps: float, rows: Rows
+) -> Tensor:
+    """The same by operations that have derivatives themselves."""
+    wide = kernels.statistics_type(input._layout.dtype)
+    x = input.to(wide).reshape(rows.rows // rows.groups, rows.groups, rows.channels, rows.inner)
+    if rows.center:
+        x = x - x.mean((2, 3), keepdim=True)
+    x = x * ((x * x).mean((2, 3), keepdim=True) + eps).rsqrt()
+    if weight is not None:
+        x = x * weight.to(wide).reshape(1, rows.groups, rows.channels, 1)
+    if bias is not None:
+        x = x + bias.to(wide).reshape(1, rows.groups, rows.channels, 1)
+    return x.reshape(input._layout.shape).to(input._layout.dtype)
+
+
 LAYER_NORM = BackwardFormula(
     "NativeLayerNormBackward0",
     "input weight bias mean scale",
     joint=Derivative(_gradients, needs="input weight mean scale"),
+    composition=Composition(_composed, needs="input weight bias"),
 )
 RMS_NORM = LAYER_NORM.named("FusedRmsNormBackward0")
 GROUP_NORM = LAYER_NORM.named("NativeGroupNormBackward0")
 #: Of an instance norm, which PyTorch computes as a batch norm.
 INSTANCE_NORM = LAYER_NORM.named("NativeBatchNormBackward0")
-
-
-def _composite(
-    expected: tuple[bool, ...],
-    grad: Tensor,
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Layout | None,
-    eps: float,
-    rows: Rows,
-) -> tuple[Tensor | None, ...]:
-    """The same gradients as operations that have derivatives themselves."""
-    wide = kernels.statistics_type(input._layout.dtype)
-    shape = (rows.rows // rows.groups, rows.groups, rows.channels, rows.inner)
-    x, g = input.to(wide).reshape(shape), grad.to(wide).reshape(shape)
-    if rows.center:
-        x = x - x.mean((2, 3), keepdim=True)
-    scale = ((x * x).mean((2, 3), keepdim=True) + eps).rsqrt()
-    x = x * scale
-    result: list[Tensor | None] = [None, None, None]
-    if expected[0]:
-        w = g if weight is None else g * weight.to(wide).reshape(1, rows.groups, rows.channels, 1)
-        away = x * (w * x).mean((2, 3), keepdim=True)
-        if rows.center:
-            away = away + w.mean((2, 3), keepdim=True)
-        result[0] = (scale * (w - away)).reshape(input._layout.shape).to(input._layout.dtype)
-    if expected[1] and weight is not None:
-        result[1] = (g * x).sum((0, 3)).reshape(weight._layout.shape).to(weight._layout.dtype)
-    if expected[2] and bias is not None:
-        result[2] = g.sum((0, 3)).reshape(bias.shape).to(bias.dtype)
-    return tuple(result)

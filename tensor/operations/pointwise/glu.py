@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nvrtc_kernels.dtypes import Category
-from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.arguments import dimension
 from tensor.core.modes.grad_mode import unrecorded
 from tensor.operations.creation.like import empty_like
@@ -53,7 +53,10 @@ def _composed(x: Tensor, dim: int) -> Tensor:
 
 
 _FORMULA = BackwardFormula(
-    "GluBackward0", "input", joint=Derivative(_gradient, needs="input"), composition=_composed
+    "GluBackward0",
+    "input",
+    joint=Derivative(_gradient, needs="input"),
+    composition=Composition(_composed, needs="input"),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensor.autograd.recording.recorder import BackwardFormula, Derivative
+from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative
 from tensor.core.copy_plans import copied
 from tensor.core.fill_plans import filled
 from tensor.core.layout import contiguous
@@ -202,7 +202,7 @@ _FORMULAS = {
             _gradients,
             needs="data hx cx weight_ih weight_hh bias_ih bias_hh weight_hr gates before cell_before beside",
         ),
-        composition=composed,
+        composition=Composition(composed, needs="data hx cx weight_ih weight_hh bias_ih bias_hh weight_hr"),
     )
     for name, node in (
         ("rnn_tanh", "RnnTanhBackward0"),

@@ -10,7 +10,7 @@ import pytest
 import tensor
 from tensor.autograd.graph import saved_tensors_hooks
 from tensor.autograd.recording.inplace import record_in_place
-from tensor.autograd.recording.recorder import BackwardFormula, Derivative, record
+from tensor.autograd.recording.recorder import BackwardFormula, Composition, Derivative, record
 from tensor.core.modes.grad_mode import modes, recording, unrecorded
 
 
@@ -147,7 +147,10 @@ def test_a_composition_gives_the_derivatives_of_higher_order() -> None:
         return x**power
 
     formula = BackwardFormula(
-        "CubeBackward0", "x", joint=Derivative(by_hand, needs="x"), composition=composed
+        "CubeBackward0",
+        "x",
+        joint=Derivative(by_hand, needs="x"),
+        composition=Composition(composed, needs="x"),
     )
 
     def cube(x: Any) -> Any:
@@ -164,6 +167,31 @@ def test_a_composition_gives_the_derivatives_of_higher_order() -> None:
     (second,) = tensor.autograd.grad(first.sum(), x, create_graph=True)
     (third,) = tensor.autograd.grad(second.sum(), x)
     assert [each.tolist() for each in (first, second, third)] == [[12.0], [12.0], [6.0]]
+
+
+def test_a_composition_does_without_the_value_of_what_is_only_added() -> None:
+    def by_hand(mask: Any, grad: Any, x: Any) -> Any:
+        raise AssertionError("the pass is recorded")
+
+    formula = BackwardFormula(
+        "SquareBackward0",
+        "x bias",
+        joint=Derivative(by_hand, needs="x"),
+        composition=Composition(lambda x, bias: x * x if bias is None else x * x + bias, needs="x bias"),
+    )
+    for requires_grad in (True, False):
+        x, bias = leaf(2.0, 3.0), tensor.tensor([1.0], dtype=tensor.float64, requires_grad=requires_grad)
+        with unrecorded():
+            made = x * x + bias
+        formula.record((made,), (x, bias))
+        with tensor.no_grad():
+            # It was not saved.
+            bias.add_(1)
+        inputs = (x, bias) if requires_grad else (x,)
+        first = tensor.autograd.grad(made.sum(), inputs, create_graph=True)
+        assert [each.tolist() for each in first] == [[4.0, 6.0], [2.0]][: len(inputs)]
+        (second,) = tensor.autograd.grad(first[0].sum(), x)
+        assert second.tolist() == [2.0, 2.0]
 
 
 def test_values_that_are_known_at_the_call_only() -> None:
