@@ -274,23 +274,35 @@ class BackwardFormula:
             Of which inputs gradients are asked for, where the caller knows that operations are recorded and that it is
             so for one of them at least.
         """
+        form = self.only
         if mask is None:
             if not modes.recording:
                 return
             # As mask_of() would, without the call.
-            asked: list[bool | None] = []
-            for x in inputs:
-                if isinstance(x, TensorBase):
-                    asked.append(x._autograd is not None and x._autograd.requires_grad)
+            if form is not None:
+                for x in inputs:
+                    if isinstance(x, TensorBase) and x._autograd is not None and x._autograd.requires_grad:
+                        break
                 else:
-                    asked.append(None)
-            if True not in asked:
-                return
-            mask = tuple(asked)
+                    return
+            else:
+                asked: list[bool | None] = []
+                for x in inputs:
+                    if isinstance(x, TensorBase):
+                        state = x._autograd
+                        asked.append(state is not None and state.requires_grad)
+                    else:
+                        asked.append(None)
+                if True not in asked:
+                    return
+                mask = tuple(asked)
         if outputs[0]._layout.dtype.category >= _FLOATING:
             values = (*inputs, *others) if others else inputs
             node: OperationNode = _new(OperationNode)
-            node.form = form = self.only or self.forms.get(mask) or self.form(mask, values)
+            if form is None:
+                assert mask is not None
+                form = self.forms.get(mask) or self.form(mask, values)
+            node.form = form
             node.context = context
             node.saved = save_operands(form.kept, values, outputs) if form.kept else ()
             if len(outputs) > 1:
