@@ -20,6 +20,7 @@ from tensor.operations.definition import operation
 from tensor.operations.shapes import views
 
 if TYPE_CHECKING:
+    from tensor.autograd.recording.recorder import Mask
     from tensor.core.devices.stream import Stream
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
@@ -107,10 +108,10 @@ def copy_into_new(
 
     ``name`` is what its node in the graph is called.
     """
-    result = copied(input, layout, non_blocking=non_blocking, pin_memory=pin_memory)
+    made = copied(input, layout, non_blocking=non_blocking, pin_memory=pin_memory)
     if input._autograd is not None and input._autograd.requires_grad and modes.recording:
-        _record_new(result, input, name)
-    return result
+        _record_new(made, input, name)
+    return made
 
 
 @operation()
@@ -153,10 +154,10 @@ def _brought_back(grad: Tensor, origin: Layout) -> Tensor:
     if grad._layout.place is origin.place:
         return grad
     # The dtype is converted where fewer bytes have to travel.
-    dtype = min(grad._layout.dtype, origin.dtype, key=lambda each: each.itemsize)
-    if dtype.is_complex is not grad._layout.dtype.is_complex:
-        dtype = grad._layout.dtype
-    return grad.to(dtype).to(origin.device)
+    kind = min(grad._layout.dtype, origin.dtype, key=lambda each: each.itemsize)
+    if kind.is_complex is not grad._layout.dtype.is_complex:
+        kind = grad._layout.dtype
+    return grad.to(kind).to(origin.device)
 
 
 def _write_gradients(mask: tuple[bool, bool], grad: Tensor, origin: Layout) -> tuple[Tensor | None, ...]:
@@ -174,24 +175,24 @@ _WRITTEN = BackwardFormula("CopyBackwards", "written source", joint=Derivative(_
 
 
 def _node_between(
-    formula: BackwardFormula, mask: tuple[bool, ...], values: tuple[Tensor, ...], result: Tensor
+    formula: BackwardFormula, mask: Mask, values: tuple[Tensor, ...], made: Tensor
 ) -> OperationNode:
     """The node of a copy of the last one of ``values`` to another device, or within one."""
-    there = values[-1]._layout.place
+    there: Any = values[-1]._layout.place
     context = (values[-1]._layout,)
-    if there is result._layout.place or not (there.is_cuda and result._layout.place.is_cuda):
+    if there is made._layout.place or not (there.is_cuda and made._layout.place.is_cuda):
         return formula.node(mask, values, (), context)
     node = formula.node(mask, values, (), context, CopyNode)
     node.there = there.local.stream
     return node
 
 
-def _record_new(result: Tensor, input: Tensor, name: str) -> None:
+def _record_new(made: Tensor, input: Tensor, name: str) -> None:
     formula = _COPIES[name]
-    if result._layout.place is input._layout.place:
-        formula.record((result,), (input,), (), (input._layout,), (True,))
-    elif result._layout.dtype.category >= Category.FLOATING:
-        attach(_node_between(formula, (True,), (input,), result), (input,), (result,))
+    if made._layout.place is input._layout.place:
+        formula.record((made,), (input,), (), (input._layout,), (True,))
+    elif made._layout.dtype.category >= Category.FLOATING:
+        attach(_node_between(formula, (True,), (input,), made), (input,), (made,))
 
 
 def _record_write(written: Tensor, source: Tensor) -> None:
