@@ -146,8 +146,8 @@ def plan_unfold(
     )
     rows = channels * windows.taps
     grid = grid_of(items * count), min(rows, _MAX_BLOCKS)
-    given = windows.packed(item_channels), rows, items, first, count, row_step, item_step
-    return bound(device, "unfold.cu", source, name, (_SIZE, *"qqqqqqPP"), grid, THREADS, *given)
+    argument = windows.packed(item_channels), rows, items, first, count, row_step, item_step
+    return bound(device, "unfold.cu", source, name, (_SIZE, *"qqqqqqPP"), grid, THREADS, *argument)
 
 
 def plan_fold(
@@ -174,8 +174,8 @@ def plan_fold(
         f"    fold<{sum_type(dtype)}>(w, channels, items, row_step, item_step, columns, image);\n}}\n"
     )
     grid = grid_of(items * channels * prod(windows.size))
-    given = windows.packed(item_channels), channels, items, row_step, item_step
-    return bound(device, "unfold.cu", source, name, (_SIZE, *"qqqqPP"), grid, THREADS, *given)
+    argument = windows.packed(item_channels), channels, items, row_step, item_step
+    return bound(device, "unfold.cu", source, name, (_SIZE, *"qqqqPP"), grid, THREADS, *argument)
 
 
 def plan_depthwise(
@@ -208,5 +208,5 @@ def plan_depthwise(
         "input": grid_of(items * channels * prod(windows.size)),
         "weight": filters * windows.taps,
     }[part]
-    given = windows.packed(channels), counted, multiplier, items
-    return bound(device, "unfold.cu", source, name, (_SIZE, *"qiqPPP"), grid, THREADS, *given)
+    argument = windows.packed(channels), counted, multiplier, items
+    return bound(device, "unfold.cu", source, name, (_SIZE, *"qiqPPP"), grid, THREADS, *argument)

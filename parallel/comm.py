@@ -119,7 +119,7 @@ def broadcast_coalesced(
     tensors = list(tensors)
     for number, each in enumerate(tensors):
         _check_cuda(each, "broadcast_coalesced", f"tensors[{number}]")
-        if each._layout.place is not states[0]:
+        if each._layout.device_state is not states[0]:
             raise RuntimeError(
                 f"broadcast_coalesced() expects all tensors on devices[0], {states[0].device}, but tensors[{number}] is on "
                 f"{each.device}"
@@ -156,7 +156,7 @@ def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
     """
     summands = _summands(inputs, "reduce_add")
     state = device_state(destination)
-    if not any(x._layout.place is state for x in summands):
+    if not any(x._layout.device_state is state for x in summands):
         raise RuntimeError(
             f"reduce_add() expects one of the inputs on the destination {state.device}, but they are on "
             f"{', '.join(str(x.device) for x in summands)}"
@@ -207,7 +207,7 @@ def reduce_add_coalesced(
         _summands(row, "reduce_add_coalesced")
     for number, column in enumerate(columns):
         for x in column:
-            if x._layout.place is not column[0]._layout.place:
+            if x._layout.device_state is not column[0]._layout.device_state:
                 raise RuntimeError(
                     f"reduce_add_coalesced() expects the tensors of inputs[{number}] on one device, but they are on "
                     f"{column[0].device} and {x.device}"
@@ -387,7 +387,7 @@ def gather(
     expected = [*shape[:at], sum(x.size(at) for x in sources), *shape[at + 1 :]]
     if list(out.shape) != expected:
         raise RuntimeError(f"gather() expects out of shape {expected}, got {list(out.shape)}")
-    return out.copy_(gathered(sources, at, out._layout.place))
+    return out.copy_(gathered(sources, at, out._layout.device_state))
 
 
 def _check_tensor(x: Any, function: str) -> None:

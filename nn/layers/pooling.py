@@ -489,7 +489,7 @@ class _MaxUnpool(Module):
         self.padding = for_each_dimension(padding, self.rank)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        """Place the maxima.
+        """DeviceState the maxima.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from parallel.groups.reduce_op import ReduceOp
     from tensor import Tensor
-    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.state import CudaState
 
     from .backend import Array, HostTransport
 
@@ -53,7 +53,7 @@ class HostBackend:
         self._lock = threading.Lock()
         self._collectives = Worker(f"{transport.name} collectives")
         self._workers: dict[tuple[str, int | None, int], Worker] = {}
-        self._staging: dict[CudaPlace, Staging] = {}
+        self._staging: dict[CudaState, Staging] = {}
         self._ended: str | None = None
 
     def __repr__(self) -> str:
@@ -210,7 +210,7 @@ class HostBackend:
         if self._ended is not None:
             raise DistBackendError(f"{operation}: the process group {self!r} {self._ended}")
         outputs = [tensors[each] for each in writes]
-        state: Any = tensors[0]._layout.place if tensors else None
+        state: Any = tensors[0]._layout.device_state if tensors else None
         if state is None or not state.is_cuda:
             work = Work(operation, outputs)
             run = self._on_host(tensors, carry, reads, writes)
@@ -254,7 +254,7 @@ class HostBackend:
 
         return run
 
-    def _staging_of(self, state: CudaPlace) -> Staging:
+    def _staging_of(self, state: CudaState) -> Staging:
         with self._lock:
             staging = self._staging.get(state)
             if staging is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tensor import Tensor
-    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.state import CudaState
 
     from .backend import Array
 
@@ -29,7 +29,7 @@ class Staging:
         the caller has computed since.
     """
 
-    def __init__(self, state: CudaPlace) -> None:
+    def __init__(self, state: CudaState) -> None:
         self.outbound = Stream(state.device)
         self.inbound = Stream(state.device)
         self.state = state

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tensor import Tensor
-    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.state import CudaState
     from tensor.core.layout import Layout
     from tensor.cuda import Stream
 
@@ -46,7 +46,7 @@ class DevicesNode(Node):
         """Put the node into the graph, as the operation that produced ``outputs``."""
         self.saved = ()
         place_in_graph(self, inputs, outputs)
-        states: dict[Any, None] = {x._layout.place: None for x in (*outputs, *inputs)}
+        states: dict[Any, None] = {x._layout.device_state: None for x in (*outputs, *inputs)}
         self.used_streams = tuple([each.local.stream for each in states if each.is_cuda])
         self.stream = self.used_streams[0]
         for number, output in enumerate(outputs):
@@ -78,7 +78,7 @@ class BroadcastNode(DevicesNode):
         count = len(self.layouts_here)
         columns = [grads[start : start + count] for start in range(0, len(grads), count)]
         del grads
-        destination: Any = self.layouts_here[0].place
+        destination: Any = self.layouts_here[0].device_state
         # Inputs whose gradients came from the same devices are summed together.
         groups: dict[tuple[int, ...], list[int]] = {}
         for number in range(count):
@@ -101,7 +101,7 @@ class ReduceNode(DevicesNode):
 
     Attributes
     ----------
-    states : tuple of CudaPlace
+    states : tuple of CudaState
         One for each summand.
     buffer_size : int
         See :func:`parallel.data_parallel.coalescing.sums`.
@@ -109,7 +109,7 @@ class ReduceNode(DevicesNode):
 
     __slots__ = ("buffer_size", "states")
 
-    states: tuple[CudaPlace, ...]
+    states: tuple[CudaState, ...]
     buffer_size: int
 
     def name(self) -> str:
@@ -130,7 +130,7 @@ class ReduceNode(DevicesNode):
 
 
 def broadcasted(
-    tensors: Sequence[Tensor], states: Sequence[CudaPlace], buffer_size: int, *, sum_all: bool = False
+    tensors: Sequence[Tensor], states: Sequence[CudaState], buffer_size: int, *, sum_all: bool = False
 ) -> list[list[Tensor]]:
     """Copies of ``tensors`` on the device of each of ``states``; on their own device they are themselves.
 
@@ -144,7 +144,7 @@ def broadcasted(
     """
     if not tensors:
         return [[] for _ in states]
-    source: Any = tensors[0]._layout.place
+    source: Any = tensors[0]._layout.device_state
     others = [state for state in states if state is not source]
     copied = iter(copies(tensors, others, buffer_size))
     columns = [list(tensors) if state is source else next(copied) for state in states]
@@ -172,7 +172,7 @@ def broadcasted(
 
 def reduced(
     columns: Sequence[Sequence[Tensor]],
-    destination: CudaPlace,
+    destination: CudaState,
     layouts: Sequence[Layout] | None,
     buffer_size: int,
 ) -> list[Tensor]:
@@ -180,14 +180,14 @@ def reduced(
 
     See :func:`parallel.data_parallel.coalescing.sums`.
     """
-    if len(columns) == 1 and all(x._layout.place is destination for x in columns[0]):
+    if len(columns) == 1 and all(x._layout.device_state is destination for x in columns[0]):
         return list(columns[0])
     outputs = sums(columns, destination, layouts, buffer_size)
     inputs = [x for column in columns for x in column]
     if not modes.recording or not any(x.requires_grad for x in inputs):
         return outputs
     node = ReduceNode.__new__(ReduceNode)
-    node.states = tuple([column[0]._layout.place for column in columns])  # type: ignore[misc]
+    node.states = tuple([column[0]._layout.device_state for column in columns])  # type: ignore[misc]
     node.buffer_size = buffer_size
     node.attach(inputs, outputs)
     return outputs

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from nvrtc_kernels.dtypes import dtype
     from tensor import Tensor
-    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.state import CudaState
     from tensor.core.layout import Layout
     from tensor.core.storage import Storage
     from tensor.cuda import Stream
@@ -56,7 +56,7 @@ class StorageSlice(ForeignStorage):
         """``size`` bytes of ``whole`` from ``offset`` on."""
         # As __init__ would, without the call: every parameter of every replica is one.
         self: StorageSlice = object.__new__(cls)
-        self.place = whole.place
+        self.device_state = whole.device_state
         self.size = size
         self.address = whole.address + offset
         self.version = version
@@ -134,7 +134,7 @@ def _run(element_dtype: dtype, positions: list[int], layouts: Sequence[Layout]) 
 
 
 class _Runs:
-    """``place.plans[operation, layouts, buffer_size]``: :func:`runs_of` those."""
+    """``device_state.plans[operation, layouts, buffer_size]``: :func:`runs_of` those."""
 
     def plan(self, layouts: tuple[Layout, ...], buffer_size: int) -> tuple[Run, ...]:
         """See :func:`runs_of`."""
@@ -142,10 +142,10 @@ class _Runs:
 
 
 class _Route:
-    """``place.plans[operation, layouts, states, buffer_size]``: runs, with layouts on each device."""
+    """``device_state.plans[operation, layouts, states, buffer_size]``: runs, with layouts on each device."""
 
     def plan(
-        self, layouts: tuple[Layout, ...], states: tuple[CudaPlace, ...], buffer_size: int
+        self, layouts: tuple[Layout, ...], states: tuple[CudaState, ...], buffer_size: int
     ) -> list[tuple[Run, list[tuple[Layout, list[tuple[int, int, int, Layout]]]]]]:
         """For each run and device the layout of the whole; for each tensor its position, offset, bytes and layout."""
         return [
@@ -155,7 +155,7 @@ class _Route:
 
 
 def _layouts_on(
-    run: Run, layouts: Sequence[Layout], state: CudaPlace
+    run: Run, layouts: Sequence[Layout], state: CudaState
 ) -> tuple[Layout, list[tuple[int, int, int, Layout]]]:
     slices = [
         (position, offset, layouts[position].nbytes, layouts[position].on(state))
@@ -165,9 +165,9 @@ def _layouts_on(
 
 
 class _Sum:
-    """``place.plans[operation, state, dtype, sources]``: :func:`nvrtc_kernels.coalescing.plan`."""
+    """``device_state.plans[operation, state, dtype, sources]``: :func:`nvrtc_kernels.coalescing.plan`."""
 
-    def plan(self, state: CudaPlace, element_dtype: dtype, sources: int) -> Callable[..., None]:
+    def plan(self, state: CudaState, element_dtype: dtype, sources: int) -> Callable[..., None]:
         """What copies or sums tensors on a device."""
         return coalescing.plan(state.native, element_dtype, sources)
 
@@ -180,10 +180,10 @@ def _dense(x: Tensor, target: Layout) -> Tensor:
     have = x._layout
     if have.strides == target.strides and have.dtype is target.dtype:
         return x
-    return copied(x, target.on(have.place))
+    return copied(x, target.on(have.device_state))
 
 
-def _pack(tensors: Sequence[Tensor], run: Run, state: CudaPlace) -> Tensor:
+def _pack(tensors: Sequence[Tensor], run: Run, state: CudaState) -> Tensor:
     """The tensors of a run, which are on the device of ``state``, packed one after another."""
     whole = empty(contiguous[(run.nbytes,), uint8, state])
     start = whole._address
@@ -196,15 +196,15 @@ def _pack(tensors: Sequence[Tensor], run: Run, state: CudaPlace) -> Tensor:
 
 def _send(to: Tensor, origin: Tensor, nbytes: int) -> None:
     """Copy bytes to another device, on its current stream, behind what the sender's holds."""
-    there: Any = to._layout.place
-    here: Any = origin._layout.place
+    there: Any = to._layout.device_state
+    here: Any = origin._layout.device_state
     stream = there.local.stream.native
     stream.wait_stream(here.local.stream.native)
     drv.copy_peer(to._address, there.native, origin._address, here.native, nbytes, stream=stream)
 
 
 def copies(
-    tensors: Sequence[Tensor], states: Sequence[CudaPlace], buffer_size: int = BUFFER_SIZE
+    tensors: Sequence[Tensor], states: Sequence[CudaState], buffer_size: int = BUFFER_SIZE
 ) -> list[list[Tensor]]:
     """Copies of ``tensors``, which are on one device, on the device of each of ``states``; nothing is recorded.
 
@@ -212,7 +212,7 @@ def copies(
     """
     if not tensors or not states:
         return [[] for _ in states]
-    source: Any = tensors[0]._layout.place
+    source: Any = tensors[0]._layout.device_state
     layouts = tuple([x._layout.as_dense() for x in tensors])
     tensors = [
         x if x._layout is layout else copied(x, layout) for x, layout in zip(tensors, layouts, strict=True)
@@ -252,7 +252,7 @@ def copies(
 
 def sums(
     columns: Sequence[Sequence[Tensor]],
-    destination: CudaPlace,
+    destination: CudaState,
     layouts: Sequence[Layout] | None = None,
     buffer_size: int = BUFFER_SIZE,
 ) -> list[Tensor]:
@@ -267,8 +267,8 @@ def sums(
         [x._layout.as_dense().on(destination) for x in columns[0]] if layouts is None else layouts
     )
     columns = [[_dense(x, layout) for x, layout in zip(each, targets, strict=True)] for each in columns]
-    here = [each for each in columns if each[0]._layout.place is destination]
-    others = [each for each in columns if each[0]._layout.place is not destination]
+    here = [each for each in columns if each[0]._layout.device_state is destination]
+    others = [each for each in columns if each[0]._layout.device_state is not destination]
     results: list[Any] = [None] * len(targets)
     senders: dict[Any, None] = {}
     for run in destination.plans[_RUNS, targets, buffer_size]:
@@ -289,7 +289,7 @@ def sums(
 
 
 def _chain_sum(
-    columns: Sequence[Sequence[Tensor]], run: Run, destination: CudaPlace, senders: dict[Any, None]
+    columns: Sequence[Sequence[Tensor]], run: Run, destination: CudaState, senders: dict[Any, None]
 ) -> Tensor:
     """The sum of the tensors of a run, packed one after another on the destination.
 
@@ -297,13 +297,13 @@ def _chain_sum(
     and different runs are on different connections. Notes in ``senders`` whose tensors are read by which device.
     """
     last = columns[-1]
-    state: Any = last[0]._layout.place
+    state: Any = last[0]._layout.device_state
     if run.alone:
         carried = last[run.positions[0]]
     else:
         carried = _pack(last, run, state)
     for receiver, column in [
-        *((each[0]._layout.place, each) for each in columns[-2::-1]),
+        *((each[0]._layout.device_state, each) for each in columns[-2::-1]),
         (destination, None),
     ]:
         there: Any = receiver
@@ -323,7 +323,7 @@ def _chain_sum(
     return carried
 
 
-def _add(results: list[int], sources: list[list[int]], run: Run, state: CudaPlace) -> None:
+def _add(results: list[int], sources: list[list[int]], run: Run, state: CudaState) -> None:
     """Write the sums of ``sources`` to the addresses ``results``."""
     handle = state.local.stream.handle
     limit = coalescing.MAX_SOURCES

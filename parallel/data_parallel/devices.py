@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import drv
 from tensor import cuda
 from tensor.core.devices.current import index_of
-from tensor.core.devices.state import cpu, cuda_place
+from tensor.core.devices.state import cpu, cuda_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tensor.core.devices.state import CudaPlace, Place
+    from tensor.core.devices.state import CudaState, DeviceState
 
 
 def ordinal_of(device: Any) -> int:
@@ -28,12 +28,12 @@ def ordinal_of(device: Any) -> int:
     return cuda.current_device() if index is None else index
 
 
-def device_state(device: Any) -> CudaPlace:
+def device_state(device: Any) -> CudaState:
     """Memory of the CUDA device that an argument means."""
-    return cuda_place(ordinal_of(device))
+    return cuda_state(ordinal_of(device))
 
 
-def device_states(devices: Iterable[Any], function: str) -> list[CudaPlace]:
+def device_states(devices: Iterable[Any], function: str) -> list[CudaState]:
     """Memory of each of several CUDA devices.
 
     Raises
@@ -47,19 +47,19 @@ def device_states(devices: Iterable[Any], function: str) -> list[CudaPlace]:
     return states
 
 
-def destination_state(device: Any) -> Place:
+def destination_state(device: Any) -> DeviceState:
     """Memory of a CUDA device, the current one for ``None``; the host's for -1 and ``"cpu"``."""
     if device == -1 or str(device) == "cpu":
         return cpu
     return device_state(device)
 
 
-def connect(states: Iterable[CudaPlace]) -> None:
+def connect(states: Iterable[CudaState]) -> None:
     """Let each device access the next one's memory, and the reverse, where the hardware can.
 
     Copies between them are correct without; with it they do not go through the host.
     """
-    before: CudaPlace | None = None
+    before: CudaState | None = None
     for state in states:
         if before is not None and before is not state:
             key = ("connected", *sorted((before.ordinal, state.ordinal)))

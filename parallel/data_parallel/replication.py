@@ -80,7 +80,7 @@ def replicate(network: Module, devices: Iterable[Any], detach: bool = False) -> 
     known = tensors_of(modules)
     tensors = list(known.values())
     for each in tensors:
-        if each._layout.place is not states[0]:
+        if each._layout.device_state is not states[0]:
             raise RuntimeError(
                 f"replicate() expects the module's parameters and buffers on {states[0].device}, the first of the "
                 f"devices, but found one on {each.device}"

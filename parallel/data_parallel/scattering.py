@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tensor import Tensor
-    from tensor.core.devices.state import CudaPlace, Place
+    from tensor.core.devices.state import CudaState, DeviceState
     from tensor.core.layout import Layout
 
 #: Bytes from which on a copy to a device goes through pinned memory. Shorter ones are sent with the command itself.
@@ -35,7 +35,7 @@ _PINNED_FROM = 1 << 16
 _CHANNELS_LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
 
 
-def copy_stream(state: CudaPlace) -> Stream:
+def copy_stream(state: CudaState) -> Stream:
     """The stream of a device on which it receives what is scattered."""
     stream: Stream = state.runtime.cache(("scatter stream", state.ordinal), lambda: Stream(state.device))
     return stream
@@ -44,7 +44,7 @@ def copy_stream(state: CudaPlace) -> Stream:
 @contextlib.contextmanager
 def _current(stream: Stream) -> Iterator[None]:
     """Make a stream the current one of its device, without making the device current."""
-    local = stream.place.local
+    local = stream.device_state.local
     before, local.stream = local.stream, stream
     try:
         yield
@@ -79,7 +79,7 @@ class ScatterNode(DevicesNode):
             present.new_zeros(layout.shape, device=layout.device) if grad is None else grad
             for grad, layout in zip(grads, self.layouts, strict=True)
         ]
-        return gathered(chunks, self.dim, self.origin.place)
+        return gathered(chunks, self.dim, self.origin.device_state)
 
 
 class GatherNode(DevicesNode):
@@ -105,13 +105,13 @@ class GatherNode(DevicesNode):
     def backward(self, *grads: Any) -> Any:
         """The chunks of the gradient, each on the device where it came from."""
         sizes = [layout.shape[self.dim] for layout in self.origins]
-        states: list[Any] = [layout.place for layout in self.origins]
+        states: list[Any] = [layout.device_state for layout in self.origins]
         return tuple(scattered(grads[0], states, sizes, self.dim))
 
 
 def scattered(
     input: Tensor,
-    states: Sequence[CudaPlace],
+    states: Sequence[CudaState],
     sizes: Sequence[int],
     dim: int,
     streams: Sequence[Stream | None] | None = None,
@@ -134,12 +134,12 @@ def scattered(
 
 def _scatter(
     input: Tensor,
-    states: Sequence[CudaPlace],
+    states: Sequence[CudaState],
     sizes: Sequence[int],
     dim: int,
     streams: Sequence[Stream | None] | None,
 ) -> list[Tensor]:
-    source: Any = input._layout.place
+    source: Any = input._layout.device_state
     chunks: list[Tensor] = []
     receiving: list[Stream] = []
     start = 0
@@ -167,10 +167,10 @@ def _scatter(
 
 def _copy_on(stream: Stream, chunk: Tensor) -> Tensor:
     """A copy of ``chunk`` on the device of ``stream``, queued there."""
-    layout, state = chunk._layout, stream.place
+    layout, state = chunk._layout, stream.device_state
     packed = layout.as_dense()
     with _current(stream):
-        if not layout.place.is_cuda:
+        if not layout.device_state.is_cuda:
             if layout.nbytes >= _PINNED_FROM and not (layout is packed and chunk.is_pinned()):
                 chunk = copied(chunk, packed, pin_memory=True)
             return copied(chunk, packed.on(state), non_blocking=True)
@@ -181,7 +181,7 @@ def _copy_on(stream: Stream, chunk: Tensor) -> Tensor:
             chunk = copied(chunk, packed)
             # It is free before the copy from it is done.
             chunk.record_stream(stream)
-        here: Any = layout.place
+        here: Any = layout.device_state
         connect((here, state))
         stream.native.wait_stream(here.local.stream.native)
         drv.copy_peer(
@@ -190,7 +190,7 @@ def _copy_on(stream: Stream, chunk: Tensor) -> Tensor:
         return there
 
 
-def gathered(tensors: Sequence[Tensor], dim: int, destination: Place) -> Tensor:
+def gathered(tensors: Sequence[Tensor], dim: int, destination: DeviceState) -> Tensor:
     """Tensors of one shape but for ``dim``, which are on CUDA devices, joined along it on ``destination``."""
     with unrecorded():
         result = empty(_joined(tensors, dim, destination))
@@ -210,7 +210,7 @@ def gathered(tensors: Sequence[Tensor], dim: int, destination: Place) -> Tensor:
     return result
 
 
-def _joined(tensors: Sequence[Tensor], dim: int, destination: Place) -> Layout:
+def _joined(tensors: Sequence[Tensor], dim: int, destination: DeviceState) -> Layout:
     """Layout of the result: of the first one's type, with the channels last where all tensors have them so."""
     first = tensors[0]._layout
     shape = (*first.shape[:dim], sum(x._layout.shape[dim] for x in tensors), *first.shape[dim + 1 :])
@@ -243,13 +243,13 @@ def _chunks(whole: Tensor, tensors: Sequence[Tensor], dim: int) -> list[Tensor]:
 
 def _gather_to_device(tensors: Sequence[Tensor], dim: int, result: Tensor) -> None:
     """Copy to a device: from each of the others on its own stream, so that the copies overlap."""
-    there: Any = result._layout.place
+    there: Any = result._layout.device_state
     main = there.local.stream.native
     chunks = _chunks(result, tensors, dim)
     landed: list[tuple[Tensor, Tensor]] = []
     senders: dict[Any, None] = {}
     for chunk, x in zip(chunks, tensors, strict=True):
-        here: Any = x._layout.place
+        here: Any = x._layout.device_state
         if not x._layout.numel:
             continue
         if here is there:
@@ -280,7 +280,7 @@ def _gather_to_host(tensors: Sequence[Tensor], dim: int, result: Tensor) -> None
     sent = []
     for chunk, x in zip(_chunks(result, tensors, dim), tensors, strict=True):
         layout = chunk._layout.as_dense()
-        state: Any = x._layout.place
+        state: Any = x._layout.device_state
         if x._layout.numel:
             if x._layout.dtype is not layout.dtype or x._layout.strides != layout.strides:
                 x = copied(x, layout.on(state))

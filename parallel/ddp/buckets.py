@@ -39,7 +39,7 @@ def assign(
     filling: dict[Any, tuple[list[int], int, int]] = {}
     for position, number in enumerate(ordered):
         layout = parameters[number]._layout
-        key = layout.place, layout.dtype
+        key = layout.device_state, layout.dtype
         numbers, size, count = filling.pop(key, ([], 0, 0))
         numbers.append(number)
         size += layout.numel * layout.dtype.itemsize
@@ -100,7 +100,7 @@ class Bucket:
         self.pending = len(self.numbers)
         #: What is under way: has ``wait()``.
         self.reduction: Any = None
-        state: Any = first.place
+        state: Any = first.device_state
         #: Knows this thread's current stream on the device; None for the CPU.
         self.local = state.local if state.is_cuda else None
         #: Where the last gradient became ready; and all such streams of this pass, where there are several.

@@ -99,7 +99,7 @@ def _chunks(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     filling: dict[Any, tuple[list[Tensor], int]] = {}
     for each in tensors:
         layout = each._layout
-        key = layout.place, layout.dtype
+        key = layout.device_state, layout.dtype
         chunk, size = filling.pop(key, ([], 0))
         bytes_ = layout.numel * layout.dtype.itemsize
         if chunk and size + bytes_ > BROADCAST_BYTES:

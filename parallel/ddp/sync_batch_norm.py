@@ -149,7 +149,7 @@ def _normalize(
     """The normalised input, recorded; running averages are updated."""
     x = operations.packed(input)
     layout = x._layout
-    plans = layout.place.plans
+    plans = layout.device_state.plans
     with tensor.no_grad():
         mean, var, total = _moments(x, ranks)
         if running_mean is not None:
@@ -174,7 +174,7 @@ def _moments(x: Tensor, ranks: ProcessGroup) -> tuple[Tensor, Tensor, Tensor]:
     dtype = statistics_type(layout.dtype)
     local = tensor.zeros(2 * channels + 1, dtype=dtype, device=layout.device)
     if count:
-        var, mean = layout.place.plans[operations.MOMENTS, layout](x)
+        var, mean = layout.device_state.plans[operations.MOMENTS, layout](x)
         local[:channels] = mean
         local[channels:-1] = var
         local[-1] = count
@@ -212,7 +212,7 @@ def _gradients(
     layout = x._layout
     channels = layout.shape[1]
     count = layout.numel // channels if channels else 0
-    plans = layout.place.plans
+    plans = layout.device_state.plans
     layouts = grad._layout, layout, mean._layout, var._layout
     both = tensor.zeros(2, channels, dtype=mean.dtype, device=layout.device)
     if count:

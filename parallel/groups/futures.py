@@ -122,7 +122,9 @@ class Future(Generic[T]):
             if self._settled.is_set():
                 raise RuntimeError("Future: a value or an error can be set only once, and is there already")
             self._value, self._error = value, error
-            states = {each._layout.place for each in _tensors(value) if each._layout.place.is_cuda}
+            states = {
+                each._layout.device_state for each in _tensors(value) if each._layout.device_state.is_cuda
+            }
             self._events = [state.local.stream.record_event() for state in states]  # type: ignore[attr-defined]
             self._settled.set()
             callbacks, self._callbacks = self._callbacks, []

@@ -101,7 +101,7 @@ class Work:
         if self._error is not None:
             raise self._error
         for event, stream in zip(self._events, self._streams, strict=True):
-            current = stream.place.local.stream
+            current = stream.device_state.local.stream
             if current != stream:
                 event.wait(current)
         return True

@@ -222,7 +222,7 @@ def _initial(layout: Layout, gradient: Any, position: int) -> Tensor:
             f"grad_output[{position}] has a dtype of {have.dtype!r} and output[{position}] has a dtype of "
             f"{layout.dtype!r}."
         )
-    if have.place is not layout.place:
+    if have.device_state is not layout.device_state:
         raise RuntimeError(
             f"grad_output[{position}] is on {have.device} and output[{position}] on {layout.device}: they must be on one"
         )

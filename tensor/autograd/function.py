@@ -383,8 +383,8 @@ def _place(node: FunctionNode, args: tuple[Any, ...], results: Sequence[Any], sh
 
 def _streams(tensors: Iterable[Any]) -> tuple[Stream, ...]:
     """Current streams of the devices that tensors are on, those of the first ones first."""
-    positions = {x._layout.place: None for x in tensors if isinstance(x, TensorBase)}
-    return tuple([device_state.local.stream for device_state in positions if device_state.is_cuda])
+    states = {x._layout.device_state: None for x in tensors if isinstance(x, TensorBase)}
+    return tuple([device_state.local.stream for device_state in states if device_state.is_cuda])
 
 
 def _save(node: FunctionNode, outputs: Sequence[Any], results: Sequence[Any], shown: Sequence[bool]) -> None:

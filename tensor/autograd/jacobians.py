@@ -72,8 +72,8 @@ class Input:
     def put(self, number: int, value: float) -> float:
         """Write one real number; gives what it is in the tensor's dtype."""
         real = self._real
-        device_state = np.unravel_index(number, real.shape) if real.shape else ()
-        steps = sum(int(at) * step for at, step in zip(device_state, real.stride(), strict=True))
+        position = np.unravel_index(number, real.shape) if real.shape else ()
+        steps = sum(int(at) * step for at, step in zip(position, real.stride(), strict=True))
         as_strided(real, (), (), real.storage_offset() + steps).fill_(value)
         return float(np.array(value, real.dtype.numpy))
 

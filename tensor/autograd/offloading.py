@@ -58,21 +58,21 @@ class _Kept:
         layout = tensor._layout
         self.layout = layout.as_dense()
         self.stream: Stream | None = None
-        if not layout.place.is_cuda:
+        if not layout.device_state.is_cuda:
             self.tensor = tensor
             self.version = tensor._storage.version
             return
         self.tensor = copied(tensor, self.layout.on(cpu), non_blocking=pin_memory, pin_memory=pin_memory)
         self.version = 0
         if pin_memory:
-            self.stream = layout.place.local.stream
+            self.stream = layout.device_state.local.stream
             # Without the graph that held it, the memory may be freed before the copy has been made.
             tensor.record_stream(self.stream)
 
     def bring_back(self) -> Tensor:
         """The tensor, on its device and ready on the stream that is current there."""
         layout = self.layout
-        if not layout.place.is_cuda:
+        if not layout.device_state.is_cuda:
             result = self.tensor
             if result._storage.version != self.version:
                 raise RuntimeError(
@@ -81,9 +81,11 @@ class _Kept:
                     f"{result._storage.version}; expected version {self.version} instead"
                 )
             return result
-        current = layout.place.local.stream
+        current = layout.device_state.local.stream
         if self.stream is not None and self.stream != current:
             current.native.wait_stream(self.stream.native)
         output = empty(layout)
-        layout.place.plans[COPY, layout, self.tensor._layout](output, self.tensor, self.stream is not None)
+        layout.device_state.plans[COPY, layout, self.tensor._layout](
+            output, self.tensor, self.stream is not None
+        )
         return output

@@ -131,7 +131,7 @@ def view_of(storage: Storage, layout: Layout, offset: int) -> Tensor:
 
 
 def _as_bytes(storage: Storage) -> Tensor:
-    return view_of(storage, layouts.contiguous[(storage.nbytes(),), uint8, storage.place], 0)
+    return view_of(storage, layouts.contiguous[(storage.nbytes(),), uint8, storage.device_state], 0)
 
 
 show_with(_as_bytes)
@@ -150,7 +150,7 @@ def wrap(array: NDArray[Any], layout: Layout | None = None) -> Tensor:
 
 def maker(layout: Layout) -> Callable[[], Tensor]:
     """``empty(layout)`` with what it looks up looked up once."""
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     if not device_state.is_cuda:
         return lambda: empty(layout)
     size, allocate, local = layout.nbytes, device_state.allocate, device_state.local
@@ -163,7 +163,7 @@ def maker(layout: Layout) -> Callable[[], Tensor]:
         block = allocate(size, local.stream.cuda_stream)
         # As DeviceStorage() would, without the call.
         self._storage = storage = _new(DeviceStorage)
-        storage.place = device_state
+        storage.device_state = device_state
         storage.size = size
         storage.block = block
         storage.address = block.address
@@ -179,7 +179,7 @@ def empty(layout: Layout, *, pin_memory: bool = False) -> Tensor:
 
     On a device it is allocated for this thread's current stream there.
     """
-    device_state = layout.place
+    device_state = layout.device_state
     self = _new(_class)
     self._layout = layout
     self._offset = 0

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from tensor.methods.tensor import Tensor
 
-    from .devices.state import Place
+    from .devices.state import DeviceState
 
 
-def kept(device_state: Place, key: tuple[Any, ...], make: Callable[[], NDArray[Any]]) -> Tensor:
+def kept(device_state: DeviceState, key: tuple[Any, ...], make: Callable[[], NDArray[Any]]) -> Tensor:
     """The tensor on ``place`` that is known by ``key``; at first the elements of ``make()``."""
     there: Any = device_state
     result: Tensor | None = there.plans.get(key)

@@ -41,19 +41,19 @@ _CAST = pointwise.Expression("copy", "a")
 def _copy_plan(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
     """How to copy between two layouts of one shape.
 
-    ``place.plans[COPY, destination_layout, source_layout]`` carries it out.
+    ``device_state.plans[COPY, destination_layout, source_layout]`` carries it out.
     """
     check_no_overlap(to)
     if not to.numel:
         return _nothing
-    if not to.place.is_cuda and not origin.place.is_cuda:
+    if not to.device_state.is_cuda and not origin.device_state.is_cuda:
         return _host_copy(to.dtype, origin.dtype)
-    if to.place is origin.place:
+    if to.device_state is origin.device_state:
         return _device_copy(to, origin)
     if _same_bytes(to, origin):
-        if not origin.place.is_cuda:
+        if not origin.device_state.is_cuda:
             return _to_device(to)
-        return _peer_copy(to, origin) if to.place.is_cuda else _to_host(origin)
+        return _peer_copy(to, origin) if to.device_state.is_cuda else _to_host(origin)
     return _staged(to, origin)
 
 
@@ -63,7 +63,7 @@ COPY = planned(_copy_plan)
 def copied(input: Tensor, layout: Layout, *, non_blocking: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor of ``layout``, which has ``input``'s shape, with ``input``'s elements. Not recorded."""
     origin = input._layout
-    device_state: Any = layout.place if layout.place.is_cuda else origin.place
+    device_state: Any = layout.device_state if layout.device_state.is_cuda else origin.device_state
     if not (non_blocking or pin_memory):
         result: Tensor = device_state.plans[COPIED, layout, origin](input)
         return result
@@ -75,7 +75,7 @@ def copied(input: Tensor, layout: Layout, *, non_blocking: bool = False, pin_mem
 def _copied_plan(layout: Layout, origin: Layout) -> Callable[[Tensor], Tensor]:
     """How to make one of ``layout``.
 
-    ``place.plans[COPIED, layout, source_layout](source)`` is a new tensor with the elements of another.
+    ``device_state.plans[COPIED, layout, source_layout](source)`` is a new tensor with the elements of another.
     """
     make, copy = maker(layout), COPY.plan(layout, origin)
 
@@ -98,7 +98,7 @@ def on_contiguous(run: Callable[..., Any], *layouts: Layout | None) -> Callable[
     packs = [
         None
         if layout is None or layout.contiguous
-        else layout.place.plans[COPIED, layout.as_contiguous(), layout]
+        else layout.device_state.plans[COPIED, layout.as_contiguous(), layout]
         for layout in layouts
     ]
     if not any(packs):
@@ -189,7 +189,7 @@ def _through_int64(target: NDArray[Any], source: NDArray[Any]) -> None:
 
 
 def _device_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    device_state = to.place
+    device_state = to.device_state
     native, runtime, local = device_state.native, device_state.runtime, device_state.local
     if _same_bytes(to, origin):
         nbytes = to.nbytes
@@ -220,7 +220,7 @@ def _device_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool],
 
 
 def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    device_state: Any = to.place
+    device_state: Any = to.device_state
     nbytes, local, native, runtime = to.nbytes, device_state.local, device_state.native, device_state.runtime
     copy, current = runtime.driver.cuMemcpyHtoDAsync, runtime.current
 
@@ -243,7 +243,7 @@ def _to_device(to: Layout) -> Callable[[Tensor, Tensor, bool], None]:
 
 
 def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
-    device_state: Any = origin.place
+    device_state: Any = origin.device_state
     nbytes, local, native, runtime = (
         origin.nbytes,
         device_state.local,
@@ -270,7 +270,7 @@ def _to_host(origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
 
 def _peer_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
     """Copy between devices on the source's current stream, after and before what the other's holds."""
-    nbytes, target, source_place = to.nbytes, to.place, origin.place
+    nbytes, target, source_place = to.nbytes, to.device_state, origin.device_state
 
     def run(destination: Tensor, source: Tensor, _: bool) -> None:
         there, here = target.local.stream, source_place.local.stream
@@ -291,7 +291,7 @@ def _peer_copy(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], N
 def _staged(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None]:
     """Copy in steps: convert and pack at the source, move the bytes, spread at the destination."""
     packed = to if to.dense else to.as_contiguous()
-    here, there = packed.on(origin.place), packed
+    here, there = packed.on(origin.device_state), packed
 
     def run(destination: Tensor, source: Tensor, non_blocking: bool) -> None:
         if origin is not here:
@@ -300,9 +300,9 @@ def _staged(to: Layout, origin: Layout) -> Callable[[Tensor, Tensor, bool], None
             target = destination
         else:
             target = empty(there)
-        copies = there.place if there.place.is_cuda else here.place
+        copies = there.device_state if there.device_state.is_cuda else here.device_state
         copies.plans[COPY, there, here](target, source, non_blocking and target is destination)
         if target is not destination:
-            (to.place).plans[COPY, to, there](destination, target, non_blocking)
+            (to.device_state).plans[COPY, to, there](destination, target, non_blocking)
 
     return run

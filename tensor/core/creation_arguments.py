@@ -8,7 +8,7 @@ from nvrtc_kernels import dtypes
 
 from .arguments import integers
 from .base import check_tensor
-from .devices.state import place_of
+from .devices.state import device_state_of
 from .memory_format import strided
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nvrtc_kernels.dtypes import dtype
     from tensor.methods.tensor import Tensor
 
-    from .devices.state import Place
+    from .devices.state import DeviceState
     from .layout import Layout
 
 #: Types of Python that may stand where a dtype is expected.
@@ -85,7 +85,7 @@ def dtype_of_argument(argument: Any, function: str, what: str = "dtype") -> dtyp
     return result
 
 
-def check_memory(layout: Any, pin_memory: bool, device_state: Place, function: str) -> None:
+def check_memory(layout: Any, pin_memory: bool, device_state: DeviceState, function: str) -> None:
     """Check the arguments that say how memory is used.
 
     Raises
@@ -122,9 +122,9 @@ def as_out(out: Any, dtype: Any, device: Any, function: str) -> tuple[dtype, Any
         raise RuntimeError(
             f"{function}(): dtype {dtype!r} does not match dtype of out parameter ({result.dtype!r})"
         )
-    if device is not None and place_of(device) is not result.place:
+    if device is not None and device_state_of(device) is not result.device_state:
         raise RuntimeError(
-            f"{function}(): device {place_of(device).device} does not match device of out parameter "
+            f"{function}(): device {device_state_of(device).device} does not match device of out parameter "
             f"({result.device})"
         )
     return result.dtype, result.device

@@ -32,16 +32,16 @@ _EXPRESSIONS = {
 def _fill_plan(layout: Layout) -> Callable[[Tensor, Any], None]:
     """How to fill a layout.
 
-    ``place.plans[FILL, layout]`` carries it out.
+    ``device_state.plans[FILL, layout]`` carries it out.
     """
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
         return _on_host
     # What a stretched dimension shows is written once.
     sizes = zip(layout.shape, layout.strides, strict=True)
     layout = layout.with_strides(
         tuple(1 if step == 0 and size else size for size, step in sizes), layout.strides
     )
-    device_state, count = layout.place, layout.numel
+    device_state, count = layout.device_state, layout.numel
     launch = pointwise.plan(
         device_state.native, _EXPRESSIONS[layout.dtype.category], layout.shape, (layout.strides, layout.dtype)
     )
@@ -69,9 +69,9 @@ FILL = planned(_fill_plan)
 def _zero_plan(layout: Layout) -> Callable[[Tensor], None]:
     """How to clear a layout.
 
-    ``place.plans[ZERO, layout](target)`` fills with zeros.
+    ``device_state.plans[ZERO, layout](target)`` fills with zeros.
     """
-    if layout.place.is_cuda and layout.dense and layout.numel:
+    if layout.device_state.is_cuda and layout.dense and layout.numel:
         return _clearing(layout)
     fill, zero = FILL.plan(layout), element(0, layout.dtype)
     return lambda target: fill(target, zero)
@@ -82,7 +82,7 @@ ZERO = planned(_zero_plan)
 
 def _clearing(layout: Layout) -> Callable[[Tensor], None]:
     """What sets all bytes of tensors of a dense layout on a device to 0."""
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     runtime, native, local, nbytes = (
         device_state.runtime,
         device_state.native,
@@ -104,7 +104,7 @@ def _clearing(layout: Layout) -> Callable[[Tensor], None]:
 def _filled_plan(layout: Layout) -> Callable[[Any], Tensor]:
     """How to make one of ``layout``.
 
-    ``place.plans[FILLED, layout](value)`` is a new tensor on a device with ``value`` everywhere.
+    ``device_state.plans[FILLED, layout](value)`` is a new tensor on a device with ``value`` everywhere.
     """
     make, fill = maker(layout), FILL.plan(layout)
     by_memset = layout.dense and layout.numel > 0
@@ -137,7 +137,7 @@ def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:
         type(value) is int
         and value == 0
         and layout.contiguous
-        and not layout.place.is_cuda
+        and not layout.device_state.is_cuda
         and not pin_memory
     ):
         # The operating system hands out zeros: nothing is written until it is used. (A negative zero is a float.)
@@ -145,10 +145,10 @@ def filled(layout: Layout, value: Any, *, pin_memory: bool = False) -> Tensor:
             return wrap(np.zeros(layout.shape, layout.dtype.numpy), layout)
         except (MemoryError, ValueError):
             return empty(layout)  # which says what there was no memory for
-    if layout.place.is_cuda and not pin_memory:
-        filled_there: Tensor = layout.place.plans[FILLED, layout](value)
+    if layout.device_state.is_cuda and not pin_memory:
+        filled_there: Tensor = layout.device_state.plans[FILLED, layout](value)
         return filled_there
     value = element(value, layout.dtype)
     result = empty(layout, pin_memory=pin_memory)
-    layout.place.plans[FILL, layout](result, value)
+    layout.device_state.plans[FILL, layout](result, value)
     return result

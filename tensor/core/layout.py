@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nvrtc_kernels import dtypes
 
     from .devices import device as devices
-    from .devices.state import Place
+    from .devices.state import DeviceState
 
 _V = TypeVar("_V")
 
@@ -58,7 +58,7 @@ class Layout:
         Steps between neighbours of a dimension, in elements; never negative.
     dtype : dtype
         Type of the elements.
-    place : Place
+    device_state : DeviceState
         The memory they are in, with what serves it.
     device : device
         The same as the public object.
@@ -76,12 +76,12 @@ class Layout:
         "contiguous",
         "dense",
         "device",
+        "device_state",
         "dtype",
         "itemsize",
         "nbytes",
         "numel",
         "numpy_strides",
-        "place",
         "shape",
         "span",
         "strides",
@@ -90,7 +90,7 @@ class Layout:
     shape: Size
     strides: tuple[int, ...]
     dtype: dtypes.dtype
-    place: Place
+    device_state: DeviceState
     device: devices.device
     numel: int
     span: int
@@ -102,12 +102,12 @@ class Layout:
     numpy_strides: tuple[int, ...]
 
     def __init__(
-        self, shape: Sequence[int], strides: Sequence[int], dtype: dtypes.dtype, place: Place
+        self, shape: Sequence[int], strides: Sequence[int], dtype: dtypes.dtype, place: DeviceState
     ) -> None:
         self.shape = Size.trusted(shape)
         self.strides = tuple(strides)
         self.dtype = dtype
-        self.place = place
+        self.device_state = place
         self.device = place.device
         self.itemsize = dtype.itemsize
         self.numel = self.shape.numel()
@@ -130,23 +130,23 @@ class Layout:
 
     def with_strides(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout:
         """Layout of other elements of the same type and place."""
-        return strided[shape, strides, self.dtype, self.place]
+        return strided[shape, strides, self.dtype, self.device_state]
 
     def with_dtype(self, dtype: dtypes.dtype) -> Layout:
         """Layout of the same shape and strides for elements of another type."""
-        return self if dtype is self.dtype else strided[self.shape, self.strides, dtype, self.place]
+        return self if dtype is self.dtype else strided[self.shape, self.strides, dtype, self.device_state]
 
-    def on(self, device_state: Place) -> Layout:
+    def on(self, device_state: DeviceState) -> Layout:
         """The same layout elsewhere."""
         return (
             self
-            if device_state is self.place
+            if device_state is self.device_state
             else strided[self.shape, self.strides, self.dtype, device_state]
         )
 
     def as_contiguous(self) -> Layout:
         """Row-major layout of the same shape."""
-        return self if self.contiguous else contiguous[self.shape, self.dtype, self.place]
+        return self if self.contiguous else contiguous[self.shape, self.dtype, self.device_state]
 
     def as_dense(self) -> Layout:
         """Layout that ``empty_like`` gives: the order of dimensions is kept, without gaps.
@@ -160,7 +160,7 @@ def _dense_layout(layout: Layout) -> Layout:
     return layout.with_strides(layout.shape, layouts.dense_strides_like(layout.shape, layout.strides))
 
 
-def _contiguous_layout(shape: tuple[int, ...], dtype: dtypes.dtype, device_state: Place) -> Layout:
+def _contiguous_layout(shape: tuple[int, ...], dtype: dtypes.dtype, device_state: DeviceState) -> Layout:
     checked_sizes(shape)
     return strided[shape, layouts.contiguous_strides(shape), dtype, device_state]
 

@@ -31,7 +31,7 @@ class Plans(dict[Any, Any]):
 class planned:  # noqa: N801 - stands where a decorator would
     """An operation that is nothing but how it is planned; as a key it is itself.
 
-    ``COPY = planned(function)`` has ``place.plans[COPY, to, origin]`` call ``function(to, origin)`` once; what that
+    ``COPY = planned(function)`` has ``device_state.plans[COPY, to, origin]`` call ``function(to, origin)`` once; what that
     returns carries the operation out. ``arguments`` come before those of the key, and ``options`` by name, so that one
     function plans a family: ``planned(_pair_plan, "mm", 2)``.
     """

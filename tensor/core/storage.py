@@ -10,7 +10,7 @@ import numpy as np
 
 import drv
 
-from .devices.state import cpu, cuda_place, place_of
+from .devices.state import cpu, cuda_state, device_state_of
 from .modes.grad_mode import first_version, inference_blocks
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
     from .devices.device import device
-    from .devices.state import CudaPlace, Place
+    from .devices.state import CudaState, DeviceState
     from .devices.stream import Stream
 
 #: The first protocol of pickle whose bytes can travel beside it.
@@ -41,7 +41,7 @@ class Storage:
 
     Attributes
     ----------
-    place : Place
+    device_state : DeviceState
         Where the bytes are.
     size : int
         How many there are.
@@ -54,9 +54,9 @@ class Storage:
         Whether the host may read and write the bytes with no further ado, always in the same place.
     """
 
-    __slots__ = ("__weakref__", "address", "place", "plain", "size", "version")
+    __slots__ = ("__weakref__", "address", "device_state", "plain", "size", "version")
 
-    place: Place
+    device_state: DeviceState
     size: int
     address: int
     version: int
@@ -76,12 +76,12 @@ class Storage:
     @property
     def device(self) -> device:
         """Device of the bytes."""
-        return self.place.device
+        return self.device_state.device
 
     @property
     def is_cuda(self) -> bool:
         """Whether the bytes are on a CUDA device."""
-        return self.place.is_cuda
+        return self.device_state.is_cuda
 
     def nbytes(self) -> int:
         """Size in bytes; 0 while the memory is given back."""
@@ -202,10 +202,10 @@ class Storage:
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
         """The bytes on a CUDA device, by default the current one: this storage itself, or a copy."""
-        return self._on(place_of("cuda" if device is None else device), non_blocking=non_blocking)
+        return self._on(device_state_of("cuda" if device is None else device), non_blocking=non_blocking)
 
-    def _on(self, device_state: Place, *, non_blocking: bool = False) -> Storage:
-        if device_state is self.place:
+    def _on(self, device_state: DeviceState, *, non_blocking: bool = False) -> Storage:
+        if device_state is self.device_state:
             return self
         return _as_tensor(self).to(device_state.device, non_blocking=non_blocking)._storage
 
@@ -226,7 +226,7 @@ class Storage:
 
     def _gone(self) -> RuntimeError:
         return RuntimeError(
-            f"the memory of this storage on {self.place.device} is gone, it was resized to 0 bytes: "
+            f"the memory of this storage on {self.device_state.device} is gone, it was resized to 0 bytes: "
             f"call resize_({self.size}) before using tensors that view it"
         )
 
@@ -261,7 +261,7 @@ class HostStorage(Storage):
     owner: NDArray[Any] | None
 
     def __init__(self, owner: NDArray[Any]) -> None:
-        self.place = cpu
+        self.device_state = cpu
         self.owner = owner
         self.size = owner.nbytes
         self.version = first_version() if inference_blocks.count else 0
@@ -344,12 +344,12 @@ class PinnedStorage(HostStorage):
     def __init__(self, size: int) -> None:
         self.size = size
         self._acquire()
-        self.place = cpu
+        self.device_state = cpu
         self.version = first_version() if inference_blocks.count else 0
 
     def is_pinned(self) -> bool:
         """Whether this is page-locked host memory. What a dropped runtime locked is ordinary memory."""
-        return self.lease is None or self.lease.place.runtime.alive
+        return self.lease is None or self.lease.device_state.runtime.alive
 
     def pin_memory(self) -> Storage:
         """See :meth:`Storage.pin_memory`."""
@@ -358,8 +358,8 @@ class PinnedStorage(HostStorage):
     def record_use(self, stream: Stream) -> None:
         """Note that what ``stream`` holds copies from or to the bytes: they are not reused before."""
         if self.lease is not None:
-            self.lease.place.pinned_allocator().record_stream(
-                self.lease.block, stream.cuda_stream, stream.place.ordinal
+            self.lease.device_state.pinned_allocator().record_stream(
+                self.lease.block, stream.cuda_stream, stream.device_state.ordinal
             )
 
     def exchange(self, other: Any) -> None:
@@ -368,7 +368,7 @@ class PinnedStorage(HostStorage):
         self.lease, other.lease = other.lease, self.lease
 
     def _host_access(self, *, writes: bool) -> None:
-        if not self.plain and self.lease is not None and self.lease.place.runtime.alive:
+        if not self.plain and self.lease is not None and self.lease.device_state.runtime.alive:
             drv.host_access(self.lease.block.address, self.size, writes=writes)
 
     def _release(self) -> None:
@@ -376,7 +376,7 @@ class PinnedStorage(HostStorage):
         self.lease = None
 
     def _acquire(self) -> None:
-        device_state = cuda_place()
+        device_state = cuda_state()
         self.lease = PinnedLease(device_state, self.size) if self.size else None
         self.owner = np.empty(0, np.uint8) if self.lease is None else np.asarray(self.lease)
         self.plain = not device_state.runtime.simulated or not self.size
@@ -385,10 +385,10 @@ class PinnedStorage(HostStorage):
 class PinnedLease:
     """Holds a block of pinned memory for a storage, and for the NumPy arrays that show its bytes."""
 
-    __slots__ = ("__weakref__", "block", "place", "size")
+    __slots__ = ("__weakref__", "block", "device_state", "size")
 
-    def __init__(self, place: CudaPlace, size: int) -> None:
-        self.place = place
+    def __init__(self, place: CudaState, size: int) -> None:
+        self.device_state = place
         self.size = size
         self.block: Any = None
         self.block = place.pinned_allocator().allocate(size)
@@ -398,8 +398,8 @@ class PinnedLease:
         return {"shape": (self.size,), "typestr": "|u1", "data": (self.block.address, False), "version": 3}
 
     def __del__(self) -> None:
-        if self.block is not None and self.place.runtime.alive:
-            self.place.pinned_allocator().free(self.block)
+        if self.block is not None and self.device_state.runtime.alive:
+            self.device_state.pinned_allocator().free(self.block)
 
 
 class DeviceStorage(Storage):
@@ -413,11 +413,11 @@ class DeviceStorage(Storage):
 
     __slots__ = ("block",)
 
-    place: CudaPlace
+    device_state: CudaState
     block: Any
 
-    def __init__(self, place: CudaPlace, size: int, block: Any) -> None:
-        self.place = place
+    def __init__(self, place: CudaState, size: int, block: Any) -> None:
+        self.device_state = place
         self.size = size
         self.block = block
         self.address = block.address
@@ -426,15 +426,17 @@ class DeviceStorage(Storage):
 
     def __del__(self) -> None:
         if self.block is not None:
-            self.place.free(self.block)
+            self.device_state.free(self.block)
 
     def record_stream(self, stream: Stream) -> None:
         """Note that ``stream`` uses the bytes: once freed, they are not reused before its work is done."""
         # The default streams of all devices have one handle.
         if self.block is not None and (
-            stream.cuda_stream != self.block.stream or stream.place is not self.place
+            stream.cuda_stream != self.block.stream or stream.device_state is not self.device_state
         ):
-            self.place.allocator.record_stream(self.block, stream.cuda_stream, stream.place.ordinal)
+            self.device_state.allocator.record_stream(
+                self.block, stream.cuda_stream, stream.device_state.ordinal
+            )
 
     def belongs_to(self, stream: Stream) -> bool:
         """Whether the bytes, were they freed, could be handed out to ``stream`` at once: no other one uses them."""
@@ -454,10 +456,10 @@ class DeviceStorage(Storage):
     def _release(self) -> None:
         block, self.block = self.block, None
         del self.address
-        self.place.free(block)
+        self.device_state.free(block)
 
     def _acquire(self) -> None:
-        self.block = self.place.allocate(self.size, self.place.local.stream.cuda_stream)
+        self.block = self.device_state.allocate(self.size, self.device_state.local.stream.cuda_stream)
         self.address = self.block.address
 
 
@@ -472,8 +474,8 @@ class ForeignStorage(Storage):
 
     __slots__ = ("owner",)
 
-    def __init__(self, place: CudaPlace, size: int, address: int, owner: Any) -> None:
-        self.place = place
+    def __init__(self, place: CudaState, size: int, address: int, owner: Any) -> None:
+        self.device_state = place
         self.size = size
         self.address = address
         self.version = first_version() if inference_blocks.count else 0
@@ -510,7 +512,7 @@ def rebuild_storage(data: Any, device: str) -> Storage:
     if device == "cpu":
         return HostStorage(array if array.flags.writeable else array.copy())
     try:
-        device_state = place_of(device)
+        device_state = device_state_of(device)
     except RuntimeError as error:
         raise RuntimeError(
             f"a pickled tensor belongs on {device}, which is not here: {error}. Move tensors to the CPU before "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import drv
 from tensor.core.devices.current import index_of, index_or_current, restore, select
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -171,7 +171,7 @@ def enable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> N
     """
     user, owner = existing_device(device), existing_device(peer)
     user.enable_peer_access(owner)
-    cuda_place(owner.ordinal).allocator.grant_access(user.ordinal)
+    cuda_state(owner.ordinal).allocator.grant_access(user.ordinal)
 
 
 def disable_peer_access(peer: DeviceArgument, device: DeviceArgument = None) -> None:

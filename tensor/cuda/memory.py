@@ -12,7 +12,7 @@ import drv
 from drv.allocators import memory_summary as _table
 from drv.allocators.statistics import Stat, Statistics
 from tensor.core.devices.current import index_of
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import Stream
 
 from .devices import existing_device, mem_get_info
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tensor.core.devices.current import DeviceArgument
-    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.state import CudaState
 
 __all__ = [
     "OutOfMemoryError",
@@ -64,7 +64,7 @@ def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
     same figures, no pools), ``num_alloc_retries``, ``num_ooms``, ``num_sync_all_streams``,
     ``num_device_alloc``, ``num_device_free`` and ``max_split_size``.
     """
-    device_state = _place_in_use(device)
+    device_state = _state_in_use(device)
     return Statistics().report(None) if device_state is None else dict(device_state.allocator.statistics())
 
 
@@ -95,21 +95,21 @@ def max_memory_reserved(device: DeviceArgument = None) -> int:
 
 def reset_peak_memory_stats(device: DeviceArgument = None) -> None:
     """Let all peaks start over at the current values."""
-    device_state = _place_in_use(device)
+    device_state = _state_in_use(device)
     if device_state is not None:
         device_state.allocator.reset_peaks()
 
 
 def reset_accumulated_memory_stats(device: DeviceArgument = None) -> None:
     """Let the figures ``allocated`` and ``freed``, and the event counts, start over at 0."""
-    device_state = _place_in_use(device)
+    device_state = _state_in_use(device)
     if device_state is not None:
         device_state.allocator.reset_accumulated()
 
 
 def memory_summary(device: DeviceArgument = None, abbreviated: bool = False) -> str:
     """The statistics as a table for people; ``abbreviated`` leaves the two pools out."""
-    device_state = _place_in_use(device)
+    device_state = _state_in_use(device)
     ordinal = (index_of(device) or 0) if device_state is None else device_state.ordinal
     return _table(memory_stats(device), ordinal, abbreviated=abbreviated)
 
@@ -121,7 +121,7 @@ def host_memory_stats() -> dict[str, int]:
     ``peak``, ``allocated`` and ``freed``; ``num_host_alloc`` and ``num_host_free``.
     """
     if drv.is_initialized():
-        return dict(cuda_place(0).pinned_allocator().statistics())
+        return dict(cuda_state(0).pinned_allocator().statistics())
     zeros = {"num_host_alloc": 0, "num_host_free": 0}
     for name in _HOST_STATS:
         Stat().report(zeros, name)
@@ -135,7 +135,7 @@ def host_memory_stats_as_nested_dict() -> dict[str, Any]:
 
 def empty_cache() -> None:
     """Give memory that no tensor occupies back to the driver, on all devices."""
-    for device_state in _places_in_use():
+    for device_state in _states_in_use():
         device_state.allocator.empty_cache()
 
 
@@ -151,14 +151,14 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceArgument = No
     """
     if not isinstance(fraction, float):
         raise TypeError(f"Invalid type for fraction argument, must be `float`, got {type(fraction).__name__}")
-    device_state = cuda_place(existing_device(device).ordinal)
+    device_state = cuda_state(existing_device(device).ordinal)
     device_state.allocator.set_memory_fraction(fraction)
     _fractions(device_state)[device_state.ordinal] = fraction
 
 
 def get_per_process_memory_fraction(device: DeviceArgument = None) -> float:
     """What :func:`set_per_process_memory_fraction` set; 1.0 at first."""
-    device_state = _place_in_use(device)
+    device_state = _state_in_use(device)
     return 1.0 if device_state is None else _fractions(device_state).get(device_state.ordinal, 1.0)
 
 
@@ -179,11 +179,11 @@ def caching_allocator_alloc(
     OutOfMemoryError
         If there is no such range.
     """
-    device_state = cuda_place(existing_device(device).ordinal)
+    device_state = cuda_state(existing_device(device).ordinal)
     if stream is None:
         stream = device_state.local.stream
     if isinstance(stream, Stream):
-        if stream.place is not device_state:
+        if stream.device_state is not device_state:
             raise ValueError(
                 f"the stream is of {stream.device}, the memory was asked for on {device_state.device}"
             )
@@ -212,7 +212,7 @@ def caching_allocator_delete(mem_ptr: int) -> None:
     """
     if not mem_ptr:
         return
-    result = _raw_blocks(cuda_place(0)).pop(mem_ptr, None) if drv.is_initialized() else None
+    result = _raw_blocks(cuda_state(0)).pop(mem_ptr, None) if drv.is_initialized() else None
     if result is None:
         raise ValueError(
             f"invalid device pointer: {mem_ptr:#x} is no address that caching_allocator_alloc() gave, or was "
@@ -222,16 +222,16 @@ def caching_allocator_delete(mem_ptr: int) -> None:
     device_state.free(block)
 
 
-def _place_in_use(device: DeviceArgument) -> CudaPlace | None:
+def _state_in_use(device: DeviceArgument) -> CudaState | None:
     """The place that an argument means; ``None`` as long as no driver was chosen."""
     index_of(device)
-    return cuda_place(existing_device(device).ordinal) if drv.is_initialized() else None
+    return cuda_state(existing_device(device).ordinal) if drv.is_initialized() else None
 
 
-def _places_in_use() -> Iterator[CudaPlace]:
+def _states_in_use() -> Iterator[CudaState]:
     if drv.is_initialized():
         for ordinal in range(drv.device_count()):
-            yield cuda_place(ordinal)
+            yield cuda_state(ordinal)
 
 
 def _nested(flat: Mapping[str, int]) -> dict[str, Any]:
@@ -245,9 +245,9 @@ def _nested(flat: Mapping[str, int]) -> dict[str, Any]:
     return root
 
 
-def _fractions(device_state: CudaPlace) -> dict[int, float]:
+def _fractions(device_state: CudaState) -> dict[int, float]:
     return device_state.runtime.cache("memory fractions", dict)
 
 
-def _raw_blocks(device_state: CudaPlace) -> dict[int, Any]:
+def _raw_blocks(device_state: CudaState) -> dict[int, Any]:
     return device_state.runtime.cache("raw allocations", dict)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import drv
 from drv.allocators import AllocatorOptions, History
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from drv.allocators.history import Frames
-    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.state import CudaState
 
 Enabled = Literal["state", "all"]
 Context = Literal["state", "alloc", "all"]
@@ -114,7 +114,7 @@ def _record_memory_history(
     skipped = frozenset(skip_actions or ())
     for action in skipped:
         _check("skip_actions", action, sorted(_ACTIONS))
-    for device_state in _places(choose=enabled is not None):
+    for device_state in _states(choose=enabled is not None):
         recordings = _recordings(device_state)
         before = recordings.pop(device_state.ordinal, None)
         if enabled is None:
@@ -138,7 +138,7 @@ def memory_snapshot() -> list[dict[str, Any]]:
     (``active_allocated``, ``active_pending_free`` or ``inactive``) and ``frames``, the Python stack of its
     allocation where history was recorded.
     """
-    return [segment for device_state in _places() for segment in device_state.allocator.snapshot()]
+    return [segment for device_state in _states() for segment in device_state.allocator.snapshot()]
 
 
 def _snapshot(device: Any = None) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _snapshot(device: Any = None) -> dict[str, Any]:
     """
     segments = memory_snapshot()
     traces = []
-    for device_state in _places():
+    for device_state in _states():
         recording = _recordings(device_state).get(device_state.ordinal)
         traces.append([] if recording is None else recording.trace())
     settings = dataclasses.asdict(AllocatorOptions.from_environment())
@@ -164,14 +164,14 @@ def _dump_snapshot(filename: str = "dump_snapshot.json") -> None:
     Path(filename).write_text(json.dumps(_snapshot()), encoding="utf-8")
 
 
-def _places(*, choose: bool = False) -> Iterator[CudaPlace]:
+def _states(*, choose: bool = False) -> Iterator[CudaState]:
     """Those of all devices; none as long as no driver was chosen, unless one is to be chosen now."""
     if choose or drv.is_initialized():
         for ordinal in range(len(drv.runtime().devices)):
-            yield cuda_place(ordinal)
+            yield cuda_state(ordinal)
 
 
-def _recordings(device_state: CudaPlace) -> dict[int, Recording]:
+def _recordings(device_state: CudaState) -> dict[int, Recording]:
     return device_state.runtime.cache("memory recordings", dict)
 
 

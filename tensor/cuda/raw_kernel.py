@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import drv
 import nvrtc_kernels
 from tensor.core.base import TensorBase
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import Stream
 
 from .devices import native_device
@@ -76,17 +76,17 @@ class RawKernel(nvrtc_kernels.RawKernel):
             If an argument does not fit the kernel's parameter.
         """
         if stream is None:
-            stream = cuda_place().local.stream
+            stream = cuda_state().local.stream
         elif not isinstance(stream, Stream):
             native = drv.Stream.from_object(stream)
-            stream = Stream.of(cuda_place(native.device.ordinal), native)
+            stream = Stream.of(cuda_state(native.device.ordinal), native)
         passed = []
         pinned = []
         for position, argument in enumerate(args):
             if isinstance(argument, TensorBase):
-                if argument._layout.place is not stream.place:
+                if argument._layout.device_state is not stream.device_state:
                     self._check_reach(argument, position, stream)
-                    if not argument._layout.place.is_cuda:
+                    if not argument._layout.device_state.is_cuda:
                         pinned.append(argument._storage)
                 argument = _Address(argument._address)
             passed.append(argument)
@@ -100,7 +100,7 @@ class RawKernel(nvrtc_kernels.RawKernel):
 
     def _check_reach(self, tensor: TensorBase, position: int, stream: Stream) -> None:
         """Raise RuntimeError if a kernel on ``stream`` cannot use memory of ``tensor``, which is elsewhere."""
-        device_state = tensor._layout.place
+        device_state = tensor._layout.device_state
         what = f"argument {position} of kernel '{self.name}' is a tensor on {device_state.device}"
         if not device_state.is_cuda:
             if not tensor._storage.is_pinned():
@@ -109,7 +109,7 @@ class RawKernel(nvrtc_kernels.RawKernel):
                     "pinned. Pass tensor.cuda(), tensor.pin_memory(), or a number (tensor.item()) for a scalar"
                 )
             return
-        there, here = device_state.native, stream.place.native  # type: ignore[attr-defined]
+        there, here = device_state.native, stream.device_state.native  # type: ignore[attr-defined]
         if there.runtime is not here.runtime:
             raise drv.DroppedRuntimeError(
                 f"{what} of another runtime, which drv.reset() dropped; make a new one"

@@ -129,7 +129,7 @@ def _resized(x: Tensor, dims: Sequence[int], sizes: list[int]) -> Tensor:
 
 
 class _Function:
-    """A function of the module; ``place.plans[function, layout, s, dim, norm]`` is it for tensors of a layout.
+    """A function of the module; ``device_state.plans[function, layout, s, dim, norm]`` is it for tensors of a layout.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class _Function:
         """The function of a tensor, recorded."""
         try:
             layout = input._layout
-            run = layout.place.plans[self, layout, s, dim, norm]
+            run = layout.device_state.plans[self, layout, s, dim, norm]
         except (AttributeError, TypeError):
             if not isinstance(input, TensorBase):
                 raise TypeError(

@@ -16,10 +16,10 @@ import drv
 from drv.bindings.cufft import CUFFT_FORWARD, CUFFT_INVERSE, cufftType
 from tensor.core.devices import device as devices
 from tensor.core.devices.event import Event
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 
 if TYPE_CHECKING:
-    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.state import CudaState
     from tensor.core.devices.stream import Stream
 
 #: Plans that a cache keeps at first, as PyTorch does for CUDA 10 and later.
@@ -65,8 +65,8 @@ class FftPlan:
         Threads that prepare an execution now; under the cache's lock.
     """
 
-    def __init__(self, place: CudaPlace, key: Key) -> None:
-        self.place = place
+    def __init__(self, place: CudaState, key: Key) -> None:
+        self.device_state = place
         self.library: Any = place.runtime.library("cufft")
         self._current = place.runtime.current
         place.native.use()
@@ -105,7 +105,7 @@ class FftPlan:
 
     def execute(self, argument: int, result: int, *, inverse: bool) -> None:
         """Queue the transform of the memory at ``given`` to that at ``made`` on this thread's current stream."""
-        device_state = self.place
+        device_state = self.device_state
         stream = device_state.local.stream
         block, work_area = None, 0
         if self.work_bytes:
@@ -145,7 +145,7 @@ class FftPlan:
 
     def destroy(self) -> None:
         """Destroy it. Nobody uses it any more."""
-        self.place.native.use()
+        self.device_state.native.use()
         self.library.cufftDestroy(self.handle)
 
 
@@ -158,8 +158,8 @@ class PlanCache:
         How many plans were.
     """
 
-    def __init__(self, place: CudaPlace) -> None:
-        self.place = place
+    def __init__(self, place: CudaState) -> None:
+        self.device_state = place
         self.created = self.destroyed = 0
         self._plans: OrderedDict[Key, FftPlan] = OrderedDict()
         self._retired: list[FftPlan] = []
@@ -192,7 +192,7 @@ class PlanCache:
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
-                plan = FftPlan(self.place, key)
+                plan = FftPlan(self.device_state, key)
                 self.created += 1
                 self._plans[key] = plan
                 plan.users += 1
@@ -236,7 +236,7 @@ class PlanCache:
         self._retired = waiting
 
 
-def plan_cache(device_state: CudaPlace) -> PlanCache:
+def plan_cache(device_state: CudaState) -> PlanCache:
     """The cache of a device."""
     result: PlanCache = device_state.runtime.cache(
         ("cufft plans", device_state.ordinal), lambda: PlanCache(device_state)
@@ -253,7 +253,7 @@ class CufftPlanCache:
         object.__setattr__(self, "_ordinal", ordinal)
 
     def _cache(self) -> PlanCache:
-        return plan_cache(cuda_place(self._ordinal))
+        return plan_cache(cuda_state(self._ordinal))
 
     @property
     def size(self) -> int:

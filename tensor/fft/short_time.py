@@ -56,7 +56,7 @@ def _check(name: str, input: Any, window: Any, length: int) -> None:
         return
     if not isinstance(window, TensorBase):
         raise TypeError(f"{name}(): argument 'window' must be Tensor, not {type(window).__name__}")
-    if window._layout.place is not input._layout.place:
+    if window._layout.device_state is not input._layout.device_state:
         raise RuntimeError(
             f"{name} input and window must be on the same device but got input on {input._layout.device} and window "
             f"on {window._layout.device}"

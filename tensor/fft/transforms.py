@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.core.devices.state import Place
+    from tensor.core.devices.state import DeviceState
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
@@ -74,11 +74,14 @@ class _Shape(NamedTuple):
             assert size is not None
             shape[dims[-1]] = size
         return cls(
-            order, in_order(tuple(shape), order, _KINDS[kind].get(layout.dtype, layout.dtype), layout.place)
+            order,
+            in_order(tuple(shape), order, _KINDS[kind].get(layout.dtype, layout.dtype), layout.device_state),
         )
 
 
-def in_order(shape: tuple[int, ...], order: tuple[int, ...], dtype: dtype, device_state: Place) -> Layout:
+def in_order(
+    shape: tuple[int, ...], order: tuple[int, ...], dtype: dtype, device_state: DeviceState
+) -> Layout:
     """A layout without gaps whose dimensions lie in a given order."""
     strides, step = [0] * len(shape), 1
     for axis in reversed(order):
@@ -92,7 +95,7 @@ def _transform_plan(
 ) -> Callable[[Tensor], Tensor]:
     """How to transform tensors of a layout, times ``scale``.
 
-    ``place.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]``: ``run(x)``, not recorded.
+    ``device_state.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]``: ``run(x)``, not recorded.
 
     Parameters
     ----------
@@ -103,7 +106,7 @@ def _transform_plan(
         result = _Shape.of(kind, layout, dims, size).made
         make = maker(result.as_contiguous())
         return lambda _: make()
-    plan = _on_device if layout.place.is_cuda else _on_host
+    plan = _on_device if layout.device_state.is_cuda else _on_host
     return plan(kind, layout, dims, size, inverse, scale)
 
 
@@ -118,7 +121,7 @@ def _on_host(
     transform = on_host.plan(
         kind, argument, layout.dtype.numpy, len(dims), inverse=inverse, scale=scale, size=size
     )
-    flat, dtype = layouts.contiguous[shape, output.dtype, layout.place], output.dtype.numpy
+    flat, dtype = layouts.contiguous[shape, output.dtype, layout.device_state], output.dtype.numpy
     if order == tuple(range(len(order))):
 
         def run(x: Tensor) -> Tensor:
@@ -166,7 +169,7 @@ def _on_device(
 
 
 def _scaled(layout: Layout, scale: float) -> Callable[[Tensor], Tensor]:
-    multiply = layout.place.plans[MUL, layout, layout, float]
+    multiply = layout.device_state.plans[MUL, layout, layout, float]
 
     def run(x: Tensor) -> Tensor:
         multiply(x, x, scale)
@@ -195,7 +198,7 @@ def _step(
         Whether nobody needs the input afterwards.
     """
     order, output = _Shape.of(kind, layout, dims, size)
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     # cuFFT may write to the input of a transform to real numbers.
     copies = kind == "c2r" and not overwrites
     argument = None if copies else _side(layout, order, len(dims))
@@ -312,7 +315,7 @@ def _weighted(x: Tensor, dim: int, size: int, weight: float) -> Tensor:
         created[1 : 1 + count] = weight
         return created
 
-    result = kept(x._layout.place, ("fft weights", size, weight, dtype), weights)
+    result = kept(x._layout.device_state, ("fft weights", size, weight, dtype), weights)
     for _ in range(len(x._layout.shape) - 1 - dim):
         result = views.unsqueeze(result, -1)
     output: Tensor = x * result
@@ -325,7 +328,7 @@ def recorded(
     """Of a layout, what transforms tensors of it and records that."""
 
     def prepared(layout: Layout) -> Callable[[Tensor], Tensor]:
-        transform = layout.place.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]
+        transform = layout.device_state.plans[TRANSFORM, kind, layout, dims, size, inverse, scale]
         context = kind, dims, size, layout.shape[dims[-1]], inverse, scale
         formula = _FORMULAS[kind]
 

@@ -48,7 +48,7 @@ def check_square_shape(name: str, x: Tensor, argument: str = "A") -> None:
 def check_alike(name: str, a: Tensor, b: Any, first: str = "A", second: str = "B") -> None:
     """Raise unless ``b`` is a tensor of the dtype and on the device of ``a``."""
     check_tensor(b, name, second)
-    if a._layout.place is not b._layout.place:
+    if a._layout.device_state is not b._layout.device_state:
         raise RuntimeError(
             f"{name}: Expected all tensors to be on the same device, but found at least two devices, "
             f"{a._layout.device} and {b._layout.device}!"

@@ -33,7 +33,7 @@ def on_host(function: Callable[..., Sequence[Array]], *tensors: Tensor) -> tuple
 
     Not recorded. ``function`` may neither change its arguments nor return memory of theirs.
     """
-    device_state: Any = tensors[0]._layout.place
+    device_state: Any = tensors[0]._layout.device_state
     if not device_state.is_cuda:
         with np.errstate(all="ignore"):
             return tuple(
@@ -73,7 +73,7 @@ def adjoint_of(array: Array) -> Array:
 
 def read(*tensors: Tensor) -> list[Array]:
     """Elements of tensors on the host, which waits for their devices."""
-    device_state: Any = tensors[0]._layout.place
+    device_state: Any = tensors[0]._layout.device_state
     return [x._host for x in (_brought(device_state, tensors) if device_state.is_cuda else tensors)]
 
 

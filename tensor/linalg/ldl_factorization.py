@@ -160,7 +160,10 @@ def ldl_solve(
     check_tensor(pivots, name, "pivots")
     if pivots._layout.dtype is not int32:
         raise RuntimeError(f"{name}: Expected pivots to be int32, got {pivots._layout.dtype!r}")
-    if pivots._layout.shape != LD._layout.shape[:-1] or pivots._layout.place is not LD._layout.place:
+    if (
+        pivots._layout.shape != LD._layout.shape[:-1]
+        or pivots._layout.device_state is not LD._layout.device_state
+    ):
         raise RuntimeError(
             f"{name}: Expected pivots of shape {list(LD._layout.shape[:-1])} on {LD._layout.device}, got "
             f"{list(pivots._layout.shape)} on {pivots._layout.device}"

@@ -210,7 +210,7 @@ def _check_factors(name: str, factors: Any, pivots: Any) -> None:
         raise RuntimeError(
             f"{name}: pivots should be a Tensor of scalar type int32, got {pivots._layout.dtype!r}"
         )
-    if pivots._layout.place is not factors._layout.place:
+    if pivots._layout.device_state is not factors._layout.device_state:
         raise RuntimeError(
             f"{name}: Expected LU and pivots to be on the same device, but found {factors._layout.device} and "
             f"{pivots._layout.device}"

@@ -104,7 +104,7 @@ def chained(name: str, tensors: Sequence[Tensor]) -> Tensor:
                 f"{name}(): all tensors must have be the same dtype but tensor 0 is {chain[0]._layout.dtype!r} and tensor "
                 f"{position} {x._layout.dtype!r}"
             )
-        if x._layout.place is not chain[0]._layout.place:
+        if x._layout.device_state is not chain[0]._layout.device_state:
             raise RuntimeError(
                 f"{name}(): all tensors must be on the same device but tensor 0 is on {chain[0]._layout.device} and "
                 f"tensor {position} on {x._layout.device}"

@@ -131,7 +131,7 @@ def _check_svd(name: str, a: Tensor, driver: str | None) -> None:
     check_matrices(name, a)
     if driver is None:
         return
-    if not a._layout.place.is_cuda:
+    if not a._layout.device_state.is_cuda:
         raise RuntimeError(f"{name}: keyword argument `driver=` is only supported on CUDA inputs.")
     if driver not in _DRIVERS:
         raise RuntimeError(f"{name}: unknown svd driver {driver} in svd_cusolver computation.")

@@ -57,7 +57,7 @@ def substituted(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unit: b
         a, b = np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)
         return (np.swapaxes(triangular_on_host.solve(a, b, upper=not upper, unit=unit), -1, -2),)
 
-    if a._layout.place.is_cuda:
+    if a._layout.device_state.is_cuda:
         result = triangular_on_device.solved(a, b, System(upper, left, unit))
     else:
         (result,) = on_host(work, a, b)
@@ -135,7 +135,7 @@ def _toward_factor(towards: Tensor, factor: Tensor, upper: bool) -> Any:
 
 
 def _solved(factor: Tensor, b: Tensor, upper: bool) -> Tensor:
-    if factor._layout.place.is_cuda:
+    if factor._layout.device_state.is_cuda:
         result = triangular_on_device.solved(factor, b, *_cholesky_systems(upper))
     else:
         (result,) = on_host(lambda factor, b: _from_cholesky(factor, b, upper), factor, b)
@@ -185,7 +185,7 @@ def cholesky_inverse(
     def work(factor: Array) -> tuple[Array]:
         return _from_cholesky(factor, np.eye(factor.shape[-1], dtype=factor.dtype), upper)
 
-    if L._layout.place.is_cuda:
+    if L._layout.device_state.is_cuda:
         one = eye(L._layout.shape[-1], dtype=L._layout.dtype, device=L._layout.device)
         result = triangular_on_device.solved(L, one, *_cholesky_systems(upper))
     else:

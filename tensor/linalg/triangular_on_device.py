@@ -65,13 +65,13 @@ class System(NamedTuple):
 def _trsm_plan(system: System, a: Layout, x: Layout) -> Callable[[Tensor, Tensor], None]:
     """How to solve systems of given layouts.
 
-    ``place.plans[TRSM, system, a, x]``: ``run(a, x)`` solves for the right sides in ``x``, which it overwrites.
+    ``device_state.plans[TRSM, system, a, x]``: ``run(a, x)`` solves for the right sides in ``x``, which it overwrites.
 
     ``x`` is row-major, and the batch dimensions of ``a`` broadcast to its own.
     """
     if not x.numel:
         return lambda *_: None
-    device_state: Any = x.place
+    device_state: Any = x.device_state
     order, count = a.shape[-1], prod(x.shape[:-2])
     flat = _flattened(a, (*x.shape[:-2], order, order))
     read = None if flat is None else blas.factor(flat.shape, flat.strides)
@@ -171,8 +171,8 @@ def solved(a: Tensor, b: Tensor, *systems: System) -> Tensor:
     layout = b._layout
     batch = strides_of.broadcast_shapes(a._layout.shape[:-2], layout.shape[:-2])
     shape = (*batch, *layout.shape[-2:])
-    plans = layout.place.plans
-    x = empty(contiguous[shape, layout.dtype, layout.place])
+    plans = layout.device_state.plans
+    x = empty(contiguous[shape, layout.dtype, layout.device_state])
     if x._layout.numel:
         plans[COPY, x._layout, _spread(layout, shape)](x, b, True)
     for system in systems:

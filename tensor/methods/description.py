@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nvrtc_kernels import layouts
 from tensor.core import memory_format as formats
 from tensor.core.base import TensorBase, check_tensor
-from tensor.core.devices.state import CudaPlace
+from tensor.core.devices.state import CudaState
 from tensor.core.storage import DeviceStorage, ForeignStorage, Storage
 from tensor.operations.definition import operation
 
@@ -53,12 +53,12 @@ class Description(TensorBase):
     @property
     def is_cuda(self) -> bool:
         """Whether the elements are on a CUDA device."""
-        return self._layout.place.is_cuda
+        return self._layout.device_state.is_cuda
 
     @property
     def is_cpu(self) -> bool:
         """Whether the elements are on the CPU."""
-        return not self._layout.place.is_cuda
+        return not self._layout.device_state.is_cuda
 
     @property
     def itemsize(self) -> int:
@@ -114,8 +114,8 @@ class Description(TensorBase):
 
     def get_device(self) -> int:
         """Index of the CUDA device; -1 for the CPU."""
-        device_state = self._layout.place
-        return device_state.ordinal if isinstance(device_state, CudaPlace) else -1
+        device_state = self._layout.device_state
+        return device_state.ordinal if isinstance(device_state, CudaState) else -1
 
     def is_contiguous(self, memory_format: formats.memory_format = formats.contiguous_format) -> bool:
         """Whether the elements lie in row-major order, or that of ``memory_format``, without gaps."""

@@ -45,7 +45,7 @@ def map_(input: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> 
 
 
 def _check(input: Tensor, function: str) -> None:
-    if input._layout.place.is_cuda:
+    if input._layout.device_state.is_cuda:
         raise TypeError(
             f"{function}() is only implemented on CPU tensors, this one is on {input._layout.device}"
         )

@@ -82,7 +82,7 @@ def rebuild(
             f"the pickle is damaged: a tensor of shape {list(shape)}, strides {list(strides)} and type {dtype_name} at "
             f"byte {offset} does not lie in a storage of {storage.size} bytes"
         )
-    layout = layouts.strided[tuple(shape), tuple(strides), dtype, storage.place]
+    layout = layouts.strided[tuple(shape), tuple(strides), dtype, storage.device_state]
     result = view_of(storage, layout, offset)
     if cls is not None:
         result = result.as_subclass(cls)

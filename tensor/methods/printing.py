@@ -221,7 +221,7 @@ def text_of(tensor: Tensor) -> str:
     """What ``print(tensor)`` shows. Waits for a CUDA tensor."""
     layout = tensor._layout
     dtype = layout.dtype
-    suffixes = [f"device='{layout.device}'"] if layout.place.is_cuda else []
+    suffixes = [f"device='{layout.device}'"] if layout.device_state.is_cuda else []
     if not layout.numel:
         if len(layout.shape) != 1:
             suffixes.append(f"size={tuple(layout.shape)}")

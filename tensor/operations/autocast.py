@@ -58,7 +58,7 @@ def eligible(x: Any, *, cuda: bool) -> bool:
     if not isinstance(x, TensorBase):
         return False
     dtype = x._layout.dtype
-    return x._layout.place.is_cuda is cuda and dtype.is_floating_point and dtype is not float64
+    return x._layout.device_state.is_cuda is cuda and dtype.is_floating_point and dtype is not float64
 
 
 def cast(x: Tensor, dtype: dtype, *, keeps: bool) -> Tensor:
@@ -75,7 +75,7 @@ def cast(x: Tensor, dtype: dtype, *, keeps: bool) -> Tensor:
     ):
         return x.to(dtype)
     # Each stream has its own: nothing orders one stream behind the cast of another.
-    stream = layout.place.local.stream if layout.place.is_cuda else None  # type: ignore[attr-defined]
+    stream = layout.device_state.local.stream if layout.device_state.is_cuda else None  # type: ignore[attr-defined]
     key = id(x), dtype, id(stream)
     entry = settings.kept.get(key)
     if entry is not None and entry.shows(x):
@@ -123,7 +123,12 @@ def _cast_all(x: Any, dtype: dtype, cuda: bool, keeps: bool) -> Any:
     if isinstance(x, TensorBase):
         layout = x._layout
         own = layout.dtype
-        if own is dtype or layout.place.is_cuda is not cuda or not own.is_floating_point or own is float64:
+        if (
+            own is dtype
+            or layout.device_state.is_cuda is not cuda
+            or not own.is_floating_point
+            or own is float64
+        ):
             return x
         return cast(x, dtype, keeps=keeps)  # type: ignore[arg-type]
     if type(x) in (list, tuple):
@@ -147,7 +152,7 @@ def _widest(values: Sequence[Any], lower: dtype, cuda: bool) -> dtype:
 def _any_on(cuda: bool, values: Iterable[Any]) -> bool:
     for x in values:
         if isinstance(x, TensorBase):
-            if x._layout.place.is_cuda is cuda:
+            if x._layout.device_state.is_cuda is cuda:
                 return True
         elif type(x) in (list, tuple) and _any_on(cuda, x):
             return True

@@ -277,10 +277,10 @@ def _explanation(
         if value is culprit:
             return TypeError(f"{name}(): {where} must be Tensor, not {type(value).__name__}")
         if isinstance(value, (list, tuple)):
-            for device_state, each in enumerate(value):
+            for position, each in enumerate(value):
                 if each is culprit:
                     return TypeError(
-                        f"{name}(): expected Tensor as element {device_state} in {where}, but got {type(each).__name__}"
+                        f"{name}(): expected Tensor as element {position} in {where}, but got {type(each).__name__}"
                     )
         if isinstance(value, str) and isinstance(culprit, str) and culprit in value:
             return TypeError(f"{name}(): {where} must be tuple of Tensors, not str")
@@ -354,8 +354,8 @@ class Form(NamedTuple):
         """The parameters in the order in which a definition writes them."""
         first_optional, end = self.places - self.optional_places, self.places + self.named
         result = [
-            Parameter(name, "either", device_state >= first_optional)
-            for device_state, name in enumerate(self.names[: self.places])
+            Parameter(name, "either", position >= first_optional)
+            for position, name in enumerate(self.names[: self.places])
         ]
         if self.starred:
             result.append(Parameter(self.names[end], "starred", False))

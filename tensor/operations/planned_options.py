@@ -14,7 +14,7 @@ _KEYS = frozenset((int, str, bool, type(None)))
 
 
 def plan_for(operation: Any, layouts: tuple[Layout | None, ...], options: tuple[Any, ...]) -> Any:
-    """``place.plans[operation, *layouts, *options]``, on the place of the first layout.
+    """``device_state.plans[operation, *layouts, *options]``, on the place of the first layout.
 
     Options may be of any type; those that make no sense are reported as they were given, by ``operation.plan``.
     """
@@ -27,7 +27,7 @@ def plan_for(operation: Any, layouts: tuple[Layout | None, ...], options: tuple[
                     return _with_rare(operation, layouts, options)
         elif kind not in _KEYS:
             return _with_rare(operation, layouts, options)
-    return layouts[0].place.plans[operation, *layouts, *options]  # type: ignore[union-attr]
+    return layouts[0].device_state.plans[operation, *layouts, *options]  # type: ignore[union-attr]
 
 
 def _with_rare(operation: Any, layouts: Sequence[Any], options: tuple[Any, ...]) -> Any:
@@ -41,8 +41,8 @@ def _with_rare(operation: Any, layouts: Sequence[Any], options: tuple[Any, ...])
             keys.append(each)
         else:
             return operation.plan(*layouts, *options)
-    plans, key = layouts[0].place.plans, (operation, *layouts, *keys)
-    found = plans.get(key)
-    if found is None:
-        found = plans[key] = operation.plan(*layouts, *options)
-    return found
+    plans, key = layouts[0].device_state.plans, (operation, *layouts, *keys)
+    result = plans.get(key)
+    if result is None:
+        result = plans[key] = operation.plan(*layouts, *options)
+    return result

@@ -138,7 +138,7 @@ class Pointwise:
             layout = a._layout
         except AttributeError:
             raise self._no_tensor(a) from None
-        result: Tensor = layout.place.plans[self, None, layout](a)
+        result: Tensor = layout.device_state.plans[self, None, layout](a)
         if a._autograd is not None and modes.recording and self.formula is not None:
             self.formula.record((result,), (a,))
         return result
@@ -147,7 +147,9 @@ class Pointwise:
         """The result for two operands, one of which may be a number."""
         try:
             layout = a._layout
-            run = layout.place.plans[self, None, layout, b._layout if isinstance(b, TensorBase) else type(b)]
+            run = layout.device_state.plans[
+                self, None, layout, b._layout if isinstance(b, TensorBase) else type(b)
+            ]
         except (AttributeError, _Mixed):
             run = None
         if run is None:
@@ -168,13 +170,13 @@ class Pointwise:
     def __call__(self, *operands: Any) -> Tensor:
         """The result for any operands, at least one of which is a tensor."""
         kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
-        device_state = self._place(operands)
+        device_state = self._device_state_of(operands)
         try:
             run = device_state.plans[self, None, *kinds]
         except _Mixed:
-            operands = self._on_one_place(operands)
+            operands = self._on_one_device(operands)
             kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
-            run = self._place(operands).plans[self, None, *kinds]
+            run = self._device_state_of(operands).plans[self, None, *kinds]
         result: Tensor = run(*operands)
         if modes.recording and self.formula is not None:
             self.formula.record((result,), operands)
@@ -198,14 +200,14 @@ class Pointwise:
             if isinstance(other, TensorBase):
                 if (
                     other._autograd is None
-                    and other._layout.place is layout.place
+                    and other._layout.device_state is layout.device_state
                     and other._storage is not out._storage
                 ):
-                    layout.place.plans[self, layout, layout, other._layout](out, out, other)
+                    layout.device_state.plans[self, layout, layout, other._layout](out, out, other)
                     out._storage.version += 1
                     return out
             elif type(other) in _NUMBERS:
-                layout.place.plans[self, layout, layout, type(other)](out, out, other)
+                layout.device_state.plans[self, layout, layout, type(other)](out, out, other)
                 out._storage.version += 1
                 return out
         formula = self.formula
@@ -236,7 +238,7 @@ class Pointwise:
             return self.in_place(*operands)
         if not isinstance(out, TensorBase):
             raise TypeError(f"{self.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-        operands = self._on_one_place(operands)
+        operands = self._on_one_device(operands)
         tensors = [x for x in operands if isinstance(x, TensorBase)]
         if modes.recording and any(x.requires_grad for x in (out, *tensors)):
             raise RuntimeError(
@@ -250,9 +252,9 @@ class Pointwise:
         return out
 
     def _write(self, out: Tensor, operands: tuple[Any, ...]) -> None:
-        operands = self._on_one_place(operands, out)
+        operands = self._on_one_device(operands, out)
         kinds = [x._layout if isinstance(x, TensorBase) else type(x) for x in operands]
-        run = out._layout.place.plans[self, out._layout, *kinds]
+        run = out._layout.device_state.plans[self, out._layout, *kinds]
         storage = out._storage
         for x in operands:
             if isinstance(x, TensorBase) and x._storage is storage and x is not out:
@@ -260,10 +262,10 @@ class Pointwise:
         run(out, *operands)
         storage.version += 1
 
-    def _place(self, operands: Sequence[Any]) -> Any:
+    def _device_state_of(self, operands: Sequence[Any]) -> Any:
         for x in operands:
             if isinstance(x, TensorBase):
-                return x._layout.place
+                return x._layout.device_state
         raise self._no_tensor(operands[0])
 
     def _no_tensor(self, argument: Any) -> TypeError:
@@ -271,21 +273,21 @@ class Pointwise:
             f"{self.name}(): argument 'input' (position 1) must be Tensor, not {type(argument).__name__}"
         )
 
-    def _on_one_place(self, operands: Sequence[Any], out: Tensor | None = None) -> tuple[Any, ...]:
+    def _on_one_device(self, operands: Sequence[Any], out: Tensor | None = None) -> tuple[Any, ...]:
         """Operands as plans take them: 0-dim CPU tensors beside CUDA ones moved there, NumPy scalars as numbers."""
-        target = None if out is None else out._layout.place
+        target = None if out is None else out._layout.device_state
         for x in operands:
             if isinstance(x, TensorBase):
-                device_state = x._layout.place
+                device_state = x._layout.device_state
                 if target is None or (device_state.is_cuda and not target.is_cuda and out is None):
                     target = device_state
         result = []
         for position, x in enumerate(operands):
             if isinstance(x, TensorBase):
                 layout = x._layout
-                if layout.place is not target:
-                    layout.place.check_alive()
-                    if layout.shape or layout.place.is_cuda:
+                if layout.device_state is not target:
+                    layout.device_state.check_alive()
+                    if layout.shape or layout.device_state.is_cuda:
                         raise RuntimeError(
                             f"{self.name}(): Expected all tensors to be on the same device, but found at least two "
                             f"devices, {target.device if target else None} and {layout.device}!"
@@ -312,10 +314,10 @@ class Pointwise:
             ``run(*operands)`` gives a new tensor; with a ``target``, ``run(out, *operands)`` writes.
         """
         tensors = [kind for kind in kinds if not isinstance(kind, type)]
-        positions = {kind.place for kind in tensors} | ({target.place} if target else set())
-        if len(positions) != 1 or any(isinstance(kind, type) and kind not in _NUMBERS for kind in kinds):
+        states = {layout.device_state for layout in tensors} | ({target.device_state} if target else set())
+        if len(states) != 1 or any(isinstance(kind, type) and kind not in _NUMBERS for kind in kinds):
             raise _Mixed
-        (device_state,) = positions
+        (device_state,) = states
         for position, kind in enumerate(kinds):
             if isinstance(kind, type) and _LETTERS[position] not in self.numbers:
                 raise TypeError(
@@ -367,7 +369,7 @@ class Pointwise:
         self, target: Layout, kinds: Sequence[Layout | type], compute: dtype, *, fresh: bool
     ) -> Callable[..., Any]:
         """What launches the kernel; with ``fresh``, on a new tensor."""
-        device_state: Any = target.place
+        device_state: Any = target.device_state
         wide = rules.computes_in(compute)
         scalars = tuple(
             (_LETTERS[position], rules.number_code(wide))

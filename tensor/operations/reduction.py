@@ -80,9 +80,9 @@ class Reduction:
         """Results of reducing the dimensions ``axes``. Not recorded."""
         layout = input._layout
         if self._chosen_by_numbers:
-            run = layout.place.plans[self, layout, axes, keepdim, *scalars]
+            run = layout.device_state.plans[self, layout, axes, keepdim, *scalars]
         else:
-            run = layout.place.plans[self, layout, axes, keepdim]
+            run = layout.device_state.plans[self, layout, axes, keepdim]
         result: tuple[Tensor, ...] = run(input, *scalars)
         return result
 
@@ -103,15 +103,15 @@ class Reduction:
         compute, results = self.rule(layout.dtype)
         full = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
         short = full if keepdim else tuple(size for axis, size in enumerate(shape) if axis not in axes)
-        outs = [layouts.contiguous[short, kind, layout.place] for kind in results]
-        if layout.place.is_cuda:
+        outs = [layouts.contiguous[short, kind, layout.device_state] for kind in results]
+        if layout.device_state.is_cuda:
             return self._cuda(layout, axes, outs, scalars)
         return self._host(layout, axes, compute, outs)
 
     def _cuda(
         self, layout: Layout, axes: tuple[int, ...], outs: list[Layout], scalars: tuple[float, ...]
     ) -> Callable[..., tuple[Tensor, ...]]:
-        device_state: Any = layout.place
+        device_state: Any = layout.device_state
         reducer = self.kernel
         if not isinstance(reducer, Reducer):
             # The number decides which kernel it is, and the kernel which numbers it takes.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def result_layout(shape: tuple[int, ...], dtype: dtype, tensors: Sequence[Layout]) -> Layout:
     """Layout of a new result: the operands' order of dimensions, as PyTorch's TensorIterator chooses it."""
-    device_state = tensors[0].place
+    device_state = tensors[0].device_state
     whole = [each for each in tensors if each.shape == shape]
     if all(each.contiguous for each in tensors if each.shape) or not whole:
         return layouts.contiguous[shape, dtype, device_state]

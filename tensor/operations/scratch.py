@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nvrtc_kernels.scan import Plan
-    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.state import CudaState
 
 
-def launch(device_state: CudaPlace, plan: Plan, *addresses: int) -> None:
+def launch(device_state: CudaState, plan: Plan, *addresses: int) -> None:
     """Queue ``plan`` on this thread's current stream, with scratch memory where it needs some.
 
     The memory is given back at once: whoever gets it next on this stream comes after the kernels.

@@ -108,7 +108,7 @@ def _block(storage: Storage, group: list[TensorFound], names: _Names) -> Block:
         for each in group
     ):
         dtype = uint8
-    flat = layouts.contiguous[((end - start) // dtype.itemsize,), dtype, storage.place]
+    flat = layouts.contiguous[((end - start) // dtype.itemsize,), dtype, storage.device_state]
     return _told(group, _of(storage, flat, start), flat.strides, start, name)
 
 

@@ -16,7 +16,7 @@ from nvrtc_kernels.layouts import contiguous_strides, extent, is_dense
 from tensor.core import layout as layouts
 from tensor.core.base import view_of, wrap
 from tensor.core.devices.device import device
-from tensor.core.devices.state import cpu, place_of
+from tensor.core.devices.state import cpu, device_state_of
 from tensor.core.storage import Storage
 from tensor.operations.creation.copies import copy_into_new
 
@@ -29,7 +29,7 @@ from .structure import Decoder, UnreadableError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.core.devices.state import Place
+    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
 
 _NAMED = {each.name: each for each in dtypes.ALL}
@@ -191,7 +191,9 @@ class _Checkpoint:
                 f"a view of shape {list(shape)}, strides {list(strides)} and type {node.get('dtype', 'the same')} at byte "
                 f"{offset} does not lie in tensor {name!r} of {block._storage.size} bytes"
             )
-        return view_of(block._storage, layouts.strided[shape, strides, kind, block._layout.place], offset)
+        return view_of(
+            block._storage, layouts.strided[shape, strides, kind, block._layout.device_state], offset
+        )
 
 
 def _document(header: Header) -> dict[str, Any] | None:
@@ -256,21 +258,21 @@ class Locations:
                     "load(): map_location(storage, location) must return a storage of the same size, or None, not "
                     f"{storage!r}"
                 )
-            return view_of(storage, whole._layout.on(storage.place), 0)
+            return view_of(storage, whole._layout.on(storage.device_state), 0)
         if isinstance(expected, dict):
             expected = expected.get(location)
         return _copied(shown, strides, _place(location if expected is None else expected))
 
 
-def _copied(input: Tensor, strides: tuple[int, ...], device_state: Place) -> Tensor:
+def _copied(input: Tensor, strides: tuple[int, ...], device_state: DeviceState) -> Tensor:
     """``input`` itself where it lies as wanted, else a copy."""
     layout = layouts.strided[input._layout.shape, strides, input._layout.dtype, device_state]
     return input if input._layout is layout else copy_into_new(input, layout)
 
 
-def _place(name: Any) -> Place:
+def _place(name: Any) -> DeviceState:
     try:
-        return place_of(name)
+        return device_state_of(name)
     except RuntimeError as error:
         raise RuntimeError(
             f"tensors of the checkpoint belong on {name}, which is not here: {error}. To read them elsewhere, say where: "

@@ -112,7 +112,7 @@ def _describe(result: TensorFound) -> None:
 def _host_array(elements: Tensor) -> NDArray[Any]:
     """The elements in row-major order, in host memory."""
     layout = elements._layout
-    if layout.place.is_cuda:
+    if layout.device_state.is_cuda:
         elements = copy_into_new(elements, layout.as_contiguous().on(cpu))
     return np.ascontiguousarray(elements._host).reshape(layout.shape)
 
@@ -123,7 +123,7 @@ def _description(block: Block, array: NDArray[Any]) -> dict[str, Any]:
     result: dict[str, Any] = {"crc32": zlib.crc32(array.reshape(-1).view(np.uint8))}
     if block.strides != contiguous_strides(layout.shape):
         result["strides"] = list(block.strides)
-    if layout.place.is_cuda:
+    if layout.device_state.is_cuda:
         result["device"] = str(layout.device)
     if layout.dtype in AS_PAIRS:
         result["dtype"] = layout.dtype.name

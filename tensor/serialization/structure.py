@@ -148,7 +148,7 @@ class Encoder:
         elif type(value) in _MAPPINGS:
             result = self._mapping(value, path)
         else:
-            result = [self.encode(each, (*path, device_state)) for device_state, each in enumerate(value)]
+            result = [self.encode(each, (*path, position)) for position, each in enumerate(value)]
             if type(value) is not list:
                 result = {_SEQUENCES[type(value)]: result}
         self._open.discard(identity)

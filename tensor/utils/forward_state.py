@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import drv
 from tensor.core.devices.current import restore
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 from tensor.core.modes import autocast
 from tensor.operations.random.generator import default_generator
 
@@ -60,20 +60,20 @@ def _streams() -> Again:
         return contextlib.nullcontext
     runtime = drv.runtime()
     selected = runtime.current.selected
-    streams = [cuda_place(ordinal).local.stream for ordinal in range(drv.device_count())]
+    streams = [cuda_state(ordinal).local.stream for ordinal in range(drv.device_count())]
 
     @contextlib.contextmanager
     def again() -> Iterator[None]:
-        before = [stream.place.local.stream for stream in streams]
+        before = [stream.device_state.local.stream for stream in streams]
         device = runtime.current.selected
         restore(runtime, selected)
         for stream in streams:
-            stream.place.local.stream = stream
+            stream.device_state.local.stream = stream
         try:
             yield
         finally:
             for stream in before:
-                stream.place.local.stream = stream
+                stream.device_state.local.stream = stream
             restore(runtime, device)
 
     return again

@@ -252,7 +252,7 @@ def _as_it_is(tensor: Tensor) -> Tensor:
 
 def _alike(one: Layout, other: Layout) -> bool:
     return one is other or (
-        one.shape == other.shape and one.dtype is other.dtype and one.place is other.place
+        one.shape == other.shape and one.dtype is other.dtype and one.device_state is other.device_state
     )
 
 

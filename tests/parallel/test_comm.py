@@ -10,7 +10,7 @@ import tensor
 from parallel import comm
 from parallel.data_parallel.scattering import copy_stream
 from tensor import cuda
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 
 from .simulated import equal, install, values
 
@@ -284,7 +284,7 @@ def test_copies_run_beside_other_work() -> None:
     kept = []
     for source in sources:
         kept.append(parts := comm.scatter(source, (0, 1)))
-        copy_stream(cuda_place(1)).synchronize()
+        copy_stream(cuda_state(1)).synchronize()
         assert not done
     cuda.synchronize(0)
     assert not done

@@ -249,8 +249,8 @@ def test_options_that_the_script_sets_for_the_caching_allocator_change_nothing(b
         os.environ["GRAPHROOT_NO_CUDA_MEMORY_CACHING"] = "0"
         import tensor
         from drv.allocators import StreamOrderedMemory
-        from tensor.core.devices.state import cuda_place
-        print(isinstance(cuda_place(0).allocator, StreamOrderedMemory))
+        from tensor.core.devices.state import cuda_state
+        print(isinstance(cuda_state(0).allocator, StreamOrderedMemory))
     """)
     assert run.out == "True\n"
 

@@ -58,14 +58,14 @@ def libraries(device: str, *, one_thread: bool = True) -> dict[str, Any]:
     one_thread
         Whether it may use only one thread of the CPU.
     """
-    found: dict[str, Any] = {OURS: tensor}
+    result: dict[str, Any] = {OURS: tensor}
     if importlib.util.find_spec("torch"):
         import torch
 
         if one_thread:
             torch.set_num_threads(1)
-        found[f"torch {device}"] = torch
-    return found
+        result[f"torch {device}"] = torch
+    return result
 
 
 def _time_per_call(call: Callable[[], object], number: int) -> float:
@@ -190,16 +190,16 @@ def host_rows(
     if simulated:
         drv.reset()
         drv.simulator.install(memory="8GiB", execute=False, check="off")
-    found = {
+    result = {
         name: calls(library, "cpu" if simulated and name != OURS else "cuda")
         for name, library in libraries.items()
     }
-    for name in found[OURS]:
+    for name in result[OURS]:
         row = f"host time, {name}"
         if only not in row:
             continue
         contenders = {
-            library: repeated(each[name], number) for library, each in found.items() if name in each
+            library: repeated(each[name], number) for library, each in result.items() if name in each
         }
         yield Row(row, "ns", {library: time / number for library, time in host_times(contenders).items()})
     if simulated:

@@ -11,7 +11,7 @@ from drv.bindings.nccl import ncclDataType_t, ncclRedOp_t
 from parallel.groups.errors import DistBackendError
 from tensor.autograd.graph import increment_version
 from tensor.core.devices.current import index_or_current
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 from tensor.cuda import Stream, StreamContext
 
 from .communicator import Communicator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from parallel.groups.reduce_op import ReduceOp
     from parallel.groups.stores.store import Store
     from tensor import Tensor
-    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.state import CudaState
 
     #: Calls NCCL's functions with a communicator and a stream.
     Issue = Callable[[int, int], None]
@@ -79,7 +79,7 @@ class NcclBackend:
         self._timeout = timeout.total_seconds()
         self._runtime = drv.runtime()
         self._library: Nccl = self._runtime.library("nccl")
-        self._state: CudaPlace | None = None
+        self._state: CudaState | None = None
         self._communicators: dict[str, Communicator] = {}
         self._watchdog = Watchdog(self._runtime)
         self._ended: DistBackendError | None = None
@@ -87,7 +87,7 @@ class NcclBackend:
             argument = tensors.device(device)
             if argument.type != "cuda":
                 raise ValueError(f"NCCL works on CUDA devices, and the process group was given {argument}")
-            self._state = cuda_place(index_or_current(argument))
+            self._state = cuda_state(index_or_current(argument))
 
     def __repr__(self) -> str:
         return f"<NcclBackend rank {self.rank} of {self.size}, {len(self._communicators)} communicator(s)>"
@@ -288,7 +288,7 @@ class NcclBackend:
             deadline = time.monotonic() + self._timeout
             for communicator in list(self._communicators.values()):
                 # The watchdog aborts operations that hang. Failures are reported by their works.
-                communicator.stream.place.native.use()
+                communicator.stream.device_state.native.use()
                 self._runtime.driver.cuStreamSynchronize(communicator.stream.handle)
             self._end("the process group was destroyed")
             # In the same order on all ranks: each end waits for the other ranks.
@@ -350,21 +350,21 @@ class NcclBackend:
         increment_version(outputs)
         return work
 
-    def _state_of(self, operation: str, operands: Sequence[Tensor]) -> CudaPlace:
+    def _state_of(self, operation: str, operands: Sequence[Tensor]) -> CudaState:
         if self._ended is not None:
             raise DistBackendError(f"{operation}: {self._ended}")
         if not self._runtime.alive:
             # Says why: the process was forked, or the driver was reset.
             self._runtime.driver.cuInit(0)
         for each in operands:
-            state = each._layout.place
+            state = each._layout.device_state
             if not state.is_cuda:
                 raise ValueError(
                     f"{operation}: No backend type associated with device type {state.device.type}: NCCL takes CUDA tensors "
                     "alone; move the tensor with .cuda(), or use the backend 'gloo'"
                 )
             if self._state is None:
-                self._state = cast("CudaPlace", state)
+                self._state = cast("CudaState", state)
             if state is not self._state:
                 raise ValueError(
                     f"{operation}: the process group's tensors are on {self._state.device}, and one is on {state.device}"
@@ -372,7 +372,7 @@ class NcclBackend:
         assert self._state is not None
         return self._state
 
-    def _communicator(self, state: CudaPlace, peer: int | None) -> Communicator:
+    def _communicator(self, state: CudaState, peer: int | None) -> Communicator:
         if peer is None:
             name, rank, size = "all", self.rank, self.size
         else:
@@ -381,10 +381,10 @@ class NcclBackend:
         communicator = self._communicators.get(name)
         if communicator is None:
             stream, watchdog = Stream(state.device), self._watchdog
-            made = Communicator(
+            result = Communicator(
                 self._library, self._store, name, rank, size, stream, before_abort=watchdog.note_done
             )
-            communicator = self._communicators.setdefault(name, made)
+            communicator = self._communicators.setdefault(name, result)
             if self._ended is not None:
                 # Ended by another thread, which may not have seen this one.
                 communicator.abort(self._ended)

@@ -103,7 +103,7 @@ class Communicator:
     def _start(self, operation: str, deadline: float) -> None:
         try:
             unique_id = self._agree(operation, deadline)
-            self.stream.place.native.make_current()
+            self.stream.device_state.native.make_current()
             with self._calls:
                 if self.error is None:
                     self._handle = self._library.ncclCommInitRankConfig(
@@ -236,10 +236,10 @@ class Communicator:
         # After this nobody calls NCCL with the handle: all look at the error first.
         with self._calls:
             handle, self._handle = self._handle, 0
-        if handle and self.stream.place.runtime.alive:
+        if handle and self.stream.device_state.runtime.alive:
             with contextlib.suppress(drv.CudaError):
                 # NCCL goes back to the thread's device, which would otherwise become the first one.
-                self.stream.place.native.use()
+                self.stream.device_state.native.use()
                 self._library.ncclCommAbort(handle)
 
     def _agree(self, operation: str, deadline: float) -> UniqueId:

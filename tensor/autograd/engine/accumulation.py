@@ -59,7 +59,7 @@ def add(slots: list[Any], number: int, other: Tensor, stream: Stream | None, tar
         _await(other, event, target)
     if type(slots[number]) is Awaited:
         slots[number] = slots[number].take(target)
-    local = target.place.local
+    local = target.device_state.local
     before, local.stream = local.stream, target
     try:
         _sum(slots, number, other, target)
@@ -138,7 +138,7 @@ def fit(gradient: Tensor, node: Node, number: int, maker: Node | None, position:
             gradient = gradient.real
         if gradient._layout.dtype is not expected.dtype:
             gradient = gradient.to(expected.dtype)
-    if have.place is not expected.place:
+    if have.device_state is not expected.device_state:
         raise RuntimeError(
             f"{_given_by(maker, position)} - expected device {expected.device} but got {have.device}: give the gradient "
             "on the input's device"

@@ -237,14 +237,14 @@ class Pass:
             gradient = fit(gradient, node, number, maker, position)
             layout = gradient._layout
         target = node.stream
-        if stream is not target or (stream is not None and stream.place is not layout.place):
-            device_state = layout.place
+        if stream is not target or (stream is not None and stream.device_state is not layout.device_state):
+            device_state = layout.device_state
             if not device_state.is_cuda:
                 stream = target = None
             else:
-                if maker is not None and (stream is None or stream.place is not device_state):
+                if maker is not None and (stream is None or stream.device_state is not device_state):
                     stream = stream_on(device_state, maker)
-                if target is None or target.place is not device_state:
+                if target is None or target.device_state is not device_state:
                     target = stream_on(device_state, node)
         slots = self.arrived.get(node)
         if slots is None:
@@ -303,7 +303,7 @@ class Pass:
             return [None] * len(node.layouts)
         for number, value in enumerate(grads):
             if type(value) is Awaited:
-                grads[number] = value.take(stream_on(value.value._layout.place, node))
+                grads[number] = value.take(stream_on(value.value._layout.device_state, node))
         return grads
 
     def capture(self, node: Node, grads: list[Any]) -> None:
@@ -352,12 +352,12 @@ class Pass:
         for node, expected in self.captures.items():
             for _, position in expected if node.stream is not None else ():
                 gradient = self.captured[position]
-                if gradient is not None and gradient._layout.place.is_cuda:
-                    _hand_over(gradient, stream_on(gradient._layout.place, node), waited)
+                if gradient is not None and gradient._layout.device_state.is_cuda:
+                    _hand_over(gradient, stream_on(gradient._layout.device_state, node), waited)
 
 
 def _differs(stream: Stream) -> bool:
-    callers = stream.place.local.stream
+    callers = stream.device_state.local.stream
     return callers is not stream and callers != stream
 
 
@@ -365,12 +365,12 @@ def _hand_over(gradient: Tensor | None, stream: Stream, waited: set[Stream]) -> 
     """Let the caller's current stream use ``gradient``, which is ready on ``stream``."""
     if not _differs(stream):
         return
-    callers: Stream = stream.place.local.stream
+    callers: Stream = stream.device_state.local.stream
     if stream not in waited:
         callers.native.wait_stream(stream.native)
         waited.add(stream)
     # A hook may have taken it, or put another one in its place.
-    if gradient is not None and gradient._layout.place is stream.place:
+    if gradient is not None and gradient._layout.device_state is stream.device_state:
         gradient.record_stream(callers)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import drv
 from tensor.autograd.recording import anomaly, saved
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 from tensor.core.modes.grad_mode import modes
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _thread_state() -> list[tuple[Any, dict[str, Any]]]:
     if drv.is_initialized():
         runtime = drv.runtime()
         for ordinal in range(drv.device_count()):
-            local = cuda_place(ordinal).local
+            local = cuda_state(ordinal).local
             if local.stream is not local.default:
                 state.append((local, {"stream": local.stream}))
         state.append((runtime.current, {"selected": runtime.current.selected}))

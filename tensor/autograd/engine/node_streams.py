@@ -41,12 +41,12 @@ class NodeStreams:
         if not streams:
             return
         for stream in streams:
-            local = stream.place.local
+            local = stream.device_state.local
             self._before.append((local, local.stream))
             local.stream = stream
-        selection = streams[0].place.runtime.current
+        selection = streams[0].device_state.runtime.current
         self._selected = selection, selection.selected
-        selection.selected = streams[0].place.native
+        selection.selected = streams[0].device_state.native
         # Users' code, which may leave other streams current, runs in hooks and in nodes of their own classes.
         plain = node.hooks is None and type(node).streams is ONE_STREAM
         self.held = streams[0] if plain else self
@@ -66,10 +66,10 @@ class NodeStreams:
 def stream_on(device_state: Any, node: Node) -> Stream:
     """The stream that work of ``node`` on a device runs on."""
     stream = node.stream
-    if stream is not None and stream.place is device_state:
+    if stream is not None and stream.device_state is device_state:
         return stream
     for stream in node.streams():
-        if stream.place is device_state:
+        if stream.device_state is device_state:
             return stream
     result: Stream = device_state.local.stream
     return result

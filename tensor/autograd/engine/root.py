@@ -38,5 +38,5 @@ class GraphRoot:
     @staticmethod
     def stream_of(gradient: Tensor) -> Stream | None:
         """The caller's current stream on the gradient's device."""
-        device_state = gradient._layout.place
+        device_state = gradient._layout.device_state
         return device_state.local.stream if device_state.is_cuda else None

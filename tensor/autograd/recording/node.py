@@ -130,7 +130,7 @@ class AccumulateGrad(Node):
         self.next = ()
         self.layouts = (layout,)
         self.sequence = _LAST
-        self.stream = layout.place.local.stream if layout.place.is_cuda else None
+        self.stream = layout.device_state.local.stream if layout.device_state.is_cuda else None
         self.saved = ()
         self.hooks = None
 
@@ -207,15 +207,15 @@ def place_in_graph(node: Node, inputs: Sequence[Any], outputs: Sequence[Tensor])
     node.layouts = (layout,) if len(outputs) == 1 else tuple([output._layout for output in outputs])
     node.sequence = next(_sequence)
     node.hooks = None
-    device_state = layout.place
+    device_state = layout.device_state
     if device_state.is_cuda:
         node.stream = device_state.local.stream
     else:
         # What brings data to the host runs where the data were.
         node.stream = None
         for x in inputs:
-            if isinstance(x, TensorBase) and x._layout.place.is_cuda:
-                node.stream = x._layout.place.local.stream
+            if isinstance(x, TensorBase) and x._layout.device_state.is_cuda:
+                node.stream = x._layout.device_state.local.stream
                 break
     if anomaly.mode.enabled:
         anomaly.note(node.metadata)

@@ -10,7 +10,7 @@ import drv
 
 from . import device as devices
 from .current import index_or_current
-from .state import cuda_place
+from .state import cuda_state
 
 if TYPE_CHECKING:
     from .current import DeviceArgument
@@ -59,7 +59,7 @@ class Event:
     def from_ipc_handle(cls, device: DeviceArgument, handle: bytes) -> Event:
         """Open an event that another process exported with :meth:`ipc_handle`, for ``device``."""
         self = cls(interprocess=True)
-        self._native = drv.Event.from_ipc_handle(cuda_place(index_or_current(device)).native, handle)
+        self._native = drv.Event.from_ipc_handle(cuda_state(index_or_current(device)).native, handle)
         return self
 
     @property
@@ -197,7 +197,7 @@ class Event:
 def _given(stream: Stream | None) -> Stream:
     """The stream that an argument means."""
     if stream is None:
-        return cuda_place().local.stream
+        return cuda_state().local.stream
     # Streams build on events: they are told by what they stand for.
     if isinstance(getattr(stream, "native", None), drv.Stream):
         return stream

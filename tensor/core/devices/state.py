@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .stream import Stream
 
 
-class Place:
+class DeviceState:
     """Where memory is. ``plans`` holds what works on it."""
 
     __slots__ = ("device", "plans")
@@ -37,17 +37,17 @@ class Place:
         """Raise DroppedRuntimeError for a device of a runtime that was dropped, whose name means another now."""
 
 
-class CpuPlace(Place):
+class HostState(DeviceState):
     """The host's memory."""
 
     __slots__ = ()
     is_cuda = False
 
     def __repr__(self) -> str:
-        return "<CpuPlace>"
+        return "<HostState>"
 
 
-class CudaPlace(Place):
+class CudaState(DeviceState):
     """A device's memory.
 
     Attributes
@@ -74,10 +74,10 @@ class CudaPlace(Place):
         self.allocate: Callable[[int, int], Any] = self.allocator.allocate
         self.free: Callable[[Any], None] = self.allocator.free
         self.local = _Local(_stream_of(self, self.native.default_stream))
-        _cuda_places.add(self)
+        _cuda_states.add(self)
 
     def __repr__(self) -> str:
-        return f"<CudaPlace {self.ordinal} of {self.runtime!r}>"
+        return f"<CudaState {self.ordinal} of {self.runtime!r}>"
 
     def check_alive(self) -> None:
         """See :meth:`Place.check_alive`."""
@@ -111,24 +111,24 @@ class _Local(threading.local):
 
 
 #: Makes a stream of a place from the driver's one.
-_stream_of: Callable[[CudaPlace, drv.Stream], Stream]
+_stream_of: Callable[[CudaState, drv.Stream], Stream]
 
 
-def make_streams_with(factory: Callable[[CudaPlace, drv.Stream], Stream]) -> None:
+def make_streams_with(factory: Callable[[CudaState, drv.Stream], Stream]) -> None:
     """Have ``factory`` make the default streams of places. The module of streams, which builds on this one, does so."""
     global _stream_of
     _stream_of = factory
 
 
 #: Every place of a device that is in use.
-_cuda_places: WeakSet[CudaPlace] = WeakSet()
+_cuda_states: WeakSet[CudaState] = WeakSet()
 
 #: The host.
-cpu = CpuPlace(devices.device("cpu"))
+cpu = HostState(devices.device("cpu"))
 
 
-def cuda_place(ordinal: int | None = None) -> CudaPlace:
-    """Place of a device of the runtime in use; of this thread's current device by default.
+def cuda_state(ordinal: int | None = None) -> CudaState:
+    """DeviceState of a device of the runtime in use; of this thread's current device by default.
 
     Raises
     ------
@@ -139,17 +139,17 @@ def cuda_place(ordinal: int | None = None) -> CudaPlace:
     if ordinal is None:
         selected = runtime.current.selected
         ordinal = 0 if selected is None else selected.ordinal
-    return runtime.cache(("place", ordinal), lambda: CudaPlace(runtime, ordinal))
+    return runtime.cache(("device_state", ordinal), lambda: CudaState(runtime, ordinal))
 
 
 def forget_plans() -> None:
     """Make plans anew, because something else than layouts that they were made from has changed."""
-    for device_state in (cpu, *_cuda_places):
+    for device_state in (cpu, *_cuda_states):
         device_state.plans.clear()
 
 
-def place_of(argument: Any) -> Place:
-    """Place that a ``device=`` argument means: a device, a text, an index, or ``None`` for the default."""
+def device_state_of(argument: Any) -> DeviceState:
+    """DeviceState that a ``device=`` argument means: a device, a text, an index, or ``None`` for the default."""
     if argument is None:
         argument = devices.default_device()
         if argument is None:
@@ -162,7 +162,7 @@ def place_of(argument: Any) -> Place:
         argument = result
     elif kind is not devices.device:
         argument = devices.device(argument)
-    return cpu if argument.type == "cpu" else cuda_place(argument.index)
+    return cpu if argument.type == "cpu" else cuda_state(argument.index)
 
 
 #: Devices by the texts that named them. There are few devices.

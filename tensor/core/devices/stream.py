@@ -11,14 +11,14 @@ import drv
 
 from .current import index_or_current, restore, select
 from .event import Event
-from .state import cuda_place, make_streams_with
+from .state import cuda_state, make_streams_with
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from . import device as devices
     from .current import DeviceArgument
-    from .state import CudaPlace
+    from .state import CudaState
 
 #: Streams per device and priority; further ones are these again, in turn.
 POOL_SIZE = 32
@@ -47,31 +47,31 @@ class Stream:
         The driver's handle, for launches.
     native : drv.Stream
         The driver's stream.
-    place : CudaPlace
+    device_state : CudaState
         The device's memory, with what serves it.
     """
 
-    __slots__ = ("__weakref__", "_contexts", "cuda_stream", "handle", "native", "place")
+    __slots__ = ("__weakref__", "_contexts", "cuda_stream", "device_state", "handle", "native")
 
-    place: CudaPlace
+    device_state: CudaState
     native: drv.Stream
     cuda_stream: int
     handle: Any
     _contexts: _Contexts
 
     def __init__(self, device: DeviceArgument = None, priority: int = 0) -> None:
-        device_state = cuda_place(index_or_current(device))
+        device_state = cuda_state(index_or_current(device))
         self._set(device_state, _pooled(device_state.native, operator.index(priority)))
 
     @classmethod
-    def of(cls, device_state: CudaPlace, native: drv.Stream) -> Stream:
+    def of(cls, device_state: CudaState, native: drv.Stream) -> Stream:
         """The stream of ``place`` that ``native`` is."""
         self = object.__new__(cls)
         self._set(device_state, native)
         return self
 
-    def _set(self, device_state: CudaPlace, native: drv.Stream) -> None:
-        self.place = device_state
+    def _set(self, device_state: CudaState, native: drv.Stream) -> None:
+        self.device_state = device_state
         self.native = native
         self.handle = native.handle
         self.cuda_stream = int(native.handle)
@@ -80,12 +80,12 @@ class Stream:
     @property
     def device(self) -> devices.device:
         """Device that runs the work."""
-        return self.place.device
+        return self.device_state.device
 
     @property
     def device_index(self) -> int:
         """Index of the device."""
-        return self.place.ordinal
+        return self.device_state.ordinal
 
     @property
     def stream_id(self) -> int:
@@ -116,11 +116,11 @@ class Stream:
         if stream == self:
             return
         # A wait is for what the event marks when it is queued, so one event per thread serves all waits.
-        runtime = stream.place.runtime
+        runtime = stream.device_state.runtime
         marks = runtime.cache("stream marks", _Marks).of_device
-        mark = marks.get(stream.place.ordinal)
+        mark = marks.get(stream.device_state.ordinal)
         if mark is None:
-            mark = marks[stream.place.ordinal] = drv.Event(stream.place.native)
+            mark = marks[stream.device_state.ordinal] = drv.Event(stream.device_state.native)
         mark.record(stream.native)
         self.native.wait_event(mark)
 
@@ -171,10 +171,10 @@ class Stream:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Stream):
             return NotImplemented
-        return self.place is other.place and self.cuda_stream == other.cuda_stream
+        return self.device_state is other.device_state and self.cuda_stream == other.cuda_stream
 
     def __hash__(self) -> int:
-        return hash((self.place.ordinal, self.cuda_stream))
+        return hash((self.device_state.ordinal, self.cuda_stream))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -212,7 +212,7 @@ class ExternalStream(Stream):
             ) from None
         if handle < 0:
             raise ValueError(f"stream_ptr must be the value of a cudaStream_t, got {handle}")
-        device_state = cuda_place(index_or_current(device))
+        device_state = cuda_state(index_or_current(device))
         self._set(device_state, drv.Stream.from_handle(device_state.native, handle))
 
 
@@ -244,12 +244,12 @@ class StreamContext:
     def __enter__(self) -> None:
         stream = self.stream
         if stream is not None:
-            device_state = stream.place
+            device_state = stream.device_state
             before = select(device_state.native)
             here = device_state.local
             # The block may also set another stream of the device that it was entered from.
             outside = (
-                here if before is device_state.native else cuda_place(before.ordinal if before else 0).local
+                here if before is device_state.native else cuda_state(before.ordinal if before else 0).local
             )
             self._entered.append((before, outside, outside.stream, here, here.stream))
             here.stream = stream
@@ -265,7 +265,7 @@ class StreamContext:
             before, outside, outside_stream, here, here_stream = self._entered.pop()
             here.stream = here_stream
             outside.stream = outside_stream
-            restore(stream.place.runtime, before)
+            restore(stream.device_state.runtime, before)
 
 
 def stream(stream: Stream | None) -> StreamContext:
@@ -280,18 +280,18 @@ def set_stream(stream: Stream | None) -> None:
     """
     if stream is not None:
         _check(stream, "set_stream")
-        select(stream.place.native)
-        stream.place.local.stream = stream
+        select(stream.device_state.native)
+        stream.device_state.local.stream = stream
 
 
 def current_stream(device: DeviceArgument = None) -> Stream:
     """The current stream of this thread on ``device``, by default the current device."""
-    return cuda_place(index_or_current(device)).local.stream
+    return cuda_state(index_or_current(device)).local.stream
 
 
 def default_stream(device: DeviceArgument = None) -> Stream:
     """The default stream of ``device``, by default the current device."""
-    return cuda_place(index_or_current(device)).default_stream
+    return cuda_state(index_or_current(device)).default_stream
 
 
 def get_stream_from_external(data_ptr: int, device: DeviceArgument = None) -> Stream:

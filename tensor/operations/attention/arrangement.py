@@ -80,10 +80,12 @@ class Arrangement:
                 raise RuntimeError(
                     f"attn_mask of shape {list(mask.shape)} cannot be broadcast to the scores' shape {list(whole)}"
                 )
-            self.mask = strided[whole, broadcast_strides(shape, strides, whole), mask.dtype, mask.place]
+            self.mask = strided[
+                whole, broadcast_strides(shape, strides, whole), mask.dtype, mask.device_state
+            ]
             self.mask_shape = (*(1 for _ in range(len(whole) - len(shape))), *shape)
         users = batch if heads is None else (*batch[:-2], heads[0])
-        self.out = contiguous[(*users, one[-2], last[-1]), q.dtype, q.place]
+        self.out = contiguous[(*users, one[-2], last[-1]), q.dtype, q.device_state]
         if not prod(whole) or not last[-1]:
             return
         if not one[-1]:
@@ -99,7 +101,7 @@ class Arrangement:
         self.query = _reader(q, *views[0], batch, problem.rows)
         self.key = _reader(k, *views[1], own, problem.keys)
         self.value = _reader(v, *views[2], own, problem.keys)
-        self.rows = contiguous[(problem.matrices, problem.rows, last[-1]), q.dtype, q.place]
+        self.rows = contiguous[(problem.matrices, problem.rows, last[-1]), q.dtype, q.device_state]
         self.full = (*batch, *one[-2:]), (*own, *other[-2:]), (*own, *last[-2:])
         self.parted = tuple(shape for shape, _ in views[:3])
         self.forward: dict[Any, Any] = {}
@@ -110,7 +112,9 @@ class Arrangement:
         shape, full = self.shapes[number], self.full[number]
         layout = result._layout
         if prod(full) == prod(shape):
-            return view_of(result._storage, contiguous[shape, layout.dtype, layout.place], result._offset)
+            return view_of(
+                result._storage, contiguous[shape, layout.dtype, layout.device_state], result._offset
+            )
         summed: Tensor = result.view(full).sum_to_size(self.parted[number]).view(shape)
         return summed
 
@@ -126,7 +130,7 @@ def _check(q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool) -
             "Expected query, key, and value to all be at least 2 dimensional, but got "
             f"{shown('dim', lambda x: len(x.shape))} instead."
         )
-    dtype, device_state = q.dtype, q.place
+    dtype, device_state = q.dtype, q.device_state
     if k.dtype is not dtype or v.dtype is not dtype:
         raise RuntimeError(
             f"Expected query, key, and value to have the same dtype, but got {shown('dtype', lambda x: x.dtype)} "
@@ -136,7 +140,7 @@ def _check(q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool) -
         raise RuntimeError(
             f"{name}(): expected query, key, and value of a floating point dtype, but got {dtype!r}"
         )
-    if k.place is not device_state or v.place is not device_state:
+    if k.device_state is not device_state or v.device_state is not device_state:
         raise RuntimeError(
             "Expected query, key, and value to have the same device type, but got "
             f"{shown('device', lambda x: x.device)} instead."
@@ -150,7 +154,7 @@ def _check(q: Layout, k: Layout, v: Layout, mask: Layout | None, causal: bool) -
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
             f"{mask.dtype} and query.dtype: {dtype!r} instead."
         )
-    if mask.place is not device_state:
+    if mask.device_state is not device_state:
         raise RuntimeError(
             f"Expected attn_mask and query to be on the same device, but got {mask.device} and {q.device}"
         )
@@ -225,12 +229,12 @@ def _reader(layout: Layout, shape: Ints, strides: Ints, batch: Ints, rows: int) 
     matrices = (count, rows, shape[-1])
     seen = view_strides(full, steps, matrices)
     if seen is not None and factor(matrices, seen) is not None:
-        into = strided[matrices, seen, layout.dtype, layout.place]
+        into = strided[matrices, seen, layout.dtype, layout.device_state]
         if into is layout:
             return lambda x: x
         return lambda x: view_of(x._storage, into, x._offset)
-    spread = strided[full, steps, layout.dtype, layout.place]
-    packed, flat = (contiguous[each, layout.dtype, layout.place] for each in (full, matrices))
+    spread = strided[full, steps, layout.dtype, layout.device_state]
+    packed, flat = (contiguous[each, layout.dtype, layout.device_state] for each in (full, matrices))
 
     def copy(x: Tensor) -> Tensor:
         result = copied(view_of(x._storage, spread, x._offset), packed)
@@ -244,7 +248,7 @@ def _arrange_plan(
 ) -> Arrangement:
     """The arrangement.
 
-    ``place.plans[operation, query, key, value, mask, causal, grouped]``.
+    ``device_state.plans[operation, query, key, value, mask, causal, grouped]``.
     """
     return Arrangement(q, k, v, mask, causal, grouped)
 

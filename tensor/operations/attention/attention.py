@@ -54,7 +54,7 @@ def _forward_plan(
 ) -> Callable[..., tuple[Tensor, Tensor]]:  # fmt: skip
     """What computes them.
 
-    ``place.plans[operation, query, key, value, mask, problem, dropping, workspace]``.
+    ``device_state.plans[operation, query, key, value, mask, problem, dropping, workspace]``.
 
     ``run(query, key, value, mask, dropout, scale)``: queries are of shape ``(matrices, rows, width)``, keys and
     values likewise; the mask is what users gave, and its layout that of its elements over ``(*batch, *groups,
@@ -62,7 +62,7 @@ def _forward_plan(
     ``(matrices, rows, values)``, and the logarithms of the sums of exponentials, of ``(matrices, rows)``.
     """
     capacity = _capacity(query.dtype, 1, workspace)
-    if not query.place.is_cuda:
+    if not query.device_state.is_cuda:
         return attention_on_host.plan(query, mask, problem, capacity)
     return attention_on_device.plan(query, key, value, mask, problem, capacity, dropping)
 
@@ -73,13 +73,13 @@ def _backward_plan(
 ) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
     """What computes them.
 
-    ``place.plans[operation, grad, query, key, value, mask, problem, dropping, workspace, wanted, mask_shape]``.
+    ``device_state.plans[operation, grad, query, key, value, mask, problem, dropping, workspace, wanted, mask_shape]``.
 
     ``run(grad, query, key, value, mask, result, logarithms, dropout, scale)`` gives the gradients that are wanted
     of query, key, value and mask, the last one of ``mask_shape``, whose sizes of 1 the mask was stretched from.
     """
     capacity = _capacity(query.dtype, 2, workspace)
-    if not query.place.is_cuda:
+    if not query.device_state.is_cuda:
         return attention_on_host.plan_backward(query, mask, problem, capacity, expected, mask_shape)
     return attention_on_device.plan_backward(
         grad, query, key, value, mask, problem, capacity, dropping, expected, mask_shape
@@ -99,7 +99,7 @@ def _attend(
     run = arrangement.forward.get((dropping, WORKSPACE))
     if run is None:
         layouts = q._layout, k._layout, v._layout, arrangement.mask, arrangement.problem
-        run = q._layout.place.plans[(_FORWARD, *layouts, dropping, WORKSPACE)]
+        run = q._layout.device_state.plans[(_FORWARD, *layouts, dropping, WORKSPACE)]
         arrangement.forward[dropping, WORKSPACE] = run
     rows, logarithms = run(q, k, v, mask, dropout, scale)
     return view_of(rows._storage, arrangement.out, rows._offset), logarithms
@@ -117,7 +117,7 @@ def _gradients(
     run = arrangement.backward.get((expected, dropping, WORKSPACE))
     if run is None:
         layouts = rows, q._layout, k._layout, v._layout, arrangement.mask, arrangement.problem
-        run = rows.place.plans[
+        run = rows.device_state.plans[
             (_BACKWARD, *layouts, dropping, WORKSPACE, expected, arrangement.mask_shape)
         ]  # fmt: skip
         arrangement.backward[expected, dropping, WORKSPACE] = run
@@ -174,7 +174,7 @@ def _factors(dropout: kernels.Dropout, problem: Problem, like: Tensor) -> Tensor
     """What the weights were multiplied by."""
     ones = like.new_ones((*problem.batch, *problem.groups, problem.positions, dropout.blocks * 4))
     drop = Drop(dropout.seed, dropout.call, dropout.below, dropout.scale)
-    ones._layout.place.plans[DROPOUT, ones._layout, 1](drop, ones, ones)
+    ones._layout.device_state.plans[DROPOUT, ones._layout, 1](drop, ones, ones)
     return ones[..., : problem.keys]
 
 
@@ -234,7 +234,7 @@ def scaled_dot_product_attention(
     scale = arrangement.scale if scale is None else float(scale)
     dropout = None
     if dropout_p:
-        seed, call = source(None, query._layout.place, "scaled_dot_product_attention").next_call()
+        seed, call = source(None, query._layout.device_state, "scaled_dot_product_attention").next_call()
         kept = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
         below = round((1 - dropout_p) * _WORDS)
         dropout = kernels.Dropout(seed, call, below, -(-problem.keys // 4), kept)
@@ -250,7 +250,7 @@ def _arranged(
     try:
         layout = query._layout
         shown = None if mask is None else mask._layout
-        result: Arrangement = layout.place.plans[
+        result: Arrangement = layout.device_state.plans[
             ARRANGE, layout, key._layout, value._layout, shown, causal, grouped
         ]
     except AttributeError:

@@ -62,7 +62,7 @@ class _Blocks:
     """What forward and backward have in common: the products of blocks, each prepared once."""
 
     def __init__(self, place: Any, kind: dtype, problem: Problem, capacity: int) -> None:
-        self.place = place
+        self.device_state = place
         self.kind = kind
         self.wide = kernels.wide_type(kind)
         self.mixed = self.wide is not kind
@@ -80,7 +80,7 @@ class _Blocks:
 
     def contiguous(self, rows: int, columns: int, dtype: dtype | None = None) -> Layout:
         """Layout of matrices."""
-        return contiguous[(self.problem.matrices, rows, columns), dtype or self.kind, self.place]
+        return contiguous[(self.problem.matrices, rows, columns), dtype or self.kind, self.device_state]
 
     def product(
         self, sizes: tuple[int, int, int, int], a: blas.Factor, b: blas.Factor, c: blas.Factor, output: dtype
@@ -90,7 +90,7 @@ class _Blocks:
         result = self.products.get((sizes, reads, output))
         if result is None:
             result = blas.product(
-                self.place, self.kind, sizes, a, b, c, output=None if output is self.kind else output
+                self.device_state, self.kind, sizes, a, b, c, output=None if output is self.kind else output
             )
             self.products[sizes, reads, output] = result
         return result
@@ -104,7 +104,7 @@ class _Blocks:
         """``run(stream, out, given)``: rounds contiguous sums; ``steps`` elements from matrix to matrix of ``out``."""
         strides = (steps, shape[2], 1), self.kind
         return pointwise.plan(
-            self.place.native, _CONVERT, shape, strides, (contiguous_strides(shape), self.wide)
+            self.device_state.native, _CONVERT, shape, strides, (contiguous_strides(shape), self.wide)
         )
 
 
@@ -128,7 +128,7 @@ def plan(
     dropping: bool,
 ) -> Callable[..., tuple[Tensor, Tensor]]:
     """What computes results and logarithms of the sums; see :class:`..attention._Forward`."""
-    device_state: Any = query.place
+    device_state: Any = query.device_state
     local, dtype = device_state.local, query.dtype
     own = _Blocks(device_state, dtype, problem, capacity)
     rows, values = problem.rows, problem.values
@@ -206,7 +206,7 @@ def plan_backward(
     dropping: bool, expected: tuple[bool, ...], mask_shape: tuple[int, ...] | None,
 ) -> Callable[..., tuple[Tensor | None, ...]]:  # fmt: skip
     """What computes the gradients; see :class:`..attention._Backward`."""
-    device_state: Any = query.place
+    device_state: Any = query.device_state
     local, dtype = device_state.local, query.dtype
     own = _Blocks(device_state, dtype, problem, capacity)
     wide = own.wide
@@ -346,7 +346,7 @@ def _add_to_mask(
     shape = tuple(each.stop - each.start for each in region)
     step = kernels.stride(block.keys)
     strides = (*(each * step for each in contiguous_strides(shape[:-1])), 1)
-    slopes = view_of(scratch, strided[shape, strides, dtype, scratch.place], offset)
+    slopes = view_of(scratch, strided[shape, strides, dtype, scratch.device_state], offset)
     sizes = into.shape
     stretched = [dim for dim, size in enumerate(sizes) if size == 1]
     with unrecorded():

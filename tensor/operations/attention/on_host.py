@@ -81,7 +81,7 @@ def plan(
     """What computes results and logarithms of the sums; see :class:`..attention._Forward`."""
     wide = rules.computes_in(kind.dtype)
     shape = problem.matrices, problem.rows
-    out = contiguous[(*shape, problem.values), kind.dtype, kind.place]
+    out = contiguous[(*shape, problem.values), kind.dtype, kind.device_state]
 
     def run(
         query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout | None, scale: float
@@ -162,7 +162,7 @@ def plan_backward(
                     dk[some] += np.matmul(slopes.swapaxes(1, 2), queries[rows])
         entry = []
         for want, array in zip(expected, (dq, dk, dv, of_mask), strict=True):
-            like = contiguous[array.shape, kind.dtype, kind.place]
+            like = contiguous[array.shape, kind.dtype, kind.device_state]
             entry.append(tensor_of(array, like) if want else None)
         return tuple(entry)
 

@@ -26,7 +26,7 @@ def unpacked(input: Tensor, count: int) -> tuple[Tensor, ...]:
     shape = (*layout.shape[:-1], layout.shape[-1] // count)
     with unrecorded():
         rows = input.unflatten(-1, (count, shape[-1])).movedim(-2, 0).contiguous()
-    part = contiguous[shape, layout.dtype, layout.place]
+    part = contiguous[shape, layout.dtype, layout.device_state]
     result = tuple(view_of(rows._storage, part, rows._offset + i * part.nbytes) for i in range(count))
     _SPLIT.record(result, (input,), (), (shape,))
     return result

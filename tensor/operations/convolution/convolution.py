@@ -79,7 +79,7 @@ class Geometry(NamedTuple):
 class Part:
     """One of the three operations of a convolution.
 
-    ``place.plans[part, first, second, bias]`` is ``run(first, second, bias)`` for operands of these layouts, not
+    ``device_state.plans[part, first, second, bias]`` is ``run(first, second, bias)`` for operands of these layouts, not
     recorded; only ``"forward"`` and ``"input"`` take a bias.
 
     Attributes
@@ -110,34 +110,34 @@ class Part:
 
     def plan(self, first: Layout, second: Layout, bias: Layout | None) -> Callable[..., Tensor]:
         """What carries it out for operands of given layouts."""
-        place: Any = first.place
-        out = contiguous[self.shape, first.dtype, place]
+        device_state: Any = first.device_state
+        out = contiguous[self.shape, first.dtype, device_state]
         run: Callable[..., Tensor]
         if not out.numel:
             make = maker(out)
             return lambda *_: make()
         if not first.numel or not second.numel:
             run = self._zeros(out)
-        elif place.is_cuda:
+        elif device_state.is_cuda:
             run = self._on_device(out, bias)
         else:
             run = self._on_host(first, second, out)
         return on_contiguous(run, first, second, None)
 
-    def work(self, place: Any, kind: dtype, bias: Layout | None) -> on_device.Work:
+    def work(self, device_state: Any, dtype: dtype, bias: Layout | None) -> on_device.Work:
         """What computes it on a device, for addresses of contiguous operands."""
         if self.name == "weight":
-            return on_device.weight_gradient(place, self.geometry, kind)
+            return on_device.weight_gradient(device_state, self.geometry, dtype)
         plan = on_device.forward if self.name == "forward" else on_device.input_gradient
-        return plan(place, self.geometry, kind, None if bias is None else bias.strides[0])
+        return plan(device_state, self.geometry, dtype, None if bias is None else bias.strides[0])
 
     def _on_device(self, out: Layout, bias: Layout | None) -> Callable[..., Tensor]:
-        place: Any = out.place
-        make, local, allocate, free = maker(out), place.local, place.allocate, place.free
-        queue, size = self.work(place, out.dtype, bias)
+        device_state: Any = out.device_state
+        make, local, allocate, free = maker(out), device_state.local, device_state.allocate, device_state.free
+        queue, size = self.work(device_state, out.dtype, bias)
 
         def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
-            made = make()
+            result = make()
             stream = local.stream
             # Freed when this returns: only work behind these kernels on the stream can get the memory.
             block = allocate(size, stream.cuda_stream) if size else None
@@ -145,7 +145,7 @@ class Part:
                 queue(
                     stream.handle,
                     0 if block is None else block.address,
-                    made._storage.address,
+                    result._storage.address,
                     first._storage.address + first._offset,
                     second._storage.address + second._offset,
                     0 if bias is None else bias._storage.address + bias._offset,
@@ -153,13 +153,13 @@ class Part:
             finally:
                 if block is not None:
                     free(block)
-            return made
+            return result
 
         return run
 
     def _on_host(self, first: Layout, second: Layout, out: Layout) -> Callable[..., Tensor]:
-        kind = out.dtype
-        wide = rules.computes_in(kind)
+        dtype = out.dtype
+        wide = rules.computes_in(dtype)
         geometry = self.geometry
         plan, left, right, full = {
             "forward": (on_host.forward, geometry.image, geometry.weight, geometry.result),
@@ -167,26 +167,26 @@ class Part:
             "weight": (on_host.weight_gradient, geometry.image, geometry.result, geometry.weight),
         }[self.name]
         compute = plan(geometry, wide.numpy)
-        widen, narrow = host_conversion(kind, wide), host_conversion(wide, kind)
+        widen, narrow = host_conversion(dtype, wide), host_conversion(wide, dtype)
         along = (-1, *[1] * (len(self.shape) - self.channels_at - 1))
 
         def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
-            made = empty(out)
-            result: Any = made._array
+            output = empty(out)
+            result: Any = output._array
             x, y = first._host.reshape(left), second._host.reshape(right)
             with np.errstate(all="ignore"):
-                if wide is kind:
+                if wide is dtype:
                     compute(x, y, result.reshape(full))
                 else:
                     arrays = np.empty(left, wide.numpy), np.empty(right, wide.numpy)
                     for into, array in zip(arrays, (x, y), strict=True):
                         widen(into, array)
-                    found = np.empty(full, wide.numpy)
-                    compute(*arrays, found)
-                    narrow(result, found.reshape(result.shape))
+                    value = np.empty(full, wide.numpy)
+                    compute(*arrays, value)
+                    narrow(result, value.reshape(result.shape))
                 if bias is not None:
                     np.add(result, bias._host.reshape(along), out=result)
-            return made
+            return output
 
         return run
 
@@ -195,14 +195,14 @@ class Part:
         along = (-1, *[1] * (len(self.shape) - self.channels_at - 1))
 
         def run(first: Tensor, second: Tensor, bias: Tensor | None) -> Tensor:
-            made = empty(out).zero_()
-            return made if bias is None else ADD.in_place(made, bias.detach().view(along))
+            result = empty(out).zero_()
+            return result if bias is None else ADD.in_place(result, bias.detach().view(along))
 
         return run
 
 
 class _Gradients:
-    """``place.plans[operation, first, second, grad, *wanted](first, second, grad)``: what a part's node gives.
+    """``device_state.plans[operation, first, second, grad, *wanted](first, second, grad)``: what a part's node gives.
 
     ``wanted`` says of which operands there are to be gradients: two, or three with a bias. An operand that none of them
     needs is ``None``. The gradient is contiguous.
@@ -214,34 +214,34 @@ class _Gradients:
         self.part = part
 
     def plan(
-        self, first: Layout | None, second: Layout | None, grad: Layout, *wanted: bool
+        self, first: Layout | None, second: Layout | None, grad: Layout, *expected: bool
     ) -> Callable[..., tuple[Tensor | None, ...]]:
         """What makes the gradients for tensors of these layouts."""
-        place: Any = grad.place
+        device_state: Any = grad.device_state
         layouts = first, second, grad
         steps = []
-        direct = place.is_cuda
+        direct = device_state.is_cuda
         for position, (part, left, right) in enumerate(self.part.derivatives):
             a, b = layouts[left], layouts[right]
-            if wanted[position] and a is not None and b is not None:
+            if expected[position] and a is not None and b is not None:
                 steps.append((position, part, left, right, a, b))
                 direct = direct and a.contiguous and b.contiguous and a.numel and b.numel
         axes = tuple(axis for axis in range(len(grad.shape)) if axis != self.part.channels_at)
-        total = place.plans[SUM, grad, axes, False] if len(wanted) == 3 and wanted[2] else None
+        total = device_state.plans[SUM, grad, axes, False] if len(expected) == 3 and expected[2] else None
         if direct:
-            return _on_one_scratch(steps, total, len(wanted))
+            return _on_one_scratch(steps, total, len(expected))
         runs = [
-            (position, place.plans[part, a, b, None], left, right)
+            (position, device_state.plans[part, a, b, None], left, right)
             for position, part, left, right, a, b in steps
         ]
 
         def run(*operands: Tensor) -> tuple[Tensor | None, ...]:
-            found: list[Tensor | None] = [None] * len(wanted)
+            result: list[Tensor | None] = [None] * len(expected)
             for position, each, left, right in runs:
-                found[position] = each(operands[left], operands[right], None)
+                result[position] = each(operands[left], operands[right], None)
             if total is not None:
-                found[2] = total(operands[2])[0]
-            return tuple(found)
+                result[2] = total(operands[2])[0]
+            return tuple(result)
 
         return run
 
@@ -251,37 +251,37 @@ def _on_one_scratch(
 ) -> Callable[..., tuple[Tensor | None, ...]]:
     """Gradients of contiguous operands on a device, which use the same scratch memory one after the other."""
     planned, size = [], 0
-    place: Any = None
+    device_state: Any = None
     for position, part, left, right, a, _ in steps:
-        place, kind = a.place, a.dtype
-        work = part.work(place, kind, None)
-        planned.append((position, maker(contiguous[part.shape, kind, place]), work.run, left, right))
+        device_state, dtype = a.device_state, a.dtype
+        work = part.work(device_state, dtype, None)
+        planned.append((position, maker(contiguous[part.shape, dtype, device_state]), work.run, left, right))
         size = max(size, work.scratch_bytes)
 
     def run(*operands: Tensor) -> tuple[Tensor | None, ...]:
-        found: list[Tensor | None] = [None] * count
+        result: list[Tensor | None] = [None] * count
         if total is not None:
-            found[2] = total(operands[2])[0]
+            result[2] = total(operands[2])[0]
         if planned:
-            stream = place.local.stream
-            block = place.allocate(size, stream.cuda_stream) if size else None
+            stream = device_state.local.stream
+            block = device_state.allocate(size, stream.cuda_stream) if size else None
             scratch = 0 if block is None else block.address
             try:
                 for position, make, queue, left, right in planned:
-                    found[position] = made = make()
+                    result[position] = output = make()
                     a, b = operands[left], operands[right]
                     queue(
                         stream.handle,
                         scratch,
-                        made._storage.address,
+                        output._storage.address,
                         a._storage.address + a._offset,
                         b._storage.address + b._offset,
                         0,
                     )
             finally:
                 if block is not None:
-                    place.free(block)
-        return tuple(found)
+                    device_state.free(block)
+        return tuple(result)
 
     return run
 
@@ -333,24 +333,24 @@ class ConvolutionNode(Node):
             # Once for all that read it.
             grad = grad.contiguous()
             layout = grad._layout
-        wanted = [edge is not None for edge in edges]
+        expected = [edge is not None for edge in edges]
         if not modes.recording:
-            run = layout.place.plans[
+            run = layout.device_state.plans[
                 part.gradients,
                 None if first is None else first._layout,
                 None if second is None else second._layout,
                 layout,
-                *wanted,
+                *expected,
             ]
             return run(first, second, grad)
         operands = first, second, grad
-        found: list[Any] = [None] * len(edges)
+        result: list[Any] = [None] * len(edges)
         for position, (other, left, right) in enumerate(part.derivatives):
-            if wanted[position]:
-                found[position] = _recorded(other, operands[left], operands[right])
-        if len(edges) == 3 and wanted[2]:
-            found[2] = grad.sum([axis for axis in range(grad.dim()) if axis != part.channels_at])
-        return tuple(found)
+            if expected[position]:
+                result[position] = _recorded(other, operands[left], operands[right])
+        if len(edges) == 3 and expected[2]:
+            result[2] = grad.sum([axis for axis in range(grad.dim()) if axis != part.channels_at])
+        return tuple(result)
 
 
 def _conjugate(x: Tensor | None) -> Tensor | None:
@@ -360,7 +360,7 @@ def _conjugate(x: Tensor | None) -> Tensor | None:
 def _recorded(part: Part, first: Tensor, second: Tensor) -> Tensor:
     """A derivative that has derivatives itself."""
     a = first._layout
-    result: Tensor = a.place.plans[part, a, second._layout, None](first, second, None)
+    result: Tensor = a.device_state.plans[part, a, second._layout, None](first, second, None)
     _record(result, part, "ConvolutionBackwardBackward0", first, second, None)
     return result
 
@@ -382,15 +382,15 @@ def _record(
 # As users call them
 
 
-def _three(name: str, what: str, given: Any, rank: int, fill: int) -> tuple[int, int, int]:
-    if isinstance(given, int):
-        given = (given,) * rank
-    values = tuple(int(x) for x in given)
+def _three(name: str, what: str, argument: Any, rank: int, fill: int) -> tuple[int, int, int]:
+    if isinstance(argument, int):
+        argument = (argument,) * rank
+    values = tuple(int(x) for x in argument)
     if len(values) == 1:
         values *= rank
     if len(values) != rank:
         raise RuntimeError(
-            f"{name}(): expected {what} to be a single integer or {rank} of them, got {given!r}"
+            f"{name}(): expected {what} to be a single integer or {rank} of them, got {argument!r}"
         )
     depth, height, width = (fill,) * (3 - rank) + values
     return depth, height, width
@@ -405,7 +405,7 @@ def _check_operands(name: str, input: Any, weight: Any, bias: Any) -> None:
 
 
 def _check_layout(name: str, what: str, input: Layout, x: Layout) -> None:
-    if x.place is not input.place:
+    if x.device_state is not input.device_state:
         raise two_devices(name, input.device, x.device)
     if x.dtype is not input.dtype:
         raise RuntimeError(
@@ -463,7 +463,7 @@ class _Planned(NamedTuple):
 
 
 class _Convolution:
-    """``place.plans[operation, input, weight, bias, *options]`` for the layouts of the operands.
+    """``device_state.plans[operation, input, weight, bias, *options]`` for the layouts of the operands.
 
     ``name`` is the public function's, ``rank`` the number of spatial dimensions.
     """
@@ -572,15 +572,15 @@ class _TransposedConvolution(_Convolution):
                 f"output padding must be smaller than either stride or dilation, but got output_padding {output_padding}, "
                 f"stride {stride} and dilation {dilation}"
             )
-        (items, filters), given = _lifted(x.shape, rank)
+        (items, filters), argument = _lifted(x.shape, rank)
         (_, width), kernel = _lifted(weight.shape, rank)
         depth, height, wide = size = tuple(
             (n - 1) * s - 2 * p + d * (k - 1) + e + 1
-            for n, s, p, d, k, e in zip(given, strides, paddings, dilations, kernel, extra, strict=True)
+            for n, s, p, d, k, e in zip(argument, strides, paddings, dilations, kernel, extra, strict=True)
         )
         if min(size) <= 0:
             raise RuntimeError(
-                f"Given input size per channel: {list(given)[3 - rank :]}. Calculated output size per channel: "
+                f"Given input size per channel: {list(argument)[3 - rank :]}. Calculated output size per channel: "
                 f"{list(size)[3 - rank :]}. Output size is too small"
             )
         # Where a whole further window would fit into the output padding, there is none.

@@ -83,8 +83,8 @@ def _aligned(size: int) -> int:
 
 
 def _product(
-    place: Any,
-    kind: dtype,
+    device_state: Any,
+    dtype: dtype,
     sizes: tuple[int, int, int, int],
     a: tuple[int, int, int],
     b: tuple[int, int, int],
@@ -95,9 +95,9 @@ def _product(
     ``sizes`` are how many matrices there are, rows of A, columns of B and columns of A.
     """
     count, rows, columns, inner = sizes
-    if kind.category < Category.FLOATING:
-        launch = products.plan(place.native, kind, sizes, a, b, c)
-        local = place.local
+    if dtype.category < Category.FLOATING:
+        launch = products.plan(device_state.native, dtype, sizes, a, b, c)
+        local = device_state.local
         # Only results are products of integers, to which nothing is added.
         return lambda c, a, b, _alpha=1, _beta=0: launch(local.stream.handle, a, b, c)
     factors = (
@@ -106,24 +106,30 @@ def _product(
     )
     left, right, into = factors
     assert left is not None and right is not None and into is not None and not into.transposed
-    return blas.product(place, kind, sizes, left, right, into, _TF32)
+    return blas.product(device_state, dtype, sizes, left, right, into, _TF32)
 
 
 def _bias_added(
-    place: Any, kind: dtype, shape: Sequence[int], steps: tuple[Sequence[int], Sequence[int]], bias: int
+    device_state: Any,
+    dtype: dtype,
+    shape: Sequence[int],
+    steps: tuple[Sequence[int], Sequence[int]],
+    bias: int,
 ) -> Callable[..., None]:
     """``run(stream, out, given, bias)`` for arrays ``(items, filters, windows)`` of these strides."""
-    out, given = steps
-    wide = rules.computes_in(kind)
-    include = "complex_math.cuh" if kind.is_complex else ""
+    out, argument = steps
+    wide = rules.computes_in(dtype)
+    include = "complex_math.cuh" if dtype.is_complex else ""
     add = pointwise.Expression("add", "a + b", compute=wide, include=include)
-    return pointwise.plan(place.native, add, shape, (out, kind), (given, kind), ((0, bias, 0), kind))
+    return pointwise.plan(
+        device_state.native, add, shape, (out, dtype), (argument, dtype), ((0, bias, 0), dtype)
+    )
 
 
 def _copied(
-    place: Any, kind: dtype, shape: Sequence[int], out: Sequence[int], given: Sequence[int]
+    device_state: Any, dtype: dtype, shape: Sequence[int], out: Sequence[int], argument: Sequence[int]
 ) -> Callable[..., None]:
-    return pointwise.plan(place.native, _COPY, shape, (out, kind), (given, kind))
+    return pointwise.plan(device_state.native, _COPY, shape, (out, dtype), (argument, dtype))
 
 
 class _Sizes:
@@ -155,13 +161,13 @@ class _Sizes:
 
 
 def _depthwise(
-    place: Any, part: str, geometry: Geometry, kind: dtype, bias: int | None, shape: tuple[int, ...]
+    device_state: Any, part: str, geometry: Geometry, dtype: dtype, bias: int | None, shape: tuple[int, ...]
 ) -> Work:
     multiplier = geometry.filters // geometry.channels
     launch = kernels.plan_depthwise(
-        place.native, part, geometry.windows, geometry.items, geometry.channels, multiplier, kind
+        device_state.native, part, geometry.windows, geometry.items, geometry.channels, multiplier, dtype
     )
-    add = _on_whole(place, kind, shape, bias)
+    add = _on_whole(device_state, dtype, shape, bias)
 
     def run(stream: Any, _: int, out: int, first: int, second: int, bias: int) -> None:
         launch(stream, out, first, second)
@@ -172,7 +178,7 @@ def _depthwise(
 
 
 def _on_whole(
-    place: Any, kind: dtype, shape: tuple[int, ...], bias: int | None
+    device_state: Any, dtype: dtype, shape: tuple[int, ...], bias: int | None
 ) -> Callable[..., None] | None:
     """What adds a bias to a whole result in place; ``shape`` is ``(items, filters, depth, height, width)``."""
     if bias is None:
@@ -180,29 +186,29 @@ def _on_whole(
     items, filters, depth, height, width = shape
     windows = depth * height * width
     steps = (filters * windows, windows, 1)
-    return _bias_added(place, kind, (items, filters, windows), (steps, steps), bias)
+    return _bias_added(device_state, dtype, (items, filters, windows), (steps, steps), bias)
 
 
-def forward(place: Any, geometry: Geometry, kind: dtype, bias: int | None) -> Work:
+def forward(device_state: Any, geometry: Geometry, dtype: dtype, bias: int | None) -> Work:
     """The convolution of image and weight; ``bias`` is the stride of one that is added, ``None`` without."""
     if geometry.depthwise:
-        return _depthwise(place, "forward", geometry, kind, bias, geometry.result)
-    chunks = _chunks(geometry, kind.itemsize)
+        return _depthwise(device_state, "forward", geometry, dtype, bias, geometry.result)
+    chunks = _chunks(geometry, dtype.itemsize)
     if geometry.windows.positions >= _LONG or chunks[0].items == 1:
-        return _forward_by_items(place, geometry, kind, bias, chunks)
-    return _forward_jointly(place, geometry, kind, bias, chunks)
+        return _forward_by_items(device_state, geometry, dtype, bias, chunks)
+    return _forward_jointly(device_state, geometry, dtype, bias, chunks)
 
 
 def _forward_by_items(
-    place: Any, geometry: Geometry, kind: dtype, bias: int | None, chunks: list[_Chunk]
+    device_state: Any, geometry: Geometry, dtype: dtype, bias: int | None, chunks: list[_Chunk]
 ) -> Work:
     """A product for each item, written where it belongs."""
-    s, plain = _Sizes(geometry, kind), geometry.plain
+    s, plain = _Sizes(geometry, dtype), geometry.plain
 
     @cache
     def unfold(items: int, first: int, count: int) -> Any:
         return kernels.plan_unfold(
-            place.native, geometry.windows, geometry.channels, s.itemsize,
+            device_state.native, geometry.windows, geometry.channels, s.itemsize,
             s.width, items, first, count, count, s.rows * count,
         )  # fmt: skip
 
@@ -210,7 +216,7 @@ def _forward_by_items(
     def product(items: int, count: int) -> Any:
         columns = (s.image, s.area, 1) if plain else (s.rows * count, count, 1)
         into = (s.result, s.positions, 1)
-        return _product(place, kind, (items, s.filters, count, s.rows), (0, s.rows, 1), columns, into)
+        return _product(device_state, dtype, (items, s.filters, count, s.rows), (0, s.rows, 1), columns, into)
 
     steps = [
         (
@@ -223,7 +229,7 @@ def _forward_by_items(
         for item, items, first, count in chunks
         for group in range(s.groups)
     ]
-    add = _on_whole(place, kind, geometry.result, bias)
+    add = _on_whole(device_state, dtype, geometry.result, bias)
 
     def run(stream: Any, scratch: int, out: int, x: int, w: int, bias: int) -> None:
         for unfold, image, multiply, matrix, target in steps:
@@ -240,33 +246,33 @@ def _forward_by_items(
 
 
 def _forward_jointly(
-    place: Any, geometry: Geometry, kind: dtype, bias: int | None, chunks: list[_Chunk]
+    device_state: Any, geometry: Geometry, dtype: dtype, bias: int | None, chunks: list[_Chunk]
 ) -> Work:
     """One product for the windows of several items, which goes from there to where it belongs, with the bias."""
-    s, plain = _Sizes(geometry, kind), geometry.plain
+    s, plain = _Sizes(geometry, dtype), geometry.plain
 
     @cache
     def gather(items: int, first: int, count: int) -> Any:
         if plain:
             shape, out = (s.rows, items, count), (items * count, count, 1)
-            return _copied(place, kind, shape, out, (s.area, s.image, 1))
+            return _copied(device_state, dtype, shape, out, (s.area, s.image, 1))
         return kernels.plan_unfold(
-            place.native, geometry.windows, geometry.channels, s.itemsize,
+            device_state.native, geometry.windows, geometry.channels, s.itemsize,
             s.width, items, first, count, items * count, count,
         )  # fmt: skip
 
     @cache
     def product(columns: int) -> Any:
         sizes = 1, s.filters, columns, s.rows
-        return _product(place, kind, sizes, (0, s.rows, 1), (0, columns, 1), (0, columns, 1))
+        return _product(device_state, dtype, sizes, (0, s.rows, 1), (0, columns, 1), (0, columns, 1))
 
     @cache
     def finish(items: int, count: int) -> Any:
         shape = (items, s.filters, count)
-        out, given = (s.result, s.positions, 1), (count, items * count, 1)
+        out, argument = (s.result, s.positions, 1), (count, items * count, 1)
         if bias is None:
-            return _copied(place, kind, shape, out, given)
-        return _bias_added(place, kind, shape, (out, given), bias)
+            return _copied(device_state, dtype, shape, out, argument)
+        return _bias_added(device_state, dtype, shape, (out, argument), bias)
 
     columns = _aligned(chunks[0].items * s.rows * chunks[0].windows * s.itemsize)
     steps = [
@@ -296,14 +302,14 @@ def _forward_jointly(
     return Work(run, columns + chunks[0].items * s.filters * chunks[0].windows * s.itemsize)
 
 
-def input_gradient(place: Any, geometry: Geometry, kind: dtype, bias: int | None) -> Work:
+def input_gradient(device_state: Any, geometry: Geometry, dtype: dtype, bias: int | None) -> Work:
     """The gradient of the image from those of the result and the weight: the transposed convolution.
 
     ``bias`` is the stride of one that is added, ``None`` without.
     """
     if geometry.depthwise:
-        return _depthwise(place, "input", geometry, kind, bias, geometry.image)
-    s, plain = _Sizes(geometry, kind), geometry.plain
+        return _depthwise(device_state, "input", geometry, dtype, bias, geometry.image)
+    s, plain = _Sizes(geometry, dtype), geometry.plain
     room = max(WORKSPACE // max(s.taps * s.positions * s.itemsize, 1), 1)
     # As many channels as fit, and as many items of all channels.
     most = min(s.width, room)
@@ -313,12 +319,12 @@ def input_gradient(place: Any, geometry: Geometry, kind: dtype, bias: int | None
     def product(items: int, channels: int) -> Any:
         sizes = items, channels * s.taps, s.positions, s.filters
         into = (s.image, s.area, 1) if plain else (channels * s.taps * s.positions, s.positions, 1)
-        return _product(place, kind, sizes, (0, 1, s.rows), (s.result, s.positions, 1), into)
+        return _product(device_state, dtype, sizes, (0, 1, s.rows), (s.result, s.positions, 1), into)
 
     @cache
     def fold(items: int, channels: int) -> Any:
         return kernels.plan_fold(
-            place.native, geometry.windows, geometry.channels, kind,
+            device_state.native, geometry.windows, geometry.channels, dtype,
             channels, items, s.positions, channels * s.taps * s.positions,
         )  # fmt: skip
 
@@ -332,14 +338,14 @@ def input_gradient(place: Any, geometry: Geometry, kind: dtype, bias: int | None
         )
         for item, items, group, channel, channels in _channel_chunks(geometry, s.width, together, most)
     ]
-    add = _on_whole(place, kind, geometry.image, bias)
+    add = _on_whole(device_state, dtype, geometry.image, bias)
 
     def run(stream: Any, scratch: int, out: int, grad: int, w: int, bias: int) -> None:
-        for multiply, matrix, given, fold, target in steps:
+        for multiply, matrix, argument, fold, target in steps:
             if fold is None:
-                multiply(out + target, w + matrix, grad + given)
+                multiply(out + target, w + matrix, grad + argument)
             else:
-                multiply(scratch, w + matrix, grad + given)
+                multiply(scratch, w + matrix, grad + argument)
                 fold(stream, out + target, scratch)
         if add is not None:
             add(stream, out, out, bias)
@@ -357,20 +363,20 @@ def _channel_chunks(
                 yield item, min(together, geometry.items - item), group, channel, min(most, width - channel)
 
 
-def weight_gradient(place: Any, geometry: Geometry, kind: dtype) -> Work:
+def weight_gradient(device_state: Any, geometry: Geometry, dtype: dtype) -> Work:
     """The gradient of the weight from the image and the gradient of the result."""
     if geometry.depthwise:
-        return _depthwise(place, "weight", geometry, kind, None, geometry.weight)
-    s, plain = _Sizes(geometry, kind), geometry.plain
-    chunks = _chunks(geometry, kind.itemsize)
+        return _depthwise(device_state, "weight", geometry, dtype, None, geometry.weight)
+    s, plain = _Sizes(geometry, dtype), geometry.plain
+    chunks = _chunks(geometry, dtype.itemsize)
 
     @cache
     def gather(items: int, first: int, count: int) -> Any:
         if plain:
             shape, out = (s.rows, items, count), (items * count, count, 1)
-            return None if items == 1 else _copied(place, kind, shape, out, (s.area, s.image, 1))
+            return None if items == 1 else _copied(device_state, dtype, shape, out, (s.area, s.image, 1))
         return kernels.plan_unfold(
-            place.native, geometry.windows, geometry.channels, s.itemsize,
+            device_state.native, geometry.windows, geometry.channels, s.itemsize,
             s.width, items, first, count, items * count, count,
         )  # fmt: skip
 
@@ -378,7 +384,7 @@ def weight_gradient(place: Any, geometry: Geometry, kind: dtype) -> Work:
     def collect(items: int, count: int) -> Any:
         """The gradients of several items in rows of filters; those of one lie so already."""
         shape, out = (s.filters, items, count), (items * count, count, 1)
-        return None if items == 1 else _copied(place, kind, shape, out, (s.positions, s.result, 1))
+        return None if items == 1 else _copied(device_state, dtype, shape, out, (s.positions, s.result, 1))
 
     @cache
     def product(items: int, count: int) -> Any:
@@ -387,7 +393,7 @@ def weight_gradient(place: Any, geometry: Geometry, kind: dtype) -> Work:
         grads = s.positions if items == 1 else columns
         seen = s.area if plain and items == 1 else columns
         sizes = 1, s.filters, s.rows, columns
-        return _product(place, kind, sizes, (0, grads, 1), (0, 1, seen), (0, s.rows, 1))
+        return _product(device_state, dtype, sizes, (0, grads, 1), (0, 1, seen), (0, s.rows, 1))
 
     most = chunks[0].items * chunks[0].windows * s.itemsize
     columns = _aligned(most * s.rows)
@@ -406,8 +412,8 @@ def weight_gradient(place: Any, geometry: Geometry, kind: dtype) -> Work:
     ]
 
     def run(stream: Any, scratch: int, out: int, x: int, grad: int, _: int) -> None:
-        for gather, image, collect, given, multiply, target, beta in steps:
-            seen, grads = x + image, grad + given
+        for gather, image, collect, argument, multiply, target, beta in steps:
+            seen, grads = x + image, grad + argument
             if gather is not None:
                 gather(stream, scratch, seen)
                 seen = scratch

@@ -173,10 +173,10 @@ class _Shift:
         if self.whole:
             return x[None, :, :, :, None]
         shape = (self.taps, *x.shape[:2], *self.shape)
-        made = np.zeros(shape, x.dtype) if self.padded else np.empty(shape, x.dtype)
+        result = np.zeros(shape, x.dtype) if self.padded else np.empty(shape, x.dtype)
         for seen, into in self.steps:
-            made[into] = x[seen]
-        return made
+            result[into] = x[seen]
+        return result
 
     def zeros(self, items: int, channels: int, dtype: Any) -> Array:
         """What gradients of items are added up in."""
@@ -194,7 +194,7 @@ def _taps(windows: Windows, block: _Block) -> list[tuple[Any, ...]]:
     (z, y, x), (depth, height, width) = block.start, block.shape
     row = slice(x, x + width)
     (deep, high, wide), phases = windows.kernel, _phases(windows)
-    found: list[tuple[Any, ...]] = []
+    result: list[tuple[Any, ...]] = []
     for k in range(deep):
         first = k * windows.dilation[0] + z * windows.stride[0]
         planes = slice(first, first + (depth - 1) * windows.stride[0] + 1, windows.stride[0])
@@ -202,28 +202,28 @@ def _taps(windows: Windows, block: _Block) -> list[tuple[Any, ...]]:
             start, phase = divmod(j * windows.dilation[1], windows.stride[1])
             rows = slice(start + y, start + y + height)
             at = phases.index(phase)
-            found += [(i, ..., planes, at, rows, row) for i in range(wide)]
-    return found
+            result += [(i, ..., planes, at, rows, row) for i in range(wide)]
+    return result
 
 
 def _columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Array) -> Array:
     """Windows of a block, ``(items, channels, taps, *block.shape)``."""
     _, items, channels = shifted.shape[:3]
-    made = room[: items * channels * len(taps) * block.positions]
-    made = made.reshape(items, channels, len(taps), *block.shape)
+    result = room[: items * channels * len(taps) * block.positions]
+    result = result.reshape(items, channels, len(taps), *block.shape)
     for number, seen in enumerate(taps):
-        made[:, :, number] = shifted[seen]
-    return made
+        result[:, :, number] = shifted[seen]
+    return result
 
 
 def _joint_columns(shifted: Array, block: _Block, taps: Sequence[Any], room: Array) -> Array:
     """The same with items next to positions: ``(channels, taps, items * positions)``."""
     _, items, channels = shifted.shape[:3]
-    made = room[: items * channels * len(taps) * block.positions]
-    made = made.reshape(channels, len(taps), items, *block.shape)
+    result = room[: items * channels * len(taps) * block.positions]
+    result = result.reshape(channels, len(taps), items, *block.shape)
     for number, seen in enumerate(taps):
-        made[:, number] = shifted[seen].swapaxes(0, 1)
-    return made.reshape(channels, len(taps), -1)
+        result[:, number] = shifted[seen].swapaxes(0, 1)
+    return result.reshape(channels, len(taps), -1)
 
 
 def _forward_plain(geometry: Geometry) -> Run:
@@ -259,8 +259,8 @@ def forward(geometry: Geometry, dtype: Any) -> Run:
             if positions < _FEW:
                 (block, taps), *_ = cut.blocks
                 columns = _joint_columns(shifted, block, taps, room)
-                found = np.matmul(matrix, columns.reshape(groups, rows, -1))
-                target[...] = found.reshape(groups, -1, items, positions).transpose(2, 0, 1, 3)
+                result = np.matmul(matrix, columns.reshape(groups, rows, -1))
+                target[...] = result.reshape(groups, -1, items, positions).transpose(2, 0, 1, 3)
                 return
             for block, taps in cut.blocks:
                 columns = _columns(shifted, block, taps, room).reshape(items, groups, rows, -1)
@@ -316,13 +316,13 @@ def input_gradient(geometry: Geometry, dtype: Any) -> Run:
         flat = grad.reshape(geometry.items, groups, filters, -1)
 
         def work(part: slice, room: Array) -> None:
-            given, target = flat[part], out[part]
-            items = len(given)
+            argument, target = flat[part], out[part]
+            items = len(argument)
             shifted = shift.zeros(items, geometry.channels, dtype)
             for block, taps in cut.blocks:
                 columns = room[: items * geometry.channels * windows.taps * block.positions]
                 columns = columns.reshape(items, groups, -1, block.positions)
-                np.matmul(matrix, given[..., block.first : block.first + block.positions], out=columns)
+                np.matmul(matrix, argument[..., block.first : block.first + block.positions], out=columns)
                 columns = columns.reshape(items, geometry.channels, windows.taps, *block.shape)
                 for number, seen in enumerate(taps):
                     shifted[seen] += columns[:, :, number]
@@ -355,8 +355,8 @@ def weight_gradient(geometry: Geometry, dtype: Any) -> Run:
             else:
                 columns = _joint_columns(shifted, block, taps, room)
             # All items in one product, which adds them up.
-            given = grads[..., seen].swapaxes(0, 1).reshape(groups, -1, items * block.positions)
-            total += np.matmul(given, columns.reshape(groups, rows, -1).swapaxes(1, 2))
+            argument = grads[..., seen].swapaxes(0, 1).reshape(groups, -1, items * block.positions)
+            total += np.matmul(argument, columns.reshape(groups, rows, -1).swapaxes(1, 2))
 
     def run(x: Array, grad: Array, out: Array) -> None:
         flat = grad.reshape(geometry.items, geometry.filters, -1)
@@ -435,15 +435,15 @@ def _depthwise_input(geometry: Geometry, dtype: Any) -> Run:
         grads = grad.reshape(geometry.items, geometry.channels, -1, windows.positions)
 
         def work(item: int, channels: slice, room: Array) -> None:
-            given = grads[item, channels]
-            shifted = shift.zeros(1, len(given), dtype)
-            columns = room[: len(given) * windows.taps * windows.positions]
-            columns = columns.reshape(len(given), windows.taps, -1)
-            if given.shape[1] == 1:
-                np.multiply(matrix[channels], given, out=columns)
+            argument = grads[item, channels]
+            shifted = shift.zeros(1, len(argument), dtype)
+            columns = room[: len(argument) * windows.taps * windows.positions]
+            columns = columns.reshape(len(argument), windows.taps, -1)
+            if argument.shape[1] == 1:
+                np.multiply(matrix[channels], argument, out=columns)
             else:
-                np.matmul(matrix[channels], given, out=columns)
-            columns = columns.reshape(1, len(given), windows.taps, *windows.out)
+                np.matmul(matrix[channels], argument, out=columns)
+            columns = columns.reshape(1, len(argument), windows.taps, *windows.out)
             for number, seen in enumerate(planes.taps):
                 shifted[seen] += columns[:, :, number]
             shift.sum(shifted, out[item : item + 1, channels])

@@ -66,7 +66,7 @@ class _Columns:
 
 
 class _Way:
-    """``place.plans[way, input](input)`` for inputs of a layout. Not recorded."""
+    """``device_state.plans[way, input](input)`` for inputs of a layout. Not recorded."""
 
     __slots__ = ("whole",)
 
@@ -78,22 +78,22 @@ class _Way:
 
     def planned(self, x: Layout, shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """What makes tensors of ``shape`` from those of a layout."""
-        place = x.place
-        out = contiguous[shape, x.dtype, place]
+        device_state = x.device_state
+        out = contiguous[shape, x.dtype, device_state]
         if not out.numel:
             return lambda _: empty(out)
-        run = self.on_device(out) if place.is_cuda else self.on_host(out)
+        run = self.on_device(out) if device_state.is_cuda else self.on_host(out)
         return on_contiguous(run, x)
 
     def on_device(self, out: Layout) -> Callable[[Tensor], Tensor]:
         """With a kernel."""
-        place: Any = out.place
-        launch, make, local = self.launch(place.native, out), maker(out), place.local
+        device_state: Any = out.device_state
+        launch, make, local = self.launch(device_state.native, out), maker(out), device_state.local
 
         def run(x: Tensor) -> Tensor:
-            made = make()
-            launch(local.stream.handle, made._storage.address, x._storage.address + x._offset)
-            return made
+            result = make()
+            launch(local.stream.handle, result._storage.address, x._storage.address + x._offset)
+            return result
 
         return run
 
@@ -136,16 +136,16 @@ class _Unfold(_Way):
         columns = (whole.items, whole.channels, *windows.kernel, *windows.out)
 
         def run(x: Tensor) -> Tensor:
-            made = empty(out)
-            array: Any = made._array
-            given, into = x._host.reshape(image), array.reshape(columns)
+            result = empty(out)
+            array: Any = result._array
+            argument, into = x._host.reshape(image), array.reshape(columns)
             if shape != image:
-                padded = np.zeros(shape, given.dtype)
-                padded[inner] = given
-                given = padded
+                padded = np.zeros(shape, argument.dtype)
+                padded[inner] = argument
+                argument = padded
             for index, seen in taps:
-                into[index] = given[seen]
-            return made
+                into[index] = argument[seen]
+            return result
 
         return run
 
@@ -179,14 +179,14 @@ class _Fold(_Way):
         wide = rules.computes_in(out.dtype).numpy
 
         def run(x: Tensor) -> Tensor:
-            made = empty(out)
-            array: Any = made._array
-            given = x._host.reshape(columns)
+            result = empty(out)
+            array: Any = result._array
+            argument = x._host.reshape(columns)
             padded = np.zeros(shape, wide)
             for index, seen in taps:
-                padded[seen] += given[index]
+                padded[seen] += argument[index]
             array[...] = padded[inner].reshape(array.shape)
-            return made
+            return result
 
         return run
 
@@ -209,7 +209,7 @@ class WindowsNode(Node):
         """The other operation on the gradient."""
         grad, way = grads[0], self.way.reverse
         layout = grad._layout
-        return _recorded(layout.place.plans[way, layout](grad), way, grad)
+        return _recorded(layout.device_state.plans[way, layout](grad), way, grad)
 
 
 def _recorded(result: Tensor, way: Any, x: Tensor) -> Tensor:
@@ -224,12 +224,12 @@ def _recorded(result: Tensor, way: Any, x: Tensor) -> Tensor:
 # As users call them
 
 
-def _two(name: str, what: str, given: Any, least: int) -> tuple[int, int]:
-    values = (given, given) if isinstance(given, int) else tuple(given)
+def _two(name: str, what: str, argument: Any, least: int) -> tuple[int, int]:
+    values = (argument, argument) if isinstance(argument, int) else tuple(argument)
     if len(values) == 1:
         values *= 2
     if len(values) != 2 or min(values) < least:
-        raise RuntimeError(f"{name}(): {what} must be one or two integers from {least} on, got {given!r}")
+        raise RuntimeError(f"{name}(): {what} must be one or two integers from {least} on, got {argument!r}")
     return values[0], values[1]
 
 
@@ -255,7 +255,7 @@ class _Planned(NamedTuple):
 
 
 class _UnfoldCall:
-    """``place.plans[operation, input, kernel_size, dilation, padding, stride]``."""
+    """``device_state.plans[operation, input, kernel_size, dilation, padding, stride]``."""
 
     name = "unfold"
 
@@ -269,11 +269,11 @@ class _UnfoldCall:
         windows = _windows("unfold", (shape[-2], shape[-1]), kernel_size, dilation, padding, stride)
         batched = len(shape) == 4
         whole = _Columns(windows, shape[0] if batched else 1, shape[-3], batched=batched)
-        return _Planned(x.place.plans[whole.unfold, x], whole.unfold)
+        return _Planned(x.device_state.plans[whole.unfold, x], whole.unfold)
 
 
 class _FoldCall:
-    """``place.plans[operation, input, output_size, kernel_size, dilation, padding, stride]``."""
+    """``device_state.plans[operation, input, output_size, kernel_size, dilation, padding, stride]``."""
 
     name = "fold"
 
@@ -303,7 +303,7 @@ class _FoldCall:
             )
         batched = len(shape) == 3
         whole = _Columns(windows, shape[0] if batched else 1, shape[-2] // windows.taps, batched=batched)
-        return _Planned(x.place.plans[whole.fold, x], whole.fold)
+        return _Planned(x.device_state.plans[whole.fold, x], whole.fold)
 
 
 def _called(operation: Any, input: Tensor, *options: Any) -> Tensor:

@@ -14,7 +14,7 @@ from nvrtc_kernels.dtypes import from_numpy as dtype_of_array
 from nvrtc_kernels.layouts import contiguous_strides
 from tensor.core import layout as layouts
 from tensor.core.base import view_of, wrap
-from tensor.core.devices.state import CudaPlace, cpu, cuda_place
+from tensor.core.devices.state import CudaState, cpu, cuda_state
 from tensor.core.devices.stream import Stream
 from tensor.core.storage import ForeignStorage, HostStorage
 from tensor.operations.definition import operation
@@ -51,8 +51,8 @@ def cuda_array_interface(input: Tensor) -> dict[str, Any]:
         For a tensor that requires grad.
     """
     layout = input._layout
-    device_state = layout.place
-    if not isinstance(device_state, CudaPlace):
+    device_state = layout.device_state
+    if not isinstance(device_state, CudaState):
         raise AttributeError(
             f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {type_(input)} If CUDA data is required use "
             "tensor.cuda() to copy tensor to device memory."
@@ -110,7 +110,7 @@ def from_cuda_array_interface(obj: Any) -> Tensor:
     if read_only:
         raise TypeError("the read only flag is not supported, should always be False: copy the array first")
     if not math.prod(shape):
-        device_state = cuda_place()
+        device_state = cuda_state()
         return view_of(
             ForeignStorage(device_state, 0, 0, obj), layouts.strided[shape, strides, kind, device_state], 0
         )
@@ -161,11 +161,11 @@ def _described_strides(
     return tuple(step // dtype.itemsize for step in strides)
 
 
-def _owner_of(address: int) -> CudaPlace:
+def _owner_of(address: int) -> CudaState:
     """The device whose memory is at ``address``."""
     from cuda.bindings.driver import CUpointer_attribute
 
-    device_state = cuda_place()
+    device_state = cuda_state()
     device_state.native.use()
     expected = CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     status, ordinal = device_state.runtime.driver.cuPointerGetAttribute(expected, address)
@@ -173,7 +173,7 @@ def _owner_of(address: int) -> CudaPlace:
         raise ValueError(
             f"the pointer {address:#x} of the CUDA array interface is not registered with any CUDA device of this process"
         )
-    return cuda_place(int(ordinal))
+    return cuda_state(int(ordinal))
 
 
 # NumPy

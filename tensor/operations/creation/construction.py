@@ -12,7 +12,7 @@ from nvrtc_kernels.dtypes import from_numpy as dtype_of_array
 from tensor.core.base import TensorBase, wrap
 from tensor.core.copy_plans import host_conversion
 from tensor.core.creation_arguments import dtype_of_argument
-from tensor.core.devices.state import place_of
+from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import get_default_dtype
 from tensor.core.size import Size
 from tensor.operations.definition import operation
@@ -26,7 +26,7 @@ from .nested_data import array_of_nested, as_element, inferred_dtype, is_sequenc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensor.core.devices.state import Place
+    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
 
 
@@ -60,7 +60,7 @@ def tensor(
     TypeError
         For elements that are no numbers.
     """
-    device_state = place_of(device)
+    device_state = device_state_of(device)
     if dtype is not None:
         dtype = dtype_of_argument(dtype, "tensor")
     if isinstance(data, TensorBase):
@@ -70,7 +70,7 @@ def tensor(
             stacklevel=2,
         )
         result = _copy_of(
-            data.detach(), dtype, data._layout.place if device is None else device_state, pin_memory
+            data.detach(), dtype, data._layout.device_state if device is None else device_state, pin_memory
         )
     elif isinstance(data, np.ndarray) or (hasattr(data, "__array__") and not isinstance(data, np.generic)):
         array = np.asarray(data)
@@ -86,7 +86,7 @@ def tensor(
     return result.requires_grad_(True) if requires_grad else result
 
 
-def _copy_of(data: Tensor, dtype: dtype | None, device_state: Place, pin_memory: bool) -> Tensor:
+def _copy_of(data: Tensor, dtype: dtype | None, device_state: DeviceState, pin_memory: bool) -> Tensor:
     """A copy with the order of dimensions that ``data`` has."""
     target = data._layout.on(device_state).as_dense()
     return copy_into_new(data, target if dtype is None else target.with_dtype(dtype), pin_memory=pin_memory)
@@ -125,8 +125,8 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: Any = None) -> Tens
     shared = _shared_with(data)
     if shared is None:
         return tensor(data, dtype=dtype, device=device)
-    if device is None and not isinstance(data, TensorBase) and not shared._layout.place.is_cuda:
-        device = place_of(None).device
+    if device is None and not isinstance(data, TensorBase) and not shared._layout.device_state.is_cuda:
+        device = device_state_of(None).device
     where = shared._layout.device if device is None else device
     return shared.to(where, dtype or shared._layout.dtype)
 

@@ -11,7 +11,7 @@ from nvrtc_kernels.dtypes import Category, dtype
 from tensor.core.base import TensorBase, check_tensor
 from tensor.core.creation_arguments import dtype_of_argument
 from tensor.core.devices.device import device as Device
-from tensor.core.devices.state import cpu, cuda_place, place_of
+from tensor.core.devices.state import cpu, cuda_state, device_state_of
 from tensor.core.dtypes.scalars import is_number
 from tensor.core.memory_format import format_of, preserve_format, suggested
 from tensor.operations.definition import operation
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tensor.core.devices.state import Place
+    from tensor.core.devices.state import DeviceState
     from tensor.core.memory_format import memory_format as MemoryFormat
     from tensor.methods.tensor import Tensor
 
@@ -70,8 +70,8 @@ def to(
     if dtype is not None and dtype is not layout.dtype:
         layout = layout.with_dtype(dtype_of_argument(dtype, "to"))
     if device is not None:
-        device_state = place_of(device)
-        if device_state is not layout.place:
+        device_state = device_state_of(device)
+        if device_state is not layout.device_state:
             layout = layout.on(device_state)
     return _converted(input, layout, non_blocking, copy, memory_format)
 
@@ -124,7 +124,7 @@ def _converted(
         if layout is input._layout and not copy and suggested(layout) is memory_format:
             return input
         layout = memory_format.layout(layout)
-    pinned = non_blocking and input._layout.place.is_cuda and not layout.place.is_cuda
+    pinned = non_blocking and input._layout.device_state.is_cuda and not layout.device_state.is_cuda
     return copy_into_new(input, layout, non_blocking=non_blocking, pin_memory=pinned)
 
 
@@ -136,7 +136,7 @@ def cuda(
     memory_format: MemoryFormat = preserve_format,
 ) -> Tensor:
     """The tensor on a CUDA device, by default the current one; itself where it is there already."""
-    device_state: Place = cuda_place() if device is None else place_of(device)
+    device_state: DeviceState = cuda_state() if device is None else device_state_of(device)
     if not device_state.is_cuda:
         raise RuntimeError(f"Invalid device, must be cuda device, got {device_state.device}")
     return _converted(input, input._layout.on(device_state), non_blocking, False, memory_format)
@@ -152,7 +152,7 @@ def cpu_(input: Tensor, memory_format: MemoryFormat = preserve_format) -> Tensor
 def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor as ``dtype``; without one, the name of its type, such as ``"tensor.FloatTensor"``."""
     if dtype is None:
-        where = "tensor.cuda" if input._layout.place.is_cuda else "tensor"
+        where = "tensor.cuda" if input._layout.device_state.is_cuda else "tensor"
         return f"{where}.{TYPE_NAMES[input._layout.dtype.name]}Tensor"
     if isinstance(dtype, type) and hasattr(dtype, "is_cuda"):
         dtype = f"{dtype.__module__}.{dtype.__name__}"
@@ -161,7 +161,7 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         *prefix, name = dtype.split(".")
         if name not in names:
             raise ValueError(f"invalid type: '{dtype}'")
-        device_state = cuda_place().device if "cuda" in prefix else cpu.device
+        device_state = cuda_state().device if "cuda" in prefix else cpu.device
         return to(input, device_state, dtypes.dtype_named(names[name]), non_blocking)
     if not isinstance(dtype, dtypes.dtype):
         if isinstance(dtype, type):
@@ -234,7 +234,7 @@ def item(input: Tensor) -> Any:
     layout = input._layout
     if layout.numel != 1:
         raise RuntimeError(f"a Tensor with {layout.numel} elements cannot be converted to Scalar")
-    if layout.place.is_cuda:
+    if layout.device_state.is_cuda:
         input = copy_into_new(input, layout.on(cpu).as_contiguous())
     result = input._host.item()
     return result if layout.dtype is not dtypes.bfloat16 else float(result)
@@ -340,7 +340,7 @@ def pin_memory(input: Tensor) -> Tensor:
     RuntimeError
         For a CUDA tensor.
     """
-    if input._layout.place.is_cuda:
+    if input._layout.device_state.is_cuda:
         raise RuntimeError(
             f"cannot pin '{type_(input)}': only dense CPU tensors can be pinned, this one is on "
             f"{input._layout.device}"

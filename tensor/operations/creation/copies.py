@@ -62,7 +62,9 @@ def copy_(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         origin = src._layout
     if input._storage is src._storage:
         _check_partial_overlap(input, src)
-    (to.place if to.place.is_cuda else origin.place).plans[COPY, to, origin](input, src, non_blocking)
+    (to.device_state if to.device_state.is_cuda else origin.device_state).plans[COPY, to, origin](
+        input, src, non_blocking
+    )
     input._storage.version += 1
     if recorded:
         _record_write(input, src)
@@ -108,10 +110,10 @@ def copy_into_new(
 
     ``name`` is what its node in the graph is called.
     """
-    made = copied(input, layout, non_blocking=non_blocking, pin_memory=pin_memory)
+    result = copied(input, layout, non_blocking=non_blocking, pin_memory=pin_memory)
     if input._autograd is not None and input._autograd.requires_grad and modes.recording:
-        _record_new(made, input, name)
-    return made
+        _record_new(result, input, name)
+    return result
 
 
 @operation()
@@ -151,13 +153,13 @@ class CopyNode(OperationNode):
 
 
 def _brought_back(grad: Tensor, origin: Layout) -> Tensor:
-    if grad._layout.place is origin.place:
+    if grad._layout.device_state is origin.device_state:
         return grad
     # The dtype is converted where fewer bytes have to travel.
-    kind = min(grad._layout.dtype, origin.dtype, key=lambda each: each.itemsize)
-    if kind.is_complex is not grad._layout.dtype.is_complex:
-        kind = grad._layout.dtype
-    return grad.to(kind).to(origin.device)
+    dtype = min(grad._layout.dtype, origin.dtype, key=lambda each: each.itemsize)
+    if dtype.is_complex is not grad._layout.dtype.is_complex:
+        dtype = grad._layout.dtype
+    return grad.to(dtype).to(origin.device)
 
 
 def _write_gradients(mask: tuple[bool, bool], grad: Tensor, origin: Layout) -> tuple[Tensor | None, ...]:
@@ -175,24 +177,24 @@ _WRITTEN = BackwardFormula("CopyBackwards", "written source", joint=Derivative(_
 
 
 def _node_between(
-    formula: BackwardFormula, mask: Mask, values: tuple[Tensor, ...], made: Tensor
+    formula: BackwardFormula, mask: Mask, values: tuple[Tensor, ...], result: Tensor
 ) -> OperationNode:
     """The node of a copy of the last one of ``values`` to another device, or within one."""
-    there: Any = values[-1]._layout.place
+    there: Any = values[-1]._layout.device_state
     context = (values[-1]._layout,)
-    if there is made._layout.place or not (there.is_cuda and made._layout.place.is_cuda):
+    if there is result._layout.device_state or not (there.is_cuda and result._layout.device_state.is_cuda):
         return formula.node(mask, values, (), context)
     node = formula.node(mask, values, (), context, CopyNode)
     node.there = there.local.stream
     return node
 
 
-def _record_new(made: Tensor, input: Tensor, name: str) -> None:
+def _record_new(result: Tensor, input: Tensor, name: str) -> None:
     formula = _COPIES[name]
-    if made._layout.place is input._layout.place:
-        formula.record((made,), (input,), (), (input._layout,), (True,))
-    elif made._layout.dtype.category >= Category.FLOATING:
-        attach(_node_between(formula, (True,), (input,), made), (input,), (made,))
+    if result._layout.device_state is input._layout.device_state:
+        formula.record((result,), (input,), (), (input._layout,), (True,))
+    elif result._layout.dtype.category >= Category.FLOATING:
+        attach(_node_between(formula, (True,), (input,), result), (input,), (result,))
 
 
 def _record_write(written: Tensor, source: Tensor) -> None:

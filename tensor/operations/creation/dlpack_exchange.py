@@ -14,7 +14,7 @@ import numpy as np
 import drv
 from tensor.core import layout as layouts
 from tensor.core.base import TensorBase, view_of
-from tensor.core.devices.state import CudaPlace, cpu, cuda_place, place_of
+from tensor.core.devices.state import CudaState, cpu, cuda_state, device_state_of
 from tensor.core.devices.stream import Stream
 from tensor.core.storage import DeviceStorage, ForeignStorage, HostStorage, PinnedStorage
 from tensor.operations.definition import operation
@@ -23,7 +23,7 @@ from .copies import copy_into_new
 from .dlpack import DLDeviceType, borrow, capsule_of, device_of
 
 if TYPE_CHECKING:
-    from tensor.core.devices.state import Place
+    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
 
 _HOST = (DLDeviceType.kDLCPU, DLDeviceType.kDLCUDAHost)
@@ -37,8 +37,8 @@ _NEWEST = (1, 0)
 
 def dlpack_device(input: Tensor) -> tuple[DLDeviceType, int]:
     """DLPack's type and index of the tensor's device; pinned memory is ``kDLCUDAHost``."""
-    device_state = input._layout.place
-    if isinstance(device_state, CudaPlace):
+    device_state = input._layout.device_state
+    if isinstance(device_state, CudaState):
         return DLDeviceType.kDLCUDA, device_state.ordinal
     pinned = isinstance(input._storage, PinnedStorage)
     return DLDeviceType.kDLCUDAHost if pinned else DLDeviceType.kDLCPU, 0
@@ -81,10 +81,10 @@ def dlpack(
     kind, index = dlpack_device(input) if dl_device is None else dl_device
     lent = _moved(input, kind, index, copy)
     layout, storage = lent._layout, lent._storage
-    device_state = layout.place
+    device_state = layout.device_state
     owner: Any = storage
     writeable = True
-    if isinstance(device_state, CudaPlace):
+    if isinstance(device_state, CudaState):
         if stream != -1:
             _hand_over(lent, device_state, stream)
         where = (DLDeviceType.kDLCUDA, device_state.ordinal)
@@ -110,7 +110,7 @@ def dlpack(
 def _check_stream(input: Tensor, stream: int | None) -> None:
     if stream is not None and (not isinstance(stream, int) or isinstance(stream, bool)):
         raise TypeError(f"stream must be ``int`` or ``none``, got {type(stream).__name__}")
-    if not input._layout.place.is_cuda:
+    if not input._layout.device_state.is_cuda:
         if stream not in (None, -1):
             raise ValueError(f"stream should be None on cpu, got {stream}")
     elif stream is not None and (stream == 0 or stream < -1):
@@ -122,13 +122,13 @@ def _check_stream(input: Tensor, stream: int | None) -> None:
 
 def _moved(input: Tensor, kind: int, index: int, copy: bool | None) -> Tensor:
     """The tensor itself or a copy, on a device in DLPack's terms."""
-    device_state: Place = input._layout.place
+    device_state: DeviceState = input._layout.device_state
     pinned = isinstance(input._storage, PinnedStorage)
     if kind in _HOST:
-        target: Place = cpu
+        target: DeviceState = cpu
         moves = device_state is not cpu or (kind == DLDeviceType.kDLCUDAHost and not pinned)
     elif kind == DLDeviceType.kDLCUDA:
-        target = cuda_place(index)
+        target = cuda_state(index)
         moves = device_state is not target
     else:
         raise BufferError(f"Unsupported device_type: {int(kind)}; tensors are on CPUs and CUDA devices")
@@ -142,7 +142,7 @@ def _moved(input: Tensor, kind: int, index: int, copy: bool | None) -> Tensor:
     return input
 
 
-def _hand_over(lent: Tensor, device_state: CudaPlace, stream: int | None) -> None:
+def _hand_over(lent: Tensor, device_state: CudaState, stream: int | None) -> None:
     handle = drv.Stream.LEGACY if stream is None else stream
     consumer = Stream.of(device_state, drv.Stream.from_handle(device_state.native, handle))
     consumer.wait_stream(device_state.local.stream)
@@ -178,14 +178,14 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     ValueError
         If a copy is needed that ``copy`` forbids.
     """
-    target = None if device is None else place_of(device)
+    target = None if device is None else device_state_of(device)
     copied = False
     if hasattr(ext_tensor, "__dlpack__"):
         kind, index = ext_tensor.__dlpack_device__()
         device_state = _place(kind, index)
         _check_move(device_state, target, copy)
         asked: dict[str, Any] = {}
-        if isinstance(device_state, CudaPlace):
+        if isinstance(device_state, CudaState):
             current = device_state.local.stream
             asked["stream"] = current.cuda_stream
             if isinstance(ext_tensor, TensorBase) and isinstance(ext_tensor._storage, DeviceStorage):
@@ -209,18 +209,18 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return result
 
 
-def _place(kind: int, index: int) -> Place:
+def _place(kind: int, index: int) -> DeviceState:
     if kind in _HOST:
         return cpu
     if kind in _CUDA:
-        return cuda_place(index)
+        return cuda_state(index)
     raise BufferError(
         f"Unsupported device_type: {int(kind)}; tensors are on CPUs ({DLDeviceType.kDLCPU:d}) and CUDA devices "
         f"({DLDeviceType.kDLCUDA:d})"
     )
 
 
-def _check_move(device_state: Place, target: Place | None, copy: bool | None) -> None:
+def _check_move(device_state: DeviceState, target: DeviceState | None, copy: bool | None) -> None:
     if copy is False and target is not None and target is not device_state:
         raise ValueError(
             f"cannot move DLPack tensor from device {device_state.device} to {target.device} without copying. Set copy=None "
@@ -228,7 +228,7 @@ def _check_move(device_state: Place, target: Place | None, copy: bool | None) ->
         )
 
 
-def _borrowed(capsule: Any, device_state: Place) -> Tensor:
+def _borrowed(capsule: Any, device_state: DeviceState) -> Tensor:
     result = borrow(capsule, aligned=device_state.is_cuda)
     layout = layouts.strided[result.shape, result.strides, result.dtype, device_state]
     if not result.writeable:
@@ -242,7 +242,7 @@ def _borrowed(capsule: Any, device_state: Place) -> Tensor:
             + " Copy it to protect its data or to write to the tensor.",
             stacklevel=3,
         )
-    if isinstance(device_state, CudaPlace):
+    if isinstance(device_state, CudaState):
         return view_of(ForeignStorage(device_state, layout.nbytes, result.address, result.owner), layout, 0)
     if not layout.nbytes:
         return view_of(HostStorage(np.empty(0, np.uint8)), layout, 0)

@@ -21,7 +21,7 @@ from tensor.core.creation_arguments import (
 )
 from tensor.core.devices.device import choose_default
 from tensor.core.devices.device import device as Device
-from tensor.core.devices.state import place_of
+from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
 from tensor.core.dtypes.scalars import element, is_number
 from tensor.core.fill_plans import filled
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.core.devices.state import Place
+    from tensor.core.devices.state import DeviceState
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @operation(method=False)
 def get_default_device() -> Device:
     """Device of new tensors that say nothing of theirs, in this thread."""
-    return place_of(None).device
+    return device_state_of(None).device
 
 
 @operation(method=False)
@@ -59,7 +59,7 @@ def set_default_device(device: Any) -> None:
 def new_layout(
     shape: tuple[int, ...],
     dtype: dtype | None,
-    device_state: Place,
+    device_state: DeviceState,
     memory_format: MemoryFormat | None = None,
     function: str = "empty",
 ) -> Layout:
@@ -88,7 +88,10 @@ def delivered(out: Tensor | None, result: Tensor, function: str) -> Tensor:
 
 def deliver(out: Tensor, result: Tensor, function: str) -> Tensor:
     """Write ``made`` to ``out``, which must have its shape, dtype and device."""
-    if out._layout.dtype is not result._layout.dtype or out._layout.place is not result._layout.place:
+    if (
+        out._layout.dtype is not result._layout.dtype
+        or out._layout.device_state is not result._layout.device_state
+    ):
         raise RuntimeError(
             f"{function}: expected a tensor of {result._layout.dtype!r} on {result._layout.device}, got "
             f"{out._layout.dtype!r} on {out._layout.device}"
@@ -137,7 +140,7 @@ def empty(
         raise RuntimeError("empty(): unsupported memory format preserve_format: there is nothing to preserve")
     if out is not None:
         dtype, device = as_out(out, dtype, device, "empty")
-    device_state = place_of(device)
+    device_state = device_state_of(device)
     result = new_layout(shape, dtype, device_state, memory_format)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, device_state, "empty")
@@ -171,7 +174,7 @@ def empty_strided(
         )
     if any(step < 0 for step in steps):
         raise RuntimeError(f"empty_strided: strides must not be negative, got {list(steps)}")
-    device_state = place_of(device)
+    device_state = device_state_of(device)
     check_memory(layout, pin_memory, device_state, "empty_strided")
     result = new_layout(shape, dtype, device_state, None, "empty_strided").with_strides(shape, steps)
     checked_sizes((result.span,))
@@ -235,7 +238,7 @@ def _made(
     """What ``zeros``, ``ones`` and ``full`` return."""
     if out is not None:
         dtype, device = as_out(out, dtype, device, function)
-    device_state = place_of(device)
+    device_state = device_state_of(device)
     result = new_layout(shape, dtype, device_state, None, function)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, device_state, function)
@@ -366,12 +369,12 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
             "Expected both inputs to be Float or Double tensors of the same dtype but got "
             f"{dtype!r} and {imag._layout.dtype!r}"
         )
-    if real._layout.place is not imag._layout.place:
+    if real._layout.device_state is not imag._layout.device_state:
         raise RuntimeError(
             f"complex(): expected both parts on one device, got {real._layout.device} and {imag._layout.device}"
         )
     shape = strides_of.broadcast_shapes(real._layout.shape, imag._layout.shape)
-    result = make(layouts.contiguous[shape, dtype.to_complex(), real._layout.place])
+    result = make(layouts.contiguous[shape, dtype.to_complex(), real._layout.device_state])
     with unrecorded():
         result.real.copy_(real)
         result.imag.copy_(imag)

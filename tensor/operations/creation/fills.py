@@ -34,7 +34,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
         return copy_(input, value.clone() if value._storage is input._storage else value)
     check_in_place(input)
     layout = input._layout
-    layout.place.plans[FILL, layout](input, element(value, layout.dtype))
+    layout.device_state.plans[FILL, layout](input, element(value, layout.dtype))
     input._storage.version += 1
     if input._autograd is not None:
         record_in_place(_FILLED, input, (input,))
@@ -51,7 +51,7 @@ def zero_(input: Tensor) -> Tensor:
     """Write 0 to every element."""
     check_in_place(input)
     layout = input._layout
-    layout.place.plans[ZERO, layout](input)
+    layout.device_state.plans[ZERO, layout](input)
     input._storage.version += 1
     if input._autograd is not None:
         record_in_place(_ZEROED, input, (input,))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor.core.base import TensorBase, check_tensor
 from tensor.core.creation_arguments import check_memory, dtype_of_argument, sequence_of_sizes, sizes_of
-from tensor.core.devices.state import place_of
+from tensor.core.devices.state import device_state_of
 from tensor.core.fill_plans import filled
 from tensor.core.memory_format import format_of, preserve_format
 from tensor.core.memory_format import memory_format as MemoryFormat
@@ -36,7 +36,7 @@ def layout_like(
     if dtype is not None:
         result = result.with_dtype(dtype_of_argument(dtype, function))
     if device is not None:
-        result = result.on(place_of(device))
+        result = result.on(device_state_of(device))
     if memory_format is None or memory_format is preserve_format:
         return result if result.dense else result.as_dense()
     return format_of(memory_format, function).layout(result)
@@ -56,7 +56,7 @@ def empty_like(
     """Tensor of ``input``'s shape, dtype, device and order of dimensions with undefined contents."""
     result = layout_like(input, dtype, device, memory_format, "empty_like")
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, result.place, "empty_like")
+        check_memory(layout, pin_memory, result.device_state, "empty_like")
     output = undefined(result, pin_memory=pin_memory)
     return output.requires_grad_(True) if requires_grad else output
 
@@ -75,7 +75,7 @@ def zeros_like(
     """Zeros, otherwise as :func:`empty_like`."""
     result = layout_like(input, dtype, device, memory_format, "zeros_like")
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, result.place, "zeros_like")
+        check_memory(layout, pin_memory, result.device_state, "zeros_like")
     output = filled(result, 0, pin_memory=pin_memory)
     return output.requires_grad_(True) if requires_grad else output
 
@@ -94,7 +94,7 @@ def ones_like(
     """Ones, otherwise as :func:`empty_like`."""
     result = layout_like(input, dtype, device, memory_format, "ones_like")
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, result.place, "ones_like")
+        check_memory(layout, pin_memory, result.device_state, "ones_like")
     output = filled(result, 1, pin_memory=pin_memory)
     return output.requires_grad_(True) if requires_grad else output
 
@@ -115,13 +115,13 @@ def full_like(
     fill_value = number_to_fill(fill_value, "full_like")[1]
     result = layout_like(input, dtype, device, memory_format, "full_like")
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, result.place, "full_like")
+        check_memory(layout, pin_memory, result.device_state, "full_like")
     output = filled(result, fill_value, pin_memory=pin_memory)
     return output.requires_grad_(True) if requires_grad else output
 
 
 def _new(input: Tensor, shape: tuple[int, ...], function: str, dtype: dtype | None, device: Any) -> Layout:
-    device_state = input._layout.place if device is None else place_of(device)
+    device_state = input._layout.device_state if device is None else device_state_of(device)
     return new_layout(shape, input._layout.dtype if dtype is None else dtype, device_state, None, function)
 
 
@@ -140,7 +140,7 @@ def new_empty(
     shape = sizes_of(sizes, size, "new_empty")
     result = _new(input, shape, "new_empty", dtype, device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, result.place, "new_empty")
+        check_memory(layout, pin_memory, result.device_state, "new_empty")
     output = undefined(result, pin_memory=pin_memory)
     return output.requires_grad_(True) if requires_grad else output
 
@@ -160,7 +160,7 @@ def new_zeros(
     shape = sizes_of(sizes, size, "new_zeros")
     result = _new(input, shape, "new_zeros", dtype, device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, result.place, "new_zeros")
+        check_memory(layout, pin_memory, result.device_state, "new_zeros")
     output = filled(result, 0, pin_memory=pin_memory)
     return output.requires_grad_(True) if requires_grad else output
 
@@ -180,7 +180,7 @@ def new_ones(
     shape = sizes_of(sizes, size, "new_ones")
     result = _new(input, shape, "new_ones", dtype, device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, result.place, "new_ones")
+        check_memory(layout, pin_memory, result.device_state, "new_ones")
     output = filled(result, 1, pin_memory=pin_memory)
     return output.requires_grad_(True) if requires_grad else output
 
@@ -202,7 +202,7 @@ def new_full(
     shape = sequence_of_sizes(size, "new_full")
     result = _new(input, shape, "new_full", dtype, device)
     if layout is not None or pin_memory:
-        check_memory(layout, pin_memory, result.place, "new_full")
+        check_memory(layout, pin_memory, result.device_state, "new_full")
     output = filled(result, fill_value, pin_memory=pin_memory)
     return output.requires_grad_(True) if requires_grad else output
 

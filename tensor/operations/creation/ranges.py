@@ -10,7 +10,7 @@ import numpy as np
 from nvrtc_kernels import dtypes, pointwise
 from tensor.core.base import TensorBase, empty, maker, wrap
 from tensor.core.creation_arguments import as_out, check_memory, dtype_of_argument
-from tensor.core.devices.state import place_of
+from tensor.core.devices.state import device_state_of
 from tensor.core.dtypes.default import default_dtype_of, get_default_dtype
 from tensor.core.dtypes.scalars import element, is_number
 from tensor.core.modes.grad_mode import no_grad
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.core.devices.state import Place
+    from tensor.core.devices.state import DeviceState
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
@@ -52,9 +52,9 @@ _POWERS = pointwise.Expression(
 def _generate_plan(expression: pointwise.Expression, layout: Layout) -> Callable[..., Tensor]:
     """How to make one of ``layout``.
 
-    Elements computed from their index: ``place.plans[operation, layout](*scalars)`` is a new tensor on a device.
+    Elements computed from their index: ``device_state.plans[operation, layout](*scalars)`` is a new tensor on a device.
     """
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     make, local = maker(layout), device_state.local
     launch = pointwise.plan_generator(device_state.native, expression, layout.numel, layout.dtype)
 
@@ -116,7 +116,7 @@ def arange(
         count = -((first - last) // stride)
     else:
         count = math.ceil((last - first) / stride)
-    device_state = place_of(device)
+    device_state = device_state_of(device)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, device_state, "arange")
     result = _progression(first, stride, count, kind, device_state, pin_memory, "arange")
@@ -143,7 +143,7 @@ def range(
     if out is not None:
         dtype, device = as_out(out, dtype, device, "range")
     kind = _real_kind(dtype, get_default_dtype(), "range")
-    device_state = place_of(device)
+    device_state = device_state_of(device)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, device_state, "range")
     count = math.floor((last - first) / stride) + 1
@@ -192,7 +192,13 @@ def _kind(argument: Any, default: dtype, function: str) -> dtype:
 
 
 def _progression(
-    first: Any, stride: Any, count: int, dtype: dtype, device_state: Place, pin_memory: bool, function: str
+    first: Any,
+    stride: Any,
+    count: int,
+    dtype: dtype,
+    device_state: DeviceState,
+    pin_memory: bool,
+    function: str,
 ) -> Tensor:
     """``count`` numbers ``first + i * stride``, worked out in int64 for integers, else in double."""
     integral = not dtype.is_floating_point
@@ -304,7 +310,7 @@ def _spaced(
         raise RuntimeError(
             f"{function}(): inferred dtype {default!r} can't be safely cast to passed dtype {element_dtype!r}"
         )
-    device_state = place_of(device)
+    device_state = device_state_of(device)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, device_state, function)
     result = new_layout((count,), element_dtype, device_state, None, function)
@@ -324,7 +330,7 @@ def _steps(
     """Even steps, or powers of ``base``, worked out in double; from both ends, so that both are exact."""
     step = (end - start) / (count - 1) if count > 1 else 0.0
     half = count // 2 if count > 1 else count
-    device_state = result.place
+    device_state = result.device_state
     if device_state.is_cuda:
         numbers = (start, end, step, half, count - 1)
         output: Tensor = (
@@ -450,7 +456,7 @@ def _triangle(
     element_dtype = dtype_of_argument(dtype, function)
     if element_dtype not in (dtypes.int32, dtypes.int64):
         raise RuntimeError(f"{function}(): expected dtype int32 or int64, got {element_dtype!r}")
-    device_state = place_of(device)
+    device_state = device_state_of(device)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, device_state, function)
     result = wrap(
@@ -493,7 +499,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
             )
         if (
             each._layout.dtype is not argument[0]._layout.dtype
-            or each._layout.place is not argument[0]._layout.place
+            or each._layout.device_state is not argument[0]._layout.device_state
         ):
             raise RuntimeError("meshgrid expects all tensors to have the same dtype and device")
     if indexing not in ("ij", "xy"):

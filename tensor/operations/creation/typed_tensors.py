@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvrtc_kernels import dtypes
 from tensor.core.base import TensorBase
-from tensor.core.devices.state import cpu, cuda_place
+from tensor.core.devices.state import cpu, cuda_state
 from tensor.core.dtypes.default import get_default_dtype, set_default_dtype
 
 from .construction import of_old_class
@@ -24,14 +24,14 @@ class _TypedTensor(type):
     is_cuda: bool
 
     def __call__(cls, *data: Any) -> Any:
-        device_state = cuda_place() if cls.is_cuda else cpu
+        device_state = cuda_state() if cls.is_cuda else cpu
         return of_old_class(data, device_state.device, cls.dtype)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return (
             isinstance(instance, TensorBase)
             and instance._layout.dtype is cls.dtype
-            and instance._layout.place.is_cuda is cls.is_cuda
+            and instance._layout.device_state.is_cuda is cls.is_cuda
         )
 
     def __repr__(cls) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from nvrtc_kernels import pointwise
 from tensor.core.base import empty, wrap
 from tensor.core.creation_arguments import check_memory
-from tensor.core.devices.state import place_of
+from tensor.core.devices.state import device_state_of
 from tensor.core.fill_plans import filled
 
 from .factories import finish, new_layout
@@ -92,7 +92,7 @@ def window(
     pin_memory: bool = False,
 ) -> Tensor:
     """A window; without a shape it is all ones."""
-    device_state = place_of(device)
+    device_state = device_state_of(device)
     if layout is not None or pin_memory:
         check_memory(layout, pin_memory, device_state, function)
     result = new_layout((length,), dtype, device_state, None, function)

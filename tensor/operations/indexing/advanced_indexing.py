@@ -106,7 +106,7 @@ _SHAPE = planned(_shape_plan)
 
 def shape_of(layout: Layout, choice: Choice) -> tuple[int, ...]:
     """Shape of what is chosen from a tensor of ``layout``."""
-    result: tuple[int, ...] = layout.place.plans[_SHAPE, layout, *choice.key()]
+    result: tuple[int, ...] = layout.device_state.plans[_SHAPE, layout, *choice.key()]
     return result
 
 
@@ -115,14 +115,14 @@ def _read_plan(
 ) -> Callable[..., Tensor]:
     """What reads from tensors of ``layout``.
 
-    ``place.plans[READ, layout, *choice.key()](input, index tensors)`` is a new tensor.
+    ``device_state.plans[READ, layout, *choice.key()](input, index tensors)`` is a new tensor.
     """
     selection = _selection(layout, name, kind, dim, indices)
     shape = _SHAPE.plan(layout, name, kind, dim, *indices)
-    out = contiguous[shape, layout.dtype, layout.place]
-    if not layout.place.is_cuda:
+    out = contiguous[shape, layout.dtype, layout.device_state]
+    if not layout.device_state.is_cuda:
         return _host_read(out, _HostPlaces(name, kind, dim, layout, indices))
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     strides = out.strides if shape == selection.shape else (1,) * len(selection.shape)
     run = gathering.plan(device_state.native, name, selection, strides)
     local = device_state.local
@@ -146,7 +146,7 @@ def _change_plan(
 ) -> Callable[..., None]:
     """What changes tensors of ``layout``.
 
-    ``place.plans[operation, layout, *choice.key(), values](target, index tensors, values)`` writes.
+    ``device_state.plans[operation, layout, *choice.key(), values](target, index tensors, values)`` writes.
 
     Parameters
     ----------
@@ -157,11 +157,11 @@ def _change_plan(
     """
     *indices, values = rest
     assert values is not None
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
         return _host_change(host, _HostPlaces(name, kind, dim, layout, indices))
     selection = _selection(layout, name, kind, dim, indices)
     operand = (values.strides if values.shape else (1,) * len(selection.shape), values.dtype)
-    return device(layout.place, name, selection, operand)
+    return device(layout.device_state, name, selection, operand)
 
 
 # On devices

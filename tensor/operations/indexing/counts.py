@@ -67,9 +67,9 @@ def _last_of_longest_run(input: Tensor, dim: int, size: int) -> Tensor:
         first = starts.new_ones((*starts.shape[:dim], 1, *starts.shape[dim + 1 :]))
         shape = [1] * values.ndim
         shape[dim] = size
-        device_state = views.view(arange(size, device=input._layout.device), shape)
-        begin = cummax(device_state * cat((first, starts), dim).to(dtypes.int64), dim).values
-        longest = (device_state - begin).argmax(dim, keepdim=True)
+        positions_along = views.view(arange(size, device=input._layout.device), shape)
+        begin = cummax(positions_along * cat((first, starts), dim).to(dtypes.int64), dim).values
+        longest = (positions_along - begin).argmax(dim, keepdim=True)
         return order.gather(dim, longest)
 
 
@@ -107,6 +107,6 @@ def isin(
         result = EQ.binary(views.unsqueeze(argument, -1), expected).any(-1)
     else:
         ordered = sort(expected)[0]
-        device_state = searchsorted(ordered, argument).clamp(max=count - 1)
-        result = EQ.binary(ordered.take(device_state), argument)
+        position = searchsorted(ordered, argument).clamp(max=count - 1)
+        result = EQ.binary(ordered.take(position), argument)
     return delivered(out, ~result if invert else result, "isin")

@@ -103,7 +103,7 @@ def embedding(
     flat = indices.reshape(-1)
     choice = Choice("embedding", "along", (flat,), 0)
     layout = weight._layout
-    result: Tensor = layout.place.plans[READ, layout, *choice.key()](weight, choice.tensors)
+    result: Tensor = layout.device_state.plans[READ, layout, *choice.key()](weight, choice.tensors)
     result = result.view(shape)
     result._base = None
     _EMBEDDING_BACKWARD.record((result,), (weight,), (flat,), (layout, padding_idx, scale_grad_by_freq))
@@ -161,14 +161,14 @@ def _bags_plan(
 ) -> Callable[..., tuple[Tensor, Tensor]]:
     """What combines rows of tables of a layout, all operands contiguous.
 
-    ``place.plans[operation, table, indices, starts, mode, padding](table, indices, starts, factors)``.
+    ``device_state.plans[operation, table, indices, starts, mode, padding](table, indices, starts, factors)``.
 
     The result, and what the kernel calls ``chosen``.
     """
     bags, (rows, columns) = starts.numel, table.shape
-    out = layouts.contiguous[(bags, columns), table.dtype, table.place]
-    kept = layouts.contiguous[out.shape if mode == "max" else (bags,), int64, table.place]
-    if not table.place.is_cuda:
+    out = layouts.contiguous[(bags, columns), table.dtype, table.device_state]
+    kept = layouts.contiguous[out.shape if mode == "max" else (bags,), int64, table.device_state]
+    if not table.device_state.is_cuda:
 
         def on_host(
             weight: Tensor, indices: Tensor, starts: Tensor, factors: Tensor | None
@@ -180,7 +180,7 @@ def _bags_plan(
             return tensor_of(result, out), wrap(np.ascontiguousarray(chosen, np.int64), kept)
 
         return on_host
-    device_state: Any = table.place
+    device_state: Any = table.device_state
     run = kernels.plan(device_state.native, mode, table.dtype, bags, columns, rows, indices.numel, padding)
     local = device_state.local
 
@@ -282,7 +282,7 @@ def embedding_bag(
         )
     padding = padding_row(padding_idx, weight._layout.shape[0])
     flat, starts = (x.to(int64).contiguous() for x in (indices, offsets))
-    if not starts._layout.place.is_cuda and starts._layout.numel:
+    if not starts._layout.device_state.is_cuda and starts._layout.numel:
         first, last = starts._host[0], starts._host[-1]
         if first != 0 or last > flat._layout.numel:
             raise RuntimeError(
@@ -293,7 +293,7 @@ def embedding_bag(
         starts = starts[:-1]
     factors = None if per_sample_weights is None else per_sample_weights.contiguous()
     table = weight.contiguous()
-    device_state = table._layout.place
+    device_state = table._layout.device_state
     run = device_state.plans[BAGS, table._layout, flat._layout, starts._layout, mode, padding]
     result, chosen = run(table, flat, starts, factors)
     with no_grad():
@@ -373,7 +373,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return tensor.new_zeros((*layout.shape, num_classes))
-    if not layout.place.is_cuda or num_classes < 0:
+    if not layout.device_state.is_cuda or num_classes < 0:
         if int(tensor.min()) < 0:
             raise RuntimeError("Class values must be non-negative.")
         largest = int(tensor.max())

@@ -49,8 +49,8 @@ def gather(
         If shapes or dtypes do not fit, or an index is out of bounds (on CUDA at the next synchronisation).
     """
     at = dimension(dim, len(input._layout.shape))
-    given = getattr(index, "_layout", None)
-    if given is not None and not given.numel:
+    argument = getattr(index, "_layout", None)
+    if argument is not None and not argument.numel:
         # Of no indices the dtype does not matter.
         index = index.to(dtypes.int64)
     check_indices("gather", input, index, types=_INDICES)
@@ -131,9 +131,9 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
 def _true_places_plan(layout: Any) -> Any:
     """What lists them for tensors of ``layout``.
 
-    ``place.plans[_TRUE, layout](input)``: row-major places of what is not zero, as a vector of int64.
+    ``device_state.plans[_TRUE, layout](input)``: row-major places of what is not zero, as a vector of int64.
     """
-    device_state = layout.place
+    device_state = layout.device_state
     if not device_state.is_cuda:
         return _on_host
     compact = scan.plan_compact(device_state.native, layout.shape, layout.strides, layout.dtype)
@@ -161,8 +161,8 @@ def true_places(input: Tensor) -> Tensor:
     """Row-major places of the elements that are not zero. On CUDA the host waits for their number."""
     layout = input._layout
     if not layout.numel:
-        return empty(layouts.contiguous[(0,), dtypes.int64, layout.place])
-    result: Tensor = layout.place.plans[_TRUE, layout](input)
+        return empty(layouts.contiguous[(0,), dtypes.int64, layout.device_state])
+    result: Tensor = layout.device_state.plans[_TRUE, layout](input)
     return result
 
 
@@ -191,7 +191,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
         return tuple(true_indices(input if input._layout.shape else views.view(input.detach(), (1,))))
     if not input._layout.shape:
         count = true_places(input)._layout.numel
-        result = empty(layouts.contiguous[(count, 0), dtypes.int64, input._layout.place])
+        result = empty(layouts.contiguous[(count, 0), dtypes.int64, input._layout.device_state])
     else:
         # One row for each dimension, shown as columns: the strides that PyTorch gives.
         result = views.t(stack(true_indices(input)))

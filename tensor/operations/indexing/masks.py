@@ -131,7 +131,7 @@ def check_mask(name: str, input: Tensor, mask: Any) -> Tensor:
         raise RuntimeError(
             f"{name}(): only supports boolean masks, but got mask with dtype {mask._layout.dtype!r}"
         )
-    if mask._layout.place is not input._layout.place:
+    if mask._layout.device_state is not input._layout.device_state:
         if mask._layout.shape:
             raise two_devices(name, input._layout.device, mask._layout.device)
         moved: Tensor = mask.to(input._layout.device)

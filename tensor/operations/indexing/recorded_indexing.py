@@ -73,14 +73,14 @@ def check_indices(name: str, input: Tensor, *tensors: Any, types: Sequence[str] 
             raise RuntimeError(
                 f"{name}(): Expected dtype {' or '.join(types)} for index, but got {x._layout.dtype!r}"
             )
-        if x._layout.place is not input._layout.place:
+        if x._layout.device_state is not input._layout.device_state:
             raise two_devices(name, input._layout.device, x._layout.device)
 
 
 def read(input: Tensor, choice: Choice) -> Tensor:
     """The chosen elements, as a new tensor."""
     layout = input._layout
-    result: Tensor = layout.place.plans[READ, layout, *choice.key()](input, choice.tensors)
+    result: Tensor = layout.device_state.plans[READ, layout, *choice.key()](input, choice.tensors)
     state = input._autograd
     if state is not None and state.requires_grad and modes.recording and _differentiable(layout):
         context = choice.without_tensors(), layout.shape
@@ -103,7 +103,7 @@ def fitted(target: Tensor, choice: Choice, values: Tensor) -> Tensor:
     layout = target._layout
     shape = shape_of(layout, choice)
     argument = values._layout
-    if argument.place is not layout.place:
+    if argument.device_state is not layout.device_state:
         if argument.shape:
             raise two_devices(choice.name, layout.device, argument.device)
         values = values.to(layout.device)
@@ -136,7 +136,7 @@ def _expanded(values: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _run(operation: Any, target: Tensor, choice: Choice, values: Tensor) -> None:
     layout = target._layout
-    run = layout.place.plans[operation, layout, *choice.key(), values._layout]
+    run = layout.device_state.plans[operation, layout, *choice.key(), values._layout]
     if values._layout.numel:
         run(target, choice.tensors, values)
 

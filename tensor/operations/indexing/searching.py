@@ -77,7 +77,7 @@ def searchsorted(
     scalar = not isinstance(input, TensorBase)
     values = sorted_sequence.new_tensor(input) if scalar else input
     sequence, dtype = sorted_sequence._layout, sorted_sequence._layout.dtype
-    if values._layout.place is not sequence.place:
+    if values._layout.device_state is not sequence.device_state:
         raise RuntimeError(
             f"searchsorted(): boundaries and input value tensors should have same device type, but got {sequence.device} "
             f"and {values._layout.device}"
@@ -111,10 +111,10 @@ def searchsorted(
     result = dtypes.int32 if out_int32 else dtypes.int64
     rows, n = (1, values._layout.numel) if shared else (product_of(shape[:-1]), shape[-1])
     m = sequence.shape[-1]
-    target = layouts.contiguous[shape, result, sequence.place]
+    target = layouts.contiguous[shape, result, sequence.device_state]
     plain, boundaries = values.detach().contiguous(), sorted_sequence.detach().contiguous()
-    if sequence.place.is_cuda:
-        device_state: Any = sequence.place
+    if sequence.device_state.is_cuda:
+        device_state: Any = sequence.device_state
         output = empty(target)
         order = None if sorter is None else sorter.contiguous()
         if output._layout.numel:
@@ -188,12 +188,12 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if amin(input).item() < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs, got a negative number")
     bins = max(int(amax(input).item()) + 1, minlength)
-    target = layouts.contiguous[(bins,), dtype, layout.place]
-    if weights is not None and layout.place.is_cuda and determinism.required:
+    target = layouts.contiguous[(bins,), dtype, layout.device_state]
+    if weights is not None and layout.device_state.is_cuda and determinism.required:
         # Atomic sums would come in another order each time.
         return input.new_zeros(bins, dtype=dtype).index_add_(0, input.long(), weights)  # type: ignore[attr-defined, no-any-return]
-    if layout.place.is_cuda:
-        device_state: Any = layout.place
+    if layout.device_state.is_cuda:
+        device_state: Any = layout.device_state
         output = empty(target)
         weighing = None if weights is None else (weights._layout.strides, dtype)
         plan = _plan(
@@ -224,7 +224,7 @@ def histc(
         If ``bins`` is not positive, or ``max`` is below ``min``, or a bound is not finite.
     """
     layout, dtype = input._layout, input._layout.dtype
-    if dtype.category is not Category.FLOATING and not layout.place.is_cuda:
+    if dtype.category is not Category.FLOATING and not layout.device_state.is_cuda:
         raise RuntimeError(f'"histogram_cpu" not implemented for {dtype!r}: convert to float32 first')
     if bins <= 0:
         raise RuntimeError(f"histc(): bins must be > 0, got {bins}")
@@ -237,9 +237,9 @@ def histc(
         raise RuntimeError(f"histc(): range of [{low}, {high}] is not finite")
     if low > high:
         raise RuntimeError("histc(): max must be larger than min")
-    target = layouts.contiguous[(bins,), dtype, layout.place]
-    if layout.place.is_cuda:
-        device_state: Any = layout.place
+    target = layouts.contiguous[(bins,), dtype, layout.device_state]
+    if layout.device_state.is_cuda:
+        device_state: Any = layout.device_state
         counts = empty(target.with_dtype(dtypes.int64))
         plan = _plan(
             device_state,
@@ -294,9 +294,9 @@ def unique(
 def _runs(values: Tensor, shape: Any, positions: Tensor | None, inverse: bool, counts: bool) -> Any:
     """Runs of equal elements of a vector; ``places`` says where each stood."""
     layout, n = values._layout, values._layout.numel
-    element_dtypes = layouts.contiguous[(n,), dtypes.int64, layout.place]
-    if layout.place.is_cuda and n:
-        device_state: Any = layout.place
+    element_dtypes = layouts.contiguous[(n,), dtypes.int64, layout.device_state]
+    if layout.device_state.is_cuda and n:
+        device_state: Any = layout.device_state
         values = values.contiguous()
         number = empty(layouts.contiguous[(1,), dtypes.int64, device_state])
         result, back = empty(values._layout), empty(element_dtypes) if inverse else None

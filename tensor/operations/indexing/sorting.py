@@ -58,7 +58,7 @@ class Ranked(NamedTuple):
 class _Rows:
     """An operation on the rows of a contiguous ``(rows, n)`` tensor that gives values and int64 places.
 
-    ``place.plans[operation, layout, *arguments]`` carries it out: ``run(input)``.
+    ``device_state.plans[operation, layout, *arguments]`` carries it out: ``run(input)``.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class _Rows:
 
     def __call__(self, input: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
         layout = input._layout
-        result: tuple[Tensor, Tensor] = layout.place.plans[self, layout, *arguments](input)
+        result: tuple[Tensor, Tensor] = layout.device_state.plans[self, layout, *arguments](input)
         return result
 
     def plan(self, layout: Layout, *arguments: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -84,9 +84,9 @@ class _Rows:
         if dtype.is_complex:
             raise RuntimeError(f'"{self.name}" not implemented for {dtype!r}: it takes real tensors')
         shape = (rows, self.width(n, *arguments))
-        values = layouts.contiguous[shape, dtype, layout.place]
-        positions = layouts.contiguous[shape, dtypes.int64, layout.place]
-        if not layout.place.is_cuda:
+        values = layouts.contiguous[shape, dtype, layout.device_state]
+        positions = layouts.contiguous[shape, dtypes.int64, layout.device_state]
+        if not layout.device_state.is_cuda:
 
             def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
                 array = input._host
@@ -97,7 +97,7 @@ class _Rows:
                 return wrap(np.take_along_axis(array, at, 1), values), wrap(at, positions)
 
             return on_host
-        device_state: Any = layout.place
+        device_state: Any = layout.device_state
         result = self.kernel(
             device_state.native,
             rows,

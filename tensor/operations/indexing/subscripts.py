@@ -266,10 +266,10 @@ def _indices(part: Tensor, chosen: Sequence[Any]) -> list[Any]:
 
 
 def _moved(key: Tensor, part: Tensor) -> Tensor:
-    device_state = part._layout.place
-    if key._layout.place is device_state:
+    device_state = part._layout.device_state
+    if key._layout.device_state is device_state:
         return key
-    if key._layout.place.is_cuda:
+    if key._layout.device_state.is_cuda:
         raise RuntimeError(
             f"indices should be either on cpu or on the same device as the indexed tensor ({part._layout.device}), got "
             f"{key._layout.device}"

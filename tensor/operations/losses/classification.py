@@ -48,7 +48,7 @@ def _address(x: Tensor | None) -> int:
 
 
 def _vector(sizes: Classes, like: Layout, count: int = 1) -> Layout:
-    return layouts.contiguous[(count * sizes.lines,), statistics_type(like.dtype), like.place]
+    return layouts.contiguous[(count * sizes.lines,), statistics_type(like.dtype), like.device_state]
 
 
 class _Targets:
@@ -102,7 +102,7 @@ class _CrossEntropy:
     ) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
         """What computes the losses of contiguous inputs of ``layout``."""
         out, two = _vector(sizes, layout), _vector(sizes, layout, 2)
-        if not layout.place.is_cuda:
+        if not layout.device_state.is_cuda:
 
             def on_host(
                 input: Tensor, target: Tensor, weight: Tensor | None, smoothing: float
@@ -123,7 +123,7 @@ class _CrossEntropy:
                 return _flat(loss, out), _flat(targets.weights, out), tensor_of(statistics, two)
 
             return on_host
-        state: Any = layout.place
+        state: Any = layout.device_state
         run = kernels.plan_cross_entropy(state.native, sizes, layout.dtype, weight, smooth=smooth)
         local = state.local
 
@@ -154,7 +154,7 @@ class _CrossEntropyGradient:
         self, grad: Layout, layout: Layout, weight: dtype | None, sizes: Classes, smooth: bool
     ) -> Callable[..., Tensor]:
         """What computes the gradient of contiguous inputs of ``layout``; ``grad`` is 0-dim or has all lines."""
-        if not layout.place.is_cuda:
+        if not layout.device_state.is_cuda:
 
             def on_host(
                 grad: Tensor, total: Tensor | None, input: Tensor, target: Tensor, weight: Tensor | None,
@@ -181,7 +181,7 @@ class _CrossEntropyGradient:
                 return tensor_of(result.astype(x.dtype, copy=False), layout)
 
             return on_host
-        state: Any = layout.place
+        state: Any = layout.device_state
         run = kernels.plan_cross_entropy_backward(
             state.native, sizes, grad.dtype, layout.dtype, weight, smooth=smooth, each=bool(grad.shape)
         )
@@ -214,7 +214,7 @@ class _Nll:
     ) -> Callable[..., tuple[Tensor, Tensor]]:
         """What computes the losses of contiguous inputs of ``layout``."""
         out = _vector(sizes, layout)
-        if not layout.place.is_cuda:
+        if not layout.device_state.is_cuda:
 
             def on_host(input: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
                 x = _as_classes(input, sizes)
@@ -224,7 +224,7 @@ class _Nll:
                 return _flat(loss, out), _flat(targets.weights, out)
 
             return on_host
-        state: Any = layout.place
+        state: Any = layout.device_state
         run = kernels.plan_nll(state.native, sizes, layout.dtype, weight)
         local = state.local
 
@@ -246,7 +246,7 @@ class _NllGradient:
         self, grad: Layout, layout: Layout, weight: dtype | None, sizes: Classes
     ) -> Callable[..., Tensor]:
         """What computes the gradient of contiguous inputs of ``layout``; ``grad`` is 0-dim or has all lines."""
-        if not layout.place.is_cuda:
+        if not layout.device_state.is_cuda:
 
             def on_host(grad: Tensor, total: Tensor | None, target: Tensor, weight: Tensor | None) -> Tensor:
                 scalar = statistics_type(layout.dtype).numpy.type
@@ -258,7 +258,7 @@ class _NllGradient:
                 return tensor_of(result, layout)
 
             return on_host
-        state: Any = layout.place
+        state: Any = layout.device_state
         run = kernels.plan_nll_backward(
             state.native, sizes, grad.dtype, layout.dtype, weight, each=bool(grad.shape)
         )
@@ -277,8 +277,11 @@ class _Mean:
 
     def plan(self, layout: Layout, mean: bool, out: dtype) -> Callable[..., tuple[Tensor, Tensor]]:
         """What sums vectors of ``layout``; the result is of dtype ``out``."""
-        outs = layouts.contiguous[(), out, layout.place], layouts.contiguous[(), layout.dtype, layout.place]
-        if not layout.place.is_cuda:
+        outs = (
+            layouts.contiguous[(), out, layout.device_state],
+            layouts.contiguous[(), layout.dtype, layout.device_state],
+        )
+        if not layout.device_state.is_cuda:
 
             def on_host(losses: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
                 sums = [each._host.sum(dtype=each._host.dtype) for each in (losses, weights)]
@@ -288,7 +291,7 @@ class _Mean:
                     )
 
             return on_host
-        state: Any = layout.place
+        state: Any = layout.device_state
         launch = reduction_kernels.plan(
             state.native, kernels.WEIGHTED_MEAN if mean else kernels.WEIGHTED_SUM, layout.shape, (0,),
             [((0,), out), ((0,), layout.dtype)], [((1,), layout.dtype)] * 2,
@@ -324,7 +327,7 @@ def _loss_of_classes(
     x, classes = input.contiguous(), target.contiguous()
     w = None if weight is None else weight.detach().contiguous()
     weight_dtype = None if w is None else w._layout.dtype
-    plans = x._layout.place.plans
+    plans = x._layout.device_state.plans
     statistics = None
     if smoothing is None:
         losses, weights = plans[NLL, x._layout, weight_dtype, sizes](x, classes, w)
@@ -369,7 +372,7 @@ def _gradient(
     all_weights = None
     if smooth and weight is not None:
         all_weights = weight.sum(dtype=statistics_type(layout.dtype))
-    run = layout.place.plans[CROSS_ENTROPY_GRADIENT, grad._layout, layout, weight_dtype, sizes, smooth]
+    run = layout.device_state.plans[CROSS_ENTROPY_GRADIENT, grad._layout, layout, weight_dtype, sizes, smooth]
     return (run(grad, total, input.contiguous(), target, weight, all_weights, statistics, smoothing),)
 
 
@@ -387,7 +390,7 @@ def _nll_gradient(
     weight_dtype = None if weight is None else weight._layout.dtype
     with unrecorded():
         by = grad.contiguous()
-        run = layout.place.plans[NLL_GRADIENT, by._layout, layout, weight_dtype, sizes]
+        run = layout.device_state.plans[NLL_GRADIENT, by._layout, layout, weight_dtype, sizes]
         result: Tensor = run(by, total, target, weight)
     name = "NllLoss2DBackwardBackward0" if len(input._layout.shape) > 2 else "NllLossBackwardBackward0"
     record((result,), (grad, input), name, _nll_second_gradient, (target, weight), (sizes, reduction))

@@ -288,7 +288,7 @@ def binary_cross_entropy(
             f"({list(input._layout.shape)}) is deprecated. Please ensure they have the same size."
         )
     check_same_device("binary_cross_entropy", input, target=target, weight=weight)
-    if not input._layout.place.is_cuda and not ((input._host >= 0) & (input._host <= 1)).all():
+    if not input._layout.device_state.is_cuda and not ((input._host >= 0) & (input._host <= 1)).all():
         raise RuntimeError("all elements of input should be between 0 and 1")
     if weight is None:
         return BCE(input, target, reduction=reduction)

@@ -74,7 +74,7 @@ def reduced(losses: Tensor, reduction: str) -> Tensor:
 def check_same_device(name: str, input: Tensor, **others: Tensor | None) -> None:
     """Raise RuntimeError if a tensor is on another device than ``input``."""
     for argument, other in others.items():
-        if other is not None and other._layout.place is not input._layout.place:
+        if other is not None and other._layout.device_state is not input._layout.device_state:
             raise two_devices(name, f"{input._layout.device} (input)", f"{other._layout.device} ({argument})")
 
 
@@ -162,11 +162,13 @@ class Loss:
     def __call__(self, input: Tensor, target: Tensor, *scalars: float, reduction: str) -> Tensor:
         """The loss, recorded."""
         a, b = input._layout, target._layout
-        same = a.shape == b.shape and a.dtype is b.dtype and a.place is b.place
+        same = a.shape == b.shape and a.dtype is b.dtype and a.device_state is b.device_state
         if reduction == "none" or not same or not a.numel or not a.dtype.is_floating_point:
             return reduced(self.elements(input, target, *scalars), reduction)
         with unrecorded():
-            result: Tensor = a.place.plans[self, a, b, reduction, len(scalars)](input, target, *scalars)
+            result: Tensor = a.device_state.plans[self, a, b, reduction, len(scalars)](
+                input, target, *scalars
+            )
         scale = 1 / a.numel if reduction == "mean" else 1.0
         record((result,), (input, target), self.node_name, self._gradients, (input, target), (scalars, scale))
         return result
@@ -189,9 +191,9 @@ class Loss:
 
     def plan(self, a: Layout, b: Layout, reduction: str, scalars: int) -> Callable[..., Tensor]:
         """What reduces the losses of tensors of these layouts: ``run(input, target, *scalars)``."""
-        if not a.place.is_cuda:
+        if not a.device_state.is_cuda:
             return lambda *operands: reduced(self.elements(*operands), reduction)
-        state: Any = a.place
+        state: Any = a.device_state
         reducer = Reducer(
             f"{self.name}_{reduction}",
             "Sum",
@@ -204,7 +206,7 @@ class Loss:
             state.native, reducer, a.shape, tuple(range(rank)), [((0,) * rank, a.dtype)],
             [(a.strides, a.dtype), (b.strides, b.dtype)],
         )  # fmt: skip
-        make = maker(layouts.contiguous[(), a.dtype, a.place])
+        make = maker(layouts.contiguous[(), a.dtype, a.device_state])
 
         def run(input: Tensor, target: Tensor, *scalars: float) -> Tensor:
             out = make()

@@ -39,9 +39,11 @@ class _Loss:
 
     def plan(self, layout: Layout, sizes: Sizes) -> Callable[..., tuple[Tensor, Tensor]]:
         """What computes the losses of log-probabilities of ``layout``."""
-        out = layouts.contiguous[(sizes.samples,), layout.dtype, layout.place]
-        variables = layouts.contiguous[(sizes.samples, sizes.times, sizes.states), layout.dtype, layout.place]
-        if not layout.place.is_cuda:
+        out = layouts.contiguous[(sizes.samples,), layout.dtype, layout.device_state]
+        variables = layouts.contiguous[
+            (sizes.samples, sizes.times, sizes.states), layout.dtype, layout.device_state
+        ]
+        if not layout.device_state.is_cuda:
 
             def on_host(log_probs: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
                 states = _States(log_probs._host, sizes, *[each._host for each in others])
@@ -50,7 +52,7 @@ class _Loss:
                 return wrap(loss, out), wrap(alpha, variables)
 
             return on_host
-        state: Any = layout.place
+        state: Any = layout.device_state
         run = kernels.plan(state.native, sizes, layout.dtype)
         local = state.local
 
@@ -67,8 +69,8 @@ class _Gradient:
 
     def plan(self, layout: Layout, sizes: Sizes, zero_infinity: bool) -> Callable[..., Tensor]:
         """What computes the gradient of log-probabilities of ``layout``."""
-        out = layouts.contiguous[layout.shape, layout.dtype, layout.place]
-        if not layout.place.is_cuda:
+        out = layouts.contiguous[layout.shape, layout.dtype, layout.device_state]
+        if not layout.device_state.is_cuda:
 
             def on_host(log_probs: Tensor, *others: Tensor) -> Tensor:
                 *targets, alpha, loss, grad = (each._host for each in others)
@@ -77,11 +79,11 @@ class _Gradient:
                     return wrap(states.backward(alpha, loss, grad, zero_infinity), out)
 
             return on_host
-        state: Any = layout.place
+        state: Any = layout.device_state
         run = kernels.plan_backward(state.native, sizes, layout.dtype, zero_infinity=zero_infinity)
         local = state.local
-        chains = layouts.contiguous[(2 * sizes.samples * sizes.states,), int32, layout.place]
-        betas = layouts.contiguous[(2 * sizes.samples * sizes.states,), layout.dtype, layout.place]
+        chains = layouts.contiguous[(2 * sizes.samples * sizes.states,), int32, layout.device_state]
+        betas = layouts.contiguous[(2 * sizes.samples * sizes.states,), layout.dtype, layout.device_state]
 
         def on_device(*operands: Tensor) -> Tensor:
             result = empty(out)
@@ -212,7 +214,7 @@ def _gradient(
     sizes: Sizes,
     zero_infinity: bool,
 ) -> tuple[Tensor]:
-    run = log_probs._layout.place.plans[GRADIENT, log_probs._layout, sizes, zero_infinity]
+    run = log_probs._layout.device_state.plans[GRADIENT, log_probs._layout, sizes, zero_infinity]
     with unrecorded():
         result = run(log_probs, *operands, alpha, loss, grad.contiguous())
     record((result,), (grad, log_probs), "CtcLossBackwardBackward0", _no_second, ())
@@ -319,7 +321,7 @@ def ctc_loss(
             "targets: those of all samples, one after another"
         )
     starts = [n * most for n in range(samples)] if padded else list(np.cumsum([0, *label_counts])[:-1])
-    state = x._layout.place
+    state = x._layout.device_state
     labels = to(targets.reshape(-1).contiguous(), state.device, int64)
     lengths_of = [
         to(wrap(np.array(each, np.int64)), state.device) for each in (starts, lengths, label_counts)

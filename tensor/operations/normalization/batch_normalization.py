@@ -58,12 +58,12 @@ def _spread(array: Array, layout: Layout) -> Array:
 def _moments_plan(layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """What finds them for tensors of ``layout``.
 
-    ``place.plans[operation, input](input)``: variance (biased) and mean of each channel.
+    ``device_state.plans[operation, input](input)``: variance (biased) and mean of each channel.
     """
     kind = statistics_type(layout.dtype)
-    out = layouts.contiguous[(layout.shape[1],), kind, layout.place]
+    out = layouts.contiguous[(layout.shape[1],), kind, layout.device_state]
     axes = _others(layout)
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
 
         def on_host(input: Tensor) -> tuple[Tensor, Tensor]:
             array = wide_array(input)
@@ -78,7 +78,7 @@ def _moments_plan(layout: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
                 return tensor_of(away.mean(axes, dtype=array.dtype), out), tensor_of(mean, out)
 
         return on_host
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     steps = _along(layout), kind
     argument = layout.strides, layout.dtype
     launch = reduction.plan(
@@ -108,14 +108,14 @@ def _channels(layout: Layout) -> Channels | None:
 def packed(x: Tensor) -> Tensor:
     """``x`` as kernels take it."""
     layout = x._layout
-    if not layout.place.is_cuda or layout.contiguous or _channels(layout) is not None:
+    if not layout.device_state.is_cuda or layout.contiguous or _channels(layout) is not None:
         return x
     return x.detach().contiguous()
 
 
 def laid_out_like(x: Tensor, layout: Layout) -> Tensor:
     """``x`` with the strides of ``layout``."""
-    if x._layout.strides == layout.strides or not layout.place.is_cuda:
+    if x._layout.strides == layout.strides or not layout.device_state.is_cuda:
         return x
     result: Tensor = empty(layout.with_dtype(x._layout.dtype))
     return result.copy_(x)
@@ -126,10 +126,10 @@ def _apply_plan(
 ) -> Callable[..., Tensor]:
     """What normalises tensors of ``layout``.
 
-    ``place.plans[operation, input, mean, variance, weight, bias]``: ``run(x, mean, var, weight, bias, eps)``.
+    ``device_state.plans[operation, input, mean, variance, weight, bias]``: ``run(x, mean, var, weight, bias, eps)``.
     """
     out = layout.as_dense()
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
 
         def on_host(
             x: Tensor, mean: Tensor, var: Tensor, w: Tensor | None, b: Tensor | None, eps: float
@@ -154,7 +154,7 @@ def _apply_plan(
             return of_layout(result.astype(array.dtype, copy=False), out)
 
         return on_host
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     sizes = _channels(layout)
     if sizes is None or not layout.numel:
         return lambda *_: empty(out)
@@ -180,7 +180,7 @@ def of_layout(array: Array, out: Layout) -> Tensor:
         return tensor_of(np.ascontiguousarray(array), out)
     result = empty(out)
     result._writable[...] = tensor_of(
-        np.ascontiguousarray(array), layouts.contiguous[out.shape, out.dtype, out.place]
+        np.ascontiguousarray(array), layouts.contiguous[out.shape, out.dtype, out.device_state]
     )._host
     return result
 
@@ -190,14 +190,14 @@ def _sums_plan(
 ) -> Callable[..., tuple[Tensor, Tensor]]:
     """What sums for tensors of these layouts.
 
-    ``place.plans[operation, grad, input, mean, var](grad, input, mean, var, eps)``.
+    ``device_state.plans[operation, grad, input, mean, var](grad, input, mean, var, eps)``.
 
     Sums over each channel of the gradient, and of it times the normalised input.
     """
     kind = statistics_type(layout.dtype)
-    out = layouts.contiguous[(layout.shape[1],), kind, layout.place]
+    out = layouts.contiguous[(layout.shape[1],), kind, layout.device_state]
     axes, along = _others(layout), _along(layout)
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
 
         def on_host(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
             g = wide_array(grad)
@@ -213,7 +213,7 @@ def _sums_plan(
             return tensor_of(total[0], out), tensor_of(total[1], out)
 
         return on_host
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     argument = [
         (grad.strides, grad.dtype), (layout.strides, layout.dtype), (along, mean.dtype), (along, var.dtype),
     ]  # fmt: skip
@@ -250,14 +250,14 @@ def _input_gradient_plan(
 ) -> Callable[..., Tensor]:
     """What makes the gradient for tensors of these layouts.
 
-    ``place.plans[operation, training, grad, input, mean, var, weight]`` is
+    ``device_state.plans[operation, training, grad, input, mean, var, weight]`` is
     ``run(grad, input, mean, var, weight, sums, eps)``; ``sums`` are those of ``SUMS``, in training.
     """
     out = layout.as_dense()
     share = 1 / max(prod(layout.shape[d] for d in _others(layout)), 1)
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
         return _input_gradient_on_host(layout, out, share, training)
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     sizes = _channels(layout)
     if sizes is None or not layout.numel:
         return lambda *_: empty(out)
@@ -341,7 +341,7 @@ def normalize_channels(
     """The normalised input of shape (N, C, ...), recorded. In training running averages are updated."""
     argument = packed(input)
     layout = argument._layout
-    plans = layout.place.plans
+    plans = layout.device_state.plans
     if training:
         var, mean = plans[MOMENTS, layout](argument)
         with unrecorded():
@@ -393,7 +393,7 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:
     input = packed(input)
     grad = laid_out_like(grad, input._layout)
-    plans = input._layout.place.plans
+    plans = input._layout.device_state.plans
     layouts_of = grad._layout, input._layout, mean._layout, var._layout
     sums = None
     if training or expected[1] or expected[2]:

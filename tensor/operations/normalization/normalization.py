@@ -31,7 +31,7 @@ def _check(name: str, input: Tensor, **others: Tensor | None) -> None:
     for title, other in others.items():
         if other is None:
             continue
-        if other._layout.place is not layout.place:
+        if other._layout.device_state is not layout.device_state:
             raise two_devices(name, f"{layout.device} (input)", f"{other._layout.device} ({title})")
         if not other._layout.dtype.is_floating_point:
             raise RuntimeError(

@@ -64,15 +64,15 @@ def _forward_plan(
 ) -> Callable[..., tuple[Tensor, Tensor | None, Tensor]]:
     """What normalises contiguous tensors of ``layout``.
 
-    ``place.plans[operation, input, weight's dtype, rows]``: ``run(input, weight, bias, eps)``.
+    ``device_state.plans[operation, input, weight's dtype, rows]``: ``run(input, weight, bias, eps)``.
 
     It gives the result, the means and the scales; without centring no means.
     """
-    kept = layouts.contiguous[(rows.rows,), kernels.statistics_type(layout.dtype), layout.place]
+    kept = layouts.contiguous[(rows.rows,), kernels.statistics_type(layout.dtype), layout.device_state]
     center = rows.center
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
         return _on_host(layout, kept, rows)
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     run = kernels.plan(device_state.native, rows, layout.dtype, weight)
     make, make_kept, local = maker(layout), maker(kept), device_state.local
 
@@ -124,11 +124,11 @@ def _channels(x: Tensor, rows: Rows) -> Array:
 def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Rows) -> Callable[..., Tensor]:
     """What makes the gradient for contiguous tensors of these layouts.
 
-    ``place.plans[operation, grad, input, weight's dtype, rows]``: ``run(grad, input, weight, mean, scale)``.
+    ``device_state.plans[operation, grad, input, weight's dtype, rows]``: ``run(grad, input, weight, mean, scale)``.
 
     It gives the gradient of the input.
     """
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
 
         def on_host(
             grad: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor | None, scale: Tensor
@@ -144,7 +144,7 @@ def _backward_plan(grad: Layout, layout: Layout, weight: dtype | None, rows: Row
                 return tensor_of((g - x * along[:, None]) * wide_array(scale)[:, None], layout)
 
         return on_host
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     run = kernels.plan_backward(device_state.native, rows, grad.dtype, layout.dtype, weight)
     make, local = maker(layout), device_state.local
 
@@ -173,13 +173,13 @@ def _weight_gradients_plan(
 ) -> Callable[..., tuple[Tensor, Tensor | None]]:
     """What sums over the rows.
 
-    ``place.plans[operation, grad, input, weight's dtype, rows]``: ``run(grad, input, mean, scale)``.
+    ``device_state.plans[operation, grad, input, weight's dtype, rows]``: ``run(grad, input, mean, scale)``.
 
     It gives the gradients of weight and bias, of shape ``(groups * channels,)``; that of the bias is ``None``
     where no means are taken away.
     """
-    out = layouts.contiguous[(rows.groups * rows.channels,), dtype, layout.place]
-    if not layout.place.is_cuda:
+    out = layouts.contiguous[(rows.groups * rows.channels,), dtype, layout.device_state]
+    if not layout.device_state.is_cuda:
 
         def on_host(
             grad: Tensor, input: Tensor, mean: Tensor | None, scale: Tensor
@@ -191,7 +191,7 @@ def _weight_gradients_plan(
             return sums[0], sums[1] if rows.center else None
 
         return on_host
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     shape = rows.rows // rows.groups, rows.groups, rows.channels, rows.inner
     steps = contiguous_strides(shape)
     per_row = (rows.groups, 1, 0, 0)
@@ -253,7 +253,7 @@ def normalize(
             shift_by = shift_by.to(dtype)
     elif shift_by is not None:
         dtype = shift_by._layout.dtype
-    run = plain._layout.place.plans[FORWARD, plain._layout, dtype, rows]
+    run = plain._layout.device_state.plans[FORWARD, plain._layout, dtype, rows]
     result, mean, scale = run(plain, scale_by, shift_by, eps)
     like = None if bias is None else bias._layout
     formula.record((result,), (input, weight, bias), (mean, scale), (like, eps, rows))
@@ -272,7 +272,7 @@ def _gradients(
     rows: Rows,
 ) -> tuple[Tensor | None, ...]:
     plain, grad = contiguous(input), contiguous(grad)
-    plans = plain._layout.place.plans
+    plans = plain._layout.device_state.plans
     result: list[Tensor | None] = [None, None, None]
     if expected[0]:
         factor = None if weight is None else contiguous(weight)
@@ -284,9 +284,9 @@ def _gradients(
         likes = None if weight is None else weight._layout, bias
         dtype = next(like.dtype for like in likes if like is not None)
         sums = plans[WEIGHT_GRADIENTS, grad._layout, plain._layout, dtype, rows](grad, plain, mean, scale)
-        for device_state, like in enumerate(likes):
-            if expected[device_state + 1] and like is not None:
-                result[device_state + 1] = sums[device_state].view(like.shape)
+        for position, like in enumerate(likes):
+            if expected[position + 1] and like is not None:
+                result[position + 1] = sums[position].view(like.shape)
     return tuple(result)
 
 

@@ -38,7 +38,7 @@ def _sizes(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
 
 
 class _Softmax:
-    """``place.plans[operation, layout, dim, dtype](input)``, for a contiguous input."""
+    """``device_state.plans[operation, layout, dim, dtype](input)``, for a contiguous input."""
 
     def __init__(self, name: str, *, log: bool) -> None:
         self.name = name
@@ -46,8 +46,8 @@ class _Softmax:
 
     def plan(self, layout: Layout, dim: int, dtype: dtype) -> Callable[[Tensor], Tensor]:
         """What works on contiguous tensors of ``layout``; the result is of type ``kind``."""
-        out = layouts.contiguous[layout.shape, dtype, layout.place]
-        if not layout.place.is_cuda:
+        out = layouts.contiguous[layout.shape, dtype, layout.device_state]
+        if not layout.device_state.is_cuda:
             wide = rules.computes_in(dtype)
 
             def on_host(input: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class _Softmax:
                     return _wrapped(self._on_host(array, dim), wide, out)
 
             return on_host
-        device_state: Any = layout.place
+        device_state: Any = layout.device_state
         run = kernels.plan(device_state.native, _sizes(layout.shape, dim), dtype, layout.dtype, log=self.log)
         make, local = maker(out), device_state.local
 
@@ -85,10 +85,10 @@ def _softmax_gradient_plan(
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """What works on contiguous tensors of these layouts; the gradient is of type ``kind``.
 
-    ``place.plans[operation, grad, result, dim, dtype](grad, result)``, both contiguous.
+    ``device_state.plans[operation, grad, result, dim, dtype](grad, result)``, both contiguous.
     """
-    out = layouts.contiguous[grad.shape, dtype, grad.place]
-    if not grad.place.is_cuda:
+    out = layouts.contiguous[grad.shape, dtype, grad.device_state]
+    if not grad.device_state.is_cuda:
         wide = rules.computes_in(result.dtype)
 
         def on_host(argument: Tensor, value: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ def _softmax_gradient_plan(
                 return _wrapped((g - (g * y).sum(axis=dim, keepdims=True)) * y, wide, out)
 
         return on_host
-    device_state: Any = grad.place
+    device_state: Any = grad.device_state
     run = kernels.plan_backward(
         device_state.native, _sizes(grad.shape, dim), dtype, grad.dtype, result.dtype, log=log
     )
@@ -140,7 +140,7 @@ def _gradient(grad: Tensor, out: Tensor, dim: int, dtype: dtype, log: bool) -> T
             result = (grad - (grad * out).sum(dim, keepdim=True)) * out
         return result.to(dtype)  # type: ignore[no-any-return]
     grad, out = contiguous(grad), contiguous(out)
-    device_state = grad._layout.place
+    device_state = grad._layout.device_state
     output: Tensor = device_state.plans[_GRADIENTS[log], grad._layout, out._layout, dim, dtype](grad, out)
     return output
 
@@ -167,9 +167,9 @@ def _apply(row: _Softmax, input: Tensor, dim: int | None, dtype: dtype | None, o
         input, origin = input.to(element_dtype), element_dtype
     plain = contiguous(input)
     if not layout.numel:
-        result = empty(layouts.contiguous[layout.shape, element_dtype, layout.place])
+        result = empty(layouts.contiguous[layout.shape, element_dtype, layout.device_state])
     else:
-        result = layout.place.plans[row, plain._layout, at, element_dtype](plain)
+        result = layout.device_state.plans[row, plain._layout, at, element_dtype](plain)
     if input._autograd is not None:
         _FORMULAS[row.log].record((result,), (input,), context=(at, origin, row.log))
     return delivered(out, result, row.name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.core.devices.state import Place
+    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
 
 #: Elements that are computed with at a time on the host: they stay in the processor's cache.
@@ -32,7 +32,7 @@ _BLOCK = 1 << 15
 def _norm_plan(device_state: Any, dtype: dtype) -> Callable[..., None]:
     """What computes the norm of tensors of one real type.
 
-    ``place.plans[operation, place, kind]``: what :func:`nvrtc_kernels.gradient_norms.plan` gives.
+    ``device_state.plans[operation, place, kind]``: what :func:`nvrtc_kernels.gradient_norms.plan` gives.
     """
     return gradient_norms.plan(device_state.native, dtype)
 
@@ -43,7 +43,7 @@ _SCALE_STEP = optimizer_steps.Step("scale_gradients", "Scale<{W}>", 1, 0, 1)
 def _scale_plan(device_state: Any, dtype: dtype) -> Callable[..., None]:
     """What scales tensors of one real type.
 
-    ``place.plans[operation, place, kind]``: what multiplies tensors by a number on the device.
+    ``device_state.plans[operation, place, kind]``: what multiplies tensors by a number on the device.
     """
     return optimizer_steps.plan(device_state.native, _SCALE_STEP, dtype)
 
@@ -51,13 +51,13 @@ def _scale_plan(device_state: Any, dtype: dtype) -> Callable[..., None]:
 _NORM, _SCALE = planned(_norm_plan), planned(_scale_plan)
 
 
-def _groups(tensors: Iterable[Tensor]) -> dict[tuple[Place, dtype], list[Tensor]]:
+def _groups(tensors: Iterable[Tensor]) -> dict[tuple[DeviceState, dtype], list[Tensor]]:
     """Tensors with elements by place and type."""
-    result: dict[tuple[Place, dtype], list[Tensor]] = {}
+    result: dict[tuple[DeviceState, dtype], list[Tensor]] = {}
     for each in tensors:
         layout = each._layout
         if layout.numel:
-            result.setdefault((layout.place, layout.dtype), []).append(each)
+            result.setdefault((layout.device_state, layout.dtype), []).append(each)
     return result
 
 
@@ -139,7 +139,7 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> None:
     ``factor`` has one element, on any device; nothing is recorded.
     """
     with unrecorded():
-        known: dict[tuple[Place, dtype], Tensor] = {}
+        known: dict[tuple[DeviceState, dtype], Tensor] = {}
         for (device_state, kind), group in _groups(tensors).items():
             real, numbers = _real(kind)
             wide = float64 if real is float64 else float32

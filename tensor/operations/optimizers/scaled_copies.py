@@ -26,7 +26,7 @@ _STEP = optimizer_steps.Step("scaled_copies", "ScaledCopy<{W}>", 2, 1)
 def _scaled_copies_plan(device_state: Any, dtype: dtype) -> Callable[..., None]:
     """``run(stream, addresses, counts, factor)``, with the addresses of target and source by turns.
 
-    ``place.plans[operation, place, kind]``: what copies tensors of one type on the device.
+    ``device_state.plans[operation, place, kind]``: what copies tensors of one type on the device.
     """
     return optimizer_steps.plan(device_state.native, _STEP, dtype)
 
@@ -56,15 +56,15 @@ def scaled_copies(targets: Sequence[Tensor], sources: Sequence[Tensor], factor: 
             if not layout.numel:
                 continue
             target._storage.version += 1
-            if not layout.place.is_cuda:
+            if not layout.device_state.is_cuda:
                 _on_host(target, source, factor)
                 continue
             dtype = layout.dtype
-            if (layout.place, dtype) != last:
+            if (layout.device_state, dtype) != last:
                 if dtype.category is Category.BOOL:
                     target.copy_(source)
                     continue
-                last = layout.place, dtype
+                last = layout.device_state, dtype
                 addresses, counts = groups.setdefault(last, ([], []))
             addresses += target._address, source._address
             counts.append(layout.numel * (2 if dtype.is_complex else 1))

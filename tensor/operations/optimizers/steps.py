@@ -104,13 +104,13 @@ class Step:
         assert len(numbers) == len(values)
         with unrecorded():
             for layouts, written in _by_type(zip(*operands, strict=True), read_only=1):
-                if layouts[0].place.is_cuda:
+                if layouts[0].device_state.is_cuda:
                     self._on_device(layouts, written, values)
                 else:
                     self._on_host(written, values)
 
     def _on_device(self, layouts: list[Layout], tensors: list[Tensor], values: list[float]) -> None:
-        device_state: Any = layouts[0].place
+        device_state: Any = layouts[0].device_state
         kind, counts = _as_real(layouts)
         run = device_state.plans[self, device_state, kind]
         run(device_state.local.stream.handle, [x._address for x in tensors], counts, *values)
@@ -158,7 +158,7 @@ def _by_type(rows: Iterable[Sequence[Tensor]], read_only: int) -> Iterable[tuple
                 if each is not x and number != read_only
             ]
             layout, row = target, replaced
-        key = layout.place, layout.dtype
+        key = layout.device_state, layout.dtype
         group = result.get(key)
         if group is None:
             group = result[key] = ([], [])
@@ -177,7 +177,7 @@ def _as_laid_out(x: Tensor, parameter: Tensor, target: Layout) -> Tensor:
     layout = x._layout
     if layout is target:
         return x
-    if layout.shape != target.shape or layout.place is not target.place:
+    if layout.shape != target.shape or layout.device_state is not target.device_state:
         raise RuntimeError(
             f"a parameter of shape {list(target.shape)} on {target.device} has a gradient or state of shape "
             f"{list(layout.shape)} on {layout.device}: they must be alike. After moving a module to another device, make "
@@ -239,7 +239,7 @@ class Unscale:
         flags: dict[Any, Tensor] = {}
         with unrecorded():
             for layouts, tensors in _by_type([(x,) for x in grads], read_only=-1):
-                device_state: Any = layouts[0].place
+                device_state: Any = layouts[0].device_state
                 flag = flags.get(device_state)
                 if flag is None:
                     flag = flags[device_state] = tensors[0].new_zeros(1, dtype=float32)

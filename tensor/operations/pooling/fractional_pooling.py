@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-def _numbers(name: str, what: str, given: Any, rank: int) -> list[Any]:
-    values = [given] * rank if isinstance(given, (int, float)) else list(given)
+def _numbers(name: str, what: str, argument: Any, rank: int) -> list[Any]:
+    values = [argument] * rank if isinstance(argument, (int, float)) else list(argument)
     if len(values) != rank:
         raise ValueError(
-            f"{name} requires {what} to either be a single number or a tuple of {rank}, got {given!r}"
+            f"{name} requires {what} to either be a single number or a tuple of {rank}, got {argument!r}"
         )
     return values
 
@@ -46,8 +46,8 @@ def _sizes(
     else:
         ratios = _numbers(name, "output_ratio", output_ratio, rank)
         out = [int(size * ratio) for size, ratio in zip(shape[-rank:], ratios, strict=True)]
-    for given, window, made in zip(shape[-rank:], kernel, out, strict=True):
-        if window < 1 or made < 1 or made + window - 1 > given:
+    for argument, window, result in zip(shape[-rank:], kernel, out, strict=True):
+        if window < 1 or result < 1 or result + window - 1 > argument:
             raise RuntimeError(
                 f"{name}(): windows of {kernel} at {out} places do not fit into an input of {list(shape[-rank:])}: each "
                 "size of the input must be at least the output's plus the window's less 1, and both at least 1"
@@ -56,7 +56,7 @@ def _sizes(
 
 
 class _Fractional:
-    """``place.plans[operation, input, kernel, out]``: how inputs of a layout are pooled, and the shape of their samples."""
+    """``device_state.plans[operation, input, kernel, out]``: how inputs of a layout are pooled, and the shape of their samples."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -70,34 +70,34 @@ class _Fractional:
 
 
 class _Pool:
-    """``place.plans[operation, pooling, input, samples](input, samples)``: the result, and the places of maxima."""
+    """``device_state.plans[operation, pooling, input, samples](input, samples)``: the result, and the places of maxima."""
 
     def plan(
         self, pooling: Pooling, x: Layout, samples: Layout
     ) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """What pools tensors of a layout with samples of another."""
-        place = x.place
-        out = contiguous[(*pooling.outer, *pooling.pool.out[3 - pooling.rank :]), x.dtype, place]
-        where = contiguous[out.shape, int64, place]
+        device_state = x.device_state
+        out = contiguous[(*pooling.outer, *pooling.pool.out[3 - pooling.rank :]), x.dtype, device_state]
+        where = contiguous[out.shape, int64, device_state]
         if not out.numel:
             return lambda *_: (empty(out), empty(where))
-        run = (_on_device if place.is_cuda else _on_host)(pooling, samples, out, where)
+        run = (_on_device if device_state.is_cuda else _on_host)(pooling, samples, out, where)
         return on_contiguous(run, x, samples)
 
 
 def _on_device(
     pooling: Any, samples: Layout, out: Layout, where: Layout
 ) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    place: Any = out.place
-    local, make, make_places = place.local, maker(out), maker(where)
+    device_state: Any = out.device_state
+    local, make, make_places = device_state.local, maker(out), maker(where)
     find = kernels.plan_fractional_max(
-        place.native, pooling.pool, pooling.planes, pooling.rank, out.dtype, samples.dtype
+        device_state.native, pooling.pool, pooling.planes, pooling.rank, out.dtype, samples.dtype
     )
 
     def run(x: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
-        made, places = make(), make_places()
-        find(local.stream.handle, made._address, places._address, x._address, samples._address)
-        return made, places
+        result, positions = make(), make_places()
+        find(local.stream.handle, result._address, positions._address, x._address, samples._address)
+        return result, positions
 
     return run
 
@@ -107,15 +107,15 @@ def _on_host(
 ) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
     computed, wide = Computed(out), rules.computes_in(samples.dtype).numpy
     find = on_host.fractional(pooling.pool, pooling.planes, pooling.rank)
-    given, shape = (pooling.planes, *pooling.pool.size), (pooling.planes, pooling.rank)
+    argument, shape = (pooling.planes, *pooling.pool.size), (pooling.planes, pooling.rank)
 
     def run(x: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
-        made, array = computed.new()
-        places = empty(where)
+        result, array = computed.new()
+        positions = empty(where)
         shares = samples._host.reshape(shape).astype(wide, copy=False)
-        find(computed.widened(x._host.reshape(given)), shares, array, places._array)  # type: ignore[arg-type]
-        computed.finish(made, array)
-        return made, places
+        find(computed.widened(x._host.reshape(argument)), shares, array, positions._array)  # type: ignore[arg-type]
+        computed.finish(result, array)
+        return result, positions
 
     return run
 
@@ -146,16 +146,16 @@ def _pool(
         raise RuntimeError(
             f"{name}(): expected _random_samples of shape {[*outer, rank]}, but got {list(samples.shape)}"
         )
-    elif samples._layout.place is not layout.place:
+    elif samples._layout.device_state is not layout.device_state:
         raise two_devices(name, layout.device, samples._layout.device)
     elif not samples._layout.dtype.is_floating_point:
         samples = samples.to(layout.dtype)
-    plans = layout.place.plans
+    plans = layout.device_state.plans
     pooling = plans[operation, layout, tuple(kernel), tuple(out)]
-    made, places = plans[_POOL, pooling, layout, samples._layout](input, samples)
+    result, positions = plans[_POOL, pooling, layout, samples._layout](input, samples)
     if modes.recording:
-        record(input, made, places, pooling, of_gradients=False)
-    return made, places
+        record(input, result, positions, pooling, of_gradients=False)
+    return result, positions
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -211,8 +211,8 @@ def fractional_max_pool2d(
     >>> nn.functional.fractional_max_pool2d(tensor.randn(20, 16, 50, 32), 2, output_ratio=0.5).shape
     tensor.Size([20, 16, 25, 16])
     """
-    values, places = _pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
-    return (values, places) if return_indices else values
+    values, positions = _pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
+    return (values, positions) if return_indices else values
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -266,5 +266,5 @@ def fractional_max_pool3d(
     >>> nn.functional.fractional_max_pool3d(tensor.randn(2, 4, 8, 8, 8), 2, output_size=5).shape
     tensor.Size([2, 4, 5, 5, 5])
     """
-    values, places = _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
-    return (values, places) if return_indices else values
+    values, positions = _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
+    return (values, positions) if return_indices else values

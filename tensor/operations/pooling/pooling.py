@@ -51,9 +51,9 @@ class Pooling:
     with_padding, fixed
         How means are divided: whether padding counts; by a number, unless that is 0.
     forward
-        ``place.plans[pooling.forward, input](input)`` gives the result and the places of maxima, or ``None``.
+        ``device_state.plans[pooling.forward, input](input)`` gives the result and the places of maxima, or ``None``.
     backward
-        ``place.plans[pooling.backward, grad, places](grad, places)`` gives the gradient of the input.
+        ``device_state.plans[pooling.backward, grad, places](grad, places)`` gives the gradient of the input.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class _Step:
     def out(self, layout: Layout, position: int) -> Layout:
         """Layout of results that have the size of the input (0) or of the output (1)."""
         shape = (*self.pooling.outer, *self.pooling.sizes[position][3 - self.pooling.rank :])
-        return contiguous[shape, layout.dtype, layout.place]
+        return contiguous[shape, layout.dtype, layout.device_state]
 
     def whole(self, position: int) -> tuple[int, ...]:
         """Shape of the planes of the input (0) or of the output (1)."""
@@ -124,70 +124,70 @@ class _Forward(_Step):
 
     def plan(self, x: Layout) -> Callable[[Tensor], tuple[Tensor, Tensor | None]]:
         """What pools tensors of a layout."""
-        pooling, place = self.pooling, x.place
+        pooling, device_state = self.pooling, x.device_state
         out = self.out(x, 1)
-        where = contiguous[out.shape, int64, place] if pooling.category == "max" else None
+        where = contiguous[out.shape, int64, device_state] if pooling.category == "max" else None
         if not out.numel:
             return lambda _: (empty(out), None if where is None else empty(where))
-        run = self._on_device(out, where) if place.is_cuda else self._on_host(out, where)
+        run = self._on_device(out, where) if device_state.is_cuda else self._on_host(out, where)
         return on_contiguous(run, x)
 
     def _on_device(
         self, out: Layout, where: Layout | None
     ) -> Callable[[Tensor], tuple[Tensor, Tensor | None]]:
-        place: Any = out.place
-        pooling, local, make = self.pooling, place.local, maker(out)
+        device_state: Any = out.device_state
+        pooling, local, make = self.pooling, device_state.local, maker(out)
         if where is None:
             take = kernels.plan_avg(
-                place.native, pooling.pool, pooling.planes, out.dtype,
+                device_state.native, pooling.pool, pooling.planes, out.dtype,
                 with_padding=pooling.with_padding, fixed=pooling.fixed, backward=False,
             )  # fmt: skip
 
             def run_avg(x: Tensor) -> tuple[Tensor, None]:
-                made = make()
-                take(local.stream.handle, made._storage.address, x._storage.address + x._offset)
-                return made, None
+                result = make()
+                take(local.stream.handle, result._storage.address, x._storage.address + x._offset)
+                return result, None
 
             return run_avg
         make_places = maker(where)
-        find = kernels.plan_max(place.native, pooling.pool, pooling.planes, out.dtype)
+        find = kernels.plan_max(device_state.native, pooling.pool, pooling.planes, out.dtype)
 
         def run_max(x: Tensor) -> tuple[Tensor, Tensor]:
-            made, places = make(), make_places()
+            result, positions = make(), make_places()
             find(
                 local.stream.handle,
-                made._storage.address,
-                places._storage.address,
+                result._storage.address,
+                positions._storage.address,
                 x._storage.address + x._offset,
             )
-            return made, places
+            return result, positions
 
         return run_max
 
     def _on_host(self, out: Layout, where: Layout | None) -> Callable[[Tensor], tuple[Tensor, Tensor | None]]:
-        pooling, given, whole = self.pooling, self.whole(0), self.whole(1)
+        pooling, argument, whole = self.pooling, self.whole(0), self.whole(1)
         computed = Computed(out)
         if where is None:
             take = on_host.mean(pooling.pool, pooling.with_padding, pooling.fixed)
 
             def run_avg(x: Tensor) -> tuple[Tensor, None]:
-                made, array = computed.new()
+                result, array = computed.new()
                 with np.errstate(all="ignore"):
-                    take(computed.widened(x._host.reshape(given)), array.reshape(whole))
-                computed.finish(made, array)
-                return made, None
+                    take(computed.widened(x._host.reshape(argument)), array.reshape(whole))
+                computed.finish(result, array)
+                return result, None
 
             return run_avg
         find = on_host.largest(pooling.pool, pooling.planes, computed.wide.numpy)
 
         def run_max(x: Tensor) -> tuple[Tensor, Tensor]:
-            made, array = computed.new()
-            places = empty(where)
-            seen: Any = places._array
+            result, array = computed.new()
+            positions = empty(where)
+            seen: Any = positions._array
             with np.errstate(all="ignore"):
-                find(computed.widened(x._host.reshape(given)), array.reshape(whole), seen.reshape(whole))
-            computed.finish(made, array)
-            return made, places
+                find(computed.widened(x._host.reshape(argument)), array.reshape(whole), seen.reshape(whole))
+            computed.finish(result, array)
+            return result, positions
 
         return run_max
 
@@ -195,64 +195,64 @@ class _Forward(_Step):
 class _Backward(_Step):
     __slots__ = ()
 
-    def plan(self, grad: Layout, places: Layout | None) -> Callable[[Tensor, Tensor | None], Tensor]:
+    def plan(self, grad: Layout, positions: Layout | None) -> Callable[[Tensor, Tensor | None], Tensor]:
         """What makes the gradient of the input from those of tensors of a layout."""
-        place = grad.place
+        device_state = grad.device_state
         out = self.out(grad, 0)
         if not out.numel:
             return lambda *_: empty(out)
-        run = self._on_device(out) if place.is_cuda else self._on_host(out)
-        return on_contiguous(run, grad, places)
+        run = self._on_device(out) if device_state.is_cuda else self._on_host(out)
+        return on_contiguous(run, grad, positions)
 
     def _on_device(self, out: Layout) -> Callable[[Tensor, Tensor | None], Tensor]:
-        place: Any = out.place
-        pooling, local, make = self.pooling, place.local, maker(out)
+        device_state: Any = out.device_state
+        pooling, local, make = self.pooling, device_state.local, maker(out)
         if pooling.category == "avg":
             spread = kernels.plan_avg(
-                place.native, pooling.pool, pooling.planes, out.dtype,
+                device_state.native, pooling.pool, pooling.planes, out.dtype,
                 with_padding=pooling.with_padding, fixed=pooling.fixed, backward=True,
             )  # fmt: skip
 
             def run_avg(grad: Tensor, _: Any) -> Tensor:
-                made = make()
-                spread(local.stream.handle, made._storage.address, grad._storage.address + grad._offset)
-                return made
+                result = make()
+                spread(local.stream.handle, result._storage.address, grad._storage.address + grad._offset)
+                return result
 
             return run_avg
-        put = kernels.plan_max_backward(place.native, pooling.pool, pooling.planes, out.dtype)
+        put = kernels.plan_max_backward(device_state.native, pooling.pool, pooling.planes, out.dtype)
 
-        def run_max(grad: Tensor, places: Any) -> Tensor:
-            made = make()
+        def run_max(grad: Tensor, positions: Any) -> Tensor:
+            result = make()
             put(
                 local.stream.handle,
-                made._storage.address,
+                result._storage.address,
                 grad._storage.address + grad._offset,
-                places._storage.address + places._offset,
+                positions._storage.address + positions._offset,
             )
-            return made
+            return result
 
         return run_max
 
     def _on_host(self, out: Layout) -> Callable[[Tensor, Tensor | None], Tensor]:
-        pooling, given, whole = self.pooling, self.whole(1), self.whole(0)
+        pooling, argument, whole = self.pooling, self.whole(1), self.whole(0)
         computed = Computed(out)
         if pooling.category == "avg":
             spread = on_host.mean_gradient(pooling.pool, pooling.with_padding, pooling.fixed)
 
             def run_avg(grad: Tensor, _: Any) -> Tensor:
-                made, array = computed.new()
-                spread(computed.widened(grad._host.reshape(given)), array.reshape(whole))
-                computed.finish(made, array)
-                return made
+                result, array = computed.new()
+                spread(computed.widened(grad._host.reshape(argument)), array.reshape(whole))
+                computed.finish(result, array)
+                return result
 
             return run_avg
         put = on_host.largest_gradient(pooling.planes, prod(pooling.sizes[0]))
 
-        def run_max(grad: Tensor, places: Any) -> Tensor:
-            made, array = computed.new()
-            put(computed.widened(grad._host.reshape(given)), places._host, array)
-            computed.finish(made, array)
-            return made
+        def run_max(grad: Tensor, positions: Any) -> Tensor:
+            result, array = computed.new()
+            put(computed.widened(grad._host.reshape(argument)), positions._host, array)
+            computed.finish(result, array)
+            return result
 
         return run_max
 
@@ -271,21 +271,21 @@ class Computed:
 
     def new(self) -> tuple[Tensor, Any]:
         """A tensor, and the array to write, which is its own where the types are the same."""
-        made = empty(self.out)
-        return made, made._array if self._narrow is None else np.empty(self.out.shape, self.wide.numpy)
+        result = empty(self.out)
+        return result, result._array if self._narrow is None else np.empty(self.out.shape, self.wide.numpy)
 
     def widened(self, array: Any) -> Any:
         """An array as it is computed with."""
         if self._widen is None:
             return array
-        made = np.empty(array.shape, self.wide.numpy)
-        self._widen(made, array)
-        return made
+        result = np.empty(array.shape, self.wide.numpy)
+        self._widen(result, array)
+        return result
 
-    def finish(self, made: Tensor, array: Any) -> None:
+    def finish(self, result: Tensor, array: Any) -> None:
         """Give a tensor what was written."""
         if self._narrow is not None:
-            self._narrow(made._writable, array)
+            self._narrow(result._writable, array)
 
 
 # Recorded
@@ -309,44 +309,46 @@ class PoolNode(Node):
         if self.saved is None:
             raise freed(self)
         grad, pooling = grads[0], self.pooling
-        places = restore(self.saved[0], self) if self.saved else None
+        positions = restore(self.saved[0], self) if self.saved else None
         layout = grad._layout
         if not self.of_gradients:
-            where = None if places is None else places._layout
-            result = layout.place.plans[pooling.backward, layout, where](grad, places)
-        elif places is None:
-            result = layout.place.plans[pooling.forward, layout](grad)[0]
+            where = None if positions is None else positions._layout
+            result = layout.device_state.plans[pooling.backward, layout, where](grad, positions)
+        elif positions is None:
+            result = layout.device_state.plans[pooling.forward, layout](grad)[0]
         else:
             rank = pooling.rank
-            return grad.flatten(-rank).gather(-1, places.flatten(-rank)).view(places.shape)
+            return grad.flatten(-rank).gather(-1, positions.flatten(-rank)).view(positions.shape)
         if modes.recording:
-            record(grad, result, places, pooling, of_gradients=not self.of_gradients)
+            record(grad, result, positions, pooling, of_gradients=not self.of_gradients)
         return result
 
 
-def record(x: Tensor, result: Tensor, places: Tensor | None, pooling: Pooling, *, of_gradients: bool) -> None:
+def record(
+    x: Tensor, result: Tensor, positions: Tensor | None, pooling: Pooling, *, of_gradients: bool
+) -> None:
     """Put a pooling of ``x``, or of gradients, into the graph where a gradient is wanted."""
     state = x._autograd
     if state is not None and state.requires_grad:
         node = PoolNode.__new__(PoolNode)
         node.pooling, node.of_gradients = pooling, of_gradients
-        node.saved = () if places is None else (save(places),)
+        node.saved = () if positions is None else (save(positions),)
         attach(node, (x,), (result,))
 
 
 # As users call them
 
 
-def _three(name: str, what: str, given: Any, rank: int, fill: int, least: int) -> tuple[int, int, int]:
-    values = (given,) * rank if isinstance(given, int) else tuple(given)
+def _three(name: str, what: str, argument: Any, rank: int, fill: int, least: int) -> tuple[int, int, int]:
+    values = (argument,) * rank if isinstance(argument, int) else tuple(argument)
     if len(values) == 1:
         values *= rank
     if len(values) != rank or not all(isinstance(each, int) for each in values):
         raise RuntimeError(
-            f"{name}: {what} must either be a single int, or a tuple of {rank} ints, got {given!r}"
+            f"{name}: {what} must either be a single int, or a tuple of {rank} ints, got {argument!r}"
         )
     if min(values) < least:
-        raise RuntimeError(f"{name}: {what} should be at least {least}, but got {given!r}")
+        raise RuntimeError(f"{name}: {what} should be at least {least}, but got {argument!r}")
     depth, height, width = (fill,) * (3 - rank) + values
     return depth, height, width
 
@@ -379,7 +381,7 @@ class _Planned(NamedTuple):
 
 
 class _Regular:
-    """``place.plans[operation, input, *options]``: windows of one size at steps of one size."""
+    """``device_state.plans[operation, input, *options]``: windows of one size at steps of one size."""
 
     def __init__(self, category: str, rank: int) -> None:
         self.category = category
@@ -426,11 +428,11 @@ class _Regular:
             with_padding=count_include_pad,
             fixed=divisor_override or 0,
         )
-        return _Planned(x.place.plans[pooling.forward, x], pooling)
+        return _Planned(x.device_state.plans[pooling.forward, x], pooling)
 
 
 class _Adaptive:
-    """``place.plans[operation, input, output_size]``: as many windows as asked for, as equal as can be."""
+    """``device_state.plans[operation, input, output_size]``: as many windows as asked for, as equal as can be."""
 
     def __init__(self, category: str, rank: int) -> None:
         self.category = category
@@ -442,13 +444,13 @@ class _Adaptive:
         name, rank = self.name, self.rank
         _check(name, x, rank)
         single = isinstance(output_size, int) or output_size is None
-        given = (output_size,) * rank if single else tuple(output_size)
-        if len(given) != rank:
+        argument = (output_size,) * rank if single else tuple(output_size)
+        if len(argument) != rank:
             raise RuntimeError(f"{name}(): output_size must have {rank} numbers, got {output_size!r}")
-        sizes = [size if each is None else each for each, size in zip(given, x.shape[-rank:], strict=True)]
+        sizes = [size if each is None else each for each, size in zip(argument, x.shape[-rank:], strict=True)]
         out = _three(name, "output_size", tuple(sizes), rank, 1, 0)
         pooling = Pooling(self.category, rank, kernels.Adaptive(_size(x, rank), out), tuple(x.shape[:-rank]))
-        return _Planned(x.place.plans[pooling.forward, x], pooling)
+        return _Planned(x.device_state.plans[pooling.forward, x], pooling)
 
 
 def _pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tensor | None]:
@@ -459,10 +461,10 @@ def _pooled(operation: Any, input: Tensor, *options: Any) -> tuple[Tensor, Tenso
         check_tensor(input, operation.name, "input")
         raise
     run, pooling = plan_for(operation, (layout,), options)
-    result, places = run(input)
+    result, positions = run(input)
     if input._autograd is not None and modes.recording:
-        record(input, result, places, pooling, of_gradients=False)
-    return result, places
+        record(input, result, positions, pooling, of_gradients=False)
+    return result, positions
 
 
 _MAX1D, _MAX2D, _MAX3D = (_Regular("max", rank) for rank in (1, 2, 3))
@@ -524,8 +526,8 @@ def max_pool1d(
     >>> nn.functional.max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2, return_indices=True)
     (tensor([[4., 3.]]), tensor([[1, 3]]))
     """
-    found = _pooled(_MAX1D, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return found if return_indices else found[0]
+    result = _pooled(_MAX1D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return result if return_indices else result[0]
 
 
 @operation(namespace="nn.functional", method=False)
@@ -581,8 +583,8 @@ def max_pool2d(
     >>> nn.functional.max_pool2d(tensor.randn(20, 16, 50, 32), 3, stride=2).shape
     tensor.Size([20, 16, 24, 15])
     """
-    found = _pooled(_MAX2D, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return found if return_indices else found[0]
+    result = _pooled(_MAX2D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return result if return_indices else result[0]
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -638,8 +640,8 @@ def max_pool3d(
     >>> nn.functional.max_pool3d(tensor.randn(2, 4, 8, 8, 8), 2).shape
     tensor.Size([2, 4, 4, 4, 4])
     """
-    found = _pooled(_MAX3D, input, kernel_size, stride, padding, dilation, ceil_mode)
-    return found if return_indices else found[0]
+    result = _pooled(_MAX3D, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return result if return_indices else result[0]
 
 
 @operation(namespace="nn.functional", method=False)
@@ -847,8 +849,8 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> nn.functional.adaptive_max_pool1d(tensor.tensor([[1.0, 4.0, 2.0, 3.0]]), 2)
     tensor([[4., 3.]])
     """
-    found = _pooled(_ADAPTIVE_MAX1D, input, output_size)
-    return found if return_indices else found[0]
+    result = _pooled(_ADAPTIVE_MAX1D, input, output_size)
+    return result if return_indices else result[0]
 
 
 @operation(namespace="nn.functional", method=False)
@@ -887,8 +889,8 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> nn.functional.adaptive_max_pool2d(tensor.randn(1, 64, 8, 9), (5, None)).shape
     tensor.Size([1, 64, 5, 9])
     """
-    found = _pooled(_ADAPTIVE_MAX2D, input, output_size)
-    return found if return_indices else found[0]
+    result = _pooled(_ADAPTIVE_MAX2D, input, output_size)
+    return result if return_indices else result[0]
 
 
 @operation(namespace="nn.functional", method=False, autocast=Autocast(cpu=FLOAT32))
@@ -927,8 +929,8 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> nn.functional.adaptive_max_pool3d(tensor.randn(1, 64, 8, 9, 10), (5, None, None)).shape
     tensor.Size([1, 64, 5, 9, 10])
     """
-    found = _pooled(_ADAPTIVE_MAX3D, input, output_size)
-    return found if return_indices else found[0]
+    result = _pooled(_ADAPTIVE_MAX3D, input, output_size)
+    return result if return_indices else result[0]
 
 
 @operation(namespace="nn.functional", method=False)

@@ -64,11 +64,11 @@ class _Padding:
         """Padded planes."""
         if not self.needed:
             return array
-        made = np.empty((len(array), *self.shape), array.dtype)
-        made[self.inner] = array
+        result = np.empty((len(array), *self.shape), array.dtype)
+        result[self.inner] = array
         for border in self.borders:
-            made[border] = fill
-        return made
+            result[border] = fill
+        return result
 
 
 def _taps(windows: Windows) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
@@ -119,11 +119,11 @@ def largest(pool: Pool, planes: int, dtype: Any) -> Callable[[Array, Array, Arra
     pieces = -(-planes // several)
     ranges = [slice(piece * several, (piece + 1) * several) for piece in range(pieces)]
 
-    def run(array: Array, values: Array, places: Array) -> None:
+    def run(array: Array, values: Array, positions: Array) -> None:
         def work(piece: int) -> None:
             part = ranges[piece]
-            if not _largest(array[part], shifted, values[part], places[part]):
-                _largest_one_by_one(array[part], pool, values[part], places[part])
+            if not _largest(array[part], shifted, values[part], positions[part]):
+                _largest_one_by_one(array[part], pool, values[part], positions[part])
 
         if pieces == 1:
             work(0)
@@ -137,12 +137,12 @@ def _largest_adaptive(pool: Any, planes: int) -> Callable[[Array, Array, Array],
     parts = _parts(pool)
     numbers = np.arange(prod(pool.size)).reshape(pool.size)
 
-    def run(array: Array, values: Array, places: Array) -> None:
+    def run(array: Array, values: Array, positions: Array) -> None:
         for into, seen in parts:
             flat = array[seen].reshape(planes, -1)
             at = flat.argmax(1)
             values[into] = np.take_along_axis(flat, at[:, None], 1)[:, 0]
-            places[into] = numbers[seen[1:]].reshape(-1)[at]
+            positions[into] = numbers[seen[1:]].reshape(-1)[at]
 
     return run
 
@@ -205,14 +205,14 @@ class _Shifted:
 
     def cut(self, array: Array) -> list[Array]:
         """The phases of some planes, flat."""
-        made = []
+        result = []
         for whole, into, seen in self._cuts:
             held = np.empty((len(array), *self.shape), array.dtype)
             if not whole:
                 held[...] = self.lowest
             held[into] = array[seen]
-            made.append(held.reshape(len(array), -1))
-        return made
+            result.append(held.reshape(len(array), -1))
+        return result
 
 
 def _place(pool: Windows, at: Any) -> Any:
@@ -221,20 +221,20 @@ def _place(pool: Windows, at: Any) -> Any:
     return (z * pool.size[1] + y) * pool.size[2] + x
 
 
-def _largest(array: Array, shifted: _Shifted, values: Array, places: Array) -> bool:
+def _largest(array: Array, shifted: _Shifted, values: Array, positions: Array) -> bool:
     """The maxima of some planes; ``False`` where there are NaN, or windows of which padding is the largest."""
     phases, length, lowest = shifted.cut(array), shifted.length, shifted.lowest
     best = np.empty((len(array), shifted.area), array.dtype)
     taps = np.zeros((len(array), shifted.area), shifted.numbers)
-    found, numbers = best[:, :length], taps[:, :length]
-    better = np.empty(found.shape, np.bool_)
+    result, numbers = best[:, :length], taps[:, :length]
+    better = np.empty(result.shape, np.bool_)
     for number, (phase, at) in enumerate(shifted.taps):
         here = phases[phase][:, at : at + length]
         if not number:
-            found[...] = here
+            result[...] = here
             continue
-        np.greater(here, found, out=better)
-        np.maximum(found, here, out=found)
+        np.greater(here, result, out=better)
+        np.maximum(result, here, out=result)
         # Later taps have larger numbers.
         np.maximum(numbers, better.view(np.uint8) * shifted.numbers.type(number), out=numbers)
     values[...] = best.reshape(len(array), *shifted.shape)[shifted.inner]
@@ -245,15 +245,15 @@ def _largest(array: Array, shifted: _Shifted, values: Array, places: Array) -> b
     if shifted.padded and least == lowest:
         return False
     which = taps.reshape(len(array), *shifted.shape)[shifted.inner]
-    shifted.offsets.take(which, out=places, mode="clip")
-    places += shifted.firsts
+    shifted.offsets.take(which, out=positions, mode="clip")
+    positions += shifted.firsts
     return True
 
 
-def _largest_one_by_one(array: Array, pool: Windows, values: Array, places: Array) -> None:
+def _largest_one_by_one(array: Array, pool: Windows, values: Array, positions: Array) -> None:
     padded = _Padding(pool).of(array, _lowest(array.dtype))
     values[...] = _lowest(array.dtype)
-    places[...] = -1
+    positions[...] = -1
     starts = [
         np.arange(n) * step - pad for n, step, pad in zip(pool.out, pool.stride, pool.padding, strict=True)
     ]
@@ -261,9 +261,9 @@ def _largest_one_by_one(array: Array, pool: Windows, values: Array, places: Arra
         z, y, x = np.ix_(*[first + at for first, at in zip(starts, start, strict=True)])
         inside = (z >= 0) & (z < pool.size[0]) & (y >= 0) & (y < pool.size[1]) & (x >= 0) & (x < pool.size[2])
         here = padded[seen]
-        better = inside & ((here > values) | (here != here) | (places < 0))
+        better = inside & ((here > values) | (here != here) | (positions < 0))
         np.copyto(values, here, where=better)
-        np.copyto(places, _place(pool, (z, y, x)), where=better)
+        np.copyto(positions, _place(pool, (z, y, x)), where=better)
 
 
 def fractional(pool: Fractional, planes: int, rank: int) -> Callable[[Array, Array, Array, Array], None]:
@@ -278,14 +278,14 @@ def fractional(pool: Fractional, planes: int, rank: int) -> Callable[[Array, Arr
     def starts(axis: int, shares: Array) -> Array:
         """Where windows begin: steps of nearly the same size."""
         count, last = pool.out[axis], pool.size[axis] - pool.kernel[axis]
-        made = np.full((planes, count), last)
+        result = np.full((planes, count), last)
         if count > 1:
             step = shares.dtype.type(last / (count - 1))
             moved = (np.arange(count - 1, dtype=shares.dtype) + shares) * step
-            made[:, :-1] = moved.astype(np.int64) - (shares * step).astype(np.int64)
-        return made
+            result[:, :-1] = moved.astype(np.int64) - (shares * step).astype(np.int64)
+        return result
 
-    def run(array: Array, shares: Array, values: Array, places: Array) -> None:
+    def run(array: Array, shares: Array, values: Array, positions: Array) -> None:
         index: Any = 0
         for axis in axes:
             column = 2 - axis if rank == 2 else axis
@@ -301,7 +301,7 @@ def fractional(pool: Fractional, planes: int, rank: int) -> Callable[[Array, Arr
             best = np.where(nan.any(-1), taps - 1 - nan[..., ::-1].argmax(-1), best)
         best = best[..., None]
         values[...] = np.take_along_axis(taken, best, -1).reshape(values.shape)
-        places[...] = np.take_along_axis(index.reshape(taken.shape), best, -1).reshape(places.shape)
+        positions[...] = np.take_along_axis(index.reshape(taken.shape), best, -1).reshape(positions.shape)
 
     return run
 
@@ -310,10 +310,10 @@ def largest_gradient(planes: int, area: int) -> Callable[[Array, Array, Array], 
     """``run(grad, places, out)``: gradients added up at the places of ``area`` elements that they came from."""
     starts = (np.arange(planes) * area)[:, None]
 
-    def run(grad: Array, places: Array, out: Array) -> None:
+    def run(grad: Array, positions: Array, out: Array) -> None:
         flat = out.reshape(-1)
         flat[...] = 0
-        np.add.at(flat, (places.reshape(planes, -1) + starts).reshape(-1), grad.reshape(-1))
+        np.add.at(flat, (positions.reshape(planes, -1) + starts).reshape(-1), grad.reshape(-1))
 
     return run
 

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from tensor.methods.tensor import Tensor
 
 
-def _numbers(name: str, what: str, given: Any, rank: int) -> list[int]:
-    values = [given] * rank if isinstance(given, int) else list(given)
+def _numbers(name: str, what: str, argument: Any, rank: int) -> list[int]:
+    values = [argument] * rank if isinstance(argument, int) else list(argument)
     if len(values) == 1:
         values *= rank
     if len(values) != rank:
-        raise ValueError(f"{name}(): {what} must be one integer or {rank}, got {given!r}")
+        raise ValueError(f"{name}(): {what} must be one integer or {rank}, got {argument!r}")
     return values
 
 
@@ -46,32 +46,32 @@ def _size(
         for size, step, window, pad in zip(shape[-rank:], strides, kernel, pads, strict=True)
     ]
     if output_size is None:
-        found = default
+        result = default
     else:
-        found = list(output_size)
-        if len(found) == rank + 2:
-            found = found[2:]
-        if len(found) != rank:
+        result = list(output_size)
+        if len(result) == rank + 2:
+            result = result[2:]
+        if len(result) != rank:
             raise ValueError(
                 f"output_size should be a sequence containing {rank} or {rank + 2} elements, but it has a length of "
-                f"'{len(found)}'"
+                f"'{len(result)}'"
             )
-        for axis, (size, step, wanted) in enumerate(zip(default, strides, found, strict=True)):
-            if not size - step < wanted < size + step:
+        for axis, (size, step, expected) in enumerate(zip(default, strides, result, strict=True)):
+            if not size - step < expected < size + step:
                 raise ValueError(
                     f'invalid output_size "{output_size}" (dim {axis} must be between {size - step} and {size + step})'
                 )
-    for axis, size in enumerate(found):
+    for axis, size in enumerate(result):
         if size < 0:
             raise ValueError(
                 f"max_unpooling: output_size must contain non-negative spatial dimensions, but got output_size[{axis}]={size}"
             )
-    return found
+    return result
 
 
 def _check(name: str, input: Any, indices: Any) -> None:
-    for what, given in (("input", input), ("indices", indices)):
-        check_tensor(given, name, what)
+    for what, argument in (("input", input), ("indices", indices)):
+        check_tensor(argument, name, what)
 
 
 def _check_layouts(name: str, x: Layout, indices: Layout, rank: int) -> None:
@@ -92,22 +92,22 @@ def _check_layouts(name: str, x: Layout, indices: Layout, rank: int) -> None:
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(shape)}"
         )
-    if indices.place is not x.place:
+    if indices.device_state is not x.device_state:
         raise two_devices("scatter", x.device, indices.device)
 
 
 def _flat(layout: Layout, rank: int) -> tuple[Callable[[Tensor], Tensor], Layout]:
     """What shows planes of tensors of a layout as vectors, and as which layout."""
     shape = (*layout.shape[:-rank], prod(layout.shape[-rank:]))
-    flat = contiguous[shape, layout.dtype, layout.place]
+    flat = contiguous[shape, layout.dtype, layout.device_state]
     if layout.contiguous:
         return lambda x: view_of(x._storage, flat, x._offset), flat
-    pack = layout.place.plans[COPIED, layout.as_contiguous(), layout]
+    pack = layout.device_state.plans[COPIED, layout.as_contiguous(), layout]
     return lambda x: view_of(pack(x)._storage, flat, 0), flat
 
 
 class _Unpool:
-    """``place.plans[operation, input, indices, *options](input, indices)``: the result. Not recorded."""
+    """``device_state.plans[operation, input, indices, *options](input, indices)``: the result. Not recorded."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -121,37 +121,37 @@ class _Unpool:
         _check_layouts(name, x, indices, rank)
         size = _size(name, x.shape, kernel_size, stride, padding, output_size, rank)
         outer = tuple(x.shape[:-rank])
-        out = contiguous[(*outer, *size), x.dtype, x.place]
-        planes = contiguous[(*outer, prod(size)), x.dtype, x.place]
-        (values_of, values), (places_of, places) = _flat(x, rank), _flat(indices, rank)
+        out = contiguous[(*outer, *size), x.dtype, x.device_state]
+        planes = contiguous[(*outer, prod(size)), x.dtype, x.device_state]
+        (values_of, values), (places_of, positions) = _flat(x, rank), _flat(indices, rank)
         # Errors of indices that are outside name the operation that it is made of.
-        key = (planes, "scatter", "elementwise", len(outer), places, values)
-        plans = x.place.plans
+        key = (planes, "scatter", "elementwise", len(outer), positions, values)
+        plans = x.device_state.plans
         # What does not fit is found now.
         plans[WRITE, *key]
 
         def run(x: Tensor, indices: Tensor) -> Tensor:
-            made = filled(planes, 0)
+            result = filled(planes, 0)
             write = plans[WRITE_LAST if determinism.required else WRITE, *key]
             if values.numel:
-                write(made, (places_of(indices),), values_of(x))
-            return view_of(made._storage, out, 0)
+                write(result, (places_of(indices),), values_of(x))
+            return view_of(result._storage, out, 0)
 
         return run
 
 
 class _Gather:
-    """``place.plans[operation, grad, indices, rank](grad, indices)``: the gradient of the maxima."""
+    """``device_state.plans[operation, grad, indices, rank](grad, indices)``: the gradient of the maxima."""
 
     def plan(self, grad: Layout, indices: Layout, rank: int) -> Callable[[Tensor, Tensor], Tensor]:
         """What reads the gradients where the maxima went."""
-        (grads_of, grads), (places_of, places) = _flat(grad, rank), _flat(indices, rank)
-        out = contiguous[tuple(indices.shape), grad.dtype, grad.place]
-        read = grad.place.plans[READ, grads, "gather", "elementwise", len(grads.shape) - 1, places]
+        (grads_of, grads), (places_of, positions) = _flat(grad, rank), _flat(indices, rank)
+        out = contiguous[tuple(indices.shape), grad.dtype, grad.device_state]
+        read = grad.device_state.plans[READ, grads, "gather", "elementwise", len(grads.shape) - 1, positions]
 
         def run(grad: Tensor, indices: Tensor) -> Tensor:
-            found = read(grads_of(grad), (places_of(indices),))
-            return view_of(found._storage, out, found._offset)
+            result = read(grads_of(grad), (places_of(indices),))
+            return view_of(result._storage, out, result._offset)
 
         return run
 
@@ -163,7 +163,7 @@ def _derivative(_: Any, grad: Any, indices: Any, rank: int) -> tuple[Any, None]:
     if modes.recording:
         return grad.flatten(-rank).gather(-1, indices.flatten(-rank)).reshape(indices.shape), None
     layout = grad._layout
-    return layout.place.plans[_GATHER, layout, indices._layout, rank](grad, indices), None
+    return layout.device_state.plans[_GATHER, layout, indices._layout, rank](grad, indices), None
 
 
 def _unpool(
@@ -175,11 +175,11 @@ def _unpool(
     except AttributeError:
         _check(operation.name, input, indices)
         raise
-    made: Tensor = plan_for(operation, layouts, (kernel_size, stride, padding, output_size))(input, indices)
+    result: Tensor = plan_for(operation, layouts, (kernel_size, stride, padding, output_size))(input, indices)
     if modes.recording and input._autograd is not None:
         name = f"MaxUnpool{max(rank, 2)}DBackward0"
-        record((made,), (input, indices), name, _derivative, (indices,), (rank,))
-    return made
+        record((result,), (input, indices), name, _derivative, (indices,), (rank,))
+    return result
 
 
 @operation(namespace="nn.functional", method=False)

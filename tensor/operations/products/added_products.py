@@ -133,13 +133,13 @@ def _add_product(
         _check_target(form, input, shape)
         # What is read must not change while it is written.
         a, b = (x.clone() if x._storage is input._storage else x for x in (a, b))
-    layout = contiguous[shape, dtype, a._layout.place]
+    layout = contiguous[shape, dtype, a._layout.device_state]
     with unrecorded():
         stretched = views.expand(input, shape)
         # What beta = 0 leaves out may be infinite.
         result = input if in_place else copied(stretched, layout) if beta != 0 else empty(layout)
         three = _matrices(form, result, a, b)
-        layout.place.plans[PRODUCT, *(x._layout for x in three)](*three, alpha, beta)
+        layout.device_state.plans[PRODUCT, *(x._layout for x in three)](*three, alpha, beta)
         if in_place:
             input._storage.version += 1
     if in_place:
@@ -150,7 +150,7 @@ def _add_product(
 
 
 class _Direct:
-    """``place.plans[operation, input, a, b]``: ``run(input, a, b, beta, alpha)``, not recorded.
+    """``device_state.plans[operation, input, a, b]``: ``run(input, a, b, beta, alpha)``, not recorded.
 
     The result is a new tensor, in which the spread input is. ``None`` where :func:`_add_product` has to look: on the
     host, for integers, and for operands that do not fit, beside the factors' own shapes.
@@ -164,8 +164,8 @@ class _Direct:
     def plan(self, input: Layout, a: Layout, b: Layout) -> Callable[..., Tensor] | None:
         """How to add up tensors of given layouts."""
         check_layouts(self.form, a, b)
-        shape, device_state = self.shape(a, b), a.place
-        if not device_state.is_cuda or input.place is not device_state or input.dtype is not a.dtype:
+        shape, device_state = self.shape(a, b), a.device_state
+        if not device_state.is_cuda or input.device_state is not device_state or input.dtype is not a.dtype:
             return None
         lead = len(shape) - len(input.shape)
         if lead < 0 or any(n not in (1, m) for n, m in zip(input.shape, shape[lead:], strict=True)):
@@ -194,7 +194,7 @@ class _Direct:
         """The sum, recorded."""
         try:
             left, right = a._layout, b._layout
-            run = left.place.plans[self, input._layout, left, right]
+            run = left.device_state.plans[self, input._layout, left, right]
         except AttributeError:
             check_tensors(self.form, input, a, b)
             raise

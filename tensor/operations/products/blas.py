@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nvrtc_kernels.dtypes import dtype
-    from tensor.core.devices.state import CudaPlace
+    from tensor.core.devices.state import CudaState
     from tensor.core.devices.stream import Stream
 
 #: Bytes of a workspace: what NVIDIA recommends from compute capability 9.0 on, and before.
@@ -45,10 +45,10 @@ class Handle:
 
     __slots__ = (
         "constants",
+        "device_state",
         "handle",
         "library",
         "one_and_zero",
-        "place",
         "reduced_reduction",
         "scalars",
         "stream",
@@ -56,8 +56,8 @@ class Handle:
         "workspaces",
     )
 
-    def __init__(self, place: CudaPlace) -> None:
-        self.place = place
+    def __init__(self, place: CudaState) -> None:
+        self.device_state = place
         self.library: Any = place.runtime.library("cublas")
         place.native.use()
         self.handle = self.library.cublasCreate()
@@ -75,14 +75,14 @@ class Handle:
 
     def use(self, stream: Stream) -> None:
         """Queue what follows on ``stream``."""
-        self.place.native.use()
+        self.device_state.native.use()
         if self.stream is stream:
             return
         self.library.cublasSetStream(self.handle, int(stream.handle))
         storage = self.workspaces.get(stream)
         if storage is None and self.workspace_bytes:
-            block = self.place.allocate(self.workspace_bytes, stream.cuda_stream)
-            storage = self.workspaces[stream] = DeviceStorage(self.place, self.workspace_bytes, block)
+            block = self.device_state.allocate(self.workspace_bytes, stream.cuda_stream)
+            storage = self.workspaces[stream] = DeviceStorage(self.device_state, self.workspace_bytes, block)
         if storage is None:
             self.library.cublasSetWorkspace(self.handle, 0, 0)
         else:
@@ -112,7 +112,7 @@ class _Lease:
         self.free.append(self.handle)
 
 
-def _workspace_bytes(device_state: CudaPlace) -> int:
+def _workspace_bytes(device_state: CudaState) -> int:
     """Bytes of a workspace: as the environment says, or as suits the device."""
     argument = cublas_workspace_bytes()
     if argument is not None:
@@ -120,7 +120,7 @@ def _workspace_bytes(device_state: CudaPlace) -> int:
     return _WORKSPACE_HOPPER if device_state.native.compute_capability >= (9, 0) else _WORKSPACE
 
 
-def handle_for(device_state: CudaPlace) -> Handle:
+def handle_for(device_state: CudaState) -> Handle:
     """The handle of this thread, set to its current stream on the device."""
     local = device_state.local
     result: Handle | None = local.blas
@@ -197,7 +197,7 @@ def _setting(dtype: dtype, tf32: str | None) -> str | None:
 
 
 def product(
-    device_state: CudaPlace,
+    device_state: CudaState,
     dtype: dtype,
     sizes: tuple[int, int, int, int],
     a: Factor,

@@ -22,7 +22,7 @@ from tensor.operations.shapes.joining import cat
 from .contractions import matmul
 
 if TYPE_CHECKING:
-    from tensor.core.devices.state import Place
+    from tensor.core.devices.state import DeviceState
     from tensor.methods.tensor import Tensor
 
 #: More rows than this go through a matrix product.
@@ -136,11 +136,13 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if p < 0:
         raise RuntimeError(f"pdist only supports non-negative p values, got {p}")
     x: Any = input
-    one, other = (x.index_select(0, _half_of_pairs(layout.place, layout.shape[0], half)) for half in (0, 1))
+    one, other = (
+        x.index_select(0, _half_of_pairs(layout.device_state, layout.shape[0], half)) for half in (0, 1)
+    )
     return vector_norm(one - other, p, -1) if layout.shape[1] else (one - other).sum(-1)
 
 
-def _half_of_pairs(device_state: Place, rows: int, half: int) -> Tensor:
+def _half_of_pairs(device_state: DeviceState, rows: int, half: int) -> Tensor:
     """The first, or second, rows of all pairs."""
     return kept(device_state, ("pairs", rows, half), lambda: np.triu_indices(rows, 1)[half])
 

@@ -68,7 +68,7 @@ def einsum(equation: Any = None, *operands: Any) -> Tensor:
     except AttributeError:
         check_operands("einsum", *tensors)
         raise
-    result: Tensor = argument[0].place.plans[_EINSUM, equation, *argument](*tensors)
+    result: Tensor = argument[0].device_state.plans[_EINSUM, equation, *argument](*tensors)
     return result
 
 
@@ -78,7 +78,7 @@ Labels = list[str]
 def _einsum_plan(equation: str, *argument: Layout) -> Callable[..., Tensor]:
     """How to add up products of tensors of given layouts, as an equation says; raises if they do not fit.
 
-    ``place.plans[operation, equation, *layouts]``: ``run(*tensors)``.
+    ``device_state.plans[operation, equation, *layouts]``: ``run(*tensors)``.
     """
     check_layouts("einsum", *argument)
     names, result = _parse(equation, [x.shape for x in argument])
@@ -129,12 +129,12 @@ def _direct(argument: Sequence[Layout], names: list[Labels], result: Labels) -> 
     if left is None or right is None or 0 in sizes.values():
         return None
     labels = [*groups.batch, *groups.rows, *groups.columns]
-    flat = contiguous[tuple(sizes[label] for label in labels), a.dtype, a.place]
+    flat = contiguous[tuple(sizes[label] for label in labels), a.dtype, a.device_state]
     order = [labels.index(label) for label in result]
     output = flat.with_strides(
         tuple(flat.shape[axis] for axis in order), tuple(flat.strides[axis] for axis in order)
     )
-    multiply = a.place.plans[BMM, left, right]
+    multiply = a.device_state.plans[BMM, left, right]
 
     def run(a: Tensor, b: Tensor) -> Tensor:
         result = multiply(view_of(a._storage, left, a._offset), view_of(b._storage, right, b._offset))

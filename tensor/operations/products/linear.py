@@ -46,24 +46,24 @@ def _rows_times_matrix_plan(
 ) -> Callable[..., Tensor] | None:
     """How to multiply contiguous rows of shape ``(..., inputs)``.
 
-    ``place.plans[operation, rows, matrix, bias]``: ``run(rows, matrix, bias)``, or ``None`` if it does not fit.
+    ``device_state.plans[operation, rows, matrix, bias]``: ``run(rows, matrix, bias)``, or ``None`` if it does not fit.
 
     Parameters
     ----------
     transposed
         Whether the matrix is ``(outputs, inputs)``, and not ``(inputs, outputs)``.
     """
-    dtype, device_state = x.dtype, x.place
+    dtype, device_state = x.dtype, x.device_state
     if len(w.shape) != 2 or not x.shape or not x.contiguous or not dtype.is_floating_point:
         return None
     outputs, inputs = w.shape if transposed else w.shape[::-1]
     if x.shape[-1] != inputs or not inputs or not outputs or not x.numel:
         return None
     if b is not None and (
-        tuple(b.shape) != (outputs,) or b.dtype is not dtype or b.place is not device_state
+        tuple(b.shape) != (outputs,) or b.dtype is not dtype or b.device_state is not device_state
     ):
         return None
-    if w.dtype is not dtype or w.place is not device_state:
+    if w.dtype is not dtype or w.device_state is not device_state:
         return None
     count = x.numel // inputs
     out = contiguous[(*x.shape[:-1], outputs), dtype, device_state]
@@ -105,7 +105,7 @@ def _rows_on_host(
 def _rows_on_device(
     sizes: tuple[int, int, int], steps: tuple[int, ...], b: Layout | None, out: Layout
 ) -> Callable[..., Tensor] | None:
-    device_state: Any = out.place
+    device_state: Any = out.device_state
     local, dtype = device_state.local, out.dtype
     count, inputs, outputs = sizes
     rows = blas.factor((1, count, inputs), (count * inputs, inputs, 1))
@@ -133,9 +133,9 @@ def _rows_on_device(
 def _outer_sum_plan(grad: Layout, x: Layout) -> Callable[[Tensor, Tensor], Tensor]:
     """How to multiply contiguous tensors of shapes ``(..., outputs)`` and ``(..., inputs)``.
 
-    ``place.plans[operation, grad, rows]``: ``run(grad, rows)``, the sum of the outer products of their rows.
+    ``device_state.plans[operation, grad, rows]``: ``run(grad, rows)``, the sum of the outer products of their rows.
     """
-    dtype, device_state = x.dtype, x.place
+    dtype, device_state = x.dtype, x.device_state
     outputs, inputs = grad.shape[-1], x.shape[-1]
     count = x.numel // inputs
     out = contiguous[(outputs, inputs), dtype, device_state]
@@ -180,7 +180,7 @@ def _gradients(mask: tuple[bool, ...], grad: Tensor, w: Tensor | None, x: Tensor
             results[1] = matmul(rows.t(), x.reshape(-1, x.shape[-1]))
     else:
         grad = grad.contiguous()
-        plans = grad._layout.place.plans
+        plans = grad._layout.device_state.plans
         if mask[0] and w is not None:
             run = plans[_TIMES, grad._layout, w._layout, None]
             results[0] = matmul(grad, w) if run is None else run(grad, w, None)
@@ -230,7 +230,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     try:
         layout = input._layout
-        run = layout.place.plans[LINEAR, layout, weight._layout, None if bias is None else bias._layout]
+        run = layout.device_state.plans[
+            LINEAR, layout, weight._layout, None if bias is None else bias._layout
+        ]
     except AttributeError:
         for position, each in enumerate((input, weight, bias)):
             if not isinstance(each, TensorBase) and (each is not None or position < 2):

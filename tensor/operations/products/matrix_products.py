@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Product:
-    """``C = alpha * A @ B + beta * C``; ``place.plans[PRODUCT, c, a, b]`` carries it out.
+    """``C = alpha * A @ B + beta * C``; ``device_state.plans[PRODUCT, c, a, b]`` carries it out.
 
     All three have three dimensions, ``(batch, rows, columns)``, or all have the last two.
 
@@ -53,7 +53,7 @@ class _Product:
         """How to multiply matrices of given layouts: ``run(c, a, b, alpha, beta)``."""
         if not c.numel:
             return lambda *_: None
-        if not c.place.is_cuda:
+        if not c.device_state.is_cuda:
             return _on_host(c)
         if c.dtype.category < Category.FLOATING:
             return _with_kernel(c, a, b)
@@ -104,7 +104,7 @@ def _on_host(c: Layout) -> Callable[..., None]:
 
 
 def _with_kernel(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
-    device_state: Any = c.place
+    device_state: Any = c.device_state
     launch = kernels.plan(device_state.native, c.dtype, _sizes(c, a), *(_as_batch(x)[1] for x in (a, b, c)))
     local = device_state.local
 
@@ -120,7 +120,7 @@ def _with_kernel(c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
 
 
 def _with_blas(product: _Product, c: Layout, a: Layout, b: Layout) -> Callable[..., None]:
-    device_state: Any = c.place
+    device_state: Any = c.device_state
     dtype, sizes = c.dtype, _sizes(c, a)
     into = blas.factor(*_as_batch(c))
     if into is None or into.transposed:
@@ -159,7 +159,7 @@ class OnAddresses:
 def _into_copy(product: _Product, c: Layout) -> Callable[..., None]:
     """For a result that cuBLAS cannot write: through row-major memory."""
     row_major = c.as_contiguous()
-    device_state: Any = c.place
+    device_state: Any = c.device_state
 
     def run(out: Tensor, a: Tensor, b: Tensor, alpha: Any = 1, beta: Any = 0) -> None:
         result = copied(out, row_major) if beta else empty(row_major)
@@ -173,7 +173,7 @@ def _into_copy(product: _Product, c: Layout) -> Callable[..., None]:
 def _pair_plan(name: str, rank: int, a: Layout, b: Layout) -> Callable[[Tensor, Tensor], Tensor]:
     """How to multiply tensors of given layouts; raises if they do not fit.
 
-    ``place.plans[operation, a, b]`` multiplies two matrices, or two batches of them: ``run(a, b)``, not recorded.
+    ``device_state.plans[operation, a, b]`` multiplies two matrices, or two batches of them: ``run(a, b)``, not recorded.
     """
     check_layouts(name, a, b)
     left, right = a.shape, b.shape
@@ -195,9 +195,9 @@ def _pair_plan(name: str, rank: int, a: Layout, b: Layout) -> Callable[[Tensor, 
                 f"Expected size for first two dimensions of batch2 tensor to be: [{left[0]}, {left[2]}] but "
                 f"got: [{right[0]}, {right[1]}]."
             )
-    out = contiguous[(*left[:-1], right[-1]), a.dtype, a.place]
+    out = contiguous[(*left[:-1], right[-1]), a.dtype, a.device_state]
     make = maker(out)
-    multiply = a.place.plans[PRODUCT, out, a, b]
+    multiply = a.device_state.plans[PRODUCT, out, a, b]
     if isinstance(multiply, OnAddresses):
         return _directly(make, multiply)
 
@@ -250,7 +250,7 @@ def layouts_of(name: str, a: Tensor, b: Tensor) -> tuple[Layout, Layout]:
 def check_layouts(name: str, first: Layout, *others: Layout) -> None:
     """Raise if operands are not of one dtype on one device."""
     for other in others:
-        if other.place is not first.place:
+        if other.device_state is not first.device_state:
             raise two_devices(name, first.device, other.device)
         if other.dtype is not first.dtype:
             raise RuntimeError(
@@ -286,7 +286,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         If the shapes, dtypes or devices do not fit.
     """
     left, right = layouts_of("bmm", input, mat2)
-    result = left.place.plans[BMM, left, right](input, mat2)
+    result = left.device_state.plans[BMM, left, right](input, mat2)
     if modes.recording and (input._autograd is not None or mat2._autograd is not None):
         _BMM_BACKWARD.record((result,), (input, mat2))
     return result if out is None else _delivered(result, out)
@@ -302,7 +302,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         If the shapes, dtypes or devices do not fit.
     """
     left, right = layouts_of("mm", input, mat2)
-    result = left.place.plans[_MM, left, right](input, mat2)
+    result = left.device_state.plans[_MM, left, right](input, mat2)
     if modes.recording and (input._autograd is not None or mat2._autograd is not None):
         _MM_BACKWARD.record((result,), (input, mat2))
     return result if out is None else _delivered(result, out)
@@ -311,7 +311,10 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 def _delivered(result: Tensor, out: Tensor | None) -> Tensor:
     if out is None:
         return result
-    if out._layout.dtype is not result._layout.dtype or out._layout.place is not result._layout.place:
+    if (
+        out._layout.dtype is not result._layout.dtype
+        or out._layout.device_state is not result._layout.device_state
+    ):
         raise RuntimeError(
             f"expected out of {result._layout.dtype!r} on {result._layout.device}, got {out._layout.dtype!r} on "
             f"{out._layout.device}"
@@ -336,7 +339,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
         If the shapes, dtypes or devices do not fit.
     """
     a, b = layouts_of("mv", input, vec)
-    result = a.place.plans[_MV, a, b](input, vec)
+    result = a.device_state.plans[_MV, a, b](input, vec)
     if modes.recording and (input._autograd is not None or vec._autograd is not None):
         _MV_BACKWARD.record((result,), (input, vec))
     return _delivered(result, out)
@@ -358,7 +361,7 @@ def _vector_pair_plan(
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """How to multiply tensors of given layouts; raises if they do not fit.
 
-    ``place.plans[operation, a, b]`` multiplies a matrix, or a vector as a row, and a vector. Not recorded.
+    ``device_state.plans[operation, a, b]`` multiplies a matrix, or a vector as a row, and a vector. Not recorded.
     """
     check_layouts(name, a, b)
     if rank == 2:
@@ -370,10 +373,10 @@ def _vector_pair_plan(
     step = a.strides[0] if rank == 2 else size
     left = a.with_strides((1, rows, size), (rows * step, step, a.strides[-1]))
     right = b.with_strides((1, size, 1), (size * b.strides[0], b.strides[0], 1))
-    out = contiguous[a.shape[:-1], a.dtype, a.place]
-    into = contiguous[(1, rows, 1), a.dtype, a.place]
+    out = contiguous[a.shape[:-1], a.dtype, a.device_state]
+    into = contiguous[(1, rows, 1), a.dtype, a.device_state]
     make = maker(out)
-    multiply = a.place.plans[product, into, left, right]
+    multiply = a.device_state.plans[product, into, left, right]
     if isinstance(multiply, OnAddresses):
         return _directly(make, multiply)
 
@@ -425,7 +428,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
         If they are no vectors of one length, dtype and device.
     """
     a, b = layouts_of("dot", input, tensor)
-    result = a.place.plans[_DOT, a, b](input, tensor)
+    result = a.device_state.plans[_DOT, a, b](input, tensor)
     if modes.recording and (input._autograd is not None or tensor._autograd is not None):
         _DOT_BACKWARD.record((result,), (input, tensor))
     return _delivered(result, out)
@@ -436,7 +439,7 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`dot` with the first vector conjugated."""
     a, b = layouts_of("vdot", input, other)
     first = conjugated(input.detach()) if a.dtype.is_complex else input
-    result = a.place.plans[_VDOT, first._layout, b](first, other)
+    result = a.device_state.plans[_VDOT, first._layout, b](first, other)
     if modes.recording and (input._autograd is not None or other._autograd is not None):
         _VDOT_BACKWARD.record((result,), (input, other))
     return _delivered(result, out)

@@ -12,7 +12,7 @@ from nvrtc_kernels.dtypes import Category
 from tensor.core import layout as layouts
 from tensor.core.base import empty as make
 from tensor.core.creation_arguments import as_out, sequence_of_sizes, sizes_of
-from tensor.core.devices.state import cpu, place_of
+from tensor.core.devices.state import cpu, device_state_of
 from tensor.core.memory_format import preserve_format
 from tensor.operations.creation.copies import copy_
 from tensor.operations.creation.factories import finish, new_layout
@@ -47,16 +47,16 @@ def layout_of(
         If another dtype or device than that of ``out`` is asked for.
     """
     if out is None:
-        return new_layout(shape, default if dtype is None else dtype, place_of(device))
+        return new_layout(shape, default if dtype is None else dtype, device_state_of(device))
     as_out(out, dtype, device, "out")
     result = out._layout
-    return result if result.shape == shape else new_layout(shape, result.dtype, result.place)
+    return result if result.shape == shape else new_layout(shape, result.dtype, result.device_state)
 
 
 def target(result: Layout, out: Tensor | None, pin_memory: bool = False) -> Tensor:
     """``out`` with the shape of :func:`layout_of`, or a new tensor."""
     if out is None:
-        if pin_memory and result.place.is_cuda:
+        if pin_memory and result.device_state.is_cuda:
             raise RuntimeError(
                 f"Only dense CPU tensors can be pinned: pin_memory=True with device {result.device}"
             )
@@ -74,7 +74,7 @@ def drawn(
     pin_memory: bool,
 ) -> Tensor:
     """What ``function`` returns: ``out``, or a new tensor of :func:`layout_of`, with the numbers of a call."""
-    chosen = source(generator, result.place, function)
+    chosen = source(generator, result.device_state, function)
     return finish(apply(target(result, out, pin_memory), draw, chosen, function), requires_grad)
 
 
@@ -294,7 +294,7 @@ def randperm(
     count = parameters.int64(n, "randperm", "n")
     result = layout_of((count,), out, dtype, device, dtypes.int64)
     _check_holds(result.dtype, count)
-    seed, call = source(generator, result.place, "randperm").next_call()
+    seed, call = source(generator, result.device_state, "randperm").next_call()
     output = target(result, out, pin_memory)
     from_host(distributions.permutation(count, seed, call), output)
     return finish(output, requires_grad)
@@ -316,7 +316,7 @@ def _check_holds(dtype: dtype, count: int) -> None:
 def from_host(numbers: NDArray[Any], result: Tensor) -> None:
     """Write ``numbers`` to a tensor of their shape, which the host does not wait for on a device."""
     layout = result._layout
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
         result._writable[...] = numbers
         result._storage.version += 1
         return

@@ -55,9 +55,9 @@ class Drop:
 def _operation_plan(layout: Layout, inner: int) -> Callable[[Drop, Tensor, Tensor], None]:
     """What drops elements of tensors of ``layout``.
 
-    ``place.plans[operation, layout, inner](drop, input, out)``, both of the same contiguous layout.
+    ``device_state.plans[operation, layout, inner](drop, input, out)``, both of the same contiguous layout.
     """
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     count = layout.numel
     if not device_state.is_cuda:
 
@@ -92,7 +92,7 @@ DROPOUT = planned(_operation_plan)
 def _applied(input: Tensor, drop: Drop, inner: int) -> Tensor:
     plain = input.contiguous()
     result = empty(plain._layout)
-    plain._layout.place.plans[DROPOUT, plain._layout, inner](drop, plain, result)
+    plain._layout.device_state.plans[DROPOUT, plain._layout, inner](drop, plain, result)
     if modes.recording and input.requires_grad:
         _FORMULA.record((result,), (input,), context=(drop.slope, inner))
     return result
@@ -105,7 +105,7 @@ def _applied_in_place(input: Tensor, drop: Drop, inner: int) -> Tensor:
     check_in_place(input)
     layout = input._layout
     if layout.contiguous:
-        layout.place.plans[DROPOUT, layout, inner](drop, input, input)
+        layout.device_state.plans[DROPOUT, layout, inner](drop, input, input)
         input._storage.version += 1
     else:
         with unrecorded():
@@ -160,7 +160,7 @@ def drop(
         scale = 1 / ((_ALPHA * _ALPHA * p + 1) * (1 - p)) ** 0.5 if p < 1 else 0.0
         shift = -scale * _ALPHA * p
         otherwise = scale * _ALPHA + shift
-    seed, call = source(None, layout.place, "dropout").next_call()
+    seed, call = source(None, layout.device_state, "dropout").next_call()
     chosen = Drop(seed, call, round((1 - p) * _WORDS), scale, shift, otherwise)
     return (_applied_in_place if inplace else _applied)(input, chosen, inner)
 

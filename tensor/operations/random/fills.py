@@ -16,7 +16,7 @@ from tensor.autograd.recording.inplace import check_in_place
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase, view_of
 from tensor.core.copy_plans import check_no_overlap
-from tensor.core.devices.state import CudaPlace
+from tensor.core.devices.state import CudaState
 from tensor.core.plans import planned
 from tensor.operations.creation.conversions import to
 from tensor.operations.definition import operation
@@ -29,7 +29,7 @@ from .history import record_in_place
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensor.core.devices.state import Place
+    from tensor.core.devices.state import DeviceState
     from tensor.core.layout import Layout
     from tensor.methods.tensor import Tensor
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 def _fill_plan(layout: Layout) -> Callable[..., None]:
     """How to fill a layout.
 
-    ``place.plans[RANDOM, layout]`` carries it out.
+    ``device_state.plans[RANDOM, layout]`` carries it out.
     """
     check_no_overlap(layout)
-    device_state, shape, strides, kind = layout.place, layout.shape, layout.strides, layout.dtype
-    if not isinstance(device_state, CudaPlace):
+    device_state, shape, strides, kind = layout.device_state, layout.shape, layout.strides, layout.dtype
+    if not isinstance(device_state, CudaState):
         return _on_host
     local, fill = device_state.local, kernels.plan(device_state.native, shape, strides, kind)
 
@@ -64,11 +64,11 @@ def _on_host(target: Tensor, draw: Draw, seed: int, call: int) -> None:
 def _chances_plan(layout: Layout, argument: Layout) -> Callable[..., None]:
     """How to fill a layout where each element has its own probability of being 1.
 
-    ``place.plans[CHANCES, layout, probability_layout]`` carries it out.
+    ``device_state.plans[CHANCES, layout, probability_layout]`` carries it out.
     """
     check_no_overlap(layout)
-    device_state = layout.place
-    if not isinstance(device_state, CudaPlace):
+    device_state = layout.device_state
+    if not isinstance(device_state, CudaState):
         return _chances_on_host
     native, local, fill = device_state.native, device_state.local, kernels.fill_bernoulli
 
@@ -91,7 +91,7 @@ def _chances_on_host(target: Tensor, p: Tensor, seed: int, call: int) -> None:
 RANDOM, CHANCES = planned(_fill_plan), planned(_chances_plan)
 
 
-def source(generator: Generator | None, device_state: Place, function: str) -> Generator:
+def source(generator: Generator | None, device_state: DeviceState, function: str) -> Generator:
     """The generator that numbers for ``place`` come from: the one that was given, or the device's own.
 
     Raises
@@ -125,7 +125,7 @@ def apply(target: Tensor, draw: Draw, generator: Generator | None, function: str
     if target._layout.dtype.is_complex:
         shown = views.view_as_real(view_of(target._storage, target._layout, target._offset))
     layout = shown._layout
-    device_state = layout.place
+    device_state = layout.device_state
     run = device_state.plans[RANDOM, layout]
     seed, call = source(generator, device_state, function).next_call()
     run(shown, draw, seed, call)
@@ -288,22 +288,22 @@ def apply_chances(target: Tensor, p: Tensor, generator: Generator | None) -> Non
     check_in_place(target)
     layout = target._layout
     parameters.check_bernoulli(layout.dtype)
-    p = same_place(p, layout.place, "bernoulli_")
+    p = on_same_device(p, layout.device_state, "bernoulli_")
     argument = p._layout
     if not argument.dtype.is_floating_point:
         raise NotImplementedError(
             f"\"bernoulli_\" not implemented for probabilities of '{argument.dtype.name}': they must be floating point"
         )
     views.expand(p, layout.shape)
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
         _check_chances(p)
-    run = layout.place.plans[CHANCES, layout, argument]
-    seed, call = source(generator, layout.place, "bernoulli_").next_call()
+    run = layout.device_state.plans[CHANCES, layout, argument]
+    seed, call = source(generator, layout.device_state, "bernoulli_").next_call()
     run(target, p, seed, call)
     target._storage.version += 1
 
 
-def same_place(other: Tensor, device_state: Place, function: str) -> Tensor:
+def on_same_device(other: Tensor, device_state: DeviceState, function: str) -> Tensor:
     """``other``, or a copy on ``place`` if it has one element on the CPU and no dimensions.
 
     Raises
@@ -312,9 +312,9 @@ def same_place(other: Tensor, device_state: Place, function: str) -> Tensor:
         If it is on another device.
     """
     result = other._layout
-    if result.place is device_state:
+    if result.device_state is device_state:
         return other
-    if result.shape or result.place.is_cuda:
+    if result.shape or result.device_state.is_cuda:
         raise two_devices(function, device_state.device, result.device)
     return to(other, device_state.device)
 

@@ -122,7 +122,7 @@ class Generator:
         layout = getattr(new_state, "_layout", None)
         if layout is None:
             raise TypeError(f"expected a uint8 CPU tensor as RNG state, but got {type(new_state).__name__}")
-        if layout.place.is_cuda or layout.dtype is not uint8:
+        if layout.device_state.is_cuda or layout.dtype is not uint8:
             raise TypeError(
                 f"RNG state must be a uint8 tensor on the CPU, got {layout.dtype!r} on {layout.device}"
             )

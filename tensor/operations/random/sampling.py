@@ -12,7 +12,7 @@ from tensor.core import layout as layouts
 from tensor.core.arguments import two_devices
 from tensor.core.base import TensorBase
 from tensor.core.creation_arguments import sequence_of_sizes
-from tensor.core.devices.state import CudaPlace
+from tensor.core.devices.state import CudaState
 from tensor.core.modes.grad_mode import no_grad
 from tensor.core.plans import planned
 from tensor.operations.creation.conversions import cpu_, to
@@ -21,7 +21,7 @@ from tensor.operations.shapes import views
 
 from . import distributions, parameters
 from .creation import drawn, from_host, layout_of, target
-from .fills import apply_chances, bernoulli_, same_place, source
+from .fills import apply_chances, bernoulli_, on_same_device, source
 from .history import record
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ _MOST_CATEGORIES = 1 << 24
 def _scale_plan(z: Layout, std: Layout) -> Callable[[Tensor, Tensor, float], None]:
     """How to do it for a layout of numbers, and one of standard deviations.
 
-    ``z * std + shift`` in place, where no ``std`` is negative: ``place.plans[SCALE, z, std]``.
+    ``z * std + shift`` in place, where no ``std`` is negative: ``device_state.plans[SCALE, z, std]``.
     """
-    device_state = z.place
-    if not isinstance(device_state, CudaPlace):
+    device_state = z.device_state
+    if not isinstance(device_state, CudaState):
         return _scale_on_host
     code = "d" if z.dtype is dtypes.float64 else "f"
     expression = pointwise.Expression(
@@ -64,10 +64,10 @@ def _scale_plan(z: Layout, std: Layout) -> Callable[[Tensor, Tensor, float], Non
 def _shift_plan(z: Layout, mean: Layout) -> Callable[[Tensor, Tensor], None]:
     """How to do it for a layout of numbers, and one of means.
 
-    ``z + mean`` in place: ``place.plans[SHIFT, z, mean]``.
+    ``z + mean`` in place: ``device_state.plans[SHIFT, z, mean]``.
     """
-    device_state = z.place
-    if not isinstance(device_state, CudaPlace):
+    device_state = z.device_state
+    if not isinstance(device_state, CudaState):
         return _shift_on_host
     sides = (z.strides, z.dtype), (mean.strides, mean.dtype)
     expression = pointwise.Expression("normal_shift", "a + b")
@@ -149,7 +149,7 @@ def normal(
             "requires_grad and pin_memory"
         )
     first: Any = tensors[0]
-    shape, element_dtype, device_state = first._layout.shape, first._layout.dtype, first._layout.place
+    shape, element_dtype, device_state = first._layout.shape, first._layout.dtype, first._layout.device_state
     if len(tensors) == 2:
         shape = broadcast_shapes(shape, tensors[1]._layout.shape)
     numeric = std if not isinstance(std, TensorBase) else 1.0
@@ -158,7 +158,7 @@ def normal(
     if isinstance(std, TensorBase):
         if std._layout.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        std = same_place(std, device_state, "normal")
+        std = on_same_device(std, device_state, "normal")
         if not device_state.is_cuda and not (std._host >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
     shift = 0.0 if isinstance(mean, TensorBase) else parameters.number(mean, "normal", "mean")
@@ -173,7 +173,7 @@ def normal(
 
 def _affine(result: Tensor, mean: float | Tensor, std: float | Tensor, shift: float) -> None:
     """Multiply by ``std`` and add ``mean`` where they are tensors, and ``shift``."""
-    dtype, plans = result._layout.dtype, result._layout.place.plans
+    dtype, plans = result._layout.dtype, result._layout.device_state.plans
     shape = result._layout.shape
     parts = views.view_as_real(result) if dtype.is_complex else result
     if isinstance(std, TensorBase):
@@ -218,7 +218,7 @@ def bernoulli(
     if out is None:
         result = target(layout.as_contiguous(), None)
     else:
-        if out._layout.place is not layout.place:
+        if out._layout.device_state is not layout.device_state:
             raise two_devices("bernoulli", layout.device, out._layout.device)
         result = target(layout_of(layout.shape, out, None, None), out)
     if p is not None:
@@ -281,17 +281,19 @@ def multinomial(
         raise RuntimeError(f"number of categories cannot exceed 2^24, got {categories}")
     if out is not None and out._layout.dtype is not dtypes.int64:
         raise RuntimeError(f"multinomial expects int64 tensor out, got: {out._layout.dtype!r}")
-    if out is not None and out._layout.place is not layout.place:
+    if out is not None and out._layout.device_state is not layout.device_state:
         raise RuntimeError(
             f"multinomial(): expected out on {layout.device}, the device of input, got {out._layout.device}"
         )
-    chosen = source(generator, layout.place, "multinomial")
+    chosen = source(generator, layout.device_state, "multinomial")
     rows = shape[0] if len(shape) == 2 else 1
     weights = cpu_(input)._host.astype(np.float64).reshape(rows, categories)
     _check_weights(weights, 1 if replacement else count)
     indices = distributions.categories(weights, count, bool(replacement), *chosen.next_call())
     sizes = (*shape[:-1], count)
-    result = target(layouts.contiguous[sizes, dtypes.int64, layout.place], None) if out is None else out
+    result = (
+        target(layouts.contiguous[sizes, dtypes.int64, layout.device_state], None) if out is None else out
+    )
     if result._layout.shape != sizes:
         result.resize_(sizes)
     from_host(indices.reshape(sizes), result)

@@ -29,7 +29,7 @@ def composed(
     batch: int,
 ) -> tuple[Tensor, ...]:
     """What :func:`.recurrent.recur` gives."""
-    dtype, device_state = data._layout.dtype, data._layout.place
+    dtype, device_state = data._layout.dtype, data._layout.device_state
     gates = linear(data, of_input, input_bias)
     h = filled(contiguous[(batch, cell.size), dtype, device_state], 0) if state is None else state
     c: Any = None

@@ -51,14 +51,14 @@ def _forward_plan(
 ) -> Callable[[Tensor, Tensor, Tensor | None, Weights, Spans], tuple[Tensor, Kept | None]]:
     """What goes through time for a contiguous ``state`` of shape ``(batch, size)``.
 
-    ``place.plans[operation, cell, state, keep]``: ``run(gates, state, cell_state, weights, spans)``.
+    ``device_state.plans[operation, cell, state, keep]``: ``run(gates, state, cell_state, weights, spans)``.
 
     Gates are those of the input with the biases that can be added there, and are written, as the states are. It gives
     the hidden states of all rows, and what is to be kept, if ``keep`` says so.
     """
-    if not state.place.is_cuda:
+    if not state.device_state.is_cuda:
         return recurrent_on_host.forward(cell, state, keep)
-    device_state: Any = state.place
+    device_state: Any = state.device_state
     dtype, (batch, size) = state.dtype, state.shape
     native, bytes_of = device_state.native, dtype.itemsize
     projected = bool(cell.projected)
@@ -123,14 +123,14 @@ def _forward_plan(
 def _backward_plan(cell: Cell, state: Layout) -> Callable[..., Gradients]:
     """What goes back through time for a contiguous ``state`` of shape ``(batch, size)``.
 
-    ``place.plans[operation, cell, state]``: ``run(grad, grad_state, grad_cell, kept, weights, spans, first)``.
+    ``device_state.plans[operation, cell, state]``: ``run(grad, grad_state, grad_cell, kept, weights, spans, first)``.
 
     ``grad`` is that of the hidden states of all rows, or ``None``; the gradients of the states are written. ``first``
     says whether that of the first hidden state is wanted. Spans are in the order of the forward pass.
     """
-    if not state.place.is_cuda:
+    if not state.device_state.is_cuda:
         return recurrent_on_host.backward(cell, state)
-    device_state: Any = state.place
+    device_state: Any = state.device_state
     dtype, (batch, size) = state.dtype, state.shape
     native, bytes_of = device_state.native, dtype.itemsize
     projected = bool(cell.projected)

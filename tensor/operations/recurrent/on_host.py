@@ -105,7 +105,7 @@ def forward(
         kept = None
         if before is not None:
             kept = Kept(wrap(every), wrap(before), _optional(cell_before), _optional(beside))
-        return tensor_of(out, contiguous[(rows, size), dtype, state._layout.place]), kept
+        return tensor_of(out, contiguous[(rows, size), dtype, state._layout.device_state]), kept
 
     return run
 
@@ -152,7 +152,7 @@ def backward(cell: Cell, state: Layout) -> Callable[..., Gradients]:
 
     What the gradients of gates are multiples of is computed for all steps at once; that leaves little for each step.
     """
-    dtype, hidden, size, device_state = state.dtype, cell.hidden, cell.size, state.place
+    dtype, hidden, size, device_state = state.dtype, cell.hidden, cell.size, state.device_state
 
     def run(
         grad: Tensor | None,

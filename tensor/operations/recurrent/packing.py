@@ -36,7 +36,7 @@ def pack(input: Tensor, sizes: Sequence[int]) -> Tensor:
     """Rows of ``(steps, batch, ...)``, so many of each step, one after another. Recorded."""
     shape = input._layout.shape
     with unrecorded():
-        result = empty(contiguous[(sum(sizes), *shape[2:]), input._layout.dtype, input._layout.place])
+        result = empty(contiguous[(sum(sizes), *shape[2:]), input._layout.dtype, input._layout.device_state])
         for first, last, row, count in _runs(sizes):
             rows = result[row : row + (last - first) * count]
             rows.view(last - first, count, *shape[2:]).copy_(input[first:last, :count])
@@ -57,7 +57,7 @@ def pad(data: Tensor, sizes: Sequence[int], batch: int, steps: int, value: Any) 
     """``(steps, batch, ...)`` with packed rows where they were, and ``value`` elsewhere. Recorded."""
     shape = data._layout.shape
     with unrecorded():
-        layout = contiguous[(steps, batch, *shape[1:]), data._layout.dtype, data._layout.place]
+        layout = contiguous[(steps, batch, *shape[1:]), data._layout.dtype, data._layout.device_state]
         result = filled(layout, value)
         for first, last, row, count in _runs(sizes):
             rows = data[row : row + (last - first) * count]
@@ -84,7 +84,7 @@ def pad_sequences(sequences: Sequence[Tensor], value: Any, *, batch_first: bool,
     starts = [longest - length if left else 0 for length in lengths]
     positions = tuple(zip(starts, lengths, strict=True))
     with unrecorded():
-        result = filled(contiguous[(*shape, *first.shape[1:]), first.dtype, first.place], value)
+        result = filled(contiguous[(*shape, *first.shape[1:]), first.dtype, first.device_state], value)
         rows = result if batch_first else result.transpose(0, 1)
         for number, (each, (start, length)) in enumerate(zip(sequences, positions, strict=True)):
             rows[number, start : start + length].copy_(each)

@@ -129,7 +129,7 @@ def _forward(
         plain = plain._replace(bias=None)
     gates = linear(data, of_input, bias).contiguous()
     state, cell_state = _started(states, cell, batch, data._layout)
-    run = data._layout.place.plans[FORWARD, cell, state._layout, keep]
+    run = data._layout.device_state.plans[FORWARD, cell, state._layout, keep]
     out, kept = run(gates, state, cell_state, plain, spans)
     return ((out, state) if cell_state is None else (out, state, cell_state)), kept
 
@@ -147,7 +147,7 @@ def _started(
     """Hidden state and, of an ``lstm``, cell state that the steps may write; or gradients of them."""
     result = []
     for each, size in zip(argument, (cell.size, cell.hidden)[: 1 + (cell.name == "lstm")], strict=False):
-        layout = contiguous[(batch, size), data.dtype, data.place]
+        layout = contiguous[(batch, size), data.dtype, data.device_state]
         result.append(filled(layout, 0) if each is None else copied(each, layout))
     return result[0], result[1] if len(result) == 2 else None
 
@@ -172,7 +172,7 @@ def _gradients(
     batch: int,
 ) -> tuple[Tensor | None, ...]:
     weights = of_input, of_hidden, input_bias, hidden_bias, projection
-    dtype, device_state = data._layout.dtype, data._layout.place
+    dtype, device_state = data._layout.dtype, data._layout.device_state
     grad_state, grad_cell = _started(grads[1:], cell, batch, data._layout)
     grad = grads[0]
     if grad is not None:

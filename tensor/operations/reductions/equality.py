@@ -29,7 +29,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     for position, x in enumerate((input, other)):
         if not isinstance(x, TensorBase):
             raise TypeError(f"equal(): argument {position + 1} must be Tensor, not {type(x).__name__}")
-    if input._layout.place is not other._layout.place:
+    if input._layout.device_state is not other._layout.device_state:
         raise two_devices("equal", input._layout.device, other._layout.device)
     return input._layout.shape == other._layout.shape and bool(all(eq(input.detach(), other.detach())))
 

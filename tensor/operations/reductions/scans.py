@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class _Scan:
-    """A scan; ``place.plans[scan, layout, dim, dtype]`` carries it out."""
+    """A scan; ``device_state.plans[scan, layout, dim, dtype]`` carries it out."""
 
     def __init__(self, name: str, numpy: Callable[[Array, int], Any], *, indices: bool = False) -> None:
         self.name = name
@@ -53,16 +53,16 @@ class _Scan:
     def __call__(self, input: Tensor, dim: int, kind: dtype) -> tuple[Tensor, ...]:
         """Results along ``dim``, of type ``kind``. Not recorded."""
         layout = input._layout
-        result: tuple[Tensor, ...] = layout.place.plans[self, layout, dim, kind](input)
+        result: tuple[Tensor, ...] = layout.device_state.plans[self, layout, dim, kind](input)
         return result
 
     def plan(self, layout: Layout, dim: int, dtype: dtype) -> Callable[[Tensor], tuple[Tensor, ...]]:
         """What scans tensors of ``layout``."""
-        out = layouts.contiguous[layout.shape, dtype, layout.place]
+        out = layouts.contiguous[layout.shape, dtype, layout.device_state]
         outs = [out, out.with_dtype(dtypes.int64)] if self.indices else [out]
-        if not layout.place.is_cuda:
+        if not layout.device_state.is_cuda:
             return self._host(dim, dtype, outs)
-        device_state: Any = layout.place
+        device_state: Any = layout.device_state
         # A 0-dim tensor is scanned as a vector.
         shape, strides = (layout.shape, layout.strides) if layout.shape else ((1,), (1,))
         steps = out.strides or (1,)

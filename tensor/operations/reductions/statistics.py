@@ -231,9 +231,9 @@ def _histogram(
     for at, bounds in enumerate(edges):
         cells = bounds._layout.shape[0] - 1
         column = points[:, at].contiguous()
-        device_state = clamp(bucketize(column, bounds, right=True) - 1, 0, cells - 1)
+        bin = clamp(bucketize(column, bounds, right=True) - 1, 0, cells - 1)
         here = ge(column, bounds[0]) & le(column, bounds[-1])
-        cell, inside = cell * cells + device_state, here if inside is None else inside & here
+        cell, inside = cell * cells + bin, here if inside is None else inside & here
     sizes = [bounds._layout.shape[0] - 1 for bounds in edges]
     total = 1
     for size in sizes:

@@ -39,7 +39,7 @@ def _planned(device_state: Any, key: tuple[Any, ...], make: Callable[..., Any]) 
 
 def _forward(image: Tensor, grid: Tensor, sampling: Sampling) -> Tensor:
     layout = image._layout
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     out = contiguous[(*layout.shape[:2], *sampling.out), layout.dtype, device_state]
     if not out.numel:
         return empty(out)
@@ -59,7 +59,7 @@ def _backward(
     expected: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
 ) -> tuple[Any, Any]:
     """Gradients of image and grid: by the kernel, or in operations where these are to have derivatives or an order."""
-    dtype, device_state = image._layout.dtype, image._layout.place
+    dtype, device_state = image._layout.dtype, image._layout.device_state
     ordered = determinism.required and expected[0]
     if device_state.is_cuda and not modes.recording and not ordered and grad._layout.numel:
         return _by_kernel(expected, grad.contiguous(), image.contiguous(), grid.contiguous(), sampling)
@@ -103,7 +103,7 @@ def _arrays(image: Any, grid: Any, sampling: Sampling) -> tuple[Any, Any]:
 def _by_kernel(
     expected: tuple[bool, ...], grad: Any, image: Any, grid: Any, sampling: Sampling
 ) -> tuple[Any, Any]:
-    dtype, device_state = image._layout.dtype, image._layout.place
+    dtype, device_state = image._layout.dtype, image._layout.device_state
     wide = dtype if dtype.name == "float64" else float32
     to_image = image.new_zeros(image.shape, dtype=wide) if expected[0] else None
     to_grid = empty(grid._layout) if expected[1] else None
@@ -146,10 +146,10 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
         )
     image, positions = input._layout, grid._layout
     shapes = f"but got input with sizes {list(image.shape)} and grid with sizes {list(positions.shape)}"
-    if image.place is not positions.place:
+    if image.device_state is not positions.device_state:
         raise RuntimeError(
-            f"grid_sampler(): expected input and grid to be on same device, but input is on {image.place.device} and "
-            f"grid is on {positions.place.device}"
+            f"grid_sampler(): expected input and grid to be on same device, but input is on {image.device_state.device} and "
+            f"grid is on {positions.device_state.device}"
         )
     if len(image.shape) not in (4, 5) or len(image.shape) != len(positions.shape):
         raise RuntimeError(

@@ -79,7 +79,7 @@ def _along(x: Tensor, axis: int, mode: str, left: int, right: int) -> Tensor:
         return x
     size = x._layout.shape[axis]
     key = ("padded places", mode, size, left, right)
-    index = kept(x._layout.place, key, lambda: _places(mode, size, left, right))
+    index = kept(x._layout.device_state, key, lambda: _places(mode, size, left, right))
     result: Tensor = x.index_select(axis, index)
     return result
 

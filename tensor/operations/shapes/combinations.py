@@ -108,9 +108,9 @@ def _repeated_indices(repeats: Tensor, output_size: int | None) -> Tensor:
             f"repeat_interleave(): only a 1D vector is accepted as repeats, got shape {list(layout.shape)}"
         )
     if not layout.numel:
-        return empty(contiguous[(0,), layout.dtype, layout.place])
+        return empty(contiguous[(0,), layout.dtype, layout.device_state])
     ends = cumsum(repeats, 0)
-    if output_size is None or not layout.place.is_cuda:
+    if output_size is None or not layout.device_state.is_cuda:
         total, smallest = _total(ends, repeats)
         if smallest < 0:
             raise RuntimeError(f"repeat_interleave(): repeats can not be negative, got {smallest}")
@@ -153,7 +153,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise RuntimeError(f"combinations(): Expect a non-negative number, but got {r}")
     if r == 0:
-        return empty(contiguous[(0,), input._layout.dtype, input._layout.place])
+        return empty(contiguous[(0,), input._layout.dtype, input._layout.device_state])
     positions = wrap(_places(shape[0], r, with_replacement=with_replacement))
     with unrecorded():
         flat = positions.to(input._layout.device)

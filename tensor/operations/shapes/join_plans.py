@@ -52,7 +52,7 @@ class Joining:
 def _cat_plan(dim: int, *arguments: Layout) -> Joining:
     """How to join tensors along a dimension that they have.
 
-    ``place.plans[CAT, dim, *layouts]`` is a :class:`Joining`.
+    ``device_state.plans[CAT, dim, *layouts]`` is a :class:`Joining`.
     """
     for position, layout in enumerate(arguments):
         if not layout.shape:
@@ -77,7 +77,9 @@ def _cat_plan(dim: int, *arguments: Layout) -> Joining:
     # Every tensor has dimensions, so all have the same weight.
     dtype = promoted(arguments)
     shape = (*first.shape[:at], sum(sizes), *first.shape[at + 1 :])
-    return _joining(contiguous[shape, dtype, first.place], at, joined, sizes, len(joined) < len(arguments))
+    return _joining(
+        contiguous[shape, dtype, first.device_state], at, joined, sizes, len(joined) < len(arguments)
+    )
 
 
 CAT = planned(_cat_plan)
@@ -86,7 +88,7 @@ CAT = planned(_cat_plan)
 def _stack_plan(dim: int, *arguments: Layout) -> Joining:
     """How to join tensors along a new dimension.
 
-    ``place.plans[STACK, dim, *layouts]`` is a :class:`Joining`.
+    ``device_state.plans[STACK, dim, *layouts]`` is a :class:`Joining`.
     """
     first = arguments[0]
     at = dimension(dim, len(first.shape) + 1)
@@ -98,7 +100,7 @@ def _stack_plan(dim: int, *arguments: Layout) -> Joining:
             )
         _check_place("stack", layout, first)
     shape = (*first.shape[:at], len(arguments), *first.shape[at:])
-    result = contiguous[shape, promoted(arguments), first.place]
+    result = contiguous[shape, promoted(arguments), first.device_state]
     return _joining(result, at, arguments, (1,) * len(arguments), False, new=True)
 
 
@@ -106,7 +108,7 @@ STACK = planned(_stack_plan)
 
 
 def _check_place(name: str, layout: Layout, first: Layout) -> None:
-    if layout.place is not first.place:
+    if layout.device_state is not first.device_state:
         raise two_devices(name, first.device, layout.device)
 
 
@@ -121,7 +123,7 @@ def _joining(
 ) -> Joining:
     """How to fill ``made`` part by part; with ``new``, the parts do not have the dimension themselves."""
     dtype = result.dtype
-    if not result.place.is_cuda and arguments and all(layout.dtype is dtype for layout in arguments):
+    if not result.device_state.is_cuda and arguments and all(layout.dtype is dtype for layout in arguments):
         run = _host_joining(result, at, new)
     else:
         run = _copying(result, at, arguments, sizes, new)
@@ -146,7 +148,7 @@ def _copying(
 ) -> Callable[[Sequence[Tensor]], Tensor]:
     """For anything: each part is copied to its place."""
     strides = result.strides[:at] + result.strides[at + 1 :] if new else result.strides
-    plans: Any = result.place.plans
+    plans: Any = result.device_state.plans
     parts, offset = [], 0
     for layout, size in zip(argument, sizes, strict=True):
         part = result.with_strides(layout.shape, strides)

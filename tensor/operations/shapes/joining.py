@@ -88,7 +88,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
         layouts = [x._layout for x in argument]
     except AttributeError:
         raise _no_tensor(argument, "expected Tensor") from None
-    joining: Joining = layouts[0].place.plans[CAT, index(dim), *layouts]
+    joining: Joining = layouts[0].device_state.plans[CAT, index(dim), *layouts]
     if joining.left_out:
         argument = [x for x in argument if x._layout.shape != (0,)]
     result = joining.run(argument)
@@ -112,7 +112,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     argument = list(tensors)
     try:
         layouts = [x._layout for x in argument]
-        joining: Joining = layouts[0].place.plans[STACK, index(dim), *layouts]
+        joining: Joining = layouts[0].device_state.plans[STACK, index(dim), *layouts]
     except (AttributeError, IndexError):
         _listed("stack", argument)
         raise
@@ -232,7 +232,8 @@ def repeat(input: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     total = [count * size for count, size in zip(counts, sizes, strict=True)]
     plain = input.detach()
     output = copied(
-        views.expand(plain.reshape(pairs), wide), contiguous[tuple(wide), plain.dtype, plain._layout.place]
+        views.expand(plain.reshape(pairs), wide),
+        contiguous[tuple(wide), plain.dtype, plain._layout.device_state],
     )
     result = views.view(output, total)
     result._base = None

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def _overlap_add_plan(frames: Layout, step: int, extent: int) -> Callable[[Tensor], Tensor]:
-    """``place.plans[OVERLAP_ADD, frames_layout, step, extent]`` works it out."""
+    """``device_state.plans[OVERLAP_ADD, frames_layout, step, extent]`` works it out."""
     *lead, windows, size = frames.shape
     signals = prod(lead)
-    out = contiguous[(*lead, extent), frames.dtype, frames.place]
-    if not frames.place.is_cuda:
+    out = contiguous[(*lead, extent), frames.dtype, frames.device_state]
+    if not frames.device_state.is_cuda:
         return lambda x: wrap(_on_host(x._host, frames, step, extent).reshape(out.shape), out)
-    device_state: Any = frames.place
+    device_state: Any = frames.device_state
     steps = (frames.strides[-3] if lead else 0, frames.strides[-2])
     run = kernels.plan(device_state.native, signals, windows, size, step, extent, steps, frames.dtype)
     local = device_state.local
@@ -88,7 +88,7 @@ def overlap_add(frames: Tensor, step: int, extent: int) -> Tensor:
         plain = frames.detach()
         if plain._layout.strides[-1] != 1 or len(plain._layout.shape) > 3:
             plain = plain.contiguous()
-        result: Tensor = plain._layout.place.plans[OVERLAP_ADD, plain._layout, step, extent](plain)
+        result: Tensor = plain._layout.device_state.plans[OVERLAP_ADD, plain._layout, step, extent](plain)
     windows, size = frames._layout.shape[-2:]
     _FORMULA.record((result,), (frames,), context=(size, step, windows))
     return result

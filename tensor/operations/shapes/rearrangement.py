@@ -35,7 +35,7 @@ Ints = tuple[int, ...]
 def _flip_plan(layout: Layout, dims: Ints) -> Callable[[Tensor], Tensor]:
     """What flips tensors of ``layout``.
 
-    ``place.plans[FLIP, layout, dims](input)``: a tensor whose ``dims`` run backward.
+    ``device_state.plans[FLIP, layout, dims](input)``: a tensor whose ``dims`` run backward.
     """
     return _planned("flip", layout, layout.as_dense(), lambda a: np.flip(a, dims), flipped=dims)
 
@@ -43,7 +43,7 @@ def _flip_plan(layout: Layout, dims: Ints) -> Callable[[Tensor], Tensor]:
 def _roll_plan(layout: Layout, shifts: Ints) -> Callable[[Tensor], Tensor]:
     """What rolls tensors of ``layout``.
 
-    ``place.plans[ROLL, layout, shifts](input)``: a tensor rolled by so many places along each dimension.
+    ``device_state.plans[ROLL, layout, shifts](input)``: a tensor rolled by so many places along each dimension.
     """
     axes = tuple(range(len(shifts)))
     out = layout.as_contiguous() if layout.numel else layout.as_dense()
@@ -57,7 +57,7 @@ def _planned(
     numpy: Callable[[NDArray[Any]], NDArray[Any]],
     **moves: Sequence[int],
 ) -> Callable[[Tensor], Tensor]:
-    if not layout.place.is_cuda:
+    if not layout.device_state.is_cuda:
 
         def on_host(input: Tensor) -> Tensor:
             result = empty(out)
@@ -65,7 +65,7 @@ def _planned(
             return result
 
         return on_host
-    device_state: Any = layout.place
+    device_state: Any = layout.device_state
     launch = kernels.plan_move(
         device_state.native, name, layout.shape, layout.dtype, out.strides, layout.strides, **moves
     )
@@ -102,7 +102,7 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
 
 def _flipped(input: Tensor, axes: Ints) -> Tensor:
     layout = input._layout
-    result: Tensor = layout.place.plans[FLIP, layout, axes](input)
+    result: Tensor = layout.device_state.plans[FLIP, layout, axes](input)
     _FLIP_BACKWARD.record((result,), (input,), context=(axes,))
     return result
 
@@ -180,7 +180,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
 
 def _rolled(input: Tensor, shifts: Ints) -> Tensor:
     layout = input._layout
-    result: Tensor = layout.place.plans[ROLL, layout, shifts](input)
+    result: Tensor = layout.device_state.plans[ROLL, layout, shifts](input)
     back = tuple(-n % size if size else 0 for n, size in zip(shifts, layout.shape, strict=True))
     _ROLL_BACKWARD.record((result,), (input,), context=(back,))
     return result

@@ -49,7 +49,7 @@ def set_(
         If the dtype or device differs, elements lie outside the storage, or this is a leaf that requires grad.
     """
     layout = input._layout
-    dtype, device_state = layout.dtype, layout.place
+    dtype, device_state = layout.dtype, layout.device_state
     if source is None:
         shown = empty(contiguous[(0,), dtype, device_state])
     elif isinstance(source, TensorBase):
@@ -68,7 +68,7 @@ def set_(
         raise TypeError(
             f"set_(): argument 'source' must be a tensor, a storage or None, not {type(source).__name__}"
         )
-    if shown._layout.place is not device_state:
+    if shown._layout.device_state is not device_state:
         raise RuntimeError(
             f'Attempted to set the storage of a tensor on device "{layout.device}" to a storage on different device '
             f'"{shown._layout.device}". Copy it there, for example with to().'
@@ -83,8 +83,10 @@ def set_(
 
 def _part(storage: Storage, dtype: dtypes.dtype, offset: int, size: Any, stride: Any) -> Tensor:
     shape = integers((size,), "set_")
-    whole = view_of(storage, contiguous[(storage.nbytes() // dtype.itemsize,), dtype, storage.place], 0)
-    steps = contiguous[shape, dtype, storage.place].strides if stride is None else stride
+    whole = view_of(
+        storage, contiguous[(storage.nbytes() // dtype.itemsize,), dtype, storage.device_state], 0
+    )
+    steps = contiguous[shape, dtype, storage.device_state].strides if stride is None else stride
     return as_strided(whole, shape, steps, offset)
 
 
@@ -114,7 +116,7 @@ def resize_(
     """
     shape = sizes_of(sizes, size, "resize_")
     layout = input._layout
-    result = contiguous[shape, layout.dtype, layout.place]
+    result = contiguous[shape, layout.dtype, layout.device_state]
     if memory_format is not None:
         form = format_of(memory_format, "resize_")
         if form is preserve_format:
@@ -136,20 +138,22 @@ def resize_(
 
 def _grow(storage: Storage, nbytes: int, layout: Layout) -> None:
     """Take more memory with the former contents; ``layout`` is that of elements."""
-    kept = contiguous[(storage.nbytes(),), dtypes.uint8, layout.place]
+    kept = contiguous[(storage.nbytes(),), dtypes.uint8, layout.device_state]
     pinned = isinstance(storage, PinnedStorage)
     former = (
-        PinnedStorage(nbytes) if pinned else empty(contiguous[(nbytes,), dtypes.uint8, layout.place])._storage
+        PinnedStorage(nbytes)
+        if pinned
+        else empty(contiguous[(nbytes,), dtypes.uint8, layout.device_state])._storage
     )
     storage.exchange(former)
     copy_(view_of(storage, kept, 0), view_of(former, kept, 0))
     if isinstance(former, DeviceStorage):
         # Another stream's memory is not to be reused before it has been read.
-        former.record_stream(layout.place.local.stream)  # type: ignore[attr-defined]
+        former.record_stream(layout.device_state.local.stream)  # type: ignore[attr-defined]
     if determinism.fills:
         # From the first element that did not fit on.
         start = -(-kept.numel // layout.itemsize) * layout.itemsize
-        rest = contiguous[((nbytes - start) // layout.itemsize,), layout.dtype, layout.place]
+        rest = contiguous[((nbytes - start) // layout.itemsize,), layout.dtype, layout.device_state]
         fill_(view_of(storage, rest, start), filling(layout.dtype))
 
 

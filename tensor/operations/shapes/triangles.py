@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Triangle:
-    """``place.plans[triangle, out layout, layout, diagonal](out, input)``; both may be one tensor."""
+    """``device_state.plans[triangle, out layout, layout, diagonal](out, input)``; both may be one tensor."""
 
     def __init__(self, name: str, *, upper: bool) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class _Triangle:
 
     def plan(self, to: Layout, layout: Layout, diagonal: int) -> Callable[[Tensor, Tensor], None]:
         """What writes the triangles of tensors of ``layout`` to tensors of the layout ``to``."""
-        if not layout.place.is_cuda:
+        if not layout.device_state.is_cuda:
             # NumPy takes no diagonals that are further away than its integers reach.
             rows, columns = layout.shape[-2:]
             function, at = np.triu if self.upper else np.tril, min(max(diagonal, -rows), columns)
@@ -44,7 +44,7 @@ class _Triangle:
                 out._writable[...] = function(input._host, at)
 
             return on_host
-        device_state: Any = layout.place
+        device_state: Any = layout.device_state
         launch = kernels.plan_band(
             device_state.native,
             self.name,
@@ -80,15 +80,15 @@ class _Triangle:
         layout = input._layout
         check_in_place(input)
         check_no_overlap(layout)
-        layout.place.plans[self, layout, layout, at](input, input)
+        layout.device_state.plans[self, layout, layout, at](input, input)
         input._storage.version += 1
         record_in_place(self._formula, input, (input,), context=(at,))
         return input
 
     def _made(self, input: Tensor, diagonal: int) -> Tensor:
         layout = input._layout
-        result = empty(contiguous[layout.shape, layout.dtype, layout.place])
-        layout.place.plans[self, result._layout, layout, diagonal](result, input)
+        result = empty(contiguous[layout.shape, layout.dtype, layout.device_state])
+        layout.device_state.plans[self, result._layout, layout, diagonal](result, input)
         return result
 
     def _checked(self, input: Tensor, diagonal: Any) -> int:

@@ -435,8 +435,8 @@ def _reshaped_back(grad: Tensor, layout: Layout, *_: Any) -> Tensor:
 
 def _permuted_back(grad: Tensor, _: Layout, order: Ints) -> Tensor:
     positions = [0] * len(order)
-    for device_state, dim in enumerate(order):
-        positions[dim] = device_state
+    for position, dim in enumerate(order):
+        positions[dim] = position
     return permute(grad, tuple(positions))
 
 

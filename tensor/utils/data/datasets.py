@@ -230,16 +230,16 @@ def random_split(
     total = sum(lengths)
     count = len(dataset)  # type: ignore[arg-type]
     if math.isclose(total, 1) and total <= 1:
-        for device_state, fraction in enumerate(lengths):
+        for position, fraction in enumerate(lengths):
             if not 0 <= fraction <= 1:
-                raise ValueError(f"Fraction at index {device_state} is not between 0 and 1: {fraction}")
+                raise ValueError(f"Fraction at index {position} is not between 0 and 1: {fraction}")
         sizes = [math.floor(count * fraction) for fraction in lengths]
         for left in range(count - sum(sizes)):
             sizes[left % len(sizes)] += 1
-        for device_state, size in enumerate(sizes):
+        for position, size in enumerate(sizes):
             if size == 0:
                 warnings.warn(
-                    f"Length of split at index {device_state} is 0. This might result in an empty dataset.",
+                    f"Length of split at index {position} is 0. This might result in an empty dataset.",
                     stacklevel=2,
                 )
     else:

@@ -34,8 +34,8 @@ def sequence_like(data: Sequence[Any], parts: list[Any]) -> Any:
     try:
         if isinstance(data, MutableSequence):
             result = copy.copy(data)
-            for device_state, part in enumerate(parts):
-                result[device_state] = part
+            for position, part in enumerate(parts):
+                result[position] = part
             return result
         return type(data)(parts)  # type: ignore[call-arg]
     except TypeError:

@@ -106,8 +106,8 @@ class SubsetRandomSampler(Sampler[Any]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[Any]:
-        for device_state in randperm(len(self.indices), generator=self.generator).tolist():
-            yield self.indices[device_state]
+        for position in randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[position]
 
     def __len__(self) -> int:
         return len(self.indices)

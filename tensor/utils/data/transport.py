@@ -31,7 +31,7 @@ class _Pickler(pickle.Pickler):
     """Takes of a tensor that views part of a storage only its elements: the storage may be a whole dataset."""
 
     def reducer_override(self, value: Any) -> Any:
-        if type(value) is not Tensor or value._layout.place.is_cuda:
+        if type(value) is not Tensor or value._layout.device_state.is_cuda:
             return NotImplemented
         if value._layout.nbytes >= value.untyped_storage().nbytes():
             return NotImplemented

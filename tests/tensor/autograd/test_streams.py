@@ -268,7 +268,7 @@ def test_a_root_on_the_default_stream_is_read_too_early(
     monkeypatch: pytest.MonkeyPatch, program: Any
 ) -> None:
     monkeypatch.setattr(
-        GraphRoot, "stream_of", staticmethod(lambda gradient: gradient._layout.place.default_stream)
+        GraphRoot, "stream_of", staticmethod(lambda gradient: gradient._layout.device_state.default_stream)
     )
     unsound(program, CUBED)
 

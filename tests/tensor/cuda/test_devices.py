@@ -13,7 +13,7 @@ import pytest
 import drv
 from tensor import cuda
 from tensor.core.devices import device as devices
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 
 
 @pytest.mark.simulator_only
@@ -67,7 +67,7 @@ def test_the_device_context(two_devices: tuple[drv.Device, drv.Device]) -> None:
         with cuda.device(given):
             assert cuda.current_device() == 1
             assert drv.current_device() is two_devices[1]
-            assert cuda_place().ordinal == 1
+            assert cuda_state().ordinal == 1
             with cuda.device(0):
                 assert cuda.current_device() == 0
             assert cuda.current_device() == 1

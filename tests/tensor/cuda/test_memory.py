@@ -11,7 +11,7 @@ import pytest
 import drv
 import tensor
 from tensor import cuda
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,12 +20,12 @@ MIB = 1 << 20
 
 
 def take(size: int, ordinal: int = 0, stream: cuda.Stream | None = None) -> Any:
-    place = cuda_place(ordinal)
+    place = cuda_state(ordinal)
     return place.allocate(size, (stream or place.local.stream).cuda_stream)
 
 
 def give(block: Any, ordinal: int = 0) -> None:
-    cuda_place(ordinal).free(block)
+    cuda_state(ordinal).free(block)
 
 
 def test_the_module_is_there_as_in_pytorch() -> None:
@@ -147,7 +147,7 @@ def test_freeing_never_synchronises() -> None:
     drv.simulator.install(schedule="lazy")
     stream, memory, event = cuda.Stream(), take(1 << 20), cuda.Event()
     drv.memset(memory.address, 0, 1 << 20, stream=stream.native)
-    cuda_place().allocator.record_stream(memory, stream.cuda_stream)
+    cuda_state().allocator.record_stream(memory, stream.cuda_stream)
     event.record(stream)
     give(memory)
     assert cuda.memory_allocated() == 0
@@ -163,7 +163,7 @@ def test_a_recorded_stream_delays_reuse(options: dict[str, Any]) -> None:
     address = block.address
     with cuda.stream(side):
         drv.memset(block.address, 1, 4096, stream=cuda.current_stream().native)
-    cuda_place().allocator.record_stream(block, side.cuda_stream)
+    cuda_state().allocator.record_stream(block, side.cuda_stream)
     give(block)
     reused = take(4096)
     drv.memset(reused.address, 2, 4096, stream=cuda.current_stream().native)
@@ -270,7 +270,7 @@ def test_raw_allocations_go_with_the_runtime() -> None:
 
 
 def test_pinned_memory_is_counted(device: drv.Device) -> None:
-    allocator = cuda_place().pinned_allocator()
+    allocator = cuda_state().pinned_allocator()
     before = cuda.host_memory_stats()["allocated_bytes.current"]
     block = allocator.allocate(5000)
     assert cuda.host_memory_stats()["allocated_bytes.current"] - before == 8192

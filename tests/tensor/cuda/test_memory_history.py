@@ -10,7 +10,7 @@ import pytest
 
 import drv
 from tensor import cuda
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 
 record = cuda.memory._record_memory_history
 
@@ -23,12 +23,12 @@ def _devices(two_devices: tuple[drv.Device, drv.Device]) -> Any:
 
 
 def take(size: int, ordinal: int = 0) -> Any:
-    place = cuda_place(ordinal)
+    place = cuda_state(ordinal)
     return place.allocate(size, place.local.stream.cuda_stream)
 
 
 def give(block: Any, ordinal: int = 0) -> None:
-    cuda_place(ordinal).free(block)
+    cuda_state(ordinal).free(block)
 
 
 def actions(ordinal: int = 0) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 import drv
 from tensor import cuda
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 from tensor.core.devices.stream import POOL_SIZE, Stream
 
 SCHEDULES = [
@@ -151,7 +151,7 @@ def test_a_stream_context_sets_stream_and_device(two_devices: tuple[drv.Device, 
             assert cuda.current_stream(0) == here
             with cuda.stream(inner), cuda.stream(None):
                 assert cuda.current_stream() == inner
-                assert cuda_place(1).local.stream == inner
+                assert cuda_state(1).local.stream == inner
             assert cuda.current_stream() == there
         assert cuda.current_device() == 0
         assert cuda.current_stream() == here

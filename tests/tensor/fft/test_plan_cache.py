@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import drv
 import tensor
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 from tensor.fft.plan_cache import plan_cache
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_wrong_settings() -> None:
 )
 def test_it_is_a_least_recently_used_cache(steps: list[tuple[str, int]]) -> None:
     _start_over()
-    found = plan_cache(cuda_place(0))
+    found = plan_cache(cuda_state(0))
     model: OrderedDict[int, None] = OrderedDict()
     limit, made = 4096, 0
     for what, number in steps:
@@ -173,7 +173,7 @@ def test_several_threads_see_one_cache_for_each_device(steps: Any, schedule: str
     """Threads take turns, so that the model knows what must be there after each step."""
     _start_over(devices=2, check="race", schedule=schedule, seed=1)
     workers = _Workers(3)
-    caches = [plan_cache(cuda_place(each)) for each in range(2)]
+    caches = [plan_cache(cuda_state(each)) for each in range(2)]
     models: list[OrderedDict[int, None]] = [OrderedDict(), OrderedDict()]
     limits, made = [4096, 4096], [0, 0]
     try:
@@ -215,7 +215,7 @@ def test_several_threads_at_once(steps: Any, schedule: str, limit: int) -> None:
     """Nothing is known of the order: what must hold in any, and every transform is right."""
     _start_over(devices=2, check="race", schedule=schedule, seed=2)
     workers = _Workers(3)
-    caches = [plan_cache(cuda_place(each)) for each in range(2)]
+    caches = [plan_cache(cuda_state(each)) for each in range(2)]
     for found in caches:
         found.limit = limit
     try:
@@ -247,7 +247,7 @@ def test_several_threads_at_once(steps: Any, schedule: str, limit: int) -> None:
 
 def test_a_plan_that_runs_is_destroyed_later() -> None:
     _start_over(schedule="lazy")
-    found = plan_cache(cuda_place(0))
+    found = plan_cache(cuda_state(0))
     result = _transform(16)
     cache.clear()
     # The transform waits in the queue, so its plan must live.
@@ -294,7 +294,7 @@ def test_threads_and_streams_share_it(schedule: str) -> None:
 def test_work_areas_are_counted_and_given_back() -> None:
     x = tensor.ones(64, device="cuda", dtype=tensor.complex128)
     result = tensor.fft.fft(x)
-    (plan,) = plan_cache(cuda_place(0))._plans.values()
+    (plan,) = plan_cache(cuda_state(0))._plans.values()
     assert plan.work_bytes == 1024
     before = tensor.cuda.memory_allocated()
     tensor.cuda.reset_peak_memory_stats()
@@ -315,7 +315,7 @@ def test_a_shared_work_area_would_be_found(monkeypatch: pytest.MonkeyPatch) -> N
     """What the rule is for: two streams that get one work area."""
     x = tensor.ones(64, device="cuda", dtype=tensor.complex64)
     tensor.fft.fft(x)
-    place = cuda_place(0)
+    place = cuda_state(0)
     (plan,) = plan_cache(place)._plans.values()
     block = place.allocate(plan.work_bytes, 0)
     side = tensor.cuda.Stream()
@@ -380,9 +380,9 @@ def test_strides_that_cufft_can_walk_need_no_copy(name: str) -> None:
     array = np.random.default_rng(0).standard_normal((6, 5, 2)).view(np.complex128)[..., 0]
     x = prepare(tensor.from_numpy(array).cuda())
     transform(x)
-    (key,) = plan_cache(cuda_place(0))._plans
+    (key,) = plan_cache(cuda_state(0))._plans
     assert (key.kind, key.sizes, tuple(key.given), tuple(key.made)) == expected
-    (plan,) = plan_cache(cuda_place(0))._plans.values()
+    (plan,) = plan_cache(cuda_state(0))._plans.values()
     tensor.cuda.reset_peak_memory_stats()
     before = tensor.cuda.memory_allocated()
     result = transform(x)
@@ -406,7 +406,7 @@ def test_up_to_three_dimensions_are_one_plan(transform: Any, kinds: list[str]) -
     array = np.random.default_rng(0).standard_normal((3, 4, 5, 6, 2)).view(np.complex128)[..., 0]
     x = tensor.from_numpy(array)
     found = transform(x.cuda())
-    keys = plan_cache(cuda_place(0))._plans
+    keys = plan_cache(cuda_state(0))._plans
     assert [f"{key.kind} {''.join(map(str, key.sizes))}" for key in keys] == kinds
     np.testing.assert_allclose(found.cpu().numpy(), transform(x).numpy(), atol=1e-12)
 

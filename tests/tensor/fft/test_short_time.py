@@ -10,7 +10,7 @@ import pytest
 
 import drv
 import tensor
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 from tensor.fft.plan_cache import plan_cache
 
 _RNG = np.random.default_rng(0)
@@ -146,7 +146,7 @@ def test_frames_are_read_where_they_lie() -> None:
     drv.simulator.install(check="race")
     x = tensor.from_numpy(_RNG.standard_normal(4096)).cuda()
     tensor.stft(x, 64, 16, center=False, return_complex=True)
-    (key,) = plan_cache(cuda_place(0))._plans
+    (key,) = plan_cache(cuda_state(0))._plans
     # Transforms of 64 elements that begin 16 apart: they overlap.
     assert (key.kind, key.sizes, key.given.step, key.given.batch) == ("r2c", (64,), 1, 16)
     before = tensor.cuda.memory_allocated()

@@ -38,7 +38,7 @@ def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
     for name, (_, moved) in work[OURS].items():
         if only not in name and name != "copy":
             continue
-        calls = {library: found[name][0] for library, found in work.items() if name in found}
+        calls = {library: result[name][0] for library, result in work.items() if name in result}
         times = work_times(calls, contenders)
         rates = {library: moved / time for library, time in times.items()}
         if name == "copy":
@@ -62,7 +62,7 @@ def _work(lib: Any, device: str, count: int) -> dict[str, tuple[Callable[[], obj
     matrix = a[: square * square].view(square, square)
     turned = out[: square * square].view(square, square)
     item = 4
-    made: dict[str, tuple[Callable[[], object], int]] = {
+    result: dict[str, tuple[Callable[[], object], int]] = {
         "copy": (lambda: out.copy_(a), 2 * item * count),
         "add": (lambda: lib.add(a, b, out=out), 3 * item * count),
         "a * b + c": (lambda: lib.addcmul(c, a, b, out=out), 4 * item * count),
@@ -79,7 +79,7 @@ def _work(lib: Any, device: str, count: int) -> dict[str, tuple[Callable[[], obj
         "transposed copy": (lambda: turned.copy_(matrix.t()), 2 * item * square * square),
         "index_select of rows": (_selected(lib, table, device), 2 * item * count),
     }
-    return made
+    return result
 
 
 def _selected(lib: Any, table: Any, device: str) -> Callable[[], object]:

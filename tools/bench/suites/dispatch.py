@@ -57,9 +57,9 @@ def _long_chain(only: str, libraries: dict[str, tuple[Any, str]], factor: float)
     names = {step: f"chain of {LONG:,}, {step}, per node" for step in ("recorded", "backward", "freed")}
     if not any(only in name for name in names.values()):
         return
-    found = {name: _per_node(*library) for name, library in libraries.items()}
+    result = {name: _per_node(*library) for name, library in libraries.items()}
     for position, name in enumerate(names.values()):
-        times = {contender: steps[position] for contender, steps in found.items()}
+        times = {contender: steps[position] for contender, steps in result.items()}
         torch_time = next((time for contender, time in times.items() if contender.startswith("torch")), None)
         reach = None if torch_time is None else factor * torch_time
         if only in name:
@@ -75,13 +75,13 @@ def _per_node(lib: Any, device: str) -> tuple[float, float, float]:
     gc.disable()
     try:
         start = perf_counter_ns()
-        found = x
+        result = x
         for _ in range(LONG):
-            found = found * a
+            result = result * a
         recorded = perf_counter_ns()
-        found.backward(seed, retain_graph=True)
+        result.backward(seed, retain_graph=True)
         run = perf_counter_ns()
-        del found
+        del result
         freed = perf_counter_ns()
     finally:
         if enabled:
@@ -118,10 +118,10 @@ def _calls(lib: Any, device: str) -> dict[str, Callable[[], object]]:
     seed = lib.ones(SIZE, device=device)
 
     def chain() -> Any:
-        found = chained
+        result = chained
         for _ in range(10):
-            found = found * a
-        return found
+            result = result * a
+        return result
 
     return (
         calls

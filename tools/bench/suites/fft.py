@@ -102,8 +102,8 @@ def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
 
 def _transform(lib: Any, case: Case, device: str, elements: int) -> Callable[[], object]:
     shape = case.shape(elements)
-    kind = lib.float64 if case.double else lib.float32
-    x = lib.randn(*shape, device=device, dtype=kind)
+    dtype = lib.float64 if case.double else lib.float32
+    x = lib.randn(*shape, device=device, dtype=dtype)
     if case.function.startswith("ir"):
         x = lib.fft.rfftn(x, dim=tuple(range(-len(case.sizes), 0)))
     elif not case.real:

@@ -46,19 +46,19 @@ class Case(NamedTuple):
 
 def _cases(on_gpu: bool) -> list[Case]:
     large, skinny, small, count = (8192, 8192, 256, 512) if on_gpu else (768, 1024, 64, 128)
-    kinds = ["float32", "tf32", "float16", "bfloat16", "float64", "complex64"]
+    dtypes = ["float32", "tf32", "float16", "bfloat16", "float64", "complex64"]
     if not on_gpu:
-        kinds = ["float32", "float64", "complex64"]
-    found = [Case(f"{kind}, square", kind, 0, large, large, large) for kind in kinds]
-    for kind in kinds[:4] if on_gpu else kinds[:2]:
-        found += [
+        dtypes = ["float32", "float64", "complex64"]
+    result = [Case(f"{kind}, square", kind, 0, large, large, large) for kind in dtypes]
+    for kind in dtypes[:4] if on_gpu else dtypes[:2]:
+        result += [
             Case(f"{kind}, 16 rows", kind, 0, 16, skinny, skinny),
             Case(f"{kind}, 16 columns", kind, 0, skinny, 16, skinny),
             Case(f"{kind}, inner size 16", kind, 0, skinny, skinny, 16),
             Case(f"{kind}, batch of {count}", kind, count, small, small, small),
             Case(f"{kind}, batch of {count * 8} small", kind, count * 8, small // 4, small // 4, small // 4),
         ]
-    return found
+    return result
 
 
 def rows(only: str, options: argparse.Namespace) -> Iterator[Row]:
@@ -87,11 +87,11 @@ def _reach(rates: Mapping[str, float]) -> float | None:
 
 
 def _product(lib: Any, case: Case, device: str) -> Callable[[], object]:
-    kind = getattr(lib, case.dtype)
+    dtype = getattr(lib, case.dtype)
     lead = (case.batch,) if case.batch else ()
-    a = lib.randn(*lead, case.m, case.k, device=device).to(kind)
-    b = lib.randn(*lead, case.k, case.n, device=device).to(kind)
-    out = lib.empty(*lead, case.m, case.n, device=device, dtype=kind)
+    a = lib.randn(*lead, case.m, case.k, device=device).to(dtype)
+    b = lib.randn(*lead, case.k, case.n, device=device).to(dtype)
+    out = lib.empty(*lead, case.m, case.n, device=device, dtype=dtype)
     matmul, setting = lib.matmul, lib.backends.cuda.matmul
     tf32 = case.kind == "tf32"
 

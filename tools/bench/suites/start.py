@@ -98,7 +98,7 @@ def _starts(gpu: bool) -> Iterator[Start]:
 
 def _times(start: Start, rounds: int, folder: Path, environment: Mapping[str, str]) -> dict[str, float]:
     """Median milliseconds by contender."""
-    found: dict[str, list[float]] = {name: [] for name in start.code}
+    result: dict[str, list[float]] = {name: [] for name in start.code}
     kernels = Path(tempfile.mkdtemp(dir=folder))
     for turn in range(rounds + 1):
         cache = kernels / ("warm" if start.warm else str(turn))
@@ -112,8 +112,8 @@ def _times(start: Start, rounds: int, folder: Path, environment: Mapping[str, st
             )
             # The first start compiles what later ones find.
             if turn:
-                found[name].append(float(done.stdout.split()[-1]))
-    return {name: median(times) for name, times in found.items()}
+                result[name].append(float(done.stdout.split()[-1]))
+    return {name: median(times) for name, times in result.items()}
 
 
 def _environment(folder: Path, gpu: bool) -> dict[str, str]:

@@ -154,8 +154,8 @@ def _gpt(lib: Any, device: str, sizes: Sizes) -> Step:
             query, key, value = (
                 each.view(*x.shape[:2], sizes.heads, -1).transpose(1, 2) for each in joint.chunk(3, dim=-1)
             )
-            found = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-            x = x + self.output(found.transpose(1, 2).reshape(x.shape))
+            result = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+            x = x + self.output(result.transpose(1, 2).reshape(x.shape))
             return x + self.back(functional.gelu(self.hidden(self.before_hidden(x))))
 
     class Model(modules.Module):  # type: ignore[misc, name-defined]

@@ -82,7 +82,7 @@ extern "C" __global__ void last_adds_up(float* out, float* parts, unsigned* arri
 extern "C" __global__ void last_adds_up_unfenced(float* out, float* parts, unsigned* arrived) { last_block<false>(out, parts, arrived); }
 
 extern "C" __global__ void neighbours(int* out) { out[blockIdx.x * blockDim.x + threadIdx.x] = 1; }
-extern "C" __global__ void same_place(int* out) { out[threadIdx.x] = blockIdx.x; }
+extern "C" __global__ void on_same_device(int* out) { out[threadIdx.x] = blockIdx.x; }
 extern "C" __global__ void all_one(int* out) { *out = 1; }
 
 extern "C" __global__ void histogram(int* bins, const int* in, int n)
@@ -233,7 +233,7 @@ WITHIN = [
     ("sum", "sum_too_early", "shared race"),
     ("warp_synced", "warp_in_step", "shared race"),
     ("last_adds_up", "last_adds_up_unfenced", "kernel race"),
-    ("neighbours", "same_place", "kernel race"),
+    ("neighbours", "on_same_device", "kernel race"),
     ("neighbours", "all_one", "kernel race"),
     ("histogram", "histogram_uncleared", "uninitialized"),
     ("locked", "unlocked", "kernel race"),
@@ -256,7 +256,7 @@ def test_races_within_a_kernel(correct, incorrect, kind):
             "last_adds_up": (first, second, third),
             "reversed": (first,),
             "neighbours": (first,),
-            "same_place": (first,),
+            "on_same_device": (first,),
             "all_one": (first,),
         }
         chosen = next((row for start, row in arguments.items() if name.startswith(start)), (first, second))

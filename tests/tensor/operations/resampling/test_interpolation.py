@@ -151,7 +151,7 @@ def test_devices_agree(name: str, monkeypatch: pytest.MonkeyPatch, request: pyte
         monkeypatch.setattr(kernels, "_MANY", many)
         monkeypatch.setattr(kernels, "_BUSY", 0.01)
         x = tensor.from_numpy(array).to(place)[:, 1:].requires_grad_()
-        x._layout.place.plans.clear()
+        x._layout.device_state.plans.clear()
         y = interpolate(x, **options)
         (grad,) = tensor.autograd.grad((y**2).sum(), x)
         results.append(y.detach().cpu().numpy())

@@ -142,10 +142,10 @@ def test_reduced_sums(name: str, kind: str) -> None:
 
 def _math_mode() -> int:
     """How the handle of this thread was last told to compute."""
-    from tensor.core.devices.state import cuda_place
+    from tensor.core.devices.state import cuda_state
     from tensor.operations.products.blas import handle_for
 
-    handle = handle_for(cuda_place(0))
+    handle = handle_for(cuda_state(0))
     return int(handle.library.cublasGetMathMode(handle.handle))
 
 

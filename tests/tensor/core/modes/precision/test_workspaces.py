@@ -9,7 +9,7 @@ import pytest
 
 import drv
 import tensor
-from tensor.core.devices.state import cuda_place
+from tensor.core.devices.state import cuda_state
 from tensor.operations.products.blas import handle_for
 
 pytestmark = pytest.mark.simulator_only
@@ -26,7 +26,7 @@ def matrix(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_it_is_counted(matrix: Any) -> None:
     before = tensor.cuda.memory_allocated()
     matrix @ matrix
-    place = cuda_place(0)
+    place = cuda_state(0)
     size = 32 * MIB if place.native.compute_capability >= (9, 0) else 4 * MIB
     assert tensor.cuda.memory_allocated() == before + size
     assert tensor.cuda.memory_reserved() >= before + size
@@ -45,7 +45,7 @@ def test_streams_have_their_own(matrix: Any) -> None:
     with tensor.cuda.stream(side):
         product = matrix @ matrix
     again = matrix @ matrix
-    workspaces = handle_for(cuda_place(0)).workspaces
+    workspaces = handle_for(cuda_state(0)).workspaces
     assert len({storage.address for storage in workspaces.values()}) == 2
     size = next(iter(workspaces.values())).size
     assert tensor.cuda.memory_allocated() == one + size + product.nbytes + again.nbytes
@@ -57,7 +57,7 @@ def test_streams_have_their_own(matrix: Any) -> None:
 def test_a_shared_one_would_be_found(matrix: Any) -> None:
     """What the rule is for: two streams that write to one workspace."""
     matrix @ matrix
-    handle = handle_for(cuda_place(0))
+    handle = handle_for(cuda_state(0))
     ((_, storage),) = handle.workspaces.items()
     side = tensor.cuda.Stream()
     handle.workspaces[side] = storage
@@ -94,7 +94,7 @@ def test_threads_that_end_leave_their_handle_to_others(matrix: Any) -> None:
 
     def work() -> None:
         matrix @ matrix
-        seen.add(id(handle_for(cuda_place(0))))
+        seen.add(id(handle_for(cuda_state(0))))
         memory.add(tensor.cuda.memory_allocated())
 
     for _ in range(5):
@@ -102,7 +102,7 @@ def test_threads_that_end_leave_their_handle_to_others(matrix: Any) -> None:
         thread.start()
         thread.join()
     assert len(seen) == 1
-    assert id(handle_for(cuda_place(0))) not in seen, "this thread's own is not given away"
+    assert id(handle_for(cuda_state(0))) not in seen, "this thread's own is not given away"
     assert len(memory) == 1
     # Threads at the same time have handles of their own.
     barrier = threading.Barrier(3)
