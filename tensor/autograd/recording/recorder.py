@@ -61,9 +61,9 @@ class Derivative:
             self.needs = tuple(dict.fromkeys([name for names in self.by_input for name in names]))
 
     @classmethod
-    def of(cls, argument: Derivative | Callable[..., Any] | None) -> Derivative | None:
-        """``given``, or the derivative that a function alone stands for."""
-        return argument if argument is None or isinstance(argument, Derivative) else cls(argument)
+    def of(cls, derivative: Derivative | Callable[..., Any] | None) -> Derivative | None:
+        """``derivative``, or the one that a function alone stands for."""
+        return derivative if derivative is None or isinstance(derivative, Derivative) else cls(derivative)
 
 
 class Composition:
@@ -356,8 +356,8 @@ class BackwardFormula:
                 )
         else:
             asked = [
-                derivative if expected else None
-                for derivative, expected in zip(self.derivatives, mask, strict=False)
+                derivative if requires_grad else None
+                for derivative, requires_grad in zip(self.derivatives, mask, strict=False)
             ]
             needed = {self._position(name) for each in asked if each is not None for name in each.needs}
             # Values in their order, then outputs.
