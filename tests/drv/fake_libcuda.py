@@ -124,7 +124,7 @@ class FakeLibcuda:
         from drv.simulator.driver import SimulatedDriver
         from drv.simulator.options import parse_options
 
-        made = SimulatedDriver(parse_options(environment.simulator_options(), **self.options))
+        result = SimulatedDriver(parse_options(environment.simulator_options(), **self.options))
         # NVIDIA's cuBLAS and cuFFT talk to the driver in ways of their own, so the simulated ones stand in.
         find = pathfinder.load_nvidia_dynamic_lib
 
@@ -134,12 +134,12 @@ class FakeLibcuda:
             from .fake_libraries import connect
 
             path = self.folder / f"lib{name}.so"
-            connect(name, path, drv.bindings.libraries._simulated(made, name))
+            connect(name, path, drv.bindings.libraries._simulated(result, name))
             return SimpleNamespace(abs_path=str(path))
 
         pathfinder.load_nvidia_dynamic_lib = find_simulated
         self._keep_ptx()
-        return made
+        return result
 
     def _keep_ptx(self) -> None:
         """Keep the PTX of each cubin that NVRTC makes: what the simulated driver runs for the cubin."""
@@ -170,11 +170,11 @@ class FakeLibcuda:
         assert package is not None
         assert package.submodule_search_locations
         text = (Path(package.submodule_search_locations[0]) / "cydriver.pxd").read_text(encoding="utf-8")
-        found: dict[str, list[tuple[str, str]]] = {}
+        result: dict[str, list[tuple[str, str]]] = {}
         for name, parameters in re.findall(r"^cdef CUresult (cu\w+)\(([^)]*)\)", text, re.MULTILINE):
             words = [part.strip().rpartition(" ") for part in parameters.split(",") if part.strip()]
-            found[name] = [(kind, parameter) for kind, _, parameter in words]
-        return found
+            result[name] = [(kind, parameter) for kind, _, parameter in words]
+        return result
 
     def _find(self, symbol: bytes, place: int, version: int, flags: int, status: int | None) -> int:
         """``cuGetProcAddress``: a function that the simulated driver does not have is one of a newer driver."""
@@ -183,8 +183,8 @@ class FakeLibcuda:
             # A later form of the function, with other parameters.
             return NOT_FOUND
         if name not in self._functions:
-            made = self._make(name) if hasattr(type(self.driver), name) and name not in _LEFT_OUT else None
-            self._functions[name] = made
+            result = self._make(name) if hasattr(type(self.driver), name) and name not in _LEFT_OUT else None
+            self._functions[name] = result
         function = self._functions[name]
         address = ctypes.cast(function, ctypes.c_void_p).value if function else None
         ctypes.c_void_p.from_address(place).value = address
@@ -192,19 +192,19 @@ class FakeLibcuda:
 
     def _make(self, name: str) -> Any:
         """The C function that ends in the simulated driver's method ``name``."""
-        wanted = inspect.signature(getattr(type(self.driver), name)).parameters
+        expected = inspect.signature(getattr(type(self.driver), name)).parameters
         parameters = self.prototypes[name]
         call = getattr(self.driver, name)
         special = getattr(self, f"_{name}", None)
         inputs, outputs = [], []
-        for index, (kind, given) in enumerate(parameters):
-            parameter = given if given in wanted else _RENAMED.get(given)
-            if parameter in wanted:
+        for index, (kind, argument) in enumerate(parameters):
+            parameter = argument if argument in expected else _RENAMED.get(argument)
+            if parameter in expected:
                 inputs.append((index, parameter, self._reader(kind)))
             else:
                 outputs.append((index, kind))
-        if not special and len(inputs) != len(wanted) - 1:
-            raise TypeError(f"{name}: {list(wanted)} of the simulated driver are not {parameters}")
+        if not special and len(inputs) != len(expected) - 1:
+            raise TypeError(f"{name}: {list(expected)} of the simulated driver are not {parameters}")
 
         def function(*arguments: Any) -> int:
             self.calls[name] += 1
@@ -216,8 +216,8 @@ class FakeLibcuda:
             try:
                 if special:
                     return int(special(call, *arguments))
-                given = {parameter: read(arguments[index]) for index, parameter, read in inputs}
-                status, *results = call(**given)
+                operand = {parameter: read(arguments[index]) for index, parameter, read in inputs}
+                status, *results = call(**operand)
                 if not status:
                     for (index, kind), value in zip(outputs, results, strict=True):
                         if arguments[index]:
@@ -287,8 +287,8 @@ class FakeLibcuda:
         self, call: Any, module: int, image: int, count: int, options: int, values: int
     ) -> int:
         kinds = [self.cuda.CUjit_option(number) for number in (ctypes.c_int * count).from_address(options)]
-        given = list((ctypes.c_size_t * count).from_address(values))
-        status, loaded = call(self._image(image), count, kinds, given)
+        argument = list((ctypes.c_size_t * count).from_address(values))
+        status, loaded = call(self._image(image), count, kinds, argument)
         if not status:
             self._write("CUmodule*", module, loaded)
         return int(status)
@@ -304,14 +304,14 @@ class FakeLibcuda:
 
     def _cuMemSetAccess(self, call: Any, address: int, size: int, descriptions: int, count: int) -> int:
         step = _STRUCTURES["CUmemAccessDesc"]
-        given = [self.cuda.CUmemAccessDesc(_ptr=descriptions + index * step) for index in range(count)]
-        return int(call(address, size, given, count)[0])
+        argument = [self.cuda.CUmemAccessDesc(_ptr=descriptions + index * step) for index in range(count)]
+        return int(call(address, size, argument, count)[0])
 
     def _cuPointerGetAttribute(self, call: Any, data: int, attribute: int, address: int) -> int:
-        wanted = self.cuda.CUpointer_attribute(attribute)
-        status, value = call(wanted, address)
+        expected = self.cuda.CUpointer_attribute(attribute)
+        status, value = call(expected, address)
         if not status:
-            short = wanted.name.removeprefix("CU_POINTER_ATTRIBUTE_") in _FOUR_BYTES
+            short = expected.name.removeprefix("CU_POINTER_ATTRIBUTE_") in _FOUR_BYTES
             self._write("int*" if short else "size_t*", data, value)
         return int(status)
 
@@ -323,9 +323,9 @@ class FakeLibcuda:
     def _cuIpcOpenEventHandle(self, call: Any, event: int, handle: Any) -> int:
         if bytes(handle) != _IPC_HANDLE:
             return INVALID_VALUE
-        status, made = self.driver.cuEventCreate(_SHARED_EVENT)
+        status, result = self.driver.cuEventCreate(_SHARED_EVENT)
         if not status:
-            self._write("CUevent*", event, made)
+            self._write("CUevent*", event, result)
         return int(status)
 
     def _cuLaunchHostFunc(self, call: Any, stream: int, function: int, data: int) -> int:

@@ -61,11 +61,11 @@ def _function(prototype: Prototype, call: Any, statuses: Any) -> Any:
     ]
 
     def answer(*arguments: Any) -> Any:
-        given = list(arguments)
-        place = given.pop(output.index) if output is not None else None
-        rank = given[prototype.parameters.index("rank")] if "rank" in prototype.parameters else 0
+        argument = list(arguments)
+        device = argument.pop(output.index) if output is not None else None
+        rank = argument[prototype.parameters.index("rank")] if "rank" in prototype.parameters else 0
         try:
-            result = call(*(_python(kind, value, rank) for kind, value in zip(inputs, given, strict=True)))
+            result = call(*(_python(kind, value, rank) for kind, value in zip(inputs, argument, strict=True)))
         except CudaError as error:
             return statuses[error.status] if error.status in statuses.__members__ else _UNKNOWN
         except BaseException:
@@ -73,8 +73,8 @@ def _function(prototype: Prototype, call: Any, statuses: Any) -> Any:
             return _UNKNOWN
         if prototype.restype is not None:
             return result
-        if place:
-            place[0] = int(result)
+        if device:
+            device[0] = int(result)
         return 0
 
     types = [ctypes.c_void_p if kind in (IntArray, LongArray) else kind for kind in prototype.argtypes]

@@ -99,11 +99,11 @@ def test_unknown_name_expression() -> None:
 )
 def test_simulated_devices_get_ptx_that_the_compiler_can_make(capability: str, architecture: str) -> None:
     drv.simulator.install(capability=capability)
-    found = compiler.architecture_of(drv.Device(0))
+    result = compiler.architecture_of(drv.Device(0))
     if capability == "99.0":
-        assert int(found.removeprefix("compute_")) >= 121
+        assert int(result.removeprefix("compute_")) >= 121
     else:
-        assert found == architecture
+        assert result == architecture
 
 
 @pytest.mark.simulator_only

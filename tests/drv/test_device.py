@@ -11,20 +11,20 @@ import drv
 
 
 def test_properties(device: drv.Device) -> None:
-    found = device.properties
-    assert found.name == device.name
-    assert "\0" not in found.name
-    assert (found.major, found.minor) == device.compute_capability
-    assert found.total_memory == device.total_memory == device.memory_info().total
-    assert found.warp_size == 32
-    assert found.max_threads_per_block == device.attribute("MAX_THREADS_PER_BLOCK") == 1024
-    assert found.max_block_dim == (1024, 1024, 64)
-    assert found.max_grid_dim == (2**31 - 1, 65535, 65535)
-    assert found.shared_memory_per_block == 48 << 10
-    assert found.uuid == device.uuid
-    assert found.uuid.int != 0
-    assert isinstance(found.is_integrated, bool)
-    assert device.properties is found
+    result = device.properties
+    assert result.name == device.name
+    assert "\0" not in result.name
+    assert (result.major, result.minor) == device.compute_capability
+    assert result.total_memory == device.total_memory == device.memory_info().total
+    assert result.warp_size == 32
+    assert result.max_threads_per_block == device.attribute("MAX_THREADS_PER_BLOCK") == 1024
+    assert result.max_block_dim == (1024, 1024, 64)
+    assert result.max_grid_dim == (2**31 - 1, 65535, 65535)
+    assert result.shared_memory_per_block == 48 << 10
+    assert result.uuid == device.uuid
+    assert result.uuid.int != 0
+    assert isinstance(result.is_integrated, bool)
+    assert device.properties is result
 
 
 def test_attributes_by_name(device: drv.Device) -> None:

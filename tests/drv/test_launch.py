@@ -29,9 +29,9 @@ def test_functions_of_a_module(module: drv.Module) -> None:
     assert fill.parameters == ((0, 8), (8, 4), (12, 4))
     assert module.function("nothing").parameters == ()
     sizes = [1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 16, 8]
-    found = module.function("every_type").parameters
-    assert found is not None
-    assert [parameter.size for parameter in found] == sizes
+    result = module.function("every_type").parameters
+    assert result is not None
+    assert [parameter.size for parameter in result] == sizes
     with pytest.raises(drv.NotFoundError, match="no kernel 'filled'"):
         module.function("filled")
 

@@ -294,25 +294,25 @@ def test_copies_of_rows(
     for row in range(height):
         expected[row * pitches[1] :][:width] = source[row * pitches[0] :][:width]
 
-    places = []
+    devices = []
     for kind, content in zip(kinds, (source, np.full(128, 99, np.uint8)), strict=True):
         if kind == "pageable":
-            places.append(content)
+            devices.append(content)
         elif kind == "pinned":
             pinned = drv.PinnedMemory(128, device)
             pinned.array()[:] = content
-            places.append(pinned)
+            devices.append(pinned)
         else:
             memory = drv.DeviceMemory(128, device)
             drv.copy_to_device(memory, content)
-            places.append(memory)
-    drv.copy_2d(places[1], pitches[1], places[0], pitches[0], width, height, stream=stream)
+            devices.append(memory)
+    drv.copy_2d(devices[1], pitches[1], devices[0], pitches[0], width, height, stream=stream)
     device.synchronize()
     result = np.zeros(128, np.uint8)
     if kinds[1] == "device":
-        drv.copy_to_host(result, places[1])
+        drv.copy_to_host(result, devices[1])
     else:
-        result[:] = places[1] if kinds[1] == "pageable" else places[1].array()
+        result[:] = devices[1] if kinds[1] == "pageable" else devices[1].array()
     assert (result == expected).all()
 
 

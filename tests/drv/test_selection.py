@@ -160,8 +160,8 @@ def test_counting_devices_makes_no_context() -> None:
 
 
 def test_the_cache_of_the_runtime_makes_a_value_once(device: drv.Device) -> None:
-    made = [device.runtime.cache("a key of this test", object) for _ in range(3)]
-    assert made[0] is made[1] is made[2]
+    result = [device.runtime.cache("a key of this test", object) for _ in range(3)]
+    assert result[0] is result[1] is result[2]
     assert device.runtime.cache("a key that holds none", lambda: None) is None
 
 

@@ -60,9 +60,9 @@ def test_the_stream_protocol_both_ways(two_devices: tuple[drv.Device, drv.Device
     stream = drv.Stream(two_devices[1])
     assert stream.__cuda_stream__() == (0, int(stream.handle))
     assert drv.Stream.from_object(stream) is stream
-    found = drv.Stream.from_object(Foreign(*stream.__cuda_stream__()))
-    assert found == stream
-    assert found.device is two_devices[1]
+    result = drv.Stream.from_object(Foreign(*stream.__cuda_stream__()))
+    assert result == stream
+    assert result.device is two_devices[1]
     assert drv.Stream.from_object(Foreign(0, 0)) == two_devices[0].default_stream
     assert drv.Stream.from_object(Foreign(0, 0), two_devices[1]) == two_devices[1].default_stream
     with pytest.raises(drv.InvalidValueError, match="version 7"):

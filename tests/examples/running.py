@@ -33,9 +33,9 @@ def run(*command: str, **variables: str) -> str:
 
 def load(name: str) -> ModuleType:
     """The example ``name`` as a module."""
-    found = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
-    assert found is not None
-    assert found.loader is not None
-    made = importlib.util.module_from_spec(found)
-    found.loader.exec_module(made)
-    return made
+    result = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    assert result is not None
+    assert result.loader is not None
+    output = importlib.util.module_from_spec(result)
+    result.loader.exec_module(output)
+    return output

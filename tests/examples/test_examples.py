@@ -16,8 +16,8 @@ def test_find_a_race() -> None:
     said = run("examples/find_a_race.py", "--count", "5000")
     assert "nothing orders kernel 'sum'" in said
     assert "find_a_race.py" in said
-    found, expected = re.findall(r"With the wait: ([\d.]+) .* ([\d.]+) expected", said)[0]
-    assert abs(float(found) - float(expected)) < 2e-4
+    result, expected = re.findall(r"With the wait: ([\d.]+) .* ([\d.]+) expected", said)[0]
+    assert abs(float(result) - float(expected)) < 2e-4
     assert "Device 1" in said
 
 
@@ -52,8 +52,8 @@ def test_code_of_the_readme() -> None:
     assert run("-c", kernel).strip() == shown
     # The report is the one that is printed, but for where code is and how registers are numbered.
     (said,) = re.findall(r"```\n(race: .*?)```", readme, re.DOTALL)
-    found = run("-c", race).replace('"<string>"', '"race.py"').replace(f"{ROOT}/", "")
-    assert re.sub(r"\d+", "1", found) == re.sub(r"\d+", "1", said)
+    result = run("-c", race).replace('"<string>"', '"race.py"').replace(f"{ROOT}/", "")
+    assert re.sub(r"\d+", "1", result) == re.sub(r"\d+", "1", said)
     assert run("-c", devices).strip().endswith("Size([10, 64])")
     loss, norm = run("-c", first).split(maxsplit=1)
     assert float(loss) < -4

@@ -36,10 +36,10 @@ def train(directory: Path, *options: str) -> str:
 
 def test_digits_are_learned(tmp_path: Path) -> None:
     said = train(tmp_path, "--epochs", "4", "--device", "cpu")
-    found = re.findall(r"epoch +(\d): loss ([\d.]+), test accuracy ([\d.]+)%, \d+ images/s on cpu", said)
-    assert [number for number, _, _ in found] == list("1234")
-    assert float(found[-1][1]) < 0.7 * float(found[0][1])
-    assert float(found[-1][2]) > 85
+    result = re.findall(r"epoch +(\d): loss ([\d.]+), test accuracy ([\d.]+)%, \d+ images/s on cpu", said)
+    assert [number for number, _, _ in result] == list("1234")
+    assert float(result[-1][1]) < 0.7 * float(result[0][1])
+    assert float(result[-1][2]) > 85
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -88,9 +88,9 @@ def test_going_on_from_a_checkpoint_changes_nothing(
     main(twice, "--stop-after", "1")
     assert len(tensor.load(twice, map_location="cpu")["losses"]) == 1
     main(twice, "--resume")
-    expected, found = (tensor.load(path, map_location="cpu") for path in (once, twice))
+    expected, result = (tensor.load(path, map_location="cpu") for path in (once, twice))
     assert [len(epoch) for epoch in expected["losses"]] == [2, 2]
     assert expected["losses"][0] != expected["losses"][1]
-    assert list(expected) == list(found)
+    assert list(expected) == list(result)
     for name in expected:
-        assert same(found[name], expected[name]), name
+        assert same(result[name], expected[name]), name

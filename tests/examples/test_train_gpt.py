@@ -83,13 +83,13 @@ def test_going_on_from_a_checkpoint_changes_nothing(
     main(twice, "--stop-after", "2")
     assert len(tensor.load(twice, map_location="cpu")["losses"]) == 2
     assert main(twice, "--resume").splitlines()[-1] == written.splitlines()[-1]
-    expected, found = (tensor.load(path, map_location="cpu") for path in (once, twice))
-    assert found["losses"] == expected["losses"]
-    assert len(set(found["losses"])) == 4
+    expected, result = (tensor.load(path, map_location="cpu") for path in (once, twice))
+    assert result["losses"] == expected["losses"]
+    assert len(set(result["losses"])) == 4
     for name, each in expected["model"].items():
-        assert tensor.equal(found["model"][name], each), name
+        assert tensor.equal(result["model"][name], each), name
     # The same weights on the way in and out are stored once.
-    shared = [found["model"][name].data_ptr() for name in ("characters.weight", "head.weight")]
+    shared = [result["model"][name].data_ptr() for name in ("characters.weight", "head.weight")]
     assert shared[0] == shared[1]
 
 

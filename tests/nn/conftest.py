@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.tensor.conftest import full_precision, place_name
+from tests.tensor.conftest import device_name, full_precision
 
-__all__ = ["full_precision", "place_name"]
+__all__ = ["device_name", "full_precision"]

@@ -36,26 +36,26 @@ def result(program: Callable[[Any, Any], Any], library: Any, layers: Any) -> Any
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            found = plain(program(library, layers))
+            result = plain(program(library, layers))
         except Exception as error:
-            found = f"raised {type(error).__name__}"
-    return found, sorted({each.category.__name__ for each in warned})
+            result = f"raised {type(error).__name__}"
+    return result, sorted({each.category.__name__ for each in warned})
 
 
 def assert_like_pytorch(program: Callable[[Any, Any], Any]) -> Any:
     """Assert that both libraries give the same result or class of error, and the same kinds of warnings."""
     torch = pytest.importorskip("torch")
-    found, expected = result(program, tensor, nn), result(program, torch, torch.nn)
-    assert found == expected, f"{found}\nwhere PyTorch gives\n{expected}"
-    return found
+    actual, expected = result(program, tensor, nn), result(program, torch, torch.nn)
+    assert actual == expected, f"{actual}\nwhere PyTorch gives\n{expected}"
+    return actual
 
 
 def assert_refused_like_pytorch(program: Callable[[Any, Any], Any], message: str) -> None:
     """Assert that this library refuses with an error that matches ``message``, and PyTorch with one of its class."""
-    with pytest.raises((RuntimeError, ValueError, TypeError), match=message) as found:
+    with pytest.raises((RuntimeError, ValueError, TypeError), match=message) as result:
         program(nn, tensor)
     torch = pytest.importorskip("torch")
-    with pytest.raises(found.type):
+    with pytest.raises(result.type):
         program(torch.nn, torch)
 
 
@@ -81,9 +81,9 @@ def assert_layer_like_pytorch(
     array = np.random.default_rng(0).standard_normal(shape)
     x = tensor.from_numpy(array.copy()).to(place).requires_grad_()
     y = torch.from_numpy(array.copy()).requires_grad_()
-    found, expected = mine(x), theirs(y)
-    np.testing.assert_allclose(array_of(found), array_of(expected), atol=1e-12)
-    (found**2).sum().backward()
+    result, expected = mine(x), theirs(y)
+    np.testing.assert_allclose(array_of(result), array_of(expected), atol=1e-12)
+    (result**2).sum().backward()
     (expected**2).sum().backward()
     np.testing.assert_allclose(array_of(x.grad), array_of(y.grad), atol=1e-11)
     for one, two in zip(mine.parameters(), theirs.parameters(), strict=True):

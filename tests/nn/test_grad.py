@@ -26,29 +26,29 @@ CASES: dict[str, tuple[int, tuple[int, ...], tuple[int, ...], dict[str, Any]]] =
 @pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", CASES)
-def test_against_pytorch(name: str, place_name: str) -> None:
+def test_against_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     rank, size, weight_size, options = CASES[name]
     x, weight = _RNG.standard_normal(size), _RNG.standard_normal(weight_size)
     convolve = getattr(torch.nn.functional, f"conv{rank}d")
-    made = convolve(torch.from_numpy(x), torch.from_numpy(weight), **options)
-    back = _RNG.standard_normal(tuple(made.shape))
+    result = convolve(torch.from_numpy(x), torch.from_numpy(weight), **options)
+    back = _RNG.standard_normal(tuple(result.shape))
     mine, theirs = (
         (getattr(library, f"conv{rank}d_input"), getattr(library, f"conv{rank}d_weight"))
         for library in (grad, torch.nn.grad)
     )
     # The results have gradients themselves.
-    for left, right, known, wanted in (
+    for left, right, known, expected in (
         (mine[0], theirs[0], weight, size),
         (mine[1], theirs[1], x, weight_size),
     ):
         first = known is weight
 
-        def call(function: Any, a: Any, b: Any, first: bool = first, wanted: Any = wanted) -> Any:
+        def call(function: Any, a: Any, b: Any, first: bool = first, wanted: Any = expected) -> Any:
             return function(wanted, a, b, **options) if first else function(a, wanted, b, **options)
 
         assert_like_torch(
-            place_name,
+            device_name,
             lambda a, b, left=left: call(left, a, b),
             lambda a, b, right=right: call(right, a, b),
             [known, back],

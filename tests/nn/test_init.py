@@ -88,20 +88,20 @@ def test_sparse() -> None:
 
 
 @pytest.mark.parametrize("name", ["uniform_", "normal_", "trunc_normal_", "kaiming_uniform_", "orthogonal_"])
-def test_generator_and_device(name: str, place_name: str) -> None:
+def test_generator_and_device(name: str, device_name: str) -> None:
     def values(seed: int) -> list[Any]:
-        generator = tensor.Generator(place_name).manual_seed(seed)
-        found: list[Any] = drawn(name, 4, 3, place=place_name, generator=generator).tolist()
-        return found
+        generator = tensor.Generator(device_name).manual_seed(seed)
+        result: list[Any] = drawn(name, 4, 3, place=device_name, generator=generator).tolist()
+        return result
 
     assert values(1) == values(1)
     assert values(1) != values(2)
 
 
 @pytest.mark.parametrize("name", ["ones_", "zeros_", "eye_", "sparse_", "xavier_normal_"])
-def test_on_devices(name: str, place_name: str) -> None:
+def test_on_devices(name: str, device_name: str) -> None:
     options = {"sparsity": 0.5} if name == "sparse_" else {}
-    assert np.isfinite(drawn(name, 4, 3, place=place_name, **options)).all()
+    assert np.isfinite(drawn(name, 4, 3, place=device_name, **options)).all()
 
 
 def test_nothing_is_recorded() -> None:

@@ -54,15 +54,15 @@ def train(device: str, steps: int, found: Any) -> None:
 def test_memory_is_flat(device: str, steps: int) -> None:
     if device == "cuda":
         drv.simulator.install(check="race")
-    found = parts(device)
-    train(device, 20, found)
+    result = parts(device)
+    train(device, 20, result)
     gc.collect()
     gc.disable()
     tracemalloc.start()
     try:
         host, devices = [], []
         for count in (steps // 2, steps // 2):
-            train(device, count, found)
+            train(device, count, result)
             # Nothing was left to be collected; what Python keeps to use again is let go of.
             assert gc.collect() < 10
             host.append(tracemalloc.get_traced_memory()[0])

@@ -23,8 +23,8 @@ def _step(place: str) -> list[Any]:
     rng = np.random.default_rng(0)
 
     def made(*shape: int) -> Any:
-        found = tensor.from_numpy(rng.standard_normal(shape).astype(np.float32))
-        return found.to(place).requires_grad_()
+        result = tensor.from_numpy(rng.standard_normal(shape).astype(np.float32))
+        return result.to(place).requires_grad_()
 
     table, weight, bias, last = made(7, 6), made(6), made(6), made(5, 6)
     indices = tensor.from_numpy(rng.integers(0, 7, (4, 3))).to(place)
@@ -47,10 +47,10 @@ def test_any_schedule_on_a_side_stream(schedule: str) -> None:
     try:
         side = tensor.cuda.Stream()
         with tensor.cuda.stream(side):
-            found = [each.detach().cpu().numpy() for each in _step("cuda")]
+            result = [each.detach().cpu().numpy() for each in _step("cuda")]
     finally:
         tensor.backends.cuda.matmul.allow_tf32 = True
-    for left, right in zip(found, expected, strict=True):
+    for left, right in zip(result, expected, strict=True):
         np.testing.assert_allclose(left, right, rtol=2e-4, atol=2e-5)
     assert not drv.simulator.findings()
 

@@ -24,14 +24,14 @@ def test_other_data_while_a_graph_lives() -> None:
     assert_like_pytorch(program)
 
 
-def test_other_device_while_a_graph_lives(place_name: str) -> None:
+def test_other_device_while_a_graph_lives(device_name: str) -> None:
     parameter = nn.Parameter(tensor.ones(3))
     former = (parameter * 2).sum()
-    parameter.data = parameter.data.to(place_name)
+    parameter.data = parameter.data.to(device_name)
     (parameter * 3).sum().backward()
     assert former.item() == 6.0
     assert parameter.grad is not None
-    assert parameter.grad.device.type == place_name
+    assert parameter.grad.device.type == device_name
     assert parameter.grad.tolist() == [3.0] * 3
 
 

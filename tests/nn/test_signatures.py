@@ -18,12 +18,12 @@ _WRITTEN_OUT = {"forward", "to"}
 def parameters(function: Any) -> Any:
     """Names, kinds and defaults; ``None`` where Python cannot tell."""
     try:
-        given = inspect.signature(function).parameters.values()
+        argument = inspect.signature(function).parameters.values()
     except ValueError:
         return None
-    found = [(each.name, each.kind, _text(each.default)) for each in given]
-    kinds = {kind for name, kind, _ in found if name != "self"}
-    return None if kinds == {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} else found
+    result = [(each.name, each.kind, _text(each.default)) for each in argument]
+    kinds = {kind for name, kind, _ in result if name != "self"}
+    return None if kinds == {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} else result
 
 
 def _text(default: Any) -> str:
@@ -32,12 +32,12 @@ def _text(default: Any) -> str:
 
 
 def assert_same_parameters(mine: Any, theirs: Any) -> None:
-    wanted = parameters(theirs)
-    if wanted is None:
+    expected = parameters(theirs)
+    if expected is None:
         return
-    found = parameters(mine)
+    result = parameters(mine)
     # A place for the result is allowed in addition.
-    assert [each for each in found if each[0] != "out"] == [each for each in wanted if each[0] != "out"]
+    assert [each for each in result if each[0] != "out"] == [each for each in expected if each[0] != "out"]
 
 
 def public(owner: Any) -> list[str]:
@@ -58,9 +58,9 @@ def test_methods_of_modules() -> None:
 def test_classes(name: str) -> None:
     torch = pytest.importorskip("torch")
     mine, theirs = getattr(nn, name), getattr(torch.nn, name)
-    made = "__init__" if issubclass(mine, nn.Module) else "__new__"
-    assert_same_parameters(getattr(mine, made), getattr(theirs, made))
-    for method in public(theirs) if made == "__init__" else ():
+    result = "__init__" if issubclass(mine, nn.Module) else "__new__"
+    assert_same_parameters(getattr(mine, result), getattr(theirs, result))
+    for method in public(theirs) if result == "__init__" else ():
         if callable(getattr(theirs, method)):
             assert callable(getattr(mine, method))
 

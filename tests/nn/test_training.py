@@ -40,17 +40,17 @@ def step(lib: Any, model: Any, x: Any, y: Any, rate: float = 0.05) -> Any:
 
 
 @pytest.mark.parity
-def test_losses_are_those_of_pytorch(place_name: str) -> None:
+def test_losses_are_those_of_pytorch(device_name: str) -> None:
     torch = pytest.importorskip("torch")
     model, reference = network(nn), network(torch.nn)
     copy_weights(model, reference)
-    model.to(place_name)
+    model.to(device_name)
     x, y = data()
-    mine = [tensor.from_numpy(each).to(place_name) for each in (x, y)]
+    mine = [tensor.from_numpy(each).to(device_name) for each in (x, y)]
     theirs = [torch.from_numpy(each) for each in (x, y)]
-    found = [step(tensor, model, *mine).item() for _ in range(10)]
+    result = [step(tensor, model, *mine).item() for _ in range(10)]
     expected = [step(torch, reference, *theirs).item() for _ in range(10)]
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(result, expected, rtol=1e-4)
     for key, value in reference.state_dict().items():
         np.testing.assert_allclose(array_of(model.state_dict()[key]), array_of(value), rtol=1e-3, atol=1e-5)
 

@@ -17,14 +17,14 @@ def summed(
     device: drv.Device, arrays: list[list[np.ndarray]], sources: int, lead: int = 0
 ) -> list[np.ndarray]:
     """``arrays`` has for each result its sources."""
-    kind = dtypes.from_numpy(arrays[0][0].dtype)
-    made = [DeviceArray(device, np.zeros_like(each[0]), lead=lead) for each in arrays]
-    given = [[DeviceArray(device, x, lead=lead) for x in each] for each in arrays]
-    addresses = [x.address for to, each in zip(made, given, strict=True) for x in (to, *each)]
-    run = coalescing.plan(device, kind, sources)
+    dtype = dtypes.from_numpy(arrays[0][0].dtype)
+    result = [DeviceArray(device, np.zeros_like(each[0]), lead=lead) for each in arrays]
+    argument = [[DeviceArray(device, x, lead=lead) for x in each] for each in arrays]
+    addresses = [x.address for to, each in zip(result, argument, strict=True) for x in (to, *each)]
+    run = coalescing.plan(device, dtype, sources)
     run(device.default_stream.handle, addresses, [each[0].size for each in arrays])
     device.synchronize()
-    return [each.numpy_array() for each in made]
+    return [each.numpy_array() for each in result]
 
 
 @pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)

@@ -47,9 +47,9 @@ def advanced(
     **of: Any,
 ) -> np.ndarray:
     source = DeviceArray(device, array, **of)
-    given = [None if each is None else DeviceArray(device, each) for each in indices]
-    selection = indexing.advanced(source.layout, [None if each is None else each.layout for each in given])
-    tensors = [each for each in given if each is not None]
+    argument = [None if each is None else DeviceArray(device, each) for each in indices]
+    selection = indexing.advanced(source.layout, [None if each is None else each.layout for each in argument])
+    tensors = [each for each in argument if each is not None]
     return read(device, "index", selection, source, *tensors, **(out or {}))
 
 
@@ -94,9 +94,9 @@ def test_any_number_of_index_tensors(device: drv.Device, indices: Any, of: dict[
 
 
 def along(device: drv.Device, array: np.ndarray, dim: int, index: np.ndarray, **of: Any) -> np.ndarray:
-    source, given = DeviceArray(device, array, **of), DeviceArray(device, index)
-    selection = indexing.along(source.layout, dim, given.layout)
-    return read(device, "index_select", selection, source, given)
+    source, argument = DeviceArray(device, array, **of), DeviceArray(device, index)
+    selection = indexing.along(source.layout, dim, argument.layout)
+    return read(device, "index_select", selection, source, argument)
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
@@ -116,28 +116,28 @@ def test_many_rows(device: drv.Device) -> None:
 def test_an_index_for_every_element(device: drv.Device, dim: int, of: dict[str, Any]) -> None:
     array = numbers((6, 7), np.int64)
     index = np.arange(5 * 6).reshape(5, 6) * 5 % 6
-    source, given = DeviceArray(device, array, **of), DeviceArray(device, index, order=(1, 0))
-    selection = indexing.elementwise(source.layout, dim, given.layout)
+    source, argument = DeviceArray(device, array, **of), DeviceArray(device, index, order=(1, 0))
+    selection = indexing.elementwise(source.layout, dim, argument.layout)
     part = array[:, :6] if dim == 0 else array[:5]
-    assert (read(device, "gather", selection, source, given) == np.take_along_axis(part, index, dim)).all()
+    assert (read(device, "gather", selection, source, argument) == np.take_along_axis(part, index, dim)).all()
 
 
 @pytest.mark.parametrize("of", [{}, {"order": (1, 0, 2)}, {"gap": 1}])
 def test_row_major_places(device: drv.Device, of: dict[str, Any]) -> None:
     array, index = numbers((3, 4, 5), np.int16), np.array([[0, -1, 17], [-60, 59, 42]])
-    source, given = DeviceArray(device, array, **of), DeviceArray(device, index)
-    selection = indexing.flat(source.layout, given.layout)
-    assert (read(device, "take", selection, source, given) == array.reshape(-1)[index]).all()
+    source, argument = DeviceArray(device, array, **of), DeviceArray(device, index)
+    selection = indexing.flat(source.layout, argument.layout)
+    assert (read(device, "take", selection, source, argument) == array.reshape(-1)[index]).all()
 
 
 def test_without_dimensions(device: drv.Device) -> None:
     array, zero = np.array(7.0), np.array(0)
     for kind in (indexing.along, indexing.elementwise):
-        source, given = DeviceArray(device, array), DeviceArray(device, zero)
-        selection = kind(source.layout, 0, given.layout)
-        assert read(device, "gather", selection, source, given).tolist() == [7.0]
-    source, given = DeviceArray(device, array), DeviceArray(device, zero)
-    assert read(device, "take", indexing.flat(source.layout, given.layout), source, given) == 7.0
+        source, argument = DeviceArray(device, array), DeviceArray(device, zero)
+        selection = kind(source.layout, 0, argument.layout)
+        assert read(device, "gather", selection, source, argument).tolist() == [7.0]
+    source, argument = DeviceArray(device, array), DeviceArray(device, zero)
+    assert read(device, "take", indexing.flat(source.layout, argument.layout), source, argument) == 7.0
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0)])

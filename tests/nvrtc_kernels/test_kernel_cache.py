@@ -117,19 +117,19 @@ def test_the_directory_follows_the_variable(
 def test_threads_share_one_compilation(device: drv.Device, tmp_path: Path, compilations: list[str]) -> None:
     cache = KernelCache(DiskCache(tmp_path))
     start = threading.Barrier(8)
-    found: list[drv.Function] = []
+    result: list[drv.Function] = []
 
     def work() -> None:
         start.wait()
-        found.append(cache.function(PROGRAM, "set<int>", device))
+        result.append(cache.function(PROGRAM, "set<int>", device))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({id(function.module) for function in found}) == 1
-    assert len(found) == 8
+    assert len({id(function.module) for function in result}) == 1
+    assert len(result) == 8
     assert len(compilations) == 1
 
 

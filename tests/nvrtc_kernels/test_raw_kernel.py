@@ -35,15 +35,15 @@ def read(memory: drv.DeviceMemory, dtype: str) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["float", "double", "int"])
 def test_templates(device: drv.Device, dtype: str) -> None:
-    kind = {"float": "f4", "double": "f8", "int": "i4"}[dtype]
-    numbers = np.arange(1000).astype(kind)
+    element_dtype = {"float": "f4", "double": "f8", "int": "i4"}[dtype]
+    numbers = np.arange(1000).astype(element_dtype)
     a, b, c = (
         on_device(numbers, device),
         on_device(3 * numbers, device),
         drv.DeviceMemory(numbers.nbytes, device),
     )
     RawKernel(ADD, f"add<{dtype}>")((2,), (128,), (a, b, c, np.int32(1000)))
-    assert (read(c, kind) == 4 * numbers).all()
+    assert (read(c, element_dtype) == 4 * numbers).all()
 
 
 @pytest.mark.parametrize("prefix", ['extern "C" ', ""])

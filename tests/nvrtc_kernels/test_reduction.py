@@ -32,15 +32,15 @@ def reduced(
     """Results with the reduced dimensions kept."""
     arrays = [arrays] if isinstance(arrays, np.ndarray | DeviceArray) else list(arrays)
     shape = arrays[0].shape
-    given = [
+    argument = [
         array if isinstance(array, DeviceArray) else DeviceArray(device, array, **layout) for array in arrays
     ]
     kept = [1 if dim in dims else size for dim, size in enumerate(shape)]
-    wanted = [DeviceArray(device, np.zeros(kept, kind.numpy), **(output_layout or {})) for kind in outputs]
+    expected = [DeviceArray(device, np.zeros(kept, kind.numpy), **(output_layout or {})) for kind in outputs]
     plan = reduction.plan(
-        device, reducer, shape, dims, [each.operand for each in wanted], [each.operand for each in given]
+        device, reducer, shape, dims, [each.operand for each in expected], [each.operand for each in argument]
     )
-    addresses = [each.address for each in (*wanted, *given)]
+    addresses = [each.address for each in (*expected, *argument)]
     stream = device.default_stream
     if plan.scratch_bytes:
         with drv.DeviceMemory(plan.scratch_bytes, device) as scratch:
@@ -49,7 +49,7 @@ def reduced(
     else:
         plan.run(stream.handle, *addresses, *scalars)
         stream.synchronize()
-    return [each.numpy_array() for each in wanted]
+    return [each.numpy_array() for each in expected]
 
 
 def normal(*shape: int, dtype: Any = np.float32) -> np.ndarray:
@@ -130,8 +130,8 @@ def test_wide_indices_and_grids_that_are_too_small(
     for shape, dims in (((300, 70), [0]), ((300, 70), [1]), ((7, 30_000), [1]), ((30_000, 40), [0])):
         assert_sum(device, normal(*shape), dims)
     array = normal(9, 5000)
-    places = reduced(device, reducers.ARGMAX, array, [1], [dtypes.int64])[0]
-    assert (places == array.argmax(1, keepdims=True)).all()
+    devices = reduced(device, reducers.ARGMAX, array, [1], [dtypes.int64])[0]
+    assert (devices == array.argmax(1, keepdims=True)).all()
 
 
 def test_every_run_gives_the_same_bits(device: drv.Device) -> None:
@@ -248,17 +248,19 @@ def check(
     tolerance: float,
     **layout: Any,
 ) -> None:
-    reducer, kinds, scalars, reference = REFERENCES[name]
+    reducer, element_dtypes, scalars, reference = REFERENCES[name]
     exact = array if array.dtype.kind in "biuc" else array.astype(np.float64)
     with np.errstate(all="ignore"):
         expected = reference(exact, dims)
     if array.dtype.kind == "c":
-        kinds = [dtypes.complex128 if kind is F and name != "var" else kind for kind in kinds]
-    results = reduced(device, reducer, array, dims, kinds, scalars, **layout)
-    for result, wanted in zip(results, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        element_dtypes = [
+            dtypes.complex128 if kind is F and name != "var" else kind for kind in element_dtypes
+        ]
+    results = reduced(device, reducer, array, dims, element_dtypes, scalars, **layout)
+    for result, needed in zip(results, expected if isinstance(expected, tuple) else (expected,), strict=True):
         # Sums of numbers of both signs are near zero; their errors are not.
         near = float(np.abs(exact[np.isfinite(exact)]).max()) if name in SIGNED else 0
-        np.testing.assert_allclose(result, wanted, tolerance, tolerance * near, equal_nan=True)
+        np.testing.assert_allclose(result, needed, tolerance, tolerance * near, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", REFERENCES)

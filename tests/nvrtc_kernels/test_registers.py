@@ -32,8 +32,8 @@ def registers(image: bytes) -> int:
     for name, _, _, _, offset, length in sections:
         begin = texts + name
         if image[begin : image.index(b"\0", begin)] == b".nv.info":
-            found = image.index(_REGISTER_COUNT, offset, offset + length)
-            return int(struct.unpack_from("<2I", image, found + 4)[1])
+            result = image.index(_REGISTER_COUNT, offset, offset + length)
+            return int(struct.unpack_from("<2I", image, result + 4)[1])
     raise AssertionError("a cubin without .nv.info")
 
 
@@ -83,7 +83,7 @@ def test_large_blocks_fit(module: Any, plan: Any, kind: dtype, monkeypatch: pyte
     assert sources
     for source, name in sources:
         threads = int(re.findall(r"__launch_bounds__\((\d+)\)", source)[0])
-        made = compile_program(
+        result = compile_program(
             source,
             "sm_90",
             name="a.cu",
@@ -91,6 +91,6 @@ def test_large_blocks_fit(module: Any, plan: Any, kind: dtype, monkeypatch: pyte
             include_dirs=(INCLUDE,),
             line_info=False,
         )
-        taken = registers(made.image)
+        taken = registers(result.image)
         assert 8 <= taken <= 255
         assert taken * threads <= _REGISTERS, f"{name} takes {taken} registers for each of {threads} threads"

@@ -24,33 +24,39 @@ SUMS = {"cumsum": np.cumsum, "cumprod": np.cumprod}
 def scanned(
     device: drv.Device, operation: str, array: np.ndarray, dim: int, output: Any = None, **layout: Any
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    given = DeviceArray(device, array, **layout)
+    argument = DeviceArray(device, array, **layout)
     layout.pop("stretch", None)
     out = DeviceArray(device, np.zeros(array.shape, output or array.dtype), **layout)
     best = operation in ("cummax", "cummin")
-    places = DeviceArray(device, np.zeros(array.shape, np.int64), **layout) if best else None
+    devices = DeviceArray(device, np.zeros(array.shape, np.int64), **layout) if best else None
     plan = scan.plan(
-        device, operation, dim, array.shape, out.operand, given.operand, places.strides if places else None
+        device,
+        operation,
+        dim,
+        array.shape,
+        out.operand,
+        argument.operand,
+        devices.strides if devices else None,
     )
-    run(device, plan, out, given, *([places] if places else []))
-    return out.numpy_array(), places.numpy_array() if places else None
+    run(device, plan, out, argument, *([devices] if devices else []))
+    return out.numpy_array(), devices.numpy_array() if devices else None
 
 
 def best_so_far(
     array: np.ndarray, dim: int, better: Callable[[Any, Any], bool]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The last of the best elements up to each; a NaN is better than a number."""
-    values, places = np.moveaxis(array.copy(), dim, 0), np.moveaxis(np.zeros(array.shape, np.int64), dim, 0)
+    values, devices = np.moveaxis(array.copy(), dim, 0), np.moveaxis(np.zeros(array.shape, np.int64), dim, 0)
     for line in np.ndindex(values.shape[1:]):
         column, at = values[(slice(None), *line)], 0
-        found = []
+        result = []
         for i, x in enumerate(column):
             if x != x or (column[at] == column[at] and not better(column[at], x)):
                 at = i
-            found.append(at)
-        places[(slice(None), *line)] = found
-        values[(slice(None), *line)] = column[found]
-    return np.moveaxis(values, 0, dim), np.moveaxis(places, 0, dim)
+            result.append(at)
+        devices[(slice(None), *line)] = result
+        values[(slice(None), *line)] = column[result]
+    return np.moveaxis(values, 0, dim), np.moveaxis(devices, 0, dim)
 
 
 def small_numbers(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray:
@@ -101,10 +107,10 @@ def test_any_strides(device: drv.Device, layout: dict[str, Any], dim: int) -> No
         array = np.broadcast_to(array.take([0], axis), array.shape)
     result, _ = scanned(device, "cumsum", array, dim, **layout)
     assert (result == np.cumsum(array, dim, dtype=np.int16)).all()
-    values, places = scanned(device, "cummax", array, dim, **layout)
+    values, devices = scanned(device, "cummax", array, dim, **layout)
     expected = best_so_far(array, dim, np.greater)
     assert (values == expected[0]).all()
-    assert (places == expected[1]).all()
+    assert (devices == expected[1]).all()
 
 
 @pytest.mark.parametrize("operation", ["cumsum", "cumprod"])
@@ -172,10 +178,10 @@ def test_places_in_a_long_line_with_ties(device: drv.Device) -> None:
     array[0] = 9
     array[[12_345, 20_000]] = 9
     array[25_000:] = np.nan
-    values, places = scanned(device, "cummax", array, 0)
+    values, devices = scanned(device, "cummax", array, 0)
     expected = best_so_far(array, 0, np.greater)
     np.testing.assert_array_equal(values, expected[0])
-    assert (places == expected[1]).all()
+    assert (devices == expected[1]).all()
 
 
 @pytest.mark.parametrize(("operation", "better"), [("cummax", np.greater), ("cummin", np.less)])
@@ -185,10 +191,10 @@ def test_best_of_every_type(device: drv.Device, operation: str, better: Any, dty
     if dtype.is_floating_point:
         array[1, 50], array[2, [3, 7]], array[3, [0, 9]] = np.nan, np.inf, -np.inf
         array[0, 20:23] = [0.0, -0.0, 0.0]
-    values, places = scanned(device, operation, array, 1)
+    values, devices = scanned(device, operation, array, 1)
     expected = best_so_far(array, 1, better)
     np.testing.assert_array_equal(values.astype(np.float64), expected[0].astype(np.float64))
-    assert (places == expected[1]).all()
+    assert (devices == expected[1]).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
@@ -243,10 +249,10 @@ def test_results_agree_with_pytorch(device: drv.Device) -> None:
     array = np.random.default_rng(5).integers(-3, 3, (5, 40)).astype(np.float32)
     array[2, 10] = array[2, 20] = np.nan
     for operation in ("cummax", "cummin"):
-        values, places = scanned(device, operation, array, 1)
+        values, devices = scanned(device, operation, array, 1)
         expected = getattr(torch, operation)(torch.from_numpy(array), 1)
         np.testing.assert_array_equal(values, expected.values.numpy())
-        assert (places == expected.indices.numpy()).all()
+        assert (devices == expected.indices.numpy()).all()
 
 
 @pytest.mark.parametrize(
@@ -260,20 +266,20 @@ def test_results_agree_with_pytorch(device: drv.Device) -> None:
     ],
 )
 def test_what_cannot_be_scanned(device: drv.Device, arguments: Any, words: str) -> None:
-    operation, output, given, indices = arguments
+    operation, output, argument, indices = arguments
     with pytest.raises(ValueError, match=words):
-        scan.plan(device, operation, 0, (3,), ((1,), output), ((1,), given), indices)
+        scan.plan(device, operation, 0, (3,), ((1,), output), ((1,), argument), indices)
 
 
 def compacted(device: drv.Device, array: np.ndarray, **layout: Any) -> np.ndarray:
-    given = DeviceArray(device, array, **layout)
-    plan = scan.plan_compact(device, array.shape, given.strides, given.dtype)
+    argument = DeviceArray(device, array, **layout)
+    plan = scan.plan_compact(device, array.shape, argument.strides, argument.dtype)
     number = DeviceArray(device, np.full(1, -1, np.int64))
     indices = DeviceArray(device, np.full(prod(array.shape), -1, np.int64))
-    run(device, plan, number, indices, given)
-    (count,), places = number.numpy_array(), indices.numpy_array()
-    assert (places[count:] == -1).all()
-    return places[:count]
+    run(device, plan, number, indices, argument)
+    (count,), devices = number.numpy_array(), indices.numpy_array()
+    assert (devices[count:] == -1).all()
+    return devices[:count]
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 255, 256, 2047, 2048, 2049, 4097, 30_000])
@@ -310,10 +316,10 @@ def test_places_in_a_single_element(device: drv.Device) -> None:
 def check_any_scan(device: drv.Device, shape: tuple[int, ...], dim: int, **layout: Any) -> None:
     array = small_numbers(shape, np.int32, seed=dim)
     assert (scanned(device, "cumsum", array, dim, **layout)[0] == np.cumsum(array, dim)).all()
-    values, places = scanned(device, "cummin", array, dim, **layout)
+    values, devices = scanned(device, "cummin", array, dim, **layout)
     expected = best_so_far(array, dim, np.less)
     assert (values == expected[0]).all()
-    assert (places == expected[1]).all()
+    assert (devices == expected[1]).all()
     assert (compacted(device, array, **layout) == np.flatnonzero(array)).all()
 
 

@@ -28,8 +28,8 @@ def write(
     """``values`` over what is chosen of ``target``."""
     tensor = isinstance(values, DeviceArray)
     run = scattering.plan(device, "index_put", selection, values.strides if tensor else None)
-    given = values.address if tensor else values
-    run(device.default_stream.handle, target.address, given, *(each.address for each in indices))
+    argument = values.address if tensor else values
+    run(device.default_stream.handle, target.address, argument, *(each.address for each in indices))
     device.synchronize()
     return target.numpy_array()
 
@@ -47,13 +47,13 @@ def test_rows_of_every_type(device: drv.Device, dtype: dtypes.dtype, index: Any)
     rows = np.array([3, 0, -1, -5], index)
     expected = array.copy()
     expected[rows] = values
-    given = DeviceArray(device, rows)
+    argument = DeviceArray(device, rows)
     for layout in ({}, {"order": (1, 0)}):
         target, source = DeviceArray(device, array), DeviceArray(device, values, **layout)
-        selection = indexing.advanced(target.layout, [given.layout])
-        assert (write(device, selection, target, source, given) == expected).all()
+        selection = indexing.advanced(target.layout, [argument.layout])
+        assert (write(device, selection, target, source, argument) == expected).all()
     expected[rows] = 1
-    assert (write(device, selection, target, 1, given) == expected).all()
+    assert (write(device, selection, target, 1, argument) == expected).all()
 
 
 FIRST = np.array([[1, -1, 0], [2, 2, 1]])
@@ -69,10 +69,10 @@ THIRD = np.array([[4], [1]])
 @pytest.mark.parametrize("of", [{}, {"order": (3, 1, 0, 2)}, {"gap": 1, "lead": 1}])
 def test_any_number_of_index_tensors(device: drv.Device, indices: Any, of: dict[str, Any]) -> None:
     array = numbers((4, 5, 6, 5), np.int32)
-    places = tuple(slice(None) if each is None else each for each in indices)
-    values = -numbers(array[places].shape, np.int32)
+    devices = tuple(slice(None) if each is None else each for each in indices)
+    values = -numbers(array[devices].shape, np.int32)
     expected = array.copy()
-    expected[places] = values
+    expected[devices] = values
     tensors = [None if each is None else DeviceArray(device, each) for each in indices]
     target, source = (
         DeviceArray(device, array, **of),
@@ -80,38 +80,38 @@ def test_any_number_of_index_tensors(device: drv.Device, indices: Any, of: dict[
     )
     selection = indexing.advanced(target.layout, [None if each is None else each.layout for each in tensors])
     assert (write(device, selection, target, source, *filter(None, tensors)) == expected).all()
-    expected[places] = -7
+    expected[devices] = -7
     assert (write(device, selection, target, -7, *filter(None, tensors)) == expected).all()
 
 
 def test_stretched_values(device: drv.Device) -> None:
     array, index = numbers((6, 8)), np.array([5, 2, 2])
-    target, given = DeviceArray(device, array), DeviceArray(device, index)
+    target, argument = DeviceArray(device, array), DeviceArray(device, index)
     row = DeviceArray(device, np.broadcast_to(numbers((8,)), (3, 8)), stretch=[0])
     expected = array.copy()
     expected[index] = numbers((8,))
-    selection = indexing.advanced(target.layout, [given.layout])
-    assert (write(device, selection, target, row, given) == expected).all()
+    selection = indexing.advanced(target.layout, [argument.layout])
+    assert (write(device, selection, target, row, argument) == expected).all()
 
 
 @pytest.mark.parametrize("dim", [0, 1])
 def test_along_a_dimension_and_for_every_element(device: drv.Device, dim: int) -> None:
     array, slices = numbers((6, 7), np.int16), np.array([5, 0, 2])
     values = numbers((6, 3) if dim else (3, 7), np.int16)
-    target, given = DeviceArray(device, array, gap=1), DeviceArray(device, slices.astype(np.int32))
-    selection = indexing.along(target.layout, dim, given.layout)
+    target, argument = DeviceArray(device, array, gap=1), DeviceArray(device, slices.astype(np.int32))
+    selection = indexing.along(target.layout, dim, argument.layout)
     expected = array.copy()
     expected[(slice(None), slices) if dim else slices] = values
-    assert (write(device, selection, target, DeviceArray(device, values), given) == expected).all()
+    assert (write(device, selection, target, DeviceArray(device, values), argument) == expected).all()
 
     index = np.stack([np.random.default_rng(i).permutation(6)[:4] for i in range(5)], 1 - dim)
-    target, given = DeviceArray(device, array), DeviceArray(device, index, order=(1, 0))
+    target, argument = DeviceArray(device, array), DeviceArray(device, index, order=(1, 0))
     values = numbers(index.shape, np.int16)
-    selection = indexing.elementwise(target.layout, dim, given.layout)
+    selection = indexing.elementwise(target.layout, dim, argument.layout)
     expected = array.copy()
     part = expected[:5] if dim else expected[:, :5]
     np.put_along_axis(part, index, values, dim)
-    assert (write(device, selection, target, DeviceArray(device, values), given) == expected).all()
+    assert (write(device, selection, target, DeviceArray(device, values), argument) == expected).all()
 
 
 def test_row_major_places(device: drv.Device) -> None:
@@ -120,33 +120,33 @@ def test_row_major_places(device: drv.Device) -> None:
         np.array([[0, -1], [7, 5]]),
         numbers((2, 2), np.float64),
     )
-    target, given = DeviceArray(device, array, order=(1, 0)), DeviceArray(device, index)
-    selection = indexing.flat(target.layout, given.layout)
+    target, argument = DeviceArray(device, array, order=(1, 0)), DeviceArray(device, index)
+    selection = indexing.flat(target.layout, argument.layout)
     expected = array.copy()
     np.put(expected, index, values)
-    assert (write(device, selection, target, DeviceArray(device, values), given) == expected).all()
+    assert (write(device, selection, target, DeviceArray(device, values), argument) == expected).all()
 
 
 def test_addresses_between_words(device: drv.Device) -> None:
     array, values, rows = numbers((9, 16), np.float16), numbers((2, 16), np.float16), np.array([8, 3])
-    given = DeviceArray(device, rows)
+    argument = DeviceArray(device, rows)
     expected = array.copy()
     expected[rows] = values
     for leads in ((1, 0), (0, 1), (4, 4)):
         target, source = (
             DeviceArray(device, each, lead=lead) for each, lead in zip((array, values), leads, strict=True)
         )
-        selection = indexing.advanced(target.layout, [given.layout])
-        assert (write(device, selection, target, source, given) == expected).all()
-        assert (write(device, selection, target, 2.5, given)[rows] == 2.5).all()
+        selection = indexing.advanced(target.layout, [argument.layout])
+        assert (write(device, selection, target, source, argument) == expected).all()
+        assert (write(device, selection, target, 2.5, argument)[rows] == 2.5).all()
 
 
 def test_many_elements(device: drv.Device) -> None:
     array, index = np.zeros((400, 90), np.uint8), np.random.default_rng(0).permutation(400)
     values = numbers((400, 90), np.uint8)
-    target, given = DeviceArray(device, array), DeviceArray(device, index)
-    selection = indexing.advanced(target.layout, [given.layout])
-    result = write(device, selection, target, DeviceArray(device, values), given)
+    target, argument = DeviceArray(device, array), DeviceArray(device, index)
+    selection = indexing.advanced(target.layout, [argument.layout])
+    result = write(device, selection, target, DeviceArray(device, values), argument)
     assert (result[index] == values).all()
 
 

@@ -87,8 +87,8 @@ def test_what_cannot_be_searched(device: drv.Device) -> None:
 def test_bincount(device: drv.Device, kind: dtypes.dtype, bins: int) -> None:
     array = np.random.default_rng(3).integers(0, 100, (30, 40)).astype(kind.numpy)
     for layout in ({}, {"order": (1, 0), "gap": 1}):
-        given, out = DeviceArray(device, array, **layout), DeviceArray(device, np.full(bins, -1, np.int64))
-        run(device, counting.bincount(device, array.shape, given.operand, bins), out, given)
+        argument, out = DeviceArray(device, array, **layout), DeviceArray(device, np.full(bins, -1, np.int64))
+        run(device, counting.bincount(device, array.shape, argument.operand, bins), out, argument)
         assert (out.numpy_array() == np.bincount(array.ravel(), minlength=bins)).all()
 
 
@@ -96,18 +96,24 @@ def test_bincount(device: drv.Device, kind: dtypes.dtype, bins: int) -> None:
 def test_bincount_with_weights(device: drv.Device, dtype: Any) -> None:
     rng = np.random.default_rng(4)
     array, weights = rng.integers(0, 9, (20, 15)), rng.integers(0, 9, (20, 15)).astype(dtype)
-    given, heavy = DeviceArray(device, array, order=(1, 0)), DeviceArray(device, weights)
+    argument, heavy = DeviceArray(device, array, order=(1, 0)), DeviceArray(device, weights)
     out = DeviceArray(device, np.zeros(9, dtype))
-    run(device, counting.bincount(device, array.shape, given.operand, 9, heavy.operand), out, given, heavy)
+    run(
+        device,
+        counting.bincount(device, array.shape, argument.operand, 9, heavy.operand),
+        out,
+        argument,
+        heavy,
+    )
     assert (out.numpy_array() == np.bincount(array.ravel(), weights.ravel())).all()
 
 
 def test_a_value_without_a_bin_is_a_fault() -> None:
     with drv.simulator.installed():
         device = drv.Device(0)
-        given, out = DeviceArray(device, np.array([1, 5, 2])), DeviceArray(device, np.zeros(5, np.int64))
+        argument, out = DeviceArray(device, np.array([1, 5, 2])), DeviceArray(device, np.zeros(5, np.int64))
         with pytest.raises(drv.DeviceAssertError):
-            run(device, counting.bincount(device, (3,), given.operand, 5), out, given)
+            run(device, counting.bincount(device, (3,), argument.operand, 5), out, argument)
 
 
 @pytest.mark.parametrize("kind", REAL[1:], ids=lambda each: each.name)
@@ -116,10 +122,10 @@ def test_histc(device: drv.Device, kind: dtypes.dtype, bins: int) -> None:
     array = np.random.default_rng(5).integers(0, 100, (40, 21)).astype(kind.numpy)
     if kind.is_floating_point:
         array[3, :3] = np.nan, np.inf, -np.inf
-    given, out = DeviceArray(device, array, order=(1, 0)), DeviceArray(device, np.full(bins, -1, np.int64))
+    argument, out = DeviceArray(device, array, order=(1, 0)), DeviceArray(device, np.full(bins, -1, np.int64))
     low, high = 16.0, 80.0
-    plan = counting.histc(device, array.shape, given.operand, bins)
-    plan.run(device.default_stream.handle, 0, out.address, given.address, low, high)
+    plan = counting.histc(device, array.shape, argument.operand, bins)
+    plan.run(device.default_stream.handle, 0, out.address, argument.address, low, high)
     device.synchronize()
     inside = array.astype(np.float64)
     expected, _ = np.histogram(inside[(inside >= low) & (inside <= high)], bins, (low, high))
@@ -155,25 +161,25 @@ def check_unique(device: drv.Device, array: np.ndarray) -> None:
     begins = np.ones(n, bool)
     begins[1:] = wide[1:] != wide[:-1]
     expected, runs = np.flatnonzero(begins), np.cumsum(begins) - 1
-    given, order = DeviceArray(device, array), DeviceArray(device, shuffled)
+    argument, order = DeviceArray(device, array), DeviceArray(device, shuffled)
     number, values = DeviceArray(device, np.zeros(1, np.int64)), DeviceArray(device, np.zeros_like(array))
     inverse, counts = (DeviceArray(device, np.full(n, -1, np.int64)) for _ in range(2))
     run(
         device,
-        unique.plan(device, n, given.dtype, counts=True),
+        unique.plan(device, n, argument.dtype, counts=True),
         number,
         values,
-        given,
+        argument,
         inverse,
         order,
         counts,
     )
-    (found,) = number.numpy_array()
-    assert found == expected.size
-    np.testing.assert_array_equal(values.numpy_array()[:found].astype(np.float64), wide[expected])
+    (result,) = number.numpy_array()
+    assert result == expected.size
+    np.testing.assert_array_equal(values.numpy_array()[:result].astype(np.float64), wide[expected])
     assert (inverse.numpy_array()[shuffled] == runs).all()
-    assert (counts.numpy_array()[:found] == np.diff(expected, append=n)).all()
-    run(device, unique.plan(device, n, given.dtype), number, values, given, inverse)
+    assert (counts.numpy_array()[:result] == np.diff(expected, append=n)).all()
+    run(device, unique.plan(device, n, argument.dtype), number, values, argument, inverse)
     assert (inverse.numpy_array() == runs).all()
 
 

@@ -47,15 +47,15 @@ def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def check_sort(device: drv.Device, array: np.ndarray, *, descending: bool = False, lead: int = 0) -> None:
-    given = DeviceArray(device, array, lead=lead)
+    argument = DeviceArray(device, array, lead=lead)
     values = DeviceArray(device, np.zeros_like(array), lead=lead)
     indices = DeviceArray(device, np.zeros(array.shape, np.int64))
-    plan = sort.plan(device, *array.shape, given.dtype, descending=descending)
-    run(device, plan, values, indices, given)
+    plan = sort.plan(device, *array.shape, argument.dtype, descending=descending)
+    run(device, plan, values, indices, argument)
     expected = ranks(array, descending=descending)
     assert (indices.numpy_array() == expected).all()
     assert same_bits(values.numpy_array(), np.take_along_axis(array, expected, -1))
-    assert same_bits(given.numpy_array(), array)
+    assert same_bits(argument.numpy_array(), array)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 31, 32, 33, 64, 65, 500, 1023, 1024, 1025, 2047, 2048])
@@ -131,13 +131,13 @@ def test_results_agree_with_pytorch(device: drv.Device, n: int) -> None:
 
 
 def selected(device: drv.Device, plan: Plan, array: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    given = DeviceArray(device, array)
+    argument = DeviceArray(device, array)
     values = DeviceArray(device, np.zeros((len(array), k), array.dtype))
     indices = DeviceArray(device, np.zeros((len(array), k), np.int64))
-    run(device, plan, values, indices, given)
-    places = indices.numpy_array()
-    assert same_bits(values.numpy_array(), np.take_along_axis(array, places, -1))
-    return values.numpy_array(), places
+    run(device, plan, values, indices, argument)
+    devices = indices.numpy_array()
+    assert same_bits(values.numpy_array(), np.take_along_axis(array, devices, -1))
+    return values.numpy_array(), devices
 
 
 @pytest.mark.parametrize("largest", [False, True])
@@ -147,33 +147,33 @@ def selected(device: drv.Device, plan: Plan, array: np.ndarray, k: int) -> tuple
 def test_topk(device: drv.Device, n: int, k: int, largest: bool) -> None:
     array = numbers((2, n), dtypes.float32, n)
     plan = selection.topk(device, 2, n, k, dtypes.float32, largest=largest)
-    _, places = selected(device, plan, array, k)
-    assert (places == ranks(array, descending=largest)[:, :k]).all()
+    _, devices = selected(device, plan, array, k)
+    assert (devices == ranks(array, descending=largest)[:, :k]).all()
 
 
 @pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
 @pytest.mark.parametrize("n", [300, 4500])
 def test_topk_of_every_type(device: drv.Device, kind: dtypes.dtype, n: int) -> None:
     array = numbers((2, n), kind, 3)
-    _, places = selected(device, selection.topk(device, 2, n, 30, kind), array, 30)
-    assert (places == ranks(array, descending=True)[:, :30]).all()
+    _, devices = selected(device, selection.topk(device, 2, n, 30, kind), array, 30)
+    assert (devices == ranks(array, descending=True)[:, :30]).all()
 
 
 def test_topk_of_a_long_row_and_of_many(device: drv.Device) -> None:
     for shape in ((1, 100_000), (150, 2100), (900, 12)):
         array = numbers(shape, dtypes.float16)
-        _, places = selected(device, selection.topk(device, *shape, 5, dtypes.float16), array, 5)
-        assert (places == ranks(array, descending=True)[:, :5]).all()
+        _, devices = selected(device, selection.topk(device, *shape, 5, dtypes.float16), array, 5)
+        assert (devices == ranks(array, descending=True)[:, :5]).all()
 
 
 @pytest.mark.parametrize("kind", REAL, ids=lambda each: each.name)
 @pytest.mark.parametrize(("n", "k"), [(200, 1), (200, 71), (3000, 1), (3000, 1500), (3000, 3000)])
 def test_kth_smallest(device: drv.Device, kind: dtypes.dtype, n: int, k: int) -> None:
     array = numbers((3, n), kind, k)
-    _, places = selected(device, selection.kth(device, 3, n, k, kind), array, 1)
-    wanted = np.take_along_axis(array, ranks(array)[:, k - 1 : k], -1)
-    found = np.take_along_axis(array, places, -1)
-    assert ((found == wanted) | ((found != found) & (wanted != wanted))).all()
+    _, devices = selected(device, selection.kth(device, 3, n, k, kind), array, 1)
+    expected = np.take_along_axis(array, ranks(array)[:, k - 1 : k], -1)
+    result = np.take_along_axis(array, devices, -1)
+    assert ((result == expected) | ((result != result) & (expected != expected))).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 49, 50, 2048, 2049, 6000])
@@ -183,14 +183,14 @@ def test_median(device: drv.Device, n: int, skip_nan: bool) -> None:
     array[1, n // 2] = np.nan
     array[2, ::3] = np.nan
     array[3] = np.nan
-    values, places = selected(
+    values, devices = selected(
         device, selection.median(device, 4, n, dtypes.float32, skip_nan=skip_nan), array, 1
     )
-    for row, value, place in zip(array, values[:, 0], places[:, 0], strict=True):
+    for row, value, device_name in zip(array, values[:, 0], devices[:, 0], strict=True):
         rest = np.sort(row[row == row])
         if rest.size == 0 or (rest.size < n and not skip_nan):
             assert value != value
-            assert place == np.flatnonzero(row != row)[0]
+            assert device_name == np.flatnonzero(row != row)[0]
         else:
             assert value == rest[(rest.size - 1) // 2]
 

@@ -55,10 +55,10 @@ def joined(
 
 def _open_files() -> set[str]:
     """Sockets, pipes and files of the job's that this process has open."""
-    found = set()
+    result = set()
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             target = str(each.readlink())
             if target.startswith("socket"):
-                found.add(target)
-    return found
+                result.add(target)
+    return result

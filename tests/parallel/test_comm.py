@@ -49,8 +49,8 @@ def test_what_was_broadcast_may_be_written_at_once(three: None, count: int) -> N
 def test_broadcast_out(three: None) -> None:
     x = values(40).to("cuda:1")
     out = [tensor.zeros(40, device=f"cuda:{i}") for i in range(3)]
-    made = comm.broadcast(x, out=out)
-    assert all(a is b for a, b in zip(made, out, strict=True))
+    result = comm.broadcast(x, out=out)
+    assert all(a is b for a, b in zip(result, out, strict=True))
     for each in out:
         equal(each, values(40))
 
@@ -101,7 +101,7 @@ def test_broadcast_errors(two: None) -> None:
 
 def several(device: str = "cuda:0") -> list[tensor.Tensor]:
     """Types, shapes, strides and sizes of all kinds, between them tensors larger than a buffer of 256 bytes."""
-    made = [
+    result = [
         values(3),
         values(7, 11),
         values(4, 3, 2, 2).to(memory_format=tensor.channels_last),
@@ -116,30 +116,30 @@ def several(device: str = "cuda:0") -> list[tensor.Tensor]:
         values(5).to(tensor.bfloat16),
     ]
     return (
-        [each.to(device) for each in made[:7]]
+        [each.to(device) for each in result[:7]]
         + [values(6, 10).to(device)[:, ::2]]
-        + [each.to(device) for each in made[8:]]
+        + [each.to(device) for each in result[8:]]
     )
 
 
 @pytest.mark.parametrize("buffer_size", [1, 256])
 def test_broadcast_coalesced(three: None, buffer_size: int) -> None:
-    given = several()
-    made = comm.broadcast_coalesced(given, (0, 1, 2), buffer_size)
-    assert all(a is b for a, b in zip(made[0], given, strict=True))
-    for number, column in enumerate(made[1:], 1):
-        for x, original in zip(column, given, strict=True):
+    argument = several()
+    result = comm.broadcast_coalesced(argument, (0, 1, 2), buffer_size)
+    assert all(a is b for a, b in zip(result[0], argument, strict=True))
+    for number, column in enumerate(result[1:], 1):
+        for x, original in zip(column, argument, strict=True):
             assert x.device.index == number
             assert x.dtype is original.dtype
             assert x._version == 0
             equal(x, original)
-    assert made[1][2].is_contiguous(memory_format=tensor.channels_last)
+    assert result[1][2].is_contiguous(memory_format=tensor.channels_last)
 
 
 def test_copies_that_travelled_together_are_written_apart(three: None) -> None:
-    given = [tensor.full((n,), float(n), device="cuda:0") for n in (1, 2, 3)]
-    _, *others = comm.broadcast_coalesced(given, (0, 1, 2))
-    for each in given:
+    argument = [tensor.full((n,), float(n), device="cuda:0") for n in (1, 2, 3)]
+    _, *others = comm.broadcast_coalesced(argument, (0, 1, 2))
+    for each in argument:
         each.zero_()
     others[0][1].add_(1)
     assert [each._version for each in others[0]] == [0, 1, 0]
@@ -150,30 +150,34 @@ def test_copies_that_travelled_together_are_written_apart(three: None) -> None:
 
 
 def test_copies_are_few(two: None) -> None:
-    given = [tensor.ones(10, device="cuda:0") for _ in range(40)] + [
+    argument = [tensor.ones(10, device="cuda:0") for _ in range(40)] + [
         tensor.ones(3, dtype=tensor.int64, device="cuda:0")
     ] * 5
     driver = drv.runtime().driver
     calls, former = [], driver.cuMemcpyPeerAsync
     driver.cuMemcpyPeerAsync = lambda *arguments: (calls.append(arguments[4]), former(*arguments))[1]
     try:
-        _, made = comm.broadcast_coalesced(given, (0, 1))
+        _, result = comm.broadcast_coalesced(argument, (0, 1))
         assert len(calls) == 2
-        comm.reduce_add_coalesced([given, made], 0)
+        comm.reduce_add_coalesced([argument, result], 0)
         assert len(calls) == 4
     finally:
         del driver.cuMemcpyPeerAsync
 
 
 def test_derivatives_of_coalesced(three: None) -> None:
-    given = [values(3).cuda().requires_grad_(), values(2, 2).cuda(), values(4).cuda().requires_grad_()]
-    made = comm.broadcast_coalesced(given, (0, 1, 2))
-    loss = (made[0][0] * 2).sum() + (made[1][0] * made[1][1].sum() * 3).sum().to(0) + made[2][0].sum().to(0)
-    assert not made[1][1].requires_grad
+    argument = [values(3).cuda().requires_grad_(), values(2, 2).cuda(), values(4).cuda().requires_grad_()]
+    result = comm.broadcast_coalesced(argument, (0, 1, 2))
+    loss = (
+        (result[0][0] * 2).sum()
+        + (result[1][0] * result[1][1].sum() * 3).sum().to(0)
+        + result[2][0].sum().to(0)
+    )
+    assert not result[1][1].requires_grad
     # Nothing has come from the last one: it has no gradient, as without copies.
     loss.backward()
-    equal(given[0].grad, np.full(3, 2 + 18 + 1))
-    assert given[2].grad is None
+    equal(argument[0].grad, np.full(3, 2 + 18 + 1))
+    assert argument[2].grad is None
 
 
 def test_broadcast_coalesced_errors(two: None) -> None:
@@ -190,15 +194,15 @@ def test_broadcast_coalesced_errors(two: None) -> None:
 
 
 def test_reduce_add(three: None) -> None:
-    given = [values(3, 50).to(f"cuda:{i}") + i for i in range(3)]
-    made = comm.reduce_add(given, "cuda:1")
-    for each in given:
+    argument = [values(3, 50).to(f"cuda:{i}") + i for i in range(3)]
+    result = comm.reduce_add(argument, "cuda:1")
+    for each in argument:
         each.zero_()
-    assert made.device.index == 1
-    equal(made, 3 * values(3, 50) + 3)
+    assert result.device.index == 1
+    equal(result, 3 * values(3, 50) + 3)
     with cuda.device(2):
-        assert comm.reduce_add(given).device.index == 2
-    assert comm.reduce_add(given[1:2], 1) is given[1]
+        assert comm.reduce_add(argument).device.index == 2
+    assert comm.reduce_add(argument[1:2], 1) is argument[1]
 
 
 def test_reduce_add_of_other_strides_and_types(three: None) -> None:
@@ -214,24 +218,24 @@ def test_reduce_add_of_other_strides_and_types(three: None) -> None:
 
 
 def test_more_summands_than_a_launch_adds(two: None) -> None:
-    given = [values(7).to(f"cuda:{i % 2}") for i in range(40)]
-    equal(comm.reduce_add(given, 0), 40 * values(7))
+    argument = [values(7).to(f"cuda:{i % 2}") for i in range(40)]
+    equal(comm.reduce_add(argument, 0), 40 * values(7))
 
 
 def test_derivative_of_reduce_add_is_the_broadcast(three: None) -> None:
-    given = [values(4).to(f"cuda:{i}").requires_grad_() for i in range(3)]
-    made = comm.reduce_add(given, 0)
-    (made * values(4).cuda()).sum().backward()
-    for i, each in enumerate(given):
+    argument = [values(4).to(f"cuda:{i}").requires_grad_() for i in range(3)]
+    result = comm.reduce_add(argument, 0)
+    (result * values(4).cuda()).sum().backward()
+    for i, each in enumerate(argument):
         assert each.grad.device.index == i
         equal(each.grad, values(4))
 
 
 @pytest.mark.parametrize("buffer_size", [256, 10485760])
 def test_reduce_add_coalesced(three: None, buffer_size: int) -> None:
-    given = [[x for x in several(f"cuda:{i}") if x.dtype is not tensor.bool] for i in range(3)]
-    made = comm.reduce_add_coalesced(given, 0, buffer_size)
-    for x, original in zip(made, given[0], strict=True):
+    argument = [[x for x in several(f"cuda:{i}") if x.dtype is not tensor.bool] for i in range(3)]
+    result = comm.reduce_add_coalesced(argument, 0, buffer_size)
+    for x, original in zip(result, argument[0], strict=True):
         assert x.dtype is original.dtype
         equal(x, original * 3)
         assert x._storage.nbytes() == x.numel() * x.element_size()
@@ -300,6 +304,6 @@ def test_copies_run_beside_other_work() -> None:
 
 def test_nothing_is_left_unwritten_and_read() -> None:
     install(2, check="full")
-    made = comm.broadcast_coalesced([values(3).cuda(), values(5).cuda()], (0, 1))
-    equal(comm.reduce_add_coalesced(made, 0)[1], 2 * values(5))
+    result = comm.broadcast_coalesced([values(3).cuda(), values(5).cuda()], (0, 1))
+    equal(comm.reduce_add_coalesced(result, 0)[1], 2 * values(5))
     assert not drv.simulator.findings()

@@ -63,11 +63,11 @@ NAMES = [
 
 
 def _parameters(function: Any) -> list[tuple[str, bool]]:
-    given = inspect.signature(function).parameters.values()
+    argument = inspect.signature(function).parameters.values()
     # PyTorch's own use of an argument is not part of what users call.
     return [
         (each.name, each.default is inspect.Parameter.empty)
-        for each in given
+        for each in argument
         if not each.name.startswith("_")
     ]
 

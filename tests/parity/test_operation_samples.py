@@ -50,16 +50,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _samples(info: Any, dtype: str) -> Iterator[Any]:
     """Samples of an operation, the same in every run."""
-    kind = getattr(torch, dtype)
-    if kind not in info.supported_dtypes("cpu"):
+    element_dtype = getattr(torch, dtype)
+    if element_dtype not in info.supported_dtypes("cpu"):
         return
     with_gradients = (
-        dtype in _WITH_GRADIENTS and info.supports_autograd and kind in info.supported_backward_dtypes("cpu")
+        dtype in _WITH_GRADIENTS
+        and info.supports_autograd
+        and element_dtype in info.supported_backward_dtypes("cpu")
     )
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
-    yield from info.sample_inputs("cpu", kind, requires_grad=with_gradients)
+    yield from info.sample_inputs("cpu", element_dtype, requires_grad=with_gradients)
 
 
 def test_on_the_cpu(info: Any) -> None:

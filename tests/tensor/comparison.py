@@ -96,6 +96,6 @@ def assert_same_outcome(found: Any, expected: Any, compare: Callable[[Any, Any],
         compare(found, expected)
         return True
     assert isinstance(found, Exception), f"PyTorch raises {expected!r}, this is {found!r}"
-    wanted = _SAME_CLASS.get(type(expected), type(expected))
-    assert isinstance(found, wanted), f"{found!r} where PyTorch raises {expected!r}"
+    needed = _SAME_CLASS.get(type(expected), type(expected))
+    assert isinstance(found, needed), f"{found!r} where PyTorch raises {expected!r}"
     return False

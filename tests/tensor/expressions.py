@@ -30,16 +30,16 @@ def value(text: str, module: Any, device: str = "cpu", **names: Any) -> Any:
 
 def assert_expression(
     text: str,
-    place_name: str = "cpu",
+    device_name: str = "cpu",
     compare: Callable[[Any, Any], Any] | None = None,
     **names: Any,
 ) -> tuple[Any, Any]:
     """Assert that an expression gives what PyTorch's gives, or an error of the same class; returns both."""
     torch = pytest.importorskip("torch")
-    found = outcome(value, text, tensor, place_name, **names)
+    result = outcome(value, text, tensor, device_name, **names)
     expected = outcome(value, text, torch, **names)
-    assert_same_outcome(found, expected, compare or assert_alike)
-    return found, expected
+    assert_same_outcome(result, expected, compare or assert_alike)
+    return result, expected
 
 
 def assert_alike(found: Any, expected: Any) -> None:

@@ -156,21 +156,21 @@ ANOTHER_CLASS = {
 
 
 @pytest.mark.parametrize(("text", "message"), CASES, ids=[text for text, _ in CASES])
-def test_mistakes(text: str, message: str, place_name: str) -> None:
+def test_mistakes(text: str, message: str, device_name: str) -> None:
     with pytest.raises(Exception, match=message) as caught:
-        value(text, tensor, place_name)
+        value(text, tensor, device_name)
     assert "_layout" not in str(caught.value)
     assert "_storage" not in str(caught.value)
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", [text for text, _ in CASES if text not in ANOTHER_CLASS])
-def test_mistakes_are_pytorchs(text: str, place_name: str) -> None:
-    assert_expression(text, place_name)
+def test_mistakes_are_pytorchs(text: str, device_name: str) -> None:
+    assert_expression(text, device_name)
 
 
-def test_nothing_has_changed_after_a_mistake(place_name: str) -> None:
-    x = tensor.arange(6.0, device=place_name).reshape(2, 3)
+def test_nothing_has_changed_after_a_mistake(device_name: str) -> None:
+    x = tensor.arange(6.0, device=device_name).reshape(2, 3)
     version = x._version
     for text in (
         "x.add_(m.ones(4, **on))",
@@ -187,7 +187,7 @@ def test_nothing_has_changed_after_a_mistake(place_name: str) -> None:
         "x.__setitem__((0, 0, 0), 1)",
     ):
         with pytest.raises((RuntimeError, TypeError, IndexError, ValueError)):
-            value(text, tensor, place_name, x=x)
+            value(text, tensor, device_name, x=x)
         assert x.tolist() == [[0, 1, 2], [3, 4, 5]], text
         assert (x.shape, x.stride(), x._version) == ((2, 3), (3, 1), version), text
         assert not x.requires_grad
@@ -229,15 +229,15 @@ def test_devices_that_are_not_there() -> None:
             value(text, tensor)
 
 
-def test_memory_that_is_not_there(place_name: str) -> None:
+def test_memory_that_is_not_there(device_name: str) -> None:
     for text in (
         "m.empty(1 << 44, **on)",
         "m.ones(1 << 44, **on)",
         "m.zeros(1, **on).expand(1 << 44).clone()",
     ):
         with pytest.raises(RuntimeError, match=r"[Tt]ried to allocate|not enough"):
-            value(text, tensor, place_name)
-    assert tensor.ones(3, device=place_name).sum().item() == 3
+            value(text, tensor, device_name)
+    assert tensor.ones(3, device=device_name).sum().item() == 3
 
 
 NOT_TENSORS: list[Any] = [[1, 2], "x", None, 3, 2.5, np.ones(2), {}, object()]
@@ -245,24 +245,26 @@ NOT_TENSORS: list[Any] = [[1, 2], "x", None, 3, 2.5, np.ones(2), {}, object()]
 
 def _functions() -> list[str]:
     """Public functions whose first argument is called ``input``."""
-    found = []
+    result = []
     for name in tensor.__all__:
         function = getattr(tensor, name)
         if inspect.isfunction(function):
             first = next(iter(inspect.signature(function).parameters), None)
             if first == "input":
-                found.append(name)
-    return found
+                result.append(name)
+    return result
 
 
 @pytest.mark.parametrize("name", _functions())
 def test_functions_name_the_argument_that_is_no_tensor(name: str) -> None:
     function = getattr(tensor, name)
-    given = inspect.signature(function).parameters.values()
-    others = [1 for each in given if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
+    argument = inspect.signature(function).parameters.values()
+    others = [
+        1 for each in argument if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD
+    ]
     for wrong in NOT_TENSORS:
-        found = outcome(function, wrong, *others[1:])
-        if isinstance(wrong, (int, float)) and not isinstance(found, Exception):
+        result = outcome(function, wrong, *others[1:])
+        if isinstance(wrong, (int, float)) and not isinstance(result, Exception):
             continue
-        assert isinstance(found, (TypeError, ValueError, RuntimeError)), f"{name}({wrong!r}): {found!r}"
-        assert "attribute" not in str(found), f"{name}({wrong!r}): {found!r}"
+        assert isinstance(result, (TypeError, ValueError, RuntimeError)), f"{name}({wrong!r}): {result!r}"
+        assert "attribute" not in str(result), f"{name}({wrong!r}): {result!r}"

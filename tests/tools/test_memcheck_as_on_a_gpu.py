@@ -38,12 +38,12 @@ y = x + 1
 print(y[3].item())
 """
     run = bench.check(PUT + text, simulate="check=off")
-    found = run.only
+    result = run.only
     assert (run.status, run.out) == (86, "6.0\n")
-    assert (found["kind"], found["ranges"]) == ("out of bounds", [span])
-    assert found["message"] == f"kernel 'put', or what followed it, wrote {where}"
-    assert lines(found["accesses"][0]["stack"]) == [f"put(1, 1, (x, np.int32({at}), np.float32(5)))"]
-    assert lines(found["memory"]["allocated"]) == ['x = tensor.ones(10, device="cuda")']
+    assert (result["kind"], result["ranges"]) == ("out of bounds", [span])
+    assert result["message"] == f"kernel 'put', or what followed it, wrote {where}"
+    assert lines(result["accesses"][0]["stack"]) == [f"put(1, 1, (x, np.int32({at}), np.float32(5)))"]
+    assert lines(result["memory"]["allocated"]) == ['x = tensor.ones(10, device="cuda")']
 
 
 def test_write_to_freed_memory_goes_on_with_the_script(bench: Bench) -> None:
@@ -80,7 +80,7 @@ put(1, 1, (stale, np.int32(2), np.float32(1)))
 
 
 def test_write_beside_pinned_memory(bench: Bench) -> None:
-    found = bench.check(
+    result = bench.check(
         PUT
         + """
 h = tensor.ones(10, pin_memory=True)
@@ -88,13 +88,13 @@ put(1, 1, (h, np.int32(-1), np.float32(5)))
 """,
         simulate="check=off",
     ).only
-    assert (found["kind"], found["memory"]["kind"]) == ("out of bounds", "pinned host memory")
-    assert found["ranges"] == [[-4, 0]]
+    assert (result["kind"], result["memory"]["kind"]) == ("out of bounds", "pinned host memory")
+    assert result["ranges"] == [[-4, 0]]
 
 
 @pytest.mark.parametrize("simulate", ["", "check=off"])
 def test_host_writing_beside_pinned_memory(bench: Bench, simulate: str) -> None:
-    found = bench.check(
+    result = bench.check(
         PUT
         + """
 import ctypes
@@ -104,9 +104,9 @@ del h
 """,
         simulate=simulate,
     ).only
-    assert found["message"].startswith("the host" if not simulate else "something")
-    assert found["ranges"] == [[40, 42]]
-    assert lines(found["accesses"][0]["stack"]) == ["del h"]
+    assert result["message"].startswith("the host" if not simulate else "something")
+    assert result["ranges"] == [[40, 42]]
+    assert lines(result["accesses"][0]["stack"]) == ["del h"]
 
 
 def test_write_on_a_second_device(bench: Bench) -> None:
@@ -136,7 +136,7 @@ model = tensor.ones(4, 4, device="cuda") @ tensor.ones(4, 4, device="cuda")
 """,
         simulate="check=off",
     )
-    assert [found["leak"] for found in run.findings] == [
+    assert [result["leak"] for result in run.findings] == [
         {"bytes": 40, "allocations": 2},
         {"bytes": 12, "allocations": 1},
     ]

@@ -123,7 +123,7 @@ def test_wrong_command_lines(arguments: list[str], capsys: pytest.CaptureFixture
 
 
 def test_options() -> None:
-    found = parse(
+    result = parse(
         [
             "--simulate",
             "devices=2,seed=3",
@@ -143,10 +143,10 @@ def test_options() -> None:
             "eager",
         ]
     )
-    assert found.target == ("a.py", "--schedule", "eager")
-    assert (found.simulate, found.schedule, found.leak_check) == ("devices=2,seed=3", "lazy", False)
-    assert (found.red_zone, found.quarantine) == (4096, 1 << 20)
-    assert (found.max_reports, found.error_exitcode) == (9, 3)
+    assert result.target == ("a.py", "--schedule", "eager")
+    assert (result.simulate, result.schedule, result.leak_check) == ("devices=2,seed=3", "lazy", False)
+    assert (result.red_zone, result.quarantine) == (4096, 1 << 20)
+    assert (result.max_reports, result.error_exitcode) == (9, 3)
     assert parse(["--simulate", "a.py", "x=1"]).simulate == ""
     assert parse(["--simulate", "-m", "module", "-x"]).target == ("module", "-x")
 
@@ -299,14 +299,14 @@ def test_as_a_command_where_the_project_is_not_installed(bench: Bench) -> None:
 
 
 def test_stack_ends_at_the_script(bench: Bench) -> None:
-    found = bench.check(
+    result = bench.check(
         "import tensor\ndef make():\n    return tensor.empty(2, device='cuda')\ny = make() + 1\n"
     ).only
-    assert lines(found["memory"]["allocated"]) == ["return tensor.empty(2, device='cuda')", "y = make() + 1"]
+    assert lines(result["memory"]["allocated"]) == ["return tensor.empty(2, device='cuda')", "y = make() + 1"]
 
 
 def test_stack_shows_nothing_of_python_itself(bench: Bench) -> None:
-    found = bench.check("""
+    result = bench.check("""
         import threading
         import tensor
         made = []
@@ -317,7 +317,7 @@ def test_stack_shows_nothing_of_python_itself(bench: Bench) -> None:
         thread.join()
         y = made.pop() + 1
     """).only
-    assert lines(found["memory"]["allocated"]) == ['made.append(tensor.empty(2, device="cuda"))']
+    assert lines(result["memory"]["allocated"]) == ['made.append(tensor.empty(2, device="cuda"))']
 
 
 def test_copy_beyond_an_allocation_is_refused(bench: Bench) -> None:

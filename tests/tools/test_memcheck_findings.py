@@ -38,16 +38,16 @@ class Address:
 )
 def test_write_outside_an_allocation(bench: Bench, at: int, where: str, span: list[int]) -> None:
     run = bench.check(f"{SET}\nx = tensor.ones(1000, device='cuda')\nput(1, 1, (x, np.int32({at})))\n")
-    found = run.only
+    result = run.only
     assert run.status == 86
-    assert (found["kind"], found["ranges"]) == ("out of bounds", [span])
-    assert found["message"] == f"kernel 'put' writes 4 bytes {where}"
-    (access,) = found["accesses"]
+    assert (result["kind"], result["ranges"]) == ("out of bounds", [span])
+    assert result["message"] == f"kernel 'put' writes 4 bytes {where}"
+    (access,) = result["accesses"]
     assert access["source"] == {"file": "put.cu", "line": 4, "text": "x[at] = 1;"}
     assert access["thread"] == "block (0, 0, 0), thread (0, 0, 0)"
     assert lines(access["stack"]) == [f"put(1, 1, (x, np.int32({at})))"]
-    assert lines(found["memory"]["allocated"]) == ["x = tensor.ones(1000, device='cuda')"]
-    assert found["memory"]["size"] == 4000
+    assert lines(result["memory"]["allocated"]) == ["x = tensor.ones(1000, device='cuda')"]
+    assert result["memory"]["size"] == 4000
     assert f'File "script.py", line {access["stack"][0]["line"]}, in <module>' in run.err
     assert run.err.endswith(" 1 errors\n")
 
@@ -92,12 +92,12 @@ def test_outside_shared_memory(bench: Bench) -> None:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_use_after_free(bench: Bench, schedule: str) -> None:
     script = f"{SET}{ADDRESS}\nx = tensor.ones(64, device='cuda')\nstale = Address(x.data_ptr())\ndel x\n"
-    found = bench.check(f"{script}put(1, 1, (stale, np.int32(7)))\n", "--schedule", schedule).only
-    assert found["kind"] == "use after free"
-    assert found["message"] == "kernel 'put' writes 4 bytes at byte 28 of 256 bytes that were freed"
-    assert lines(found["memory"]["allocated"]) == ["x = tensor.ones(64, device='cuda')"]
-    assert lines(found["memory"]["freed"]) == ["del x"]
-    assert lines(found["accesses"][0]["stack"]) == ["put(1, 1, (stale, np.int32(7)))"]
+    result = bench.check(f"{script}put(1, 1, (stale, np.int32(7)))\n", "--schedule", schedule).only
+    assert result["kind"] == "use after free"
+    assert result["message"] == "kernel 'put' writes 4 bytes at byte 28 of 256 bytes that were freed"
+    assert lines(result["memory"]["allocated"]) == ["x = tensor.ones(64, device='cuda')"]
+    assert lines(result["memory"]["freed"]) == ["del x"]
+    assert lines(result["accesses"][0]["stack"]) == ["put(1, 1, (stale, np.int32(7)))"]
 
 
 def test_freed_memory_is_remembered_behind_many_other_frees(bench: Bench) -> None:
@@ -126,18 +126,18 @@ tensor.cuda.synchronize()
 
 
 def test_memory_that_another_stream_still_uses_is_freed(bench: Bench) -> None:
-    found = bench.check(OTHER_STREAM.format(before="")).only
-    assert found["kind"] == "freed while in use"
-    assert lines(found["accesses"][0]["stack"]) == ["y = x * 2"]
-    assert lines(found["accesses"][1]["stack"]) == ["del x"]
-    assert "record_stream" in found["advice"]
+    result = bench.check(OTHER_STREAM.format(before="")).only
+    assert result["kind"] == "freed while in use"
+    assert lines(result["accesses"][0]["stack"]) == ["y = x * 2"]
+    assert lines(result["accesses"][1]["stack"]) == ["del x"]
+    assert "record_stream" in result["advice"]
 
 
 def test_memory_that_another_stream_still_uses_is_gone_when_it_runs_late(bench: Bench) -> None:
-    found = bench.check(OTHER_STREAM.format(before=""), "--schedule", "lazy").only
-    assert found["kind"] == "use after free"
-    assert lines(found["memory"]["freed"]) == ["del x"]
-    assert "record_stream" in found["advice"]
+    result = bench.check(OTHER_STREAM.format(before=""), "--schedule", "lazy").only
+    assert result["kind"] == "use after free"
+    assert lines(result["memory"]["freed"]) == ["del x"]
+    assert "record_stream" in result["advice"]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -162,12 +162,12 @@ def test_read_of_memory_never_written(bench: Bench, schedule: str) -> None:
         print(y[63].item())
     """
     run = bench.check(script, "--schedule", schedule)
-    found = run.only
+    result = run.only
     assert run.out == "nan\n"
-    assert (found["kind"], found["ranges"]) == ("uninitialized read", [[128, 256]])
-    assert lines(found["accesses"][0]["stack"]) == ["y = x + 1"]
-    assert lines(found["memory"]["allocated"]) == ['x = tensor.empty(64, device="cuda")']
-    assert found["memory"]["freed"] is None
+    assert (result["kind"], result["ranges"]) == ("uninitialized read", [[128, 256]])
+    assert lines(result["accesses"][0]["stack"]) == ["y = x + 1"]
+    assert lines(result["memory"]["allocated"]) == ['x = tensor.empty(64, device="cuda")']
+    assert result["memory"]["freed"] is None
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -181,13 +181,13 @@ def test_race_between_streams_is_one_finding_with_a_count(bench: Bench, schedule
         tensor.cuda.synchronize()
     """
     run = bench.check(script, "--schedule", schedule)
-    found = run.only
-    assert (found["kind"], found["count"]) == ("race", 3)
-    assert [lines(access["stack"]) for access in found["accesses"]] == [
+    result = run.only
+    assert (result["kind"], result["count"]) == ("race", 3)
+    assert [lines(access["stack"]) for access in result["accesses"]] == [
         ['x = tensor.zeros(1000, device="cuda")'],
         ["y = x + 1"],
     ]
-    assert found["accesses"][1]["source"]["file"].endswith("pointwise.cuh")
+    assert result["accesses"][1]["source"]["file"].endswith("pointwise.cuh")
     assert "(3 times)" in run.err
 
 
@@ -203,10 +203,10 @@ def test_use_of_fresh_memory_on_another_stream(bench: Bench, schedule: str) -> N
             out.fill_(1)
         tensor.cuda.synchronize()
     """
-    found = bench.check(script.replace("WAIT", ""), "--schedule", schedule).only
-    assert (found["kind"], found["accesses"][0]["action"]) == ("race", "is allocated")
-    assert "after the allocation on default stream" in found["message"]
-    assert "may still use it" in found["advice"]
+    result = bench.check(script.replace("WAIT", ""), "--schedule", schedule).only
+    assert (result["kind"], result["accesses"][0]["action"]) == ("race", "is allocated")
+    assert "after the allocation on default stream" in result["message"]
+    assert "may still use it" in result["advice"]
     wait = "side.wait_stream(tensor.cuda.current_stream())"
     assert bench.check(script.replace("WAIT", wait), "--schedule", schedule).findings == []
 
@@ -225,20 +225,20 @@ def test_race_that_a_waiting_free_would_hide(bench: Bench) -> None:
 
 
 def test_race_of_the_host_with_a_copy_from_pinned_memory(bench: Bench) -> None:
-    found = bench.check("""
+    result = bench.check("""
         import tensor
         h = tensor.ones(1000, pin_memory=True)
         d = h.to("cuda", non_blocking=True)
         h[0] = 5.0
     """).only
-    assert found["kind"] == "race"
-    assert found["memory"]["kind"] == "pinned host memory"
-    assert [access["operation"] for access in found["accesses"]][1] == "the host"
-    assert lines(found["accesses"][1]["stack"]) == ["h[0] = 5.0"]
+    assert result["kind"] == "race"
+    assert result["memory"]["kind"] == "pinned host memory"
+    assert [access["operation"] for access in result["accesses"]][1] == "the host"
+    assert lines(result["accesses"][1]["stack"]) == ["h[0] = 5.0"]
 
 
 def test_race_within_a_kernel(bench: Bench) -> None:
-    found = bench.check("""
+    result = bench.check("""
         import tensor
         code = '''
         __global__ void reverse(float* x) {
@@ -250,9 +250,9 @@ def test_race_within_a_kernel(bench: Bench) -> None:
         x = tensor.ones(64, device="cuda")
         tensor.cuda.RawKernel(code, "reverse")(1, 64, (x,))
     """).only
-    assert found["kind"] == "race within a kernel"
-    assert [access["source"]["line"] for access in found["accesses"]] == [4, 5]
-    assert "__syncthreads()" in found["advice"]
+    assert result["kind"] == "race within a kernel"
+    assert [access["source"]["line"] for access in result["accesses"]] == [4, 5]
+    assert "__syncthreads()" in result["advice"]
 
 
 def test_kernels_that_are_gone_are_quoted_unless_their_name_is_ambiguous(bench: Bench) -> None:
@@ -340,8 +340,8 @@ def test_wild_address(bench: Bench) -> None:
 
 def test_memory_of_another_device_without_peer_access(bench: Bench) -> None:
     script = f"{SET}{ADDRESS}\nx = tensor.ones(9, device='cuda:1')\nput(1, 1, (Address(x.data_ptr()), np.int32(0)))\n"
-    found = bench.check(script, simulate="devices=2").only
-    assert (found["kind"], found["memory"]["device"]) == ("forbidden access", 1)
+    result = bench.check(script, simulate="devices=2").only
+    assert (result["kind"], result["memory"]["device"]) == ("forbidden access", 1)
 
 
 LEAKS = """

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.simulator_only
 
 PAIR = re.compile(r"```py\n# (\S+)\n(.*?)```\n+```\n\$ (.*?)\n(.*?)```", re.DOTALL)
 PAIRS = [
-    pytest.param(*found, id=f"{name}-{found[0]}")
+    pytest.param(*result, id=f"{name}-{result[0]}")
     for name in ("docs/memcheck.md", "README.md")
-    for found in PAIR.findall((ROOT / name).read_text(encoding="utf-8"))
+    for result in PAIR.findall((ROOT / name).read_text(encoding="utf-8"))
 ]
 
 
@@ -35,7 +35,7 @@ def test_report(bench: Bench, name: str, text: str, command: str, report: str) -
 
 
 def test_what_the_guide_says_helps_against_the_race(bench: Bench) -> None:
-    (text,) = (found.values[1] for found in PAIRS if found.values[0] == "prefetch.py")
+    (text,) = (result.values[1] for result in PAIRS if result.values[0] == "prefetch.py")
     last = "    y = x * 2\n"
     assert str(text).endswith(last)
     wait = "    tensor.cuda.current_stream().wait_stream(copies)\n"

@@ -42,11 +42,11 @@ def test_the_names_of_statistics_are_pytorchs() -> None:
         "num_device_free",
     }
     expected |= {"max_split_size"}
-    found = Bottom().allocator.statistics()
-    assert set(found) == expected
-    assert list(found) == sorted(found)
-    assert found.pop("max_split_size") == -1
-    assert not any(found.values())
+    result = Bottom().allocator.statistics()
+    assert set(result) == expected
+    assert list(result) == sorted(result)
+    assert result.pop("max_split_size") == -1
+    assert not any(result.values())
 
 
 def test_figures_after_a_few_steps() -> None:
@@ -55,25 +55,25 @@ def test_figures_after_a_few_steps() -> None:
     second = bottom.allocator.allocate(3 * MIB + 1)
     bottom.allocator.free(first)
     third = bottom.allocator.allocate(100)
-    found = bottom.allocator.statistics()
-    assert found["allocated_bytes.all.current"] == 3 * MIB + 1024
-    assert found["allocated_bytes.all.peak"] == 3 * MIB + 512 + 1024
-    assert found["allocated_bytes.small_pool.allocated"] == 1536
-    assert found["allocated_bytes.small_pool.freed"] == 1024
-    assert found["requested_bytes.all.current"] == 3 * MIB + 101
-    assert found["allocation.all.current"] == 2
-    assert found["segment.all.current"] == 2
-    assert found["reserved_bytes.all.current"] == 22 * MIB
-    assert found["inactive_split.all.current"] == 2
-    assert found["inactive_split_bytes.large_pool.current"] == 17 * MIB - 512
+    result = bottom.allocator.statistics()
+    assert result["allocated_bytes.all.current"] == 3 * MIB + 1024
+    assert result["allocated_bytes.all.peak"] == 3 * MIB + 512 + 1024
+    assert result["allocated_bytes.small_pool.allocated"] == 1536
+    assert result["allocated_bytes.small_pool.freed"] == 1024
+    assert result["requested_bytes.all.current"] == 3 * MIB + 101
+    assert result["allocation.all.current"] == 2
+    assert result["segment.all.current"] == 2
+    assert result["reserved_bytes.all.current"] == 22 * MIB
+    assert result["inactive_split.all.current"] == 2
+    assert result["inactive_split_bytes.large_pool.current"] == 17 * MIB - 512
     bottom.allocator.reset_peaks()
     bottom.allocator.reset_accumulated()
     bottom.allocator.free(second)
-    found = bottom.allocator.statistics()
-    assert found["allocated_bytes.all.peak"] == 3 * MIB + 1024
-    assert found["allocated_bytes.all.allocated"] == 0
-    assert found["allocated_bytes.all.freed"] == 3 * MIB + 512
-    assert found["num_device_alloc"] == 0
+    result = bottom.allocator.statistics()
+    assert result["allocated_bytes.all.peak"] == 3 * MIB + 1024
+    assert result["allocated_bytes.all.allocated"] == 0
+    assert result["allocated_bytes.all.freed"] == 3 * MIB + 512
+    assert result["num_device_alloc"] == 0
     bottom.allocator.free(third)
 
 
@@ -171,8 +171,8 @@ def test_expandable_segments_record_mappings() -> None:
     address = block.address
     bottom.allocator.free(block)
     bottom.allocator.empty_cache()
-    found = [(e["action"], e["addr"], e["size"]) for e in recorded.trace() if "segment" in e["action"]]
-    assert found == [("segment_map", address, 20 * MIB), ("segment_unmap", address, 20 * MIB)]
+    result = [(e["action"], e["addr"], e["size"]) for e in recorded.trace() if "segment" in e["action"]]
+    assert result == [("segment_map", address, 20 * MIB), ("segment_unmap", address, 20 * MIB)]
 
 
 @pytest.mark.parametrize(

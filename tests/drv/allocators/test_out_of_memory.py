@@ -228,9 +228,9 @@ def test_without_caching_each_block_is_the_drivers_own() -> None:
         with pytest.raises(InvalidValueError, match="cannot allocate -1 bytes"):
             memory.allocate(-1)
         assert drv.Device(0).memory_info().free == free
-        found = memory.statistics()
-        assert found["allocated_bytes.all.current"] == 0
-        assert (found["num_device_alloc"], found["num_device_free"]) == (1, 1)
+        result = memory.statistics()
+        assert result["allocated_bytes.all.current"] == 0
+        assert (result["num_device_alloc"], result["num_device_free"]) == (1, 1)
         memory.empty_cache()
         memory.reset_accumulated()
         memory.reset_peaks()

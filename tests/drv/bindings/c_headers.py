@@ -21,14 +21,14 @@ def header(library: str, *names: str) -> str:
 
 def functions(text: str) -> dict[str, tuple[str, list[str]]]:
     """For each function its return type and its parameters' types, spelled with single spaces."""
-    found = {}
+    result = {}
     pattern = r"([\w ]+?[\w*]) (?:(?:CUBLASWINAPI|CUFFTAPI)\s+| *(?=nccl))(\w+)\s*\(([^()]*)\)\s*;"
     for returned, name, parameters in re.findall(pattern, text):
-        given = [
+        argument = [
             _type(parameter) for parameter in parameters.split(",") if parameter.strip() not in ("", "void")
         ]
-        found[name] = (" ".join(returned.split()), given)
-    return found
+        result[name] = (" ".join(returned.split()), argument)
+    return result
 
 
 def _type(parameter: str) -> str:
@@ -66,7 +66,7 @@ def _number(text: str, known: dict[str, int]) -> int | None:
 
 def fields(text: str, struct: str) -> list[tuple[str, str]]:
     """Type and name of each field of ``typedef struct ... { ... } struct;``, in order."""
-    found = re.search(rf"struct\s*\w*\s*\{{([^{{}}]*)\}}\s*{struct}\s*;", text)
-    assert found, f"no struct {struct}"
-    declared = [f"{entry.strip()}" for entry in found[1].split(";") if entry.strip()]
+    result = re.search(rf"struct\s*\w*\s*\{{([^{{}}]*)\}}\s*{struct}\s*;", text)
+    assert result, f"no struct {struct}"
+    declared = [f"{entry.strip()}" for entry in result[1].split(";") if entry.strip()]
     return [(_type(entry), re.split(r"[\s*]+", entry)[-1]) for entry in declared]

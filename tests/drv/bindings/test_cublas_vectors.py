@@ -382,13 +382,13 @@ def test_a_singular_triangle_gives_infinities() -> None:
     ],
 )
 def test_host_scalars(data_type: Type, value: complex, held: complex) -> None:
-    made = HostScalar(data_type, value)
-    address = made.address
-    assert made.value == held
+    result = HostScalar(data_type, value)
+    address = result.address
+    assert result.value == held
     assert address % 16 == 0
-    made.value = 0
-    assert (made.value, made.address) == (0, address)
-    assert repr(made).startswith("HostScalar(0")
+    result.value = 0
+    assert (result.value, result.address) == (0, address)
+    assert repr(result).startswith("HostScalar(0")
 
 
 def test_host_scalars_of_other_types_do_not_exist() -> None:

@@ -36,9 +36,9 @@ _XT = {
 def dtypes(kind: cufftType) -> tuple[np.dtype, np.dtype]:
     """Types of input and output elements."""
     real, complex_ = (np.float64, np.complex128) if kind in _DOUBLE else (np.float32, np.complex64)
-    given = real if kind in (R2C, D2Z) else complex_
-    wanted = real if kind in (C2R, Z2D) else complex_
-    return np.dtype(given), np.dtype(wanted)
+    argument = real if kind in (R2C, D2Z) else complex_
+    expected = real if kind in (C2R, Z2D) else complex_
+    return np.dtype(argument), np.dtype(expected)
 
 
 def shapes(kind: cufftType, n: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -168,11 +168,11 @@ def test_in_place(transform: tuple[cufftType, tuple[int, ...], int, int]) -> Non
     length = n[-1] // 2 + 1
     rows = (batch, *n[:-1])
     if kind in (R2C, D2Z):
-        given = np.zeros((*rows, 2 * length), values.dtype)
-        given[..., : n[-1]] = values
+        argument = np.zeros((*rows, 2 * length), values.dtype)
+        argument[..., : n[-1]] = values
     else:
-        given = values
-    data = DeviceArray(given)
+        argument = values
+    data = DeviceArray(argument)
     cufft = cufft_library()
     plan = cufft.cufftPlanMany(len(n), n, None, 1, 0, None, 1, 0, kind, batch)
     execute(cufft, plan, kind, data.address, data.address, direction)

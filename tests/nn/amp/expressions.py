@@ -315,13 +315,13 @@ _LETTERS = {
 
 def operands(library: Any, device: str, which: str, make: Callable[..., Any]) -> dict[str, Any]:
     half = library.float16 if device == "cuda" else library.bfloat16
-    made = {}
+    result = {}
     for name, array in ARRAYS.items():
         kind = {"f": library.float32, "i": library.int64, "b": library.bool}[array.dtype.kind]
         if array.dtype.kind == "f" and (which == "half" or (which == "both" and name in FIRST)):
             kind = half
-        made[name] = make(array, kind)
-    return made
+        result[name] = make(array, kind)
+    return result
 
 
 def results(
@@ -333,13 +333,13 @@ def results(
     known: str = "",
 ) -> str:
     """Letters of the types that a call gives, of operands of three kinds; those in ``known`` are not asked for."""
-    found = known
+    actual = known
     for which in ("single", "half", "both")[len(known) :]:
         try:
             result = run(call, {"m": library, "f": functions, **operands[which]})
         except (RuntimeError, NotImplementedError, AssertionError):  # the last is PyTorch's without CUDA
-            found += "-"
+            actual += "-"
             continue
         result = result[0] if isinstance(result, tuple) else result
-        found += _LETTERS[str(result.dtype).split(".")[1]]
-    return found
+        actual += _LETTERS[str(result.dtype).split(".")[1]]
+    return actual

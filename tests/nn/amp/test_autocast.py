@@ -16,12 +16,12 @@ import nn.functional
 import nn.optim
 import tensor
 from tensor.core.modes.autocast import autocast_blocks, settings
-from tests.tensor.conftest import place_name
+from tests.tensor.conftest import device_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["place_name"]
+__all__ = ["device_name"]
 
 
 @pytest.fixture(autouse=True)
@@ -39,22 +39,22 @@ def _half(device: str) -> Any:
 # Blocks
 
 
-def test_blocks_nest(place_name: str) -> None:
-    x = tensor.ones(2, 2, device=place_name)
-    with tensor.autocast(place_name):
-        assert (x @ x).dtype is _half(place_name)
-        with tensor.autocast(place_name, enabled=False):
-            assert not tensor.is_autocast_enabled(place_name)
+def test_blocks_nest(device_name: str) -> None:
+    x = tensor.ones(2, 2, device=device_name)
+    with tensor.autocast(device_name):
+        assert (x @ x).dtype is _half(device_name)
+        with tensor.autocast(device_name, enabled=False):
+            assert not tensor.is_autocast_enabled(device_name)
             assert (x @ x).dtype is tensor.float32
-            with tensor.autocast(place_name, dtype=tensor.float16):
+            with tensor.autocast(device_name, dtype=tensor.float16):
                 assert (x @ x).dtype is tensor.float16
             assert (x @ x).dtype is tensor.float32
-        with tensor.autocast(place_name, dtype=tensor.bfloat16):
-            assert tensor.get_autocast_dtype(place_name) is tensor.bfloat16
+        with tensor.autocast(device_name, dtype=tensor.bfloat16):
+            assert tensor.get_autocast_dtype(device_name) is tensor.bfloat16
             assert (x @ x).dtype is tensor.bfloat16
-        assert (x @ x).dtype is _half(place_name)
-        assert tensor.is_autocast_enabled(place_name)
-    assert not tensor.is_autocast_enabled(place_name)
+        assert (x @ x).dtype is _half(device_name)
+        assert tensor.is_autocast_enabled(device_name)
+    assert not tensor.is_autocast_enabled(device_name)
     assert (x @ x).dtype is tensor.float32
 
 
@@ -68,37 +68,37 @@ def test_blocks_end_with_an_exception() -> None:
     assert not tensor.is_autocast_enabled("cpu")
 
 
-def test_values_are_those_of_the_lower_precision(place_name: str) -> None:
+def test_values_are_those_of_the_lower_precision(device_name: str) -> None:
     generator = tensor.Generator().manual_seed(0)
-    a, b = (tensor.randn(4, 4, generator=generator).to(place_name) for _ in range(2))
-    half = _half(place_name)
-    with tensor.autocast(place_name):
+    a, b = (tensor.randn(4, 4, generator=generator).to(device_name) for _ in range(2))
+    half = _half(device_name)
+    with tensor.autocast(device_name):
         assert tensor.equal(a @ b, a.to(half) @ b.to(half))
-        if place_name == "cuda":
+        if device_name == "cuda":
             y = a @ b
             assert tensor.equal(tensor.softmax(y, -1), tensor.softmax(y.float(), -1))
             assert tensor.equal(y.sum(0), y.float().sum(0))
 
 
-def test_decorated_functions_and_methods(place_name: str) -> None:
-    x = tensor.ones(2, 2, device=place_name)
+def test_decorated_functions_and_methods(device_name: str) -> None:
+    x = tensor.ones(2, 2, device=device_name)
 
-    @tensor.autocast(place_name)
+    @tensor.autocast(device_name)
     def product(a: Any, depth: int = 1) -> Any:
         """Multiply."""
         return product(a, depth - 1) if depth else a @ a
 
     class Net(nn.Module):
-        @tensor.autocast(place_name)
+        @tensor.autocast(device_name)
         def forward(self, a: Any) -> Any:
             return a @ a
 
-    assert product(x, depth=3).dtype is _half(place_name)
+    assert product(x, depth=3).dtype is _half(device_name)
     assert (product.__name__, product.__doc__) == ("product", "Multiply.")
-    assert Net()(x).dtype is _half(place_name)
+    assert Net()(x).dtype is _half(device_name)
     assert (x @ x).dtype is tensor.float32
     with pytest.raises(TypeError, match=r"requires a callable, but got Tensor. Did you mean"):
-        tensor.autocast(place_name)(x)
+        tensor.autocast(device_name)(x)
 
 
 def test_a_decorated_function_in_several_threads() -> None:
@@ -111,8 +111,8 @@ def test_a_decorated_function_in_several_threads() -> None:
         leave.wait()
         return (x @ x).dtype
 
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append((product(), (x @ x).dtype))) for _ in range(2)]
+    result: list[Any] = []
+    threads = [threading.Thread(target=lambda: result.append((product(), (x @ x).dtype))) for _ in range(2)]
     for each in threads:
         each.start()
     inside.wait()
@@ -121,21 +121,21 @@ def test_a_decorated_function_in_several_threads() -> None:
     leave.wait()
     for each in threads:
         each.join()
-    assert found == [(tensor.bfloat16, tensor.float32)] * 2
+    assert result == [(tensor.bfloat16, tensor.float32)] * 2
 
 
 def test_settings_are_of_one_thread() -> None:
-    found: list[Any] = []
+    result: list[Any] = []
 
     def look() -> None:
         x = tensor.ones(2, 2)
-        found.append((tensor.is_autocast_enabled("cpu"), tensor.get_autocast_dtype("cpu"), (x @ x).dtype))
+        result.append((tensor.is_autocast_enabled("cpu"), tensor.get_autocast_dtype("cpu"), (x @ x).dtype))
 
     with tensor.autocast("cpu", dtype=tensor.float16, cache_enabled=False):
         thread = threading.Thread(target=look)
         thread.start()
         thread.join()
-    assert found == [(False, tensor.bfloat16, tensor.float32)]
+    assert result == [(False, tensor.bfloat16, tensor.float32)]
 
 
 def test_settings_as_functions() -> None:
@@ -190,9 +190,9 @@ def test_wrong_arguments() -> None:
 def test_a_wrong_dtype_warns_and_disables(kind: str) -> None:
     with pytest.warns(
         UserWarning, match="In CPU autocast, but the target dtype is not supported. Disabling"
-    ) as found:
+    ) as result:
         block = tensor.autocast("cpu", dtype=getattr(tensor, kind))
-    assert found[0].filename == __file__
+    assert result[0].filename == __file__
     with block:
         assert not tensor.is_autocast_enabled("cpu")
         assert (tensor.ones(2, 2) @ tensor.ones(2, 2)).dtype is tensor.float32
@@ -241,17 +241,17 @@ def test_names_where_users_look(device: drv.Device) -> None:
 # Gradients and casts that are kept
 
 
-def test_gradients_have_the_types_of_what_they_belong_to(place_name: str) -> None:
-    layer = nn.Linear(3, 2, device=place_name)
-    x = tensor.ones(4, 3, device=place_name, requires_grad=True)
+def test_gradients_have_the_types_of_what_they_belong_to(device_name: str) -> None:
+    layer = nn.Linear(3, 2, device=device_name)
+    x = tensor.ones(4, 3, device=device_name, requires_grad=True)
     seen = []
-    with tensor.autocast(place_name):
+    with tensor.autocast(device_name):
         y = layer(x)
         y.register_hook(lambda grad: seen.append(grad.dtype))
-        loss = nn.functional.mse_loss(y, tensor.zeros(4, 2, device=place_name))
-    assert (y.dtype, loss.dtype) == (_half(place_name), tensor.float32)
+        loss = nn.functional.mse_loss(y, tensor.zeros(4, 2, device=device_name))
+    assert (y.dtype, loss.dtype) == (_half(device_name), tensor.float32)
     loss.backward()
-    assert seen == [_half(place_name)]
+    assert seen == [_half(device_name)]
     assert x.grad is not None and x.grad.dtype is tensor.float32
     assert layer.weight.grad.dtype is layer.bias.grad.dtype is tensor.float32
 
@@ -271,44 +271,44 @@ def _casts_of(monkeypatch: pytest.MonkeyPatch, watched: Any) -> list[Any]:
 
 
 def test_a_parameter_is_cast_once_in_the_outermost_block(
-    place_name: str, monkeypatch: pytest.MonkeyPatch
+    device_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weight = nn.Parameter(tensor.ones(3, 3, device=place_name))
-    x = tensor.ones(3, 3, device=place_name)
+    weight = nn.Parameter(tensor.ones(3, 3, device=device_name))
+    x = tensor.ones(3, 3, device=device_name)
     casts = _casts_of(monkeypatch, weight)
-    with tensor.autocast(place_name):
+    with tensor.autocast(device_name):
         y = x @ weight
-        with tensor.autocast(place_name, enabled=False):
+        with tensor.autocast(device_name, enabled=False):
             pass
-        with tensor.autocast(place_name):
+        with tensor.autocast(device_name):
             y = (y @ weight) @ weight
-        assert casts == [_half(place_name)]
+        assert casts == [_half(device_name)]
         # One for another type.
-        with tensor.autocast(place_name, dtype=tensor.float16 if place_name == "cpu" else tensor.bfloat16):
+        with tensor.autocast(device_name, dtype=tensor.float16 if device_name == "cpu" else tensor.bfloat16):
             x @ weight
         assert len(casts) == 2
         y = y @ weight
         assert len(casts) == 2
     y.sum().backward()
     assert weight.grad is not None
-    with tensor.autocast(place_name):
+    with tensor.autocast(device_name):
         x @ weight
     assert len(casts) == 3
 
 
-def test_what_is_no_parameter_is_cast_each_time(place_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = tensor.ones(3, 3, device=place_name)
+def test_what_is_no_parameter_is_cast_each_time(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = tensor.ones(3, 3, device=device_name)
     casts = _casts_of(monkeypatch, x)
-    with tensor.autocast(place_name):
+    with tensor.autocast(device_name):
         x @ x
         assert len(casts) == 2
-    weight = nn.Parameter(tensor.ones(3, 3, device=place_name))
+    weight = nn.Parameter(tensor.ones(3, 3, device=device_name))
     casts = _casts_of(monkeypatch, weight)
-    with tensor.autocast(place_name, cache_enabled=False):
+    with tensor.autocast(device_name, cache_enabled=False):
         x @ weight
         x @ weight
         assert len(casts) == 2
-    with tensor.autocast(place_name):
+    with tensor.autocast(device_name):
         x @ weight
         tensor.clear_autocast_cache()
         x @ weight
@@ -331,10 +331,10 @@ def test_gradients_of_uses_of_a_kept_cast_add_up() -> None:
         assert ours == pytest.approx(theirs, rel=2e-2)
 
 
-def test_a_cast_that_was_kept_unrecorded_is_not_used_in_recorded_operations(place_name: str) -> None:
-    weight = nn.Parameter(tensor.ones(3, 3, device=place_name))
-    x = tensor.ones(3, 3, device=place_name)
-    with tensor.autocast(place_name):
+def test_a_cast_that_was_kept_unrecorded_is_not_used_in_recorded_operations(device_name: str) -> None:
+    weight = nn.Parameter(tensor.ones(3, 3, device=device_name))
+    x = tensor.ones(3, 3, device=device_name)
+    with tensor.autocast(device_name):
         with tensor.no_grad():
             assert not (x @ weight).requires_grad
         y = x @ weight
@@ -344,22 +344,22 @@ def test_a_cast_that_was_kept_unrecorded_is_not_used_in_recorded_operations(plac
     assert weight.grad is not None
 
 
-def test_a_parameter_that_was_written_is_cast_again(place_name: str) -> None:
-    weight = nn.Parameter(tensor.ones(2, 2, device=place_name))
-    x = tensor.ones(2, 2, device=place_name)
-    with tensor.autocast(place_name):
+def test_a_parameter_that_was_written_is_cast_again(device_name: str) -> None:
+    weight = nn.Parameter(tensor.ones(2, 2, device=device_name))
+    x = tensor.ones(2, 2, device=device_name)
+    with tensor.autocast(device_name):
         assert (x @ weight).tolist() == [[2.0, 2.0], [2.0, 2.0]]
         with tensor.no_grad():
             weight.mul_(2)
         assert (x @ weight).tolist() == [[4.0, 4.0], [4.0, 4.0]]
-        weight.data = tensor.zeros(2, 2, device=place_name)
+        weight.data = tensor.zeros(2, 2, device=device_name)
         assert (x @ weight).tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
-def test_casts_are_gone_after_the_block(place_name: str) -> None:
-    weight = nn.Parameter(tensor.ones(2, 2, device=place_name))
-    x = tensor.ones(2, 2, device=place_name)
-    with tensor.autocast(place_name):
+def test_casts_are_gone_after_the_block(device_name: str) -> None:
+    weight = nn.Parameter(tensor.ones(2, 2, device=device_name))
+    x = tensor.ones(2, 2, device=device_name)
+    with tensor.autocast(device_name):
         x @ weight
         (kept,) = settings.kept.values()
         cast = weakref.ref(kept.result)
@@ -371,7 +371,7 @@ def test_casts_are_gone_after_the_block(place_name: str) -> None:
 def test_memory_stays_the_same(device: drv.Device) -> None:
     layer = nn.Linear(64, 64, device="cuda")
     x = tensor.ones(8, 64, device="cuda")
-    found = []
+    result = []
     for _ in range(4):
         with tensor.autocast("cuda"):
             loss = layer(layer(x)).float().mean()
@@ -379,8 +379,8 @@ def test_memory_stays_the_same(device: drv.Device) -> None:
         layer.zero_grad()
         del loss
         gc.collect()
-        found.append(tensor.cuda.memory_allocated())
-    assert len(set(found[1:])) == 1
+        result.append(tensor.cuda.memory_allocated())
+    assert len(set(result[1:])) == 1
 
 
 @pytest.mark.simulator_only
@@ -403,88 +403,88 @@ def test_each_stream_has_its_own_cast() -> None:
 # Backward passes
 
 
-def test_backward_passes_run_without(place_name: str) -> None:
-    found = []
+def test_backward_passes_run_without(device_name: str) -> None:
+    result = []
 
     class Watched(tensor.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
-            found.append(tensor.is_autocast_enabled(place_name))
+            result.append(tensor.is_autocast_enabled(device_name))
             return x * 2
 
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
-            found.append(tensor.is_autocast_enabled(place_name))
-            found.append((grad @ grad).dtype)
+            result.append(tensor.is_autocast_enabled(device_name))
+            result.append((grad @ grad).dtype)
             return grad * 2
 
-    x = tensor.ones(2, 2, device=place_name, requires_grad=True)
-    with tensor.autocast(place_name):
+    x = tensor.ones(2, 2, device=device_name, requires_grad=True)
+    with tensor.autocast(device_name):
         Watched.apply(x).sum().backward()
-        assert tensor.is_autocast_enabled(place_name)
-    assert found == [True, False, tensor.float32]
+        assert tensor.is_autocast_enabled(device_name)
+    assert result == [True, False, tensor.float32]
 
 
-def test_functions_of_ones_own(place_name: str) -> None:
-    found: list[Any] = []
+def test_functions_of_ones_own(device_name: str) -> None:
+    result: list[Any] = []
 
     class AsTheBlock(tensor.autograd.Function):
         @staticmethod
-        @tensor.amp.custom_fwd(device_type=place_name)
+        @tensor.amp.custom_fwd(device_type=device_name)
         def forward(ctx: Any, a: Any, b: Any) -> Any:
             ctx.save_for_backward(a, b)
             return a @ b
 
         @staticmethod
-        @tensor.amp.custom_bwd(device_type=place_name)
+        @tensor.amp.custom_bwd(device_type=device_name)
         def backward(ctx: Any, grad: Any) -> Any:
             a, b = ctx.saved_tensors
-            found.append(
-                (grad.dtype, tensor.is_autocast_enabled(place_name), tensor.get_autocast_dtype(place_name))
+            result.append(
+                (grad.dtype, tensor.is_autocast_enabled(device_name), tensor.get_autocast_dtype(device_name))
             )
             return (grad @ b.t()).to(a.dtype), (a.t() @ grad).to(b.dtype)
 
     class InSingle(tensor.autograd.Function):
         @staticmethod
-        @tensor.amp.custom_fwd(device_type=place_name, cast_inputs=tensor.float32)
+        @tensor.amp.custom_fwd(device_type=device_name, cast_inputs=tensor.float32)
         def forward(ctx: Any, a: Any, more: Any) -> Any:
-            found.append(
-                (a.dtype, more["b"][0].dtype, more["n"].dtype, tensor.is_autocast_enabled(place_name))
+            result.append(
+                (a.dtype, more["b"][0].dtype, more["n"].dtype, tensor.is_autocast_enabled(device_name))
             )
             return a @ more["b"][0]
 
         @staticmethod
-        @tensor.amp.custom_bwd(device_type=place_name)
+        @tensor.amp.custom_bwd(device_type=device_name)
         def backward(ctx: Any, grad: Any) -> Any:
-            found.append((grad.dtype, tensor.is_autocast_enabled(place_name)))
+            result.append((grad.dtype, tensor.is_autocast_enabled(device_name)))
             return grad, None
 
-    a = tensor.ones(2, 2, device=place_name, requires_grad=True)
-    half = _half(place_name)
-    with tensor.autocast(place_name):
+    a = tensor.ones(2, 2, device=device_name, requires_grad=True)
+    half = _half(device_name)
+    with tensor.autocast(device_name):
         y = AsTheBlock.apply(a, a)
     assert y.dtype is half
     y.float().sum().backward()
-    assert found == [(half, True, half)]
+    assert result == [(half, True, half)]
     assert a.grad is not None and a.grad.dtype is tensor.float32
-    found.clear()
-    more = {"b": [a.detach().to(half)], "n": tensor.ones(1, device=place_name, dtype=tensor.int64)}
-    with tensor.autocast(place_name):
+    result.clear()
+    more = {"b": [a.detach().to(half)], "n": tensor.ones(1, device=device_name, dtype=tensor.int64)}
+    with tensor.autocast(device_name):
         y = InSingle.apply(a.to(half), more)
     assert y.dtype is tensor.float32
     y.sum().backward()
-    assert found == [(tensor.float32, tensor.float32, tensor.int64, False), (tensor.float32, False)]
-    found.clear()
+    assert result == [(tensor.float32, tensor.float32, tensor.int64, False), (tensor.float32, False)]
+    result.clear()
     # Outside of blocks nothing is done.
     InSingle.apply(a.to(half), more).float().sum().backward()
-    assert found == [(half, half, tensor.int64, False), (half, False)]
+    assert result == [(half, half, tensor.int64, False), (half, False)]
     with pytest.raises(ValueError, match="Expected `device_type`"):
         tensor.amp.custom_fwd(device_type=1)  # type: ignore[arg-type]
 
 
-def test_second_derivatives(place_name: str) -> None:
-    x = tensor.full((2, 2), 0.5, device=place_name, requires_grad=True)
-    with tensor.autocast(place_name):
+def test_second_derivatives(device_name: str) -> None:
+    x = tensor.full((2, 2), 0.5, device=device_name, requires_grad=True)
+    with tensor.autocast(device_name):
         loss = (x @ x).float().pow(2).sum()
     (grad,) = tensor.autograd.grad(loss, x, create_graph=True)
     assert grad.dtype is tensor.float32
@@ -518,18 +518,18 @@ def _data(device: str) -> tuple[Any, Any]:
     return x.to(device), t.to(device)
 
 
-def test_a_network_learns_with_scaled_losses(place_name: str) -> None:
+def test_a_network_learns_with_scaled_losses(device_name: str) -> None:
     tensor.manual_seed(0)
-    net = Net().to(place_name)
+    net = Net().to(device_name)
     optimizer = nn.optim.Adam(net.parameters(), lr=0.03)
-    scaler = tensor.amp.GradScaler(place_name, init_scale=2.0**8)
-    x, t = _data(place_name)
+    scaler = tensor.amp.GradScaler(device_name, init_scale=2.0**8)
+    x, t = _data(device_name)
     losses = []
     for _ in range(8):
         optimizer.zero_grad()
-        with tensor.autocast(place_name):
+        with tensor.autocast(device_name):
             y = net(x)
-            assert y.dtype is _half(place_name)
+            assert y.dtype is _half(device_name)
             loss = nn.functional.cross_entropy(y, t)
             assert loss.dtype is tensor.float32
         scaler.scale(loss).backward()
@@ -541,17 +541,17 @@ def test_a_network_learns_with_scaled_losses(place_name: str) -> None:
     assert net.norm.running_mean.dtype is tensor.float32
 
 
-def test_training_follows_that_in_single_precision(place_name: str) -> None:
-    x, t = _data(place_name)
+def test_training_follows_that_in_single_precision(device_name: str) -> None:
+    x, t = _data(device_name)
     losses: dict[bool, list[float]] = {}
     for enabled in (True, False):
         tensor.manual_seed(0)
-        net = Net().to(place_name)
+        net = Net().to(device_name)
         optimizer = nn.optim.SGD(net.parameters(), lr=0.1)
         losses[enabled] = []
         for _ in range(3):
             optimizer.zero_grad()
-            with tensor.autocast(place_name, enabled=enabled):
+            with tensor.autocast(device_name, enabled=enabled):
                 loss = nn.functional.cross_entropy(net(x), t)
             loss.backward()
             optimizer.step()
@@ -560,10 +560,10 @@ def test_training_follows_that_in_single_precision(place_name: str) -> None:
     assert losses[True] != losses[False]
 
 
-def test_accumulated_gradients_in_one_block(place_name: str) -> None:
-    layer = nn.Linear(3, 3, device=place_name)
-    x = tensor.ones(2, 3, device=place_name)
-    with tensor.autocast(place_name):
+def test_accumulated_gradients_in_one_block(device_name: str) -> None:
+    layer = nn.Linear(3, 3, device=device_name)
+    x = tensor.ones(2, 3, device=device_name)
+    with tensor.autocast(device_name):
         for _ in range(3):
             layer(x).float().sum().backward()
     assert layer.bias.grad.tolist() == [6.0] * 3
@@ -584,14 +584,14 @@ LAYERS: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]], str]] = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers(place_name: str, name: str) -> None:
+def test_layers(device_name: str, name: str) -> None:
     make, shapes, kinds = LAYERS[name]
-    layer = make().to(place_name)
-    inputs = [tensor.ones(*shape, device=place_name, requires_grad=True) for shape in shapes]
-    with tensor.autocast(place_name):
+    layer = make().to(device_name)
+    inputs = [tensor.ones(*shape, device=device_name, requires_grad=True) for shape in shapes]
+    with tensor.autocast(device_name):
         result = layer(*inputs)
         result = result[0] if isinstance(result, tuple) else result
-    assert result.dtype is {"h": _half(place_name), "s": tensor.float32}[kinds[place_name == "cuda"]]
+    assert result.dtype is {"h": _half(device_name), "s": tensor.float32}[kinds[device_name == "cuda"]]
     result.float().sum().backward()
-    found = [each.grad for each in (*layer.parameters(), *inputs)]
-    assert all(grad is not None and grad.dtype is tensor.float32 for grad in found)
+    actual = [each.grad for each in (*layer.parameters(), *inputs)]
+    assert all(grad is not None and grad.dtype is tensor.float32 for grad in actual)

@@ -13,33 +13,33 @@ import tensor
 from tensor.methods.operation_methods import OperationMethods
 from tensor.operations import autocast as autocasting
 from tensor.operations.catalogue import published
-from tests.tensor.conftest import place_name
+from tests.tensor.conftest import device_name
 
 from .expressions import EXPECTED, operands, results
 
-__all__ = ["place_name"]
+__all__ = ["device_name"]
 
 
-def test_results(place_name: str) -> None:
-    made = {
+def test_results(device_name: str) -> None:
+    output = {
         which: operands(
-            tensor, place_name, which, lambda array, kind: tensor.from_numpy(array).to(place_name, kind)
+            tensor, device_name, which, lambda array, kind: tensor.from_numpy(array).to(device_name, kind)
         )
         for which in ("single", "half", "both")
     }
 
     def run(call: str, names: dict[str, Any]) -> Any:
-        with tensor.autocast(place_name):
+        with tensor.autocast(device_name):
             return eval(call, names)
 
     wrong = {}
     for call, both in EXPECTED.items():
-        expected = both[place_name == "cpu"]
+        expected = both[device_name == "cpu"]
         # What is float32 needs no cast to stay so, and the kernels of each type take time to make.
-        known = "s" if place_name == "cuda" and expected[0] == "s" else ""
-        found = results(call, tensor, nn.functional, made, run, known)
-        if found != expected:
-            wrong[call] = f"{found} instead of {expected}"
+        known = "s" if device_name == "cuda" and expected[0] == "s" else ""
+        result = results(call, tensor, nn.functional, output, run, known)
+        if result != expected:
+            wrong[call] = f"{result} instead of {expected}"
     assert not wrong
 
 
@@ -85,20 +85,20 @@ def test_signatures_stay() -> None:
         nn.functional.linear()
 
 
-def test_rows_that_are_in_place_or_have_out_are_left_alone(place_name: str) -> None:
-    x = tensor.ones(3, device=place_name, dtype=tensor.float16)
-    single = tensor.ones(2, 2, device=place_name)
-    with tensor.autocast(place_name):
+def test_rows_that_are_in_place_or_have_out_are_left_alone(device_name: str) -> None:
+    x = tensor.ones(3, device=device_name, dtype=tensor.float16)
+    single = tensor.ones(2, 2, device=device_name)
+    with tensor.autocast(device_name):
         assert tensor.exp(x, out=tensor.empty_like(x)).dtype is tensor.float16
         assert x.exp_().dtype is tensor.float16
         assert tensor.mm(single, single, out=tensor.empty_like(single)).dtype is tensor.float32
         assert single.addmm_(single, single).dtype is tensor.float32
 
 
-def test_binary_cross_entropy_is_an_error(place_name: str) -> None:
-    p = tensor.full((3,), 0.5, device=place_name)
-    with tensor.autocast(place_name):
-        if place_name == "cpu":
+def test_binary_cross_entropy_is_an_error(device_name: str) -> None:
+    p = tensor.full((3,), 0.5, device=device_name)
+    with tensor.autocast(device_name):
+        if device_name == "cpu":
             assert nn.functional.binary_cross_entropy(p, p).dtype is tensor.float32
             return
         with pytest.raises(RuntimeError, match="unsafe to autocast.*binary_cross_entropy_with_logits"):
@@ -109,15 +109,15 @@ def test_binary_cross_entropy_is_an_error(place_name: str) -> None:
             nn.functional.binary_cross_entropy(p, p)
 
 
-def test_lowered_casts_for_what_is_no_function_of_its_own(place_name: str) -> None:
-    x, half = tensor.ones(2, device=place_name), tensor.ones(2, device=place_name, dtype=tensor.float16)
+def test_lowered_casts_for_what_is_no_function_of_its_own(device_name: str) -> None:
+    x, half = tensor.ones(2, device=device_name), tensor.ones(2, device=device_name, dtype=tensor.float16)
     double, number = (
-        tensor.ones(2, device=place_name, dtype=tensor.float64),
-        tensor.arange(2, device=place_name),
+        tensor.ones(2, device=device_name, dtype=tensor.float64),
+        tensor.arange(2, device=device_name),
     )
     operands = (x, [half, None], double, number, "text")
     assert autocasting.lowered(*operands) is operands or autocasting.lowered(*operands) == operands
-    with tensor.autocast(place_name, dtype=tensor.bfloat16):
+    with tensor.autocast(device_name, dtype=tensor.bfloat16):
         a, (b, nothing), c, d, text = autocasting.lowered(*operands)
     assert a.dtype is b.dtype is tensor.bfloat16
     assert c is double
@@ -142,9 +142,9 @@ def test_only_tensors_of_the_type_of_device_are_cast(device: drv.Device) -> None
 def test_warnings_show_the_line_of_the_user() -> None:
     a = tensor.full((2, 2), 0.5)
     for enabled in (False, True):
-        with pytest.warns(UserWarning, match="batchmean") as found, tensor.autocast("cpu", enabled=enabled):
+        with pytest.warns(UserWarning, match="batchmean") as result, tensor.autocast("cpu", enabled=enabled):
             nn.functional.kl_div(a, a)
-        assert found[0].filename == __file__
-        with pytest.warns(UserWarning, match="size") as found, tensor.autocast("cpu", enabled=enabled):
+        assert result[0].filename == __file__
+        with pytest.warns(UserWarning, match="size") as result, tensor.autocast("cpu", enabled=enabled):
             nn.functional.mse_loss(a, a[0])
-        assert found[0].filename == __file__
+        assert result[0].filename == __file__

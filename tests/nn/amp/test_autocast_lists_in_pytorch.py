@@ -29,16 +29,16 @@ def fake_cuda() -> Iterator[Any]:
 
 
 def _assert_as_in_pytorch(torch: Any, device: str, make: Callable[..., Any], run: Callable[..., Any]) -> None:
-    made = {which: operands(torch, device, which, make) for which in ("single", "half", "both")}
+    output = {which: operands(torch, device, which, make) for which in ("single", "half", "both")}
     wrong = {}
     for call, expected in EXPECTED.items():
         if (call, device) in DIFFERENT:
             continue
-        found = results(call, torch, torch.nn.functional, made, run)
+        result = results(call, torch, torch.nn.functional, output, run)
         # Where PyTorch gives an error, there need not be one here; and tensors without elements are checked less.
-        known = zip(found, expected[device == "cpu"], strict=True)
+        known = zip(result, expected[device == "cpu"], strict=True)
         if any(a not in ("-", b) and not (device == "cuda" and b == "-") for a, b in known):
-            wrong[call] = f"{found} in PyTorch, {expected[device == 'cpu']} in the table"
+            wrong[call] = f"{result} in PyTorch, {expected[device == 'cpu']} in the table"
     assert not wrong
 
 

@@ -11,9 +11,9 @@ import drv
 import nn.optim
 import tensor
 from nn.amp import GradScaler
-from tests.tensor.conftest import place_name
+from tests.tensor.conftest import device_name
 
-__all__ = ["place_name"]
+__all__ = ["device_name"]
 
 
 def _trained(library: Any, optim: Any, scaler: Any, device: str, iterations: int = 12) -> list[Any]:
@@ -21,7 +21,7 @@ def _trained(library: Any, optim: Any, scaler: Any, device: str, iterations: int
     x = library.ones(3, device=device).requires_grad_()
     y = library.ones((2, 2), device=device).requires_grad_()
     optimizer = optim.SGD([x, y], lr=0.1)
-    found = []
+    result = []
     for number in range(iterations):
         optimizer.zero_grad()
         loss = (x * x).sum() + y.sum()
@@ -32,18 +32,18 @@ def _trained(library: Any, optim: Any, scaler: Any, device: str, iterations: int
             scaler.unscale_(optimizer)
         scaler.step(optimizer)
         scaler.update(3.0 if number == 10 else None)
-        found.append((scaler.get_scale(), x.tolist(), y.tolist()))
-    return found
+        result.append((scaler.get_scale(), x.tolist(), y.tolist()))
+    return result
 
 
 @pytest.mark.parity
-def test_like_pytorch(place_name: str) -> None:
+def test_like_pytorch(device_name: str) -> None:
     torch = pytest.importorskip("torch")
     options: dict[str, Any] = {"init_scale": 1024.0, "growth_interval": 3, "backoff_factor": 0.25}
-    ours, theirs = GradScaler(place_name, **options), torch.amp.GradScaler("cpu", **options)
-    found = _trained(tensor, nn.optim, ours, place_name)
+    ours, theirs = GradScaler(device_name, **options), torch.amp.GradScaler("cpu", **options)
+    result = _trained(tensor, nn.optim, ours, device_name)
     expected = _trained(torch, torch.optim, theirs, "cpu")
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(result, expected, strict=True):
         assert a[0] == b[0]
         assert a[1] == pytest.approx(b[1])
         assert sum(a[2], []) == pytest.approx(sum(b[2], []))  # noqa: RUF017 - four numbers
@@ -52,15 +52,18 @@ def test_like_pytorch(place_name: str) -> None:
 
 @pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
-def test_finds_one_number_among_many(place_name: str, dtype: str, bad: float) -> None:
-    kind = getattr(tensor, dtype)
-    params = [tensor.zeros(size, dtype=kind, device=place_name, requires_grad=True) for size in (3, 5000, 1)]
-    scaler = GradScaler(place_name, init_scale=4.0)
+def test_finds_one_number_among_many(device_name: str, dtype: str, bad: float) -> None:
+    element_dtype = getattr(tensor, dtype)
+    params = [
+        tensor.zeros(size, dtype=element_dtype, device=device_name, requires_grad=True)
+        for size in (3, 5000, 1)
+    ]
+    scaler = GradScaler(device_name, init_scale=4.0)
     optimizer = nn.optim.SGD(params, lr=1.0)
-    for place, size in ((4321, 1), (2, 0), (0, 2)):
+    for device, size in ((4321, 1), (2, 0), (0, 2)):
         for each in params:
             each.grad = tensor.full_like(each, 8)
-        params[1 if size == 1 else size].grad[place] = bad
+        params[1 if size == 1 else size].grad[device] = bad
         scaler.step(optimizer)
         scaler.update()
     assert scaler.get_scale() == 0.5
@@ -71,10 +74,10 @@ def test_finds_one_number_among_many(place_name: str, dtype: str, bad: float) ->
     assert all((each.detach() == -16).all().item() for each in params)
 
 
-def test_several_losses_and_optimizers(place_name: str) -> None:
-    x, y = (tensor.ones(2, device=place_name, requires_grad=True) for _ in range(2))
+def test_several_losses_and_optimizers(device_name: str) -> None:
+    x, y = (tensor.ones(2, device=device_name, requires_grad=True) for _ in range(2))
     first, second = nn.optim.SGD([x], lr=1.0), nn.optim.SGD([y], lr=1.0)
-    scaler = GradScaler(place_name, init_scale=8.0)
+    scaler = GradScaler(device_name, init_scale=8.0)
     losses = scaler.scale([x.sum(), (y.sum() * float("inf"),)])
     assert [each.item() for each in (losses[0], losses[1][0])] == [16.0, float("inf")]
     losses[0].backward()
@@ -83,7 +86,7 @@ def test_several_losses_and_optimizers(place_name: str) -> None:
     scaler.step(second)
     scaler.update()
     assert (x.tolist(), y.tolist(), scaler.get_scale()) == ([0, 0], [1, 1], 4.0)
-    assert next(iter(scaler.scale(iter([tensor.ones((), device=place_name)])))).item() == 4.0
+    assert next(iter(scaler.scale(iter([tensor.ones((), device=device_name)])))).item() == 4.0
 
 
 @pytest.mark.simulator_only

@@ -55,15 +55,15 @@ def numbers(shape: tuple[int, ...] = (4, 6)) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ALL)
-def test_values_and_gradients(place_name: str, name: str) -> None:
+def test_values_and_gradients(device_name: str, name: str) -> None:
     torch = pytest.importorskip("torch")
-    layer, reference = ALL[name](nn).to(place_name), ALL[name](torch.nn)
+    layer, reference = ALL[name](nn).to(device_name), ALL[name](torch.nn)
     assert repr(layer) == repr(reference)
-    x = tensor.from_numpy(numbers()).to(place_name).requires_grad_()
+    x = tensor.from_numpy(numbers()).to(device_name).requires_grad_()
     y = torch.from_numpy(numbers()).requires_grad_()
-    found, expected = layer(x), reference(y)
-    np.testing.assert_allclose(array_of(found), array_of(expected), rtol=2e-5, atol=1e-6)
-    (found * found).sum().backward()
+    result, expected = layer(x), reference(y)
+    np.testing.assert_allclose(array_of(result), array_of(expected), rtol=2e-5, atol=1e-6)
+    (result * result).sum().backward()
     (expected * expected).sum().backward()
     np.testing.assert_allclose(array_of(x.grad), array_of(y.grad), rtol=5e-5, atol=5e-6)
     for mine, theirs in zip(layer.parameters(), reference.parameters(), strict=True):
@@ -72,17 +72,17 @@ def test_values_and_gradients(place_name: str, name: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", MODULES)
-def test_in_place(place_name: str, name: str) -> None:
+def test_in_place(device_name: str, name: str) -> None:
     torch = pytest.importorskip("torch")
     layer, reference = MODULES[name](nn, inplace=True), MODULES[name](torch.nn, inplace=True)
     assert repr(layer) == repr(reference)
-    x = tensor.from_numpy(numbers()).to(place_name)
-    found = layer(x)
-    assert found.data_ptr() == x.data_ptr()
-    expected = MODULES[name](nn)(tensor.from_numpy(numbers()).to(place_name))
+    x = tensor.from_numpy(numbers()).to(device_name)
+    result = layer(x)
+    assert result.data_ptr() == x.data_ptr()
+    expected = MODULES[name](nn)(tensor.from_numpy(numbers()).to(device_name))
     assert x.tolist() == expected.tolist()
     # On what is recorded too.
-    leaf, other = tensor.ones(3, device=place_name, requires_grad=True), torch.ones(3, requires_grad=True)
+    leaf, other = tensor.ones(3, device=device_name, requires_grad=True), torch.ones(3, requires_grad=True)
     layer(leaf * 0.6).sum().backward()
     reference(other * 0.6).sum().backward()
     np.testing.assert_allclose(array_of(leaf.grad), array_of(other.grad), rtol=1e-5)
@@ -123,16 +123,18 @@ def test_derivative_of_glu() -> None:
 def test_types_of_glu(kind: str) -> None:
     def program(lib: Any, nn: Any) -> Any:
         x = lib.tensor([[1.0, -2.0, 0.5, 90.0], [0.0, 3.0, -1.0, -90.0]]).to(getattr(lib, kind))
-        found = nn.functional.glu(x)
-        return str(found.dtype), np.asarray(array_of(found)).astype(np.complex64).round(3).tolist().__str__()
+        result = nn.functional.glu(x)
+        return str(result.dtype), np.asarray(array_of(result)).astype(np.complex64).round(
+            3
+        ).tolist().__str__()
 
     assert_like_pytorch(program)
 
 
-def test_random_slopes(place_name: str) -> None:
+def test_random_slopes(device_name: str) -> None:
     tensor.manual_seed(0)
     layer = nn.RReLU(0.1, 0.3)
-    x = tensor.full((1000,), -1.0, device=place_name, requires_grad=True)
+    x = tensor.full((1000,), -1.0, device=device_name, requires_grad=True)
     y = layer(x)
     slopes = -array_of(y)
     assert slopes.min() >= 0.1

@@ -15,32 +15,32 @@ from tests.tensor.comparison import array_of
 pytestmark = pytest.mark.parity
 
 
-def test_like_pytorch(place_name: str) -> None:
+def test_like_pytorch(device_name: str) -> None:
     torch = pytest.importorskip("torch")
     theirs = torch.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [4, 10], div_value=2.0, head_bias=True)
     mine = nn.AdaptiveLogSoftmaxWithLoss(8, 20, [4, 10], div_value=2.0, head_bias=True)
     assert repr(mine) == repr(theirs)
     copy_weights(mine, theirs)
-    mine.to(place_name)
+    mine.to(device_name)
     # Products of float32 matrices on devices are of TF32.
-    close = {"rtol": 1e-5 if place_name == "cpu" else 2e-3, "atol": 1e-6 if place_name == "cpu" else 1e-3}
+    close = {"rtol": 1e-5 if device_name == "cpu" else 2e-3, "atol": 1e-6 if device_name == "cpu" else 1e-3}
     rng = np.random.default_rng(0)
     x, target = rng.standard_normal((6, 8)).astype(np.float32), np.array([0, 19, 5, 4, 12, 3])
-    found = mine(tensor.from_numpy(x).to(place_name), tensor.from_numpy(target).to(place_name))
+    result = mine(tensor.from_numpy(x).to(device_name), tensor.from_numpy(target).to(device_name))
     expected = theirs(torch.from_numpy(x), torch.from_numpy(target))
-    np.testing.assert_allclose(array_of(found.output), array_of(expected.output), **close)
-    np.testing.assert_allclose(array_of(found.loss), array_of(expected.loss), **close)
-    found.loss.backward()
+    np.testing.assert_allclose(array_of(result.output), array_of(expected.output), **close)
+    np.testing.assert_allclose(array_of(result.loss), array_of(expected.loss), **close)
+    result.loss.backward()
     expected.loss.backward()
     for left, right in zip(mine.parameters(), theirs.parameters(), strict=True):
         np.testing.assert_allclose(array_of(left.grad), array_of(right.grad), **close)
-    given = tensor.from_numpy(x).to(place_name)
+    argument = tensor.from_numpy(x).to(device_name)
     np.testing.assert_allclose(
-        array_of(mine.log_prob(given)), array_of(theirs.log_prob(torch.from_numpy(x))), **close
+        array_of(mine.log_prob(argument)), array_of(theirs.log_prob(torch.from_numpy(x))), **close
     )
-    assert mine.predict(given).tolist() == theirs.predict(torch.from_numpy(x)).tolist()
+    assert mine.predict(argument).tolist() == theirs.predict(torch.from_numpy(x)).tolist()
     mine.reset_parameters()
-    one = mine(given[0], tensor.tensor(7, device=place_name))
+    one = mine(argument[0], tensor.tensor(7, device=device_name))
     assert one.output.shape == ()
 
 

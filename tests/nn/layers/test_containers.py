@@ -38,9 +38,9 @@ def after(make: Any, change: Any) -> Any:
     """A program that changes a container, and tells its text, keys and the result."""
 
     def program(lib: Any, nn: Any) -> Any:
-        made = make(nn) if make in (row, items, table) else make(lib, nn)
-        found = change(made, lib, nn)
-        return repr(made), list(made.state_dict()), repr(found)
+        output = make(nn) if make in (row, items, table) else make(lib, nn)
+        result = change(output, lib, nn)
+        return repr(output), list(output.state_dict()), repr(result)
 
     return program
 
@@ -276,10 +276,10 @@ def test_text_on_devices() -> None:
 
 @pytest.mark.parametrize("make", [row, items, table])
 def test_copies(make: Any) -> None:
-    made = make(nn)
-    for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
-        assert repr(other) == repr(made)
-        state = made.state_dict()
+    result = make(nn)
+    for other in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+        assert repr(other) == repr(result)
+        state = result.state_dict()
         assert {key: value.tolist() for key, value in other.state_dict().items()} == {
             key: value.tolist() for key, value in state.items()
         }
@@ -287,18 +287,18 @@ def test_copies(make: Any) -> None:
 
 @pytest.mark.parametrize("make", [values, named])
 def test_copies_of_parameter_containers(make: Any) -> None:
-    made = make(tensor, nn)
-    for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
-        assert repr(other) == repr(made)
-        assert len(other) == len(made)
+    result = make(tensor, nn)
+    for other in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+        assert repr(other) == repr(result)
+        assert len(other) == len(result)
 
 
 def test_list_is_inserted_to_like_a_list() -> None:
-    made = items(nn)
-    made.insert(-1, nn.Tanh())
-    assert [type(each).__name__ for each in made] == ["Linear", "ReLU", "Tanh", "ReLU"]
+    result = items(nn)
+    result.insert(-1, nn.Tanh())
+    assert [type(each).__name__ for each in result] == ["Linear", "ReLU", "Tanh", "ReLU"]
     with pytest.raises(TypeError, match="int is not a Module subclass"):
-        made.insert(0, 3)
+        result.insert(0, 3)
 
 
 def test_subclass_of_sequential() -> None:
@@ -312,7 +312,7 @@ def test_subclass_of_sequential() -> None:
 
 
 def test_nothing_is_added_if_something_is_no_module() -> None:
-    made = items(nn)
+    result = items(nn)
     with pytest.raises(TypeError, match="int is not a Module subclass"):
-        made.extend([nn.ReLU(), 3])
-    assert len(made) == 3
+        result.extend([nn.ReLU(), 3])
+    assert len(result) == 3

@@ -30,17 +30,17 @@ TABLES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("number", range(len(TABLES)))
-def test_tables_like_pytorch(number: int, place_name: str) -> None:
+def test_tables_like_pytorch(number: int, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     name, options, operands = TABLES[number]
     theirs, mine = getattr(torch.nn, name)(6, 4, **options), getattr(nn, name)(6, 4, **options)
     assert repr(mine) == repr(theirs)
     copy_weights(mine, theirs)
-    mine.to(place_name)
-    found = mine(*[tensor.from_numpy(each).to(place_name) for each in operands])
+    mine.to(device_name)
+    result = mine(*[tensor.from_numpy(each).to(device_name) for each in operands])
     expected = theirs(*[torch.from_numpy(each) for each in operands])
-    np.testing.assert_allclose(array_of(found), array_of(expected), rtol=1e-5, atol=1e-6)
-    found.square().sum().backward()
+    np.testing.assert_allclose(array_of(result), array_of(expected), rtol=1e-5, atol=1e-6)
+    result.square().sum().backward()
     expected.square().sum().backward()
     np.testing.assert_allclose(array_of(mine.weight.grad), array_of(theirs.weight.grad), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(array_of(mine.weight), array_of(theirs.weight), rtol=1e-5)
@@ -96,11 +96,11 @@ _DROPOUTS = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", sorted(_DROPOUTS))
-def test_dropout_layers(name: str, place_name: str) -> None:
+def test_dropout_layers(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     layer = getattr(nn, name)(0.4, inplace=True)
     assert repr(layer) == repr(getattr(torch.nn, name)(0.4, inplace=True))
-    x = tensor.ones(_DROPOUTS[name], device=place_name)
+    x = tensor.ones(_DROPOUTS[name], device=device_name)
     kept = x.clone()
     assert layer.eval()(x) is x
     assert (x == kept).all()
@@ -120,17 +120,17 @@ def test_dropout_of_channels_without_batches() -> None:
     def program(library: Any, layers: Any) -> Any:
         functional = layers.functional
         x = library.ones(4, 3)
-        found = [functional.dropout1d(x, 1.0).tolist(), functional.dropout1d(x, 0.0).tolist()]
+        result = [functional.dropout1d(x, 1.0).tolist(), functional.dropout1d(x, 0.0).tolist()]
         for rank, function in (
             (1, functional.dropout1d),
             (3, functional.dropout2d),
             (6, functional.dropout3d),
         ):
             try:
-                found.append(list(function(library.ones([2] * rank), 0.5).shape))
+                result.append(list(function(library.ones([2] * rank), 0.5).shape))
             except Exception as error:
-                found.append(type(error).__name__)
-        return found
+                result.append(type(error).__name__)
+        return result
 
     assert_like_pytorch(program)
     tensor.manual_seed(0)

@@ -66,8 +66,8 @@ EXAMPLES: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Any, ...]]]] = {
 
 def example(name: str, inputs: Callable[[], Any], *args: Any, **named: Any) -> None:
     def given() -> tuple[Any, ...]:
-        found = inputs()
-        return found if isinstance(found, tuple) else (found,)
+        result = inputs()
+        return result if isinstance(result, tuple) else (result,)
 
     EXAMPLES[name] = partial(getattr(nn, name), *args, **named), given
 
@@ -183,21 +183,21 @@ def test_derivatives(name: str) -> None:
     tensor.manual_seed(0)
     make, inputs = EXAMPLES[name]
     module = make().double()
-    given = inputs()
+    argument = inputs()
     # What is not wanted by differences: indices, lengths, labels, targets that take no gradient.
-    wanted = [
-        x.dtype.is_floating_point and (number == 0 or "Loss" not in name) for number, x in enumerate(given)
+    expected = [
+        x.dtype.is_floating_point and (number == 0 or "Loss" not in name) for number, x in enumerate(argument)
     ]
-    leaves = [x.detach().requires_grad_() for x, want in zip(given, wanted, strict=True) if want]
+    leaves = [x.detach().requires_grad_() for x, want in zip(argument, expected, strict=True) if want]
     parameters = dict(module.named_parameters())
 
     def call(*values: tensor.Tensor) -> Any:
         # The same elements are dropped, and the same windows drawn, in each call.
         tensor.manual_seed(1)
         each = iter(values)
-        arguments = tuple(next(each) if want else x for x, want in zip(given, wanted, strict=True))
-        found = functional_call(module, dict(zip(parameters, each, strict=True)), arguments)
-        return tuple(x for x in flat(found) if x.requires_grad)
+        arguments = tuple(next(each) if want else x for x, want in zip(argument, expected, strict=True))
+        result = functional_call(module, dict(zip(parameters, each, strict=True)), arguments)
+        return tuple(x for x in flat(result) if x.requires_grad)
 
     values = (*leaves, *parameters.values())
     # With many numbers one direction instead of each.

@@ -46,7 +46,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] =
 
 @pytest.mark.parity
 @pytest.mark.parametrize("case", CASES)
-def test_as_pytorch(case: str, place_name: str, full_precision: None) -> None:
+def test_as_pytorch(case: str, device_name: str, full_precision: None) -> None:
     torch = pytest.importorskip("torch")
     name, args, options, shape = CASES[case]
     mine, theirs = (
@@ -57,9 +57,9 @@ def test_as_pytorch(case: str, place_name: str, full_precision: None) -> None:
     assert repr(mine) == repr(theirs)
     assert list(mine.state_dict()) == list(theirs.state_dict())
     assert mine.has_uninitialized_params() == theirs.has_uninitialized_params()
-    mine.to(place_name)
+    mine.to(device_name)
     array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    x, other = tensor.from_numpy(array.copy()).to(place_name), torch.from_numpy(array)
+    x, other = tensor.from_numpy(array.copy()).to(device_name), torch.from_numpy(array)
     mine(x)
     theirs(other)
     assert type(mine) is getattr(nn, name)
@@ -68,15 +68,15 @@ def test_as_pytorch(case: str, place_name: str, full_precision: None) -> None:
     assert not mine._forward_pre_hooks
     assert all(type(each) is nn.Parameter for each in mine.parameters())
     assert all(type(each) is tensor.Tensor for each in mine.buffers())
-    assert all(each.device.type == place_name for each in (*mine.parameters(), *mine.buffers()))
+    assert all(each.device.type == device_name for each in (*mine.parameters(), *mine.buffers()))
     copy_weights(mine.cpu(), theirs)
-    mine.to(place_name)
-    found, expected = mine(x), theirs(other)
+    mine.to(device_name)
+    result, expected = mine(x), theirs(other)
     # Convolutions on devices may round to TF32.
-    tolerance = 5e-3 if "Conv" in name and place_name == "cuda" else 1e-5
-    np.testing.assert_allclose(array_of(found), array_of(expected), rtol=1e-4, atol=tolerance)
-    if found.requires_grad:
-        found.sum().backward()
+    tolerance = 5e-3 if "Conv" in name and device_name == "cuda" else 1e-5
+    np.testing.assert_allclose(array_of(result), array_of(expected), rtol=1e-4, atol=tolerance)
+    if result.requires_grad:
+        result.sum().backward()
     assert all(each.grad is not None for each in mine.parameters())
 
 
@@ -92,8 +92,8 @@ def test_state_dicts(case: str) -> None:
     fresh = make(*args, **options)
     fresh.load_state_dict(state)
     assert not fresh.has_uninitialized_params()
-    found = copy.deepcopy(fresh).eval()(x)
-    assert tensor.equal(found, copy.deepcopy(ready).eval()(x))
+    result = copy.deepcopy(fresh).eval()(x)
+    assert tensor.equal(result, copy.deepcopy(ready).eval()(x))
     fresh(x)
     assert type(fresh) is type(ready)
     assert repr(fresh) == repr(ready)
@@ -210,10 +210,10 @@ def test_a_module_of_ones_own() -> None:
                 with library.no_grad():
                     self.factor.fill_(times)
 
-        made = LazyScale()
-        before = type(made).__name__, made.has_uninitialized_params(), repr(made.factor)
-        found = made(library.ones(2, 3), times=2)
-        return before, found, type(made).__name__, made.factor
+        output = LazyScale()
+        before = type(output).__name__, output.has_uninitialized_params(), repr(output.factor)
+        result = output(library.ones(2, 3), times=2)
+        return before, result, type(output).__name__, output.factor
 
     assert_like_pytorch(program)
 
@@ -255,26 +255,26 @@ USES: dict[str, Any] = {
 @pytest.mark.parametrize("name", USES)
 @pytest.mark.parametrize("kind", ["UninitializedParameter", "UninitializedBuffer"])
 def test_use_before_there_is_a_shape(kind: str, name: str) -> None:
-    made = getattr(nn, kind)()
+    result = getattr(nn, kind)()
     with pytest.raises(ValueError, match=r"uninitialized (parameter|buffer).*materialize"):
-        USES[name](made)
-    made.materialize((2, 2))
-    made.data.fill_(1)
-    USES[name](made.detach().requires_grad_(False))
+        USES[name](result)
+    result.materialize((2, 2))
+    result.data.fill_(1)
+    USES[name](result.detach().requires_grad_(False))
 
 
 def test_shape_and_shared_memory() -> None:
-    made = nn.UninitializedParameter(requires_grad=False)
-    assert not made.requires_grad
-    for use in (lambda: made.shape, lambda: made.size(), lambda: made.share_memory_()):
+    result = nn.UninitializedParameter(requires_grad=False)
+    assert not result.requires_grad
+    for use in (lambda: result.shape, lambda: result.size(), lambda: result.share_memory_()):
         with pytest.raises(RuntimeError, match="Call the module with an input"):
             use()
-    assert str(made) == "<UninitializedParameter>"
-    assert made.data.numel() == 0
-    made.materialize(4, dtype=tensor.float16)
-    assert type(made) is nn.Parameter
-    assert made.dtype is tensor.float16
-    assert not made.requires_grad
+    assert str(result) == "<UninitializedParameter>"
+    assert result.data.numel() == 0
+    result.materialize(4, dtype=tensor.float16)
+    assert type(result) is nn.Parameter
+    assert result.dtype is tensor.float16
+    assert not result.requires_grad
     with pytest.raises(RuntimeError, match="DataParallel"):
         nn.LazyLinear(2)._replicate_for_data_parallel()
 
@@ -302,7 +302,7 @@ def test_instance_norm_of_one_sample() -> None:
 @pytest.mark.parity
 def test_there_are_all_lazy_modules() -> None:
     torch = pytest.importorskip("torch")
-    wanted = {name for name in dir(torch.nn) if name.startswith(("Lazy", "Uninitialized"))}
-    assert {name for name in nn.__all__ if name.startswith(("Lazy", "Uninitialized"))} == wanted
-    for name in wanted:
+    expected = {name for name in dir(torch.nn) if name.startswith(("Lazy", "Uninitialized"))}
+    assert {name for name in nn.__all__ if name.startswith(("Lazy", "Uninitialized"))} == expected
+    for name in expected:
         assert inspect.isclass(getattr(nn, name))

@@ -21,10 +21,10 @@ SHAPES = [(4, 3), (3,), (2, 5, 3), (0, 3), (2, 0, 3), (1, 1, 1, 3)]
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_linear(place_name: str, shape: tuple[int, ...], bias: bool) -> None:
+def test_linear(device_name: str, shape: tuple[int, ...], bias: bool) -> None:
     tensor.manual_seed(0)
-    layer = nn.Linear(3, 2, bias=bias, device=place_name)
-    x = tensor.randn(*shape, device=place_name, requires_grad=True)
+    layer = nn.Linear(3, 2, bias=bias, device=device_name)
+    x = tensor.randn(*shape, device=device_name, requires_grad=True)
     y = layer(x)
     w = array_of(layer.weight)
     b = array_of(layer.bias) if layer.bias is not None else 0
@@ -65,26 +65,26 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name: str) -> None:
     def program(lib: Any, nn: Any) -> Any:
-        made = [None if each is None else lib.ones(*each) for each in FORMS[name]]
-        return nn.functional.linear(*made)
+        result = [None if each is None else lib.ones(*each) for each in FORMS[name]]
+        return nn.functional.linear(*result)
 
     assert_like_pytorch(program)
 
 
-def test_other_dtypes(place_name: str) -> None:
-    for kind in (tensor.float64, tensor.float16, tensor.bfloat16):
-        layer = nn.Linear(3, 2, device=place_name, dtype=kind)
-        assert layer(tensor.ones(4, 3, device=place_name, dtype=kind)).dtype is kind
+def test_other_dtypes(device_name: str) -> None:
+    for dtype in (tensor.float64, tensor.float16, tensor.bfloat16):
+        layer = nn.Linear(3, 2, device=device_name, dtype=dtype)
+        assert layer(tensor.ones(4, 3, device=device_name, dtype=dtype)).dtype is dtype
     with pytest.raises(RuntimeError, match="dtype"):
         nn.Linear(3, 2)(tensor.ones(4, 3, dtype=tensor.float64))
 
 
-def test_bilinear_is_the_sum(place_name: str) -> None:
+def test_bilinear_is_the_sum(device_name: str) -> None:
     tensor.manual_seed(0)
-    layer = nn.Bilinear(3, 4, 2, device=place_name)
+    layer = nn.Bilinear(3, 4, 2, device=device_name)
     for shape in [(5,), (2, 3), (), (0,)]:
-        x = tensor.randn(*shape, 3, device=place_name)
-        y = tensor.randn(*shape, 4, device=place_name)
+        x = tensor.randn(*shape, 3, device=device_name)
+        y = tensor.randn(*shape, 4, device=device_name)
         assert layer.bias is not None
         expected = np.einsum("...i,kij,...j->...k", array_of(x), array_of(layer.weight), array_of(y))
         np.testing.assert_allclose(
@@ -107,8 +107,8 @@ BILINEAR_FORMS = {
 @pytest.mark.parametrize("name", BILINEAR_FORMS)
 def test_bilinear_forms(name: str) -> None:
     def program(lib: Any, nn: Any) -> Any:
-        made = [None if each is None else lib.ones(*each) for each in BILINEAR_FORMS[name]]
-        return nn.functional.bilinear(*made)
+        result = [None if each is None else lib.ones(*each) for each in BILINEAR_FORMS[name]]
+        return nn.functional.bilinear(*result)
 
     assert_like_pytorch(program)
 
@@ -144,9 +144,9 @@ def test_weights_carry_over(make: Any) -> None:
     copy_weights(layer, reference)
     x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
     count = 1 if isinstance(layer, nn.Linear) else 2
-    found = layer(*[tensor.from_numpy(x)] * count)
+    result = layer(*[tensor.from_numpy(x)] * count)
     expected = reference(*[torch.from_numpy(x)] * count)
-    np.testing.assert_allclose(array_of(found), array_of(expected), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(array_of(result), array_of(expected), rtol=1e-5, atol=1e-6)
 
 
 def test_initial_values() -> None:

@@ -57,16 +57,16 @@ def test_like_pytorch(number: int) -> None:
     name, options, operands = LOSSES[number]
 
     def result(library: Any, layers: Any) -> Any:
-        given = {
+        argument = {
             key: library.from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
             for key, value in options.items()
         }
-        module = getattr(layers, name)(**given)
+        module = getattr(layers, name)(**argument)
         inputs = [library.from_numpy(each.copy()) for each in operands]
         inputs[0].requires_grad_()
-        found = module(*inputs)
-        found.sum().backward()
-        return found, inputs[0].grad, sorted(module.state_dict()), repr(module)
+        result = module(*inputs)
+        result.sum().backward()
+        return result, inputs[0].grad, sorted(module.state_dict()), repr(module)
 
     mine, theirs = result(tensor, nn), result(torch, torch.nn)
     for left, right in zip(mine[:2], theirs[:2], strict=True):

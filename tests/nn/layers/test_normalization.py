@@ -37,7 +37,7 @@ LAYERS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("number", range(len(LAYERS)), ids=lambda number: f"{LAYERS[number][0]}-{number}")
-def test_like_pytorch(number: int, place_name: str) -> None:
+def test_like_pytorch(number: int, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     name, arguments, options, shape = LAYERS[number]
     theirs = getattr(torch.nn, name)(*arguments, **options)
@@ -47,16 +47,16 @@ def test_like_pytorch(number: int, place_name: str) -> None:
         for parameter in theirs.parameters():
             parameter.uniform_(0.5, 1.5)
     copy_weights(mine, theirs)
-    mine.to(place_name)
+    mine.to(device_name)
     for training in (True, True, False):
         mine.train(training)
         theirs.train(training)
         x = _RNG.standard_normal(shape).astype(np.float32)
-        a = tensor.from_numpy(x.copy()).to(place_name).requires_grad_()
+        a = tensor.from_numpy(x.copy()).to(device_name).requires_grad_()
         b = torch.from_numpy(x).requires_grad_()
-        found, expected = mine(a), theirs(b)
-        np.testing.assert_allclose(array_of(found), array_of(expected), rtol=2e-5, atol=2e-5)
-        found.square().sum().backward()
+        result, expected = mine(a), theirs(b)
+        np.testing.assert_allclose(array_of(result), array_of(expected), rtol=2e-5, atol=2e-5)
+        result.square().sum().backward()
         expected.square().sum().backward()
         np.testing.assert_allclose(array_of(a.grad), array_of(b.grad), rtol=2e-4, atol=2e-4)
         for key, value in theirs.state_dict().items():

@@ -25,9 +25,9 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], tuple[int, ...]]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", LAYERS)
-def test_against_pytorch(name: str, place_name: str) -> None:
+def test_against_pytorch(name: str, device_name: str) -> None:
     layer, arguments, shape = LAYERS[name]
-    assert_layer_like_pytorch(layer, arguments, {}, shape, place_name)
+    assert_layer_like_pytorch(layer, arguments, {}, shape, device_name)
 
 
 def test_gumbel_softmax() -> None:
@@ -52,8 +52,8 @@ def test_normalize() -> None:
 
 def test_a_dimension_is_better_given() -> None:
     with pytest.warns(UserWarning, match="Implicit dimension choice for softmax"):
-        found = nn.functional.softmax(tensor.zeros(2, 4))
-    assert found.sum(1).tolist() == [1, 1]
+        result = nn.functional.softmax(tensor.zeros(2, 4))
+    assert result.sum(1).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(

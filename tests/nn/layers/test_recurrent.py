@@ -72,8 +72,8 @@ def _compare(mine: Any, theirs: Any, found: Any, expected: Any, leaves: list[tup
         assert tuple(left.shape) == tuple(right.shape)
         np.testing.assert_allclose(array_of(left), array_of(right), rtol=1e-9, atol=1e-12)
         backs.append(rng.standard_normal(tuple(right.shape)))
-    place = found[0].device
-    tensor.autograd.backward(found, [tensor.from_numpy(back.copy()).to(place) for back in backs])
+    device = found[0].device
+    tensor.autograd.backward(found, [tensor.from_numpy(back.copy()).to(device) for back in backs])
     torch.autograd.backward(expected, [torch.from_numpy(back) for back in backs])
     leaves = [*leaves, *zip(mine.parameters(), theirs.parameters(), strict=True)]
     for left, right in leaves:
@@ -88,46 +88,46 @@ def _states(name: str, options: dict[str, Any], batch: tuple[int, ...], place: s
 
 
 def _given(states: list[tuple[Any, Any]], which: int) -> Any:
-    found = tuple([pair[which] for pair in states])
-    return found if len(found) > 1 else found[0]
+    result = tuple([pair[which] for pair in states])
+    return result if len(result) > 1 else result[0]
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("form", ["batched", "unbatched", "default states"])
 @pytest.mark.parametrize("case", LAYERS)
-def test_layers(case: str, form: str, place_name: str) -> None:
+def test_layers(case: str, form: str, device_name: str) -> None:
     name, options = LAYERS[case]
-    mine, theirs = _pair(name, options, place_name)
+    mine, theirs = _pair(name, options, device_name)
     shape: tuple[int, ...] = (BATCH, STEPS) if options.get("batch_first") else (STEPS, BATCH)
     batch: tuple[int, ...] = (BATCH,)
     if form == "unbatched":
         shape, batch = (STEPS,), ()
-    x, other = _both(np.random.default_rng(0).standard_normal((*shape, INPUTS)), place_name)
+    x, other = _both(np.random.default_rng(0).standard_normal((*shape, INPUTS)), device_name)
     if form == "default states":
         _compare(mine, theirs, mine(x), theirs(other), [(x, other)])
         return
-    states = _states(name, options, batch, place_name)
-    found, expected = mine(x, _given(states, 0)), theirs(other, _given(states, 1))
-    _compare(mine, theirs, found, expected, [(x, other), *states])
+    states = _states(name, options, batch, device_name)
+    result, expected = mine(x, _given(states, 0)), theirs(other, _given(states, 1))
+    _compare(mine, theirs, result, expected, [(x, other), *states])
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("case", LAYERS)
-def test_packed(case: str, place_name: str) -> None:
+def test_packed(case: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     name, options = LAYERS[case]
     options = {**options, "batch_first": False}
-    mine, theirs = _pair(name, options, place_name)
+    mine, theirs = _pair(name, options, device_name)
     lengths = [3, 1, 4, 3]
-    x, other = _both(np.random.default_rng(0).standard_normal((4, 4, INPUTS)), place_name)
-    states = _states(name, options, (4,), place_name)
+    x, other = _both(np.random.default_rng(0).standard_normal((4, 4, INPUTS)), device_name)
+    states = _states(name, options, (4,), device_name)
     packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
     their_packed = torch.nn.utils.rnn.pack_padded_sequence(other, lengths, enforce_sorted=False)
-    found, hidden = mine(packed, _given(states, 0))
+    result, hidden = mine(packed, _given(states, 0))
     expected, their_hidden = theirs(their_packed, _given(states, 1))
-    assert isinstance(found, nn.utils.rnn.PackedSequence)
-    assert found.batch_sizes.tolist() == expected.batch_sizes.tolist()
-    padded = nn.utils.rnn.pad_packed_sequence(found)[0]
+    assert isinstance(result, nn.utils.rnn.PackedSequence)
+    assert result.batch_sizes.tolist() == expected.batch_sizes.tolist()
+    padded = nn.utils.rnn.pad_packed_sequence(result)[0]
     their_padded = torch.nn.utils.rnn.pad_packed_sequence(expected)[0]
     _compare(mine, theirs, (padded, hidden), (their_padded, their_hidden), [(x, other), *states])
     in_order = nn.utils.rnn.pack_padded_sequence(x.detach(), [4, 3, 3, 1])
@@ -138,27 +138,27 @@ def test_packed(case: str, place_name: str) -> None:
 @pytest.mark.parity
 @pytest.mark.parametrize("form", ["batched", "unbatched", "default states"])
 @pytest.mark.parametrize("case", CELLS)
-def test_cells(case: str, form: str, place_name: str) -> None:
+def test_cells(case: str, form: str, device_name: str) -> None:
     name, options = CELLS[case]
-    mine, theirs = _pair(name, options, place_name)
+    mine, theirs = _pair(name, options, device_name)
     rng = np.random.default_rng(0)
     batch = () if form == "unbatched" else (BATCH,)
-    x, other = _both(rng.standard_normal((*batch, INPUTS)), place_name)
+    x, other = _both(rng.standard_normal((*batch, INPUTS)), device_name)
     if form == "default states":
         _compare(mine, theirs, mine(x), theirs(other), [(x, other)])
         return
     count = 2 if name == "LSTMCell" else 1
-    states = [_both(rng.standard_normal((*batch, HIDDEN)), place_name) for _ in range(count)]
-    found, expected = mine(x, _given(states, 0)), theirs(other, _given(states, 1))
-    _compare(mine, theirs, found, expected, [(x, other), *states])
+    states = [_both(rng.standard_normal((*batch, HIDDEN)), device_name) for _ in range(count)]
+    result, expected = mine(x, _given(states, 0)), theirs(other, _given(states, 1))
+    _compare(mine, theirs, result, expected, [(x, other), *states])
 
 
 @pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
-def test_a_layer_is_its_cell_step_by_step(name: str, place_name: str) -> None:
-    layer = getattr(nn, name)(INPUTS, HIDDEN, device=place_name, dtype=tensor.float64)
-    cell = getattr(nn, f"{name}Cell")(INPUTS, HIDDEN, device=place_name, dtype=tensor.float64)
+def test_a_layer_is_its_cell_step_by_step(name: str, device_name: str) -> None:
+    layer = getattr(nn, name)(INPUTS, HIDDEN, device=device_name, dtype=tensor.float64)
+    cell = getattr(nn, f"{name}Cell")(INPUTS, HIDDEN, device=device_name, dtype=tensor.float64)
     cell.load_state_dict({key.removesuffix("_l0"): value for key, value in layer.state_dict().items()})
-    x = tensor.randn(STEPS, BATCH, INPUTS, device=place_name, dtype=tensor.float64)
+    x = tensor.randn(STEPS, BATCH, INPUTS, device=device_name, dtype=tensor.float64)
     out, _ = layer(x)
     state = None
     for step in range(STEPS):
@@ -176,14 +176,14 @@ def test_first_values() -> None:
         assert abs(values.mean()) < 0.02
 
 
-def test_dropout_between_layers(place_name: str) -> None:
-    layer = nn.GRU(4, 4, num_layers=3, dropout=1.0).to(place_name)
-    x = tensor.randn(2, 2, 4, device=place_name)
+def test_dropout_between_layers(device_name: str) -> None:
+    layer = nn.GRU(4, 4, num_layers=3, dropout=1.0).to(device_name)
+    x = tensor.randn(2, 2, 4, device=device_name)
     out, _ = layer(x)
     # All of the input of the last layer is gone: nothing but its biases is left.
     np.testing.assert_array_equal(array_of(out), array_of(layer(x * 2)[0]))
     assert not tensor.equal(layer.eval()(x)[0], layer(x * 2)[0])
-    half = nn.LSTM(4, 64, num_layers=2, dropout=0.5).to(place_name)
+    half = nn.LSTM(4, 64, num_layers=2, dropout=0.5).to(device_name)
     tensor.manual_seed(1)
     first = half(x)[0]
     tensor.manual_seed(1)
@@ -193,10 +193,10 @@ def test_dropout_between_layers(place_name: str) -> None:
         nn.RNN(2, 2, dropout=0.5)
 
 
-def test_second_derivatives(place_name: str) -> None:
-    layer = nn.LSTM(2, 2, bidirectional=True, dtype=tensor.float64, device=place_name)
-    x = tensor.randn(2, 2, 2, dtype=tensor.float64, device=place_name, requires_grad=True)
-    if place_name == "cpu":
+def test_second_derivatives(device_name: str) -> None:
+    layer = nn.LSTM(2, 2, bidirectional=True, dtype=tensor.float64, device=device_name)
+    x = tensor.randn(2, 2, 2, dtype=tensor.float64, device=device_name, requires_grad=True)
+    if device_name == "cpu":
         assert tensor.autograd.gradgradcheck(lambda x: layer(x)[0], (x,), fast_mode=True)
     # A gradient penalty reaches the weights.
     (grad,) = tensor.autograd.grad(layer(x)[0].sum(), x, create_graph=True)
@@ -215,28 +215,28 @@ def test_copies_and_pickles() -> None:
     layer.weight_ih_l0 = nn.Parameter(tensor.zeros(16, 3))
     assert not tensor.equal(layer(x)[0], expected)
     layer.flatten_parameters()
-    made = nn.utils.stateless.functional_call(
+    result = nn.utils.stateless.functional_call(
         layer, {"weight_ih_l0": copy.deepcopy(layer).weight_hh_l0[:, :3]}, (x,)
     )
-    assert not tensor.equal(made[0], layer(x)[0])
+    assert not tensor.equal(result[0], layer(x)[0])
 
 
-def test_autocast(place_name: str) -> None:
-    x = tensor.randn(2, 3, 4, device=place_name, requires_grad=True)
-    kind = tensor.bfloat16
+def test_autocast(device_name: str) -> None:
+    x = tensor.randn(2, 3, 4, device=device_name, requires_grad=True)
+    dtype = tensor.bfloat16
     layers = [nn.LSTM(4, 4), nn.RNN(4, 4), nn.GRU(4, 4, bidirectional=True)]
     for layer in layers:
-        layer.to(place_name)
-        with tensor.autocast(place_name, dtype=kind):
+        layer.to(device_name)
+        with tensor.autocast(device_name, dtype=dtype):
             out, _ = layer(x)
-        assert out.dtype is kind
+        assert out.dtype is dtype
         np.testing.assert_allclose(array_of(out.float()), array_of(layer(x)[0]), atol=0.05)
         out.float().sum().backward()
         assert layer.weight_hh_l0.grad.dtype is tensor.float32
-    cell = nn.LSTMCell(4, 4).to(place_name)
-    with tensor.autocast(place_name, dtype=kind):
+    cell = nn.LSTMCell(4, 4).to(device_name)
+    with tensor.autocast(device_name, dtype=dtype):
         hidden, _ = cell(x[0])
-    assert hidden.dtype is kind
+    assert hidden.dtype is dtype
 
 
 @pytest.mark.simulator_only
@@ -276,8 +276,8 @@ def test_training_under_any_schedule(schedule: str) -> None:
     expected = train("cpu")
     drv.simulator.install(check="full", schedule=schedule)
     with tensor.cuda.stream(tensor.cuda.Stream()):
-        found = train("cuda")
-    for left, right in zip(found, expected, strict=True):
+        result = train("cuda")
+    for left, right in zip(result, expected, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-12)
     assert not drv.simulator.findings()
 
@@ -300,13 +300,13 @@ def test_memory_of_training_steps_is_flat() -> None:
 
 
 @pytest.mark.parity
-def test_batches_of_any_size(place_name: str) -> None:
+def test_batches_of_any_size(device_name: str) -> None:
     torch = pytest.importorskip("torch")
     for batch in (0, 1):
         for name in ("GRU", "RNN"):
             expected = getattr(torch.nn, name)(3, 2)(torch.zeros(4, batch, 3))
-            found = getattr(nn, name)(3, 2).to(place_name)(tensor.zeros(4, batch, 3, device=place_name))
-            assert [tuple(each.shape) for each in found] == [tuple(each.shape) for each in expected]
+            result = getattr(nn, name)(3, 2).to(device_name)(tensor.zeros(4, batch, 3, device=device_name))
+            assert [tuple(each.shape) for each in result] == [tuple(each.shape) for each in expected]
 
 
 WRONG: dict[str, tuple[Any, str]] = {

@@ -21,9 +21,9 @@ _L, _S, _N, _E = 5, 6, 3, 8
 
 def _mask(*shape: int, share: float = 0.3) -> Any:
     """A mask that leaves the first key to all."""
-    made = _RNG.random(shape) < share
-    made[..., 0] = False
-    return made
+    result = _RNG.random(shape) < share
+    result[..., 0] = False
+    return result
 
 
 #: Options of the layer, whether there is a batch, masks, other arguments.
@@ -88,13 +88,13 @@ def _compare(
     other = [torch.from_numpy(x.copy()).requires_grad_() for x in arrays]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found, expected = call(mine, ours, tensor, place), call(theirs, other, torch, "cpu")
-    for left, right in zip(found, expected, strict=True):
+        result, expected = call(mine, ours, tensor, place), call(theirs, other, torch, "cpu")
+    for left, right in zip(result, expected, strict=True):
         assert (left is None) == (right is None)
         if left is not None:
             assert tuple(left.shape) == tuple(right.shape)
             np.testing.assert_allclose(array_of(left), array_of(right), rtol=tolerance, atol=tolerance)
-    for results in (found, expected):
+    for results in (result, expected):
         sum((each * each).sum() for each in results if each is not None).backward()
     pairs = [*zip(ours, other, strict=True), *zip(mine.parameters(), theirs.parameters(), strict=True)]
     for left, right in pairs:
@@ -106,7 +106,7 @@ def _compare(
 @pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", CALLS)
-def test_attention_like_pytorch(name: str, place_name: str) -> None:
+def test_attention_like_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     options, batched, masks, arguments = CALLS[name]
     theirs = torch.nn.MultiheadAttention(_E, 2, **options)
@@ -124,10 +124,10 @@ def test_attention_like_pytorch(name: str, place_name: str) -> None:
         arrays.append(array.swapaxes(0, 1).copy() if options.get("batch_first") else array)
 
     def call(layer: Any, operands: list[Any], library: Any, place: str) -> Any:
-        made = {key: library.from_numpy(value.copy()).to(place) for key, value in masks.items()}
-        return layer(*operands, **made, **arguments)
+        result = {key: library.from_numpy(value.copy()).to(place) for key, value in masks.items()}
+        return layer(*operands, **result, **arguments)
 
-    _compare(mine, theirs, arrays, place_name, call)
+    _compare(mine, theirs, arrays, device_name, call)
 
 
 @pytest.mark.parity
@@ -135,7 +135,7 @@ def test_attention_like_pytorch(name: str, place_name: str) -> None:
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("same", ["all", "keys and values"])
-def test_attention_to_itself(same: str, batch_first: bool, need_weights: bool, place_name: str) -> None:
+def test_attention_to_itself(same: str, batch_first: bool, need_weights: bool, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     theirs = torch.nn.MultiheadAttention(_E, 4, batch_first=batch_first)
     mine = nn.MultiheadAttention(_E, 4, batch_first=batch_first)
@@ -145,13 +145,13 @@ def test_attention_to_itself(same: str, batch_first: bool, need_weights: bool, p
     def call(layer: Any, operands: list[Any], library: Any, place: str) -> Any:
         return layer(operands[0], operands[-1], operands[-1], need_weights=need_weights)
 
-    _compare(mine, theirs, arrays, place_name, call)
+    _compare(mine, theirs, arrays, device_name, call)
 
 
-def test_attention_by_its_definition(place_name: str) -> None:
-    layer = nn.MultiheadAttention(6, 2, bias=False).to(place_name, dtype=tensor.float64)
+def test_attention_by_its_definition(device_name: str) -> None:
+    layer = nn.MultiheadAttention(6, 2, bias=False).to(device_name, dtype=tensor.float64)
     arrays = [_RNG.standard_normal((n, 2, 6)) for n in (3, 4, 4)]
-    result, weights = layer(*(tensor.from_numpy(x).to(place_name) for x in arrays))
+    result, weights = layer(*(tensor.from_numpy(x).to(device_name) for x in arrays))
     q, k, v = (
         (x @ w.T).reshape(len(x), 2, 2, 3).transpose(1, 2, 0, 3)
         for x, w in zip(arrays, np.split(layer.in_proj_weight.detach().cpu().numpy(), 3), strict=True)
@@ -163,7 +163,7 @@ def test_attention_by_its_definition(place_name: str) -> None:
     ) @ layer.out_proj.weight.detach().cpu().numpy().T
     np.testing.assert_allclose(result.detach().cpu().numpy(), expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(weights.detach().cpu().numpy(), scores.mean(1), rtol=1e-12)
-    short, nothing = layer(*(tensor.from_numpy(x).to(place_name) for x in arrays), need_weights=False)
+    short, nothing = layer(*(tensor.from_numpy(x).to(device_name) for x in arrays), need_weights=False)
     assert nothing is None
     np.testing.assert_allclose(short.detach().cpu().numpy(), expected, rtol=1e-12, atol=1e-12)
 
@@ -180,19 +180,33 @@ def test_second_derivatives() -> None:
 def test_given_keys_and_values() -> None:
     def program(library: Any, layers: Any) -> Any:
         x = library.arange(24.0).reshape(3, 2, 4).sin()
-        given = library.arange(24.0).reshape(4, 3, 2).cos()
+        argument = library.arange(24.0).reshape(4, 3, 2).cos()
         weight, out = library.arange(48.0).reshape(12, 4).sin(), library.eye(4)
-        made = layers.functional.multi_head_attention_forward(
-            x, x, x, 4, 2, weight, None, None, None, False, 0.0, out, None, static_k=given, static_v=given
+        result = layers.functional.multi_head_attention_forward(
+            x,
+            x,
+            x,
+            4,
+            2,
+            weight,
+            None,
+            None,
+            None,
+            False,
+            0.0,
+            out,
+            None,
+            static_k=argument,
+            static_v=argument,
         )
-        return [[round(each, 4) for each in part.flatten().tolist()] for part in made]
+        return [[round(each, 4) for each in part.flatten().tolist()] for part in result]
 
     assert_like_pytorch(program)
 
 
-def test_dropped_weights(place_name: str) -> None:
-    layer = nn.MultiheadAttention(8, 2, dropout=0.4).to(place_name)
-    x = tensor.randn(40, 2, 8, device=place_name)
+def test_dropped_weights(device_name: str) -> None:
+    layer = nn.MultiheadAttention(8, 2, dropout=0.4).to(device_name)
+    x = tensor.randn(40, 2, 8, device=device_name)
     tensor.manual_seed(0)
     weights = layer(x, x, x, average_attn_weights=False)[1].detach().cpu().numpy()
     assert abs((weights == 0).mean() - 0.4) < 0.05
@@ -208,14 +222,14 @@ def test_one_mask_of_two() -> None:
     def program(library: Any, layers: Any) -> Any:
         layer = layers.MultiheadAttention(8, 2)
         query = library.zeros(3, 5, 8)
-        found = []
+        result = []
         square, padding = library.ones(5, 5).triu(1), library.ones(3, 5).tril()
         for convert in (lambda x: x, lambda x: x.bool()):
             for attn in (None, convert(square), convert(square).expand(6, 5, 5)):
                 for keys in (None, convert(padding)):
                     mask, kind = layer.merge_masks(attn, keys, query)
-                    found.append((None if mask is None else (mask.dtype, mask.float().tolist()), kind))
-        return found
+                    result.append((None if mask is None else (mask.dtype, mask.float().tolist()), kind))
+        return result
 
     assert_like_pytorch(program)
 
@@ -316,7 +330,7 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...], d
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.filterwarnings("ignore:.*enable_nested_tensor")
-def test_layers_like_pytorch(name: str, place_name: str) -> None:
+def test_layers_like_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     kind, arguments, options, shapes, masks = LAYERS[name]
     theirs = getattr(torch.nn, kind)(*arguments, dropout=0.0, **options)
@@ -328,16 +342,17 @@ def test_layers_like_pytorch(name: str, place_name: str) -> None:
             parameter.add_(torch.randn_like(parameter) * 0.1)
     copy_weights(mine, theirs)
     arrays = [_RNG.standard_normal(shape).astype(np.float32) for shape in shapes]
-    given = {key: _mask(*shape) for key, shape in masks.items()}
+    argument = {key: _mask(*shape) for key, shape in masks.items()}
 
     def call(layer: Any, operands: list[Any], library: Any, place: str) -> Any:
         return [
             layer(
-                *operands, **{key: library.from_numpy(value.copy()).to(place) for key, value in given.items()}
+                *operands,
+                **{key: library.from_numpy(value.copy()).to(place) for key, value in argument.items()},
             )
         ]
 
-    _compare(mine, theirs, arrays, place_name, call, 1e-4)
+    _compare(mine, theirs, arrays, device_name, call, 1e-4)
 
 
 @pytest.mark.parity
@@ -392,11 +407,11 @@ def test_causal_masks_are_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
     mask = nn.Transformer.generate_square_subsequent_mask(5)
     np.testing.assert_array_equal(mask.numpy(), np.triu(np.full((5, 5), -np.inf, np.float32), 1))
     assert nn.Transformer.generate_square_subsequent_mask(2, dtype=tensor.float64).dtype is tensor.float64
-    found = encoder(x, mask)
+    result = encoder(x, mask)
     assert hints.pop() == (True, True)
     expected = encoder(x, mask.clone())
     assert hints.pop() == (False, False)
-    np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
     encoder(x, mask, is_causal=False)
     assert hints.pop() == (False, False)
     mask[0, 1] = 0
@@ -439,22 +454,22 @@ def test_a_derived_layer() -> None:
     np.testing.assert_allclose(layer(x).detach().numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_half_precision_and_autocast(place_name: str) -> None:
-    model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0).to(place_name)
-    src, tgt = tensor.randn(4, 2, 8, device=place_name), tensor.randn(3, 2, 8, device=place_name)
-    mask = nn.Transformer.generate_square_subsequent_mask(3, device=place_name)
-    padding = tensor.zeros(2, 4, dtype=tensor.bool, device=place_name)
+def test_half_precision_and_autocast(device_name: str) -> None:
+    model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0).to(device_name)
+    src, tgt = tensor.randn(4, 2, 8, device=device_name), tensor.randn(3, 2, 8, device=device_name)
+    mask = nn.Transformer.generate_square_subsequent_mask(3, device=device_name)
+    padding = tensor.zeros(2, 4, dtype=tensor.bool, device=device_name)
     options = {"tgt_mask": mask, "src_key_padding_mask": padding}
     expected = model(src, tgt, **options).detach().cpu().numpy()
-    with tensor.autocast(place_name, dtype=tensor.bfloat16):
-        found = model(src, tgt, **options)
-    np.testing.assert_allclose(found.detach().cpu().float().numpy(), expected, rtol=0.1, atol=0.1)
-    found.float().sum().backward()
+    with tensor.autocast(device_name, dtype=tensor.bfloat16):
+        result = model(src, tgt, **options)
+    np.testing.assert_allclose(result.detach().cpu().float().numpy(), expected, rtol=0.1, atol=0.1)
+    result.float().sum().backward()
     assert all(each.grad is not None and each.grad.dtype is tensor.float32 for each in model.parameters())
     half = model.to(dtype=tensor.bfloat16)
-    found = half(src.bfloat16(), tgt.bfloat16(), **options)
-    assert found.dtype is tensor.bfloat16
-    np.testing.assert_allclose(found.detach().cpu().float().numpy(), expected, rtol=0.1, atol=0.1)
+    result = half(src.bfloat16(), tgt.bfloat16(), **options)
+    assert result.dtype is tensor.bfloat16
+    np.testing.assert_allclose(result.detach().cpu().float().numpy(), expected, rtol=0.1, atol=0.1)
 
 
 @pytest.mark.simulator_only
@@ -476,10 +491,10 @@ def test_any_schedule_on_a_side_stream(schedule: str) -> None:
     tensor.backends.cuda.matmul.allow_tf32 = False
     try:
         with tensor.cuda.stream(tensor.cuda.Stream()):
-            found = [each.cpu().numpy() for each in step("cuda")]
+            result = [each.cpu().numpy() for each in step("cuda")]
     finally:
         tensor.backends.cuda.matmul.allow_tf32 = True
-    for left, right in zip(found, expected, strict=True):
+    for left, right in zip(result, expected, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-3, atol=1e-5)
     assert not drv.simulator.findings()
 
@@ -498,23 +513,23 @@ def test_long_sequences_fit() -> None:
     assert tensor.cuda.max_memory_allocated() - before < 100 << 20
 
 
-def test_learning(place_name: str) -> None:
+def test_learning(device_name: str) -> None:
     """Whether the first of a sequence's numbers is larger than the last."""
     tensor.manual_seed(1)
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), 1)
-    model = nn.ModuleList([nn.Linear(3, 8), encoder, nn.Linear(8, 1)]).to(place_name)
+    model = nn.ModuleList([nn.Linear(3, 8), encoder, nn.Linear(8, 1)]).to(device_name)
     optimizer = nn.optim.Adam(model.parameters(), lr=0.02)
     numbers = tensor.randn(64, 4)
     ends = tensor.zeros(64, 4, 2)
     ends[:, 0, 0] = ends[:, 3, 1] = 1
-    x = tensor.cat([numbers.unsqueeze(-1), ends], -1).to(place_name)
-    target = (numbers[:, 0] > numbers[:, 3]).float().to(place_name)
+    x = tensor.cat([numbers.unsqueeze(-1), ends], -1).to(device_name)
+    target = (numbers[:, 0] > numbers[:, 3]).float().to(device_name)
     losses = []
-    for _ in range(40 if place_name == "cpu" else 8):
+    for _ in range(40 if device_name == "cpu" else 8):
         optimizer.zero_grad()
-        found = model[2](model[1](model[0](x))[:, 0]).squeeze(-1)
-        loss = functional.binary_cross_entropy_with_logits(found, target)
+        result = model[2](model[1](model[0](x))[:, 0]).squeeze(-1)
+        loss = functional.binary_cross_entropy_with_logits(result, target)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert losses[-1] < losses[0] * (0.3 if place_name == "cpu" else 0.9)
+    assert losses[-1] < losses[0] * (0.3 if device_name == "cpu" else 0.9)

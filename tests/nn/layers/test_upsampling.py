@@ -37,17 +37,17 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] 
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_against_pytorch(name: str, place_name: str) -> None:
+def test_against_pytorch(name: str, device_name: str) -> None:
     layer, arguments, options, shape = LAYERS[name]
-    assert_layer_like_pytorch(layer, arguments, options, shape, place_name)
+    assert_layer_like_pytorch(layer, arguments, options, shape, device_name)
 
 
 @pytest.mark.parametrize("name", ["upsample", "upsample_nearest", "upsample_bilinear"])
 def test_older_names_are_warned_of(name: str) -> None:
     with pytest.warns(UserWarning, match=f"`nn.functional.{name}` is deprecated") as warned:
-        found = getattr(nn.functional, name)(tensor.ones(1, 1, 2, 2), scale_factor=2)
+        result = getattr(nn.functional, name)(tensor.ones(1, 1, 2, 2), scale_factor=2)
     assert [each.filename for each in warned] == [__file__]
-    assert found.shape == (1, 1, 4, 4)
+    assert result.shape == (1, 1, 4, 4)
     assert_like_pytorch(
         lambda library, layers: getattr(layers.functional, name)(library.arange(6.0).view(1, 1, 2, 3), (4, 3))
     )

@@ -48,9 +48,9 @@ LAYERS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", LAYERS)
-def test_against_pytorch(name: str, place_name: str) -> None:
+def test_against_pytorch(name: str, device_name: str) -> None:
     layer, arguments, options, shape = LAYERS[name]
-    assert_layer_like_pytorch(layer, arguments, options, shape, place_name)
+    assert_layer_like_pytorch(layer, arguments, options, shape, device_name)
 
 
 def test_output_size_of_a_transposed_convolution() -> None:
@@ -72,9 +72,9 @@ def test_initial_values_are_bounded() -> None:
 
 
 def test_indices_of_maxima() -> None:
-    values, places = nn.MaxPool2d(2, return_indices=True)(tensor.arange(16.0).view(1, 1, 4, 4))
+    values, devices = nn.MaxPool2d(2, return_indices=True)(tensor.arange(16.0).view(1, 1, 4, 4))
     assert values.flatten().tolist() == [5, 7, 13, 15]
-    assert places.flatten().tolist() == [5, 7, 13, 15]
+    assert devices.flatten().tolist() == [5, 7, 13, 15]
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_unpooling() -> None:
     def program(library: Any, layers: Any) -> Any:
         pool, unpool = layers.MaxPool2d(2, 2, return_indices=True), layers.MaxUnpool2d(2, stride=2)
         x = library.arange(20.0).view(1, 1, 4, 5)
-        values, places = pool(x)
-        return repr(unpool), unpool(values, places), unpool(values, places, output_size=x.size())
+        values, devices = pool(x)
+        return repr(unpool), unpool(values, devices), unpool(values, devices, output_size=x.size())
 
     assert_like_pytorch(program)
     assert_like_pytorch(

@@ -357,9 +357,9 @@ def test_what_cannot_be_called_is_no_hook() -> None:
 def test_copies_have_hooks_of_their_own() -> None:
     module: Any = scaling_of(tensor, nn)
     handle = module.register_forward_hook(_add_one)
-    made = copy.deepcopy(module)
+    result = copy.deepcopy(module)
     handle.remove()
-    assert made(tensor.ones(2)).tolist() == [3.0, 4.0]
+    assert result(tensor.ones(2)).tolist() == [3.0, 4.0]
     assert module(tensor.ones(2)).tolist() == [2.0, 3.0]
 
 

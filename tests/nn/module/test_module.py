@@ -186,9 +186,9 @@ ASSIGNED = {
 @pytest.mark.parametrize("name", ["left", "scale", "fresh", "nothing", "training"])
 def test_assignment(name: str, value: str) -> None:
     def program(lib: Any, nn: Any) -> Any:
-        found = assigned(name, ASSIGNED[value])(lib, nn)
+        result = assigned(name, ASSIGNED[value])(lib, nn)
         # A buffer has a class of its own here.
-        return ["Tensor" if each == "Buffer" else each for each in found]
+        return ["Tensor" if each == "Buffer" else each for each in result]
 
     assert_like_pytorch(program)
 
@@ -270,24 +270,24 @@ def test_apply_goes_from_the_leaves_up() -> None:
     assert_like_pytorch(program)
 
 
-def test_parameters_stay_the_same_objects(place_name: str) -> None:
+def test_parameters_stay_the_same_objects(device_name: str) -> None:
     tree = Tree()
     before = list(tree.parameters())
     tree(tensor.ones(3)).sum().backward()
-    if place_name == "cpu":
+    if device_name == "cpu":
         tree.to(tensor.float64)
     else:
-        tree.to(place_name)
+        tree.to(device_name)
     assert [id(each) for each in tree.parameters()] == [id(each) for each in before]
     for each in tree.parameters():
         assert isinstance(each, nn.Parameter)
-        assert each.device.type == place_name
+        assert each.device.type == device_name
         assert each.is_leaf
         assert each.requires_grad
         assert each.grad is not None
         assert (each.grad.device, each.grad.dtype) == (each.device, each.dtype)
     # And go on being trained.
-    x = tensor.ones(3, device=place_name, dtype=before[0].dtype)
+    x = tensor.ones(3, device=device_name, dtype=before[0].dtype)
     grads = [each.grad.tolist() for each in before]
     tree(x).sum().backward()
     assert [each.grad.tolist() for each in before] == [[2 * x for x in grad] for grad in grads]
@@ -328,9 +328,9 @@ def test_memory_format() -> None:
     assert module.weight.is_contiguous()
 
 
-def test_to_empty(place_name: str) -> None:
-    tree = Tree().to_empty(device=place_name)
-    assert {each.device.type for each in tree.state_dict().values()} == {place_name}
+def test_to_empty(device_name: str) -> None:
+    tree = Tree().to_empty(device=device_name)
+    assert {each.device.type for each in tree.state_dict().values()} == {device_name}
     assert tuple(tree.left.weight.shape) == (3,)
 
 
@@ -352,14 +352,14 @@ def test_copies() -> None:
     tree.left.weight.tag = "old"
     tree(tensor.ones(3)).sum().backward()
     tree.register_forward_hook(_double)
-    for made in (copy.deepcopy(tree), pickle.loads(pickle.dumps(tree))):
-        assert made.left is made.same
-        assert made.left.weight is not tree.left.weight
-        assert isinstance(made.left.weight, nn.Parameter)
-        assert made.left.weight.requires_grad
-        assert made.left.weight.grad is None
-        assert made(tensor.ones(3)).tolist() == tree(tensor.ones(3)).tolist()
-        assert made.left._non_persistent_buffers_set == {"cache"}
+    for result in (copy.deepcopy(tree), pickle.loads(pickle.dumps(tree))):
+        assert result.left is result.same
+        assert result.left.weight is not tree.left.weight
+        assert isinstance(result.left.weight, nn.Parameter)
+        assert result.left.weight.requires_grad
+        assert result.left.weight.grad is None
+        assert result(tensor.ones(3)).tolist() == tree(tensor.ones(3)).tolist()
+        assert result.left._non_persistent_buffers_set == {"cache"}
     shallow = copy.copy(tree)
     assert shallow.left is tree.left
     assert repr(shallow) == repr(tree)
@@ -373,11 +373,11 @@ def _double(_module: Any, _args: Any, output: Any) -> Any:
 def test_copy_of_a_parameter() -> None:
     def program(lib: Any, nn: Any) -> Any:
         old = nn.Parameter(lib.ones(2, 3).t(), requires_grad=False)
-        made, shallow = copy.deepcopy(old), copy.copy(old)
+        result, shallow = copy.deepcopy(old), copy.copy(old)
         return [
-            type(made).__name__,
-            made.requires_grad,
-            made.stride(),
+            type(result).__name__,
+            result.requires_grad,
+            result.stride(),
             type(shallow).__name__,
             shallow.data_ptr() == old.data_ptr(),
             type(old + 1).__name__,
@@ -401,8 +401,8 @@ def test_call_super_init() -> None:
 
 def test_replicas_have_tables_of_their_own() -> None:
     tree = Tree()
-    made = tree._replicate_for_data_parallel()
-    made.fresh = Leaf()
+    result = tree._replicate_for_data_parallel()
+    result.fresh = Leaf()
     assert "fresh" not in tree._modules
-    assert not made._parameters
-    assert isinstance(made, Tree)
+    assert not result._parameters
+    assert isinstance(result, Tree)

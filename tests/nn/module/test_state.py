@@ -145,13 +145,13 @@ def test_assigned_parameters() -> None:
     assert_like_pytorch(program)
 
 
-def test_what_is_assigned_to_a_parameter_may_need_no_other_conversion(place_name: str) -> None:
+def test_what_is_assigned_to_a_parameter_may_need_no_other_conversion(device_name: str) -> None:
     model = model_of(tensor, nn)
-    model.load_state_dict({"first.weight": tensor.full((2, 3), 4.0, device=place_name)}, strict=False)
+    model.load_state_dict({"first.weight": tensor.full((2, 3), 4.0, device=device_name)}, strict=False)
     assert model.first.weight.device.type == "cpu"
     assert model.first.weight.tolist() == [[4.0] * 3] * 2
-    model.to(place_name).load_state_dict({"first.weight": tensor.full((2, 3), 5.0)}, strict=False)
-    assert model.first.weight.device.type == place_name
+    model.to(device_name).load_state_dict({"first.weight": tensor.full((2, 3), 5.0)}, strict=False)
+    assert model.first.weight.device.type == device_name
     assert model.first.weight.tolist() == [[5.0] * 3] * 2
 
 
@@ -194,15 +194,15 @@ def test_extra_state() -> None:
         model.inner = Counting()
         state = model.state_dict()
         model.load_state_dict(state)
-        found = [state, model.inner.seen]
-        for module, given in ((other, {}), (Taking(), {}), (Taking(), {"_extra_state": 3})):
+        result = [state, model.inner.seen]
+        for module, argument in ((other, {}), (Taking(), {}), (Taking(), {"_extra_state": 3})):
             for strict in (True, False):
                 try:
-                    keys = module.load_state_dict(given, strict=strict)
-                    found.append([list(keys.missing_keys), getattr(module, "seen", None)])
+                    keys = module.load_state_dict(argument, strict=strict)
+                    result.append([list(keys.missing_keys), getattr(module, "seen", None)])
                 except RuntimeError as error:
-                    found.append(str(error))
-        return found
+                    result.append(str(error))
+        return result
 
     assert_like_pytorch(program)
 
@@ -219,11 +219,11 @@ def test_hooks_of_state_dict() -> None:
 
         model.first.register_state_dict_pre_hook(lambda module, prefix, keep: seen.append((prefix, keep)))
         handle = model.first.register_state_dict_post_hook(rename)
-        found = [list(model.state_dict()), list(seen)]
+        result = [list(model.state_dict()), list(seen)]
         handle.remove()
         model._register_state_dict_hook(lambda module, state, prefix, metadata: {"only": 1})
-        found.append(model.state_dict())
-        return found
+        result.append(model.state_dict())
+        return result
 
     assert_like_pytorch(program)
 
@@ -268,8 +268,8 @@ def test_hooks_of_loading() -> None:
 def test_hooks_of_loading_are_copied_and_keep_nothing_alive() -> None:
     model = nn.Linear(1, 1)
     model.register_load_state_dict_pre_hook(_note_module)
-    made = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
-    for each in made:
+    result = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    for each in result:
         each.load_state_dict(model.state_dict())
         assert each.noted is each.weight
     assert not hasattr(model, "noted")

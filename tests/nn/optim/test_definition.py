@@ -77,13 +77,13 @@ def _reference(p: Any, grads: Any, lr: float, weight_decay: float) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
-def test_it_steps_on_both_machines(place_name: str, dtype: str) -> None:
+def test_it_steps_on_both_machines(device_name: str, dtype: str) -> None:
     random = np.random.default_rng(0)
     start, grads = random.standard_normal(300), random.standard_normal((4, 300))
-    x = tensor.tensor(start, dtype=getattr(tensor, dtype), device=place_name, requires_grad=True)
+    x = tensor.tensor(start, dtype=getattr(tensor, dtype), device=device_name, requires_grad=True)
     optimizer = Lion([x], lr=0.1, weight_decay=0.5)
     for g in grads:
-        x.grad = tensor.tensor(g, dtype=x.dtype, device=place_name)
+        x.grad = tensor.tensor(g, dtype=x.dtype, device=device_name)
         optimizer.step()
     expected = _reference(start, grads, 0.1, 0.5)
     tolerance = {"float32": 1e-5, "float64": 1e-12, "float16": 5e-3, "bfloat16": 5e-2}[dtype]

@@ -62,7 +62,7 @@ def test_the_same_on_a_device_as_on_the_host(step: Any, kind: str) -> None:
     # Full chunks, one that is not, and sizes that are no multiples of a pack; squares stay above those of means.
     shapes = ((3,), (4096,), (8193,), (0,), (17, 3), ())
     arrays = [[random.uniform(0.1, 1.0, shape) + (k == 2) for shape in shapes] for k in range(5)]
-    host, device = (_operands(step, arrays, kind, place) for place in ("cpu", "cuda"))
+    host, device = (_operands(step, arrays, kind, device) for device in ("cpu", "cuda"))
     numbers = {name: _NUMBERS.get(name, 0.5) for name in step.numbers}
     step.update(host, **numbers)
     step.update(device, **numbers)
@@ -83,10 +83,10 @@ def test_unaligned_addresses(kind: str) -> None:
         part = whole[start : start + size]
         grad = tensor.full((size,), 2, dtype=dtype, device="cuda")
         sgd.sgd_step.update([[part], [grad]], sign=1.0, lr=0.25, weight_decay=0.0)
-        found = whole.cpu().float().numpy()
-        assert (found[start : start + size] == 0.5).all()
-        assert (found[:start] == 1).all()
-        assert (found[start + size :] == 1).all()
+        result = whole.cpu().float().numpy()
+        assert (result[start : start + size] == 0.5).all()
+        assert (result[:start] == 1).all()
+        assert (result[start + size :] == 1).all()
 
 
 @pytest.mark.simulator_only
@@ -121,8 +121,8 @@ def test_more_parameters_than_a_launch_takes() -> None:
     for each in parameters:
         each.grad = tensor.ones_like(each)
     nn.optim.AdamW(parameters, lr=0.5, weight_decay=0.0).step()
-    found = [each.tolist() for each in parameters]
-    np.testing.assert_allclose(found, [[i - 0.5] * 3 for i in range(200)], rtol=1e-6)
+    result = [each.tolist() for each in parameters]
+    np.testing.assert_allclose(result, [[i - 0.5] * 3 for i in range(200)], rtol=1e-6)
 
 
 def test_steps_are_queued_on_the_current_stream(request: pytest.FixtureRequest) -> None:
@@ -139,9 +139,9 @@ def test_steps_are_queued_on_the_current_stream(request: pytest.FixtureRequest) 
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_half_precision_is_computed_in_single(place_name: str, kind: str) -> None:
+def test_half_precision_is_computed_in_single(device_name: str, kind: str) -> None:
     """1e-3 squared, times 0.001, is no half precision number, and yet the step is right."""
-    x = tensor.zeros(4, dtype=getattr(tensor, kind), device=place_name, requires_grad=True)
+    x = tensor.zeros(4, dtype=getattr(tensor, kind), device=device_name, requires_grad=True)
     x.grad = tensor.full_like(x, 1e-3)
     optimizer = nn.optim.Adam([x], lr=0.5)
     optimizer.step()

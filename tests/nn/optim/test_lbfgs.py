@@ -39,10 +39,10 @@ def _losses(library: Any, optim: Any, device: str, options: dict[str, Any], step
 
 @pytest.mark.parity
 @pytest.mark.parametrize("options", _OPTIONS, ids=str)
-def test_like_pytorch(place_name: str, options: dict[str, Any]) -> None:
+def test_like_pytorch(device_name: str, options: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
-    steps = 3 if place_name == "cpu" else 1
-    losses, x, y, ours = _losses(tensor, nn.optim, place_name, options, steps)
+    steps = 3 if device_name == "cpu" else 1
+    losses, x, y, ours = _losses(tensor, nn.optim, device_name, options, steps)
     expected, a, b, theirs = _losses(torch, torch.optim, "cpu", options, steps)
     assert losses == pytest.approx(expected, rel=1e-6)
     assert_close(x, a, 1e-6, 1e-8)

@@ -63,23 +63,23 @@ SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
 
 def _optimizers(adam: bool = False) -> tuple[Any, Any]:
     torch = pytest.importorskip("torch")
-    made = []
+    result = []
     for library, optim in ((tensor, nn.optim), (torch, torch.optim)):
         groups = [
             {"params": [library.zeros(2, requires_grad=True)]},
             {"params": [library.zeros(2, requires_grad=True)], "lr": 0.02},
         ]
         kind = optim.Adam if adam else optim.SGD
-        made.append(kind(groups, lr=0.05) if adam else kind(groups, lr=0.05, momentum=0.9))
-    return made[0], made[1]
+        result.append(kind(groups, lr=0.05) if adam else kind(groups, lr=0.05, momentum=0.9))
+    return result[0], result[1]
 
 
 def _rates(optimizer: Any, scheduler: Any) -> list[Any]:
-    found = [*scheduler.get_last_lr(), *(group["lr"] for group in optimizer.param_groups)]
+    result = [*scheduler.get_last_lr(), *(group["lr"] for group in optimizer.param_groups)]
     for name in ("momentum", "initial_lr"):
-        found += [group[name] for group in optimizer.param_groups if name in group]
-    found += [group["betas"][0] for group in optimizer.param_groups if "betas" in group]
-    return found
+        result += [group[name] for group in optimizer.param_groups if name in group]
+    result += [group["betas"][0] for group in optimizer.param_groups if "betas" in group]
+    return result
 
 
 @pytest.mark.parity

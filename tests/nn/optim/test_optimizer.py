@@ -45,8 +45,8 @@ def test_text_and_options(name: str) -> None:
 
 
 @pytest.mark.parity
-def test_groups_with_options_of_their_own(place_name: str) -> None:
-    twins = Twins(place_name)
+def test_groups_with_options_of_their_own(device_name: str) -> None:
+    twins = Twins(device_name)
 
     def make(optim: Any, params: Any) -> Any:
         groups = [{"params": params[:2], "lr": 0.01}, {"params": iter(params[2:]), "weight_decay": 0.2}]
@@ -130,8 +130,8 @@ def test_options_that_choose_an_implementation(options: dict[str, Any]) -> None:
     assert optimizer.state_dict()["param_groups"][0] | options == optimizer.state_dict()["param_groups"][0]
 
 
-def test_zero_grad(place_name: str) -> None:
-    x, y = tensor.ones(3, device=place_name, requires_grad=True), _leaf(2)
+def test_zero_grad(device_name: str) -> None:
+    x, y = tensor.ones(3, device=device_name, requires_grad=True), _leaf(2)
     optimizer = nn.optim.SGD([x, y], lr=0.1)
     (x * x).sum().backward()
     kept = x.grad
@@ -217,10 +217,10 @@ def test_hooks_of_state_dicts() -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", NAMES)
-def test_goes_on_from_a_state_dict(place_name: str, name: str) -> None:
+def test_goes_on_from_a_state_dict(device_name: str, name: str) -> None:
     options = OPTIONS[name][-1]
     shapes = ((3, 4), ())
-    whole, parted = Twins(place_name, shapes), Twins(place_name, shapes)
+    whole, parted = Twins(device_name, shapes), Twins(device_name, shapes)
     optimizer = getattr(nn.optim, name)(whole.ours, **options)
     first = getattr(nn.optim, name)(parted.ours, **options)
     for _ in range(3):
@@ -297,18 +297,18 @@ def test_old_state_dicts() -> None:
     assert optimizer.param_groups[0]["amsgrad"] is False
 
 
-def test_state_goes_to_where_the_parameter_is(place_name: str) -> None:
+def test_state_goes_to_where_the_parameter_is(device_name: str) -> None:
     source = tensor.ones(2, 3, dtype=tensor.float64, requires_grad=True)
     source.grad = tensor.ones(2, 3, dtype=tensor.float64)
     first = nn.optim.Adam([source])
     first.step()
-    target = tensor.ones(3, 2, device=place_name).t().requires_grad_()
+    target = tensor.ones(3, 2, device=device_name).t().requires_grad_()
     second = nn.optim.Adam([target])
     second.load_state_dict(first.state_dict())
     moment = second.state[target]["exp_avg"]
     assert (moment.dtype, moment.device, moment.stride()) == (target.dtype, target.device, target.stride())
     assert second.state[target]["step"].device.type == "cpu"
-    target.grad = tensor.ones(2, 3, device=place_name)
+    target.grad = tensor.ones(2, 3, device=device_name)
     second.step()
     assert target.is_contiguous() is False
     assert np.allclose(target.detach().cpu().numpy(), 1 - 0.001, atol=1e-5)
@@ -330,13 +330,13 @@ def test_copies(name: str) -> None:
         assert y.tolist() != x.tolist()
 
 
-def test_a_gradient_of_another_device_names_both(place_name: str) -> None:
+def test_a_gradient_of_another_device_names_both(device_name: str) -> None:
     x = _leaf(2)
     x.grad = tensor.ones(2)
     optimizer = nn.optim.Adam([x])
     optimizer.step()
-    optimizer.state[x]["exp_avg"] = tensor.zeros(3, device=place_name)
-    with pytest.raises(RuntimeError, match=r"\[2\] on cpu.*\[3\] on " + place_name):
+    optimizer.state[x]["exp_avg"] = tensor.zeros(3, device=device_name)
+    with pytest.raises(RuntimeError, match=r"\[2\] on cpu.*\[3\] on " + device_name):
         optimizer.step()
 
 
@@ -358,9 +358,9 @@ def test_nothing_to_do() -> None:
 
 
 @pytest.mark.parity
-def test_parameters_of_views_and_other_orders(place_name: str) -> None:
+def test_parameters_of_views_and_other_orders(device_name: str) -> None:
     """Parameters with gaps, and gradients in another order of dimensions than theirs."""
-    twins = Twins(place_name, ((4, 6), (5, 3)))
+    twins = Twins(device_name, ((4, 6), (5, 3)))
     twins.ours = [
         twins.ours[0].detach()[:, ::2].requires_grad_(),
         twins.ours[1].detach().t().requires_grad_(),
@@ -376,8 +376,8 @@ def test_parameters_of_views_and_other_orders(place_name: str) -> None:
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ["SGD", "Adam"])
 @pytest.mark.filterwarnings("ignore:.*duplicate parameters")
-def test_a_parameter_that_is_listed_twice(place_name: str, name: str) -> None:
-    twins = Twins(place_name, ((5,), (3,)))
+def test_a_parameter_that_is_listed_twice(device_name: str, name: str) -> None:
+    twins = Twins(device_name, ((5,), (3,)))
     twins.assert_same(*twins.run(lambda optim, p: getattr(optim, name)([p[0], p[1], p[0]], lr=0.1), 3))
 
 

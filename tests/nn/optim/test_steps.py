@@ -53,16 +53,16 @@ CASES = [(name, options) for name, several in OPTIONS.items() for options in sev
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
-def test_ten_steps(place_name: str, name: str, options: dict[str, Any]) -> None:
-    twins = Twins(place_name)
-    made = twins.run(lambda optim, params: getattr(optim, name)(params, **options))
-    twins.assert_same(*made)
+def test_ten_steps(device_name: str, name: str, options: dict[str, Any]) -> None:
+    twins = Twins(device_name)
+    result = twins.run(lambda optim, params: getattr(optim, name)(params, **options))
+    twins.assert_same(*result)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
-def test_other_types(place_name: str, name: str, dtype: str) -> None:
-    twins = Twins(place_name, ((5,), (2, 2)), dtype)
+def test_other_types(device_name: str, name: str, dtype: str) -> None:
+    twins = Twins(device_name, ((5,), (2, 2)), dtype)
     options = OPTIONS[name][-1]
-    made = twins.run(lambda optim, params: getattr(optim, name)(params, **options))
-    twins.assert_same(*made, **({} if "complex" in dtype else {"rtol": 1e-11, "atol": 1e-12}))
+    result = twins.run(lambda optim, params: getattr(optim, name)(params, **options))
+    twins.assert_same(*result, **({} if "complex" in dtype else {"rtol": 1e-11, "atol": 1e-12}))

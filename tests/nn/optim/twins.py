@@ -30,8 +30,8 @@ class Twins:
 
     def array(self, shape: tuple[int, ...]) -> Any:
         """Random numbers."""
-        found = self.random.standard_normal(shape)
-        return found + 1j * self.random.standard_normal(shape) if "complex" in self.dtype else found
+        result = self.random.standard_normal(shape)
+        return result + 1j * self.random.standard_normal(shape) if "complex" in self.dtype else result
 
     def our(self, array: Any) -> Any:
         """Tensor of this library."""
@@ -71,14 +71,14 @@ class Twins:
         for a, b in zip(self.ours, self.theirs, strict=True):
             assert list(ours.state.get(a, {})) == list(theirs.state.get(b, {}))
             for name, value in theirs.state.get(b, {}).items():
-                found = ours.state[a][name]
-                assert str(found.dtype).split(".")[1] == str(value.dtype).split(".")[1]
-                assert_close(found, value, rtol, atol)
+                result = ours.state[a][name]
+                assert str(result.dtype).split(".")[1] == str(value.dtype).split(".")[1]
+                assert_close(result, value, rtol, atol)
 
 
 def assert_close(ours: Any, theirs: Any, rtol: float, atol: float) -> None:
     """Assert that tensors of both libraries have the same elements."""
     a, b = array_of(ours), array_of(theirs)
-    kind = np.complex128 if np.iscomplexobj(b) else np.float64
+    dtype = np.complex128 if np.iscomplexobj(b) else np.float64
     assert a.shape == b.shape
-    np.testing.assert_allclose(a.astype(kind), b.astype(kind), rtol=rtol, atol=atol)
+    np.testing.assert_allclose(a.astype(dtype), b.astype(dtype), rtol=rtol, atol=atol)

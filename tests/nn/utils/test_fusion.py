@@ -16,13 +16,13 @@ from tests.nn.parity import assert_like_pytorch
 def normalized(layers: Any, lib: Any, kind: str, features: int, **options: Any) -> Any:
     """A normalisation with statistics that are not the first ones."""
     rng = np.random.default_rng(1)
-    made = getattr(layers, f"BatchNorm{kind}")(features, **options).double().eval()
+    result = getattr(layers, f"BatchNorm{kind}")(features, **options).double().eval()
     with lib.no_grad():
-        for name, each in (*made.named_parameters(), *made.named_buffers()):
+        for name, each in (*result.named_parameters(), *result.named_buffers()):
             if each.is_floating_point():
                 values = rng.uniform(0.5, 2, each.shape) if "var" in name else rng.standard_normal(each.shape)
                 each.copy_(lib.from_numpy(np.asarray(values)))
-    return made
+    return result
 
 
 LAYERS: dict[str, tuple[Any, str, dict[str, Any], tuple[int, ...]]] = {

@@ -65,9 +65,9 @@ def test_maps_are_pytorchs(orthogonal_map: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("based", [True, False])
 def test_values_can_be_assigned(based: bool) -> None:
     layer = orthogonal(nn.Linear(3, 5).double(), orthogonal_map="householder", use_trivialization=based)
-    wanted = np.linalg.qr(np.random.default_rng(0).standard_normal((5, 3)))[0]
-    layer.weight = tensor.from_numpy(wanted)
-    np.testing.assert_allclose(layer.weight.detach().numpy(), wanted, atol=1e-12)
+    expected = np.linalg.qr(np.random.default_rng(0).standard_normal((5, 3)))[0]
+    layer.weight = tensor.from_numpy(expected)
+    np.testing.assert_allclose(layer.weight.detach().numpy(), expected, atol=1e-12)
     square = orthogonal(nn.Linear(3, 3).double())
     square.weight = tensor.eye(3, dtype=tensor.float64)
     np.testing.assert_allclose(square.weight.detach().numpy(), np.eye(3), atol=1e-14)

@@ -23,8 +23,8 @@ LENGTHS = {"sorted": [4, 3, 3, 1], "unsorted": [3, 1, 4, 3], "equal": [4, 4, 4, 
 def _batch(place: str, batch_first: bool = False, features: tuple[int, ...] = (2,)) -> Any:
     shape = (4, 4, *features)
     array = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
-    made = tensor.from_numpy(array).to(place)
-    return made.transpose(0, 1) if batch_first else made
+    result = tensor.from_numpy(array).to(place)
+    return result.transpose(0, 1) if batch_first else result
 
 
 def _parts(sequence: Any) -> list[Any]:
@@ -35,10 +35,10 @@ def _parts(sequence: Any) -> list[Any]:
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("features", [(), (2,), (2, 3)])
 @pytest.mark.parametrize("order", LENGTHS)
-def test_there_and_back(order: str, features: tuple[int, ...], batch_first: bool, place_name: str) -> None:
+def test_there_and_back(order: str, features: tuple[int, ...], batch_first: bool, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     lengths = LENGTHS[order]
-    x = _batch(place_name, batch_first, features)
+    x = _batch(device_name, batch_first, features)
     packed = rnn.pack_padded_sequence(x, lengths, batch_first, order != "unsorted")
     other = torch.from_numpy(np.array(array_of(x)))
     expected = torch.nn.utils.rnn.pack_padded_sequence(
@@ -48,11 +48,11 @@ def test_there_and_back(order: str, features: tuple[int, ...], batch_first: bool
     assert packed.batch_sizes.device.type == "cpu"
     assert packed.sorted_indices is None or packed.sorted_indices.device == x.device
     for options in ({}, {"padding_value": -1.5}, {"total_length": 6}):
-        padded, found = rnn.pad_packed_sequence(packed, batch_first, **options)
+        padded, result = rnn.pad_packed_sequence(packed, batch_first, **options)
         their_padded, their_lengths = torch.nn.utils.rnn.pad_packed_sequence(expected, batch_first, **options)
         np.testing.assert_array_equal(array_of(padded), array_of(their_padded))
-        assert found.tolist() == their_lengths.tolist() == lengths
-        assert found.dtype is tensor.int64
+        assert result.tolist() == their_lengths.tolist() == lengths
+        assert result.dtype is tensor.int64
     for left, right in zip(
         rnn.unpack_sequence(packed), torch.nn.utils.rnn.unpack_sequence(expected), strict=True
     ):
@@ -62,32 +62,32 @@ def test_there_and_back(order: str, features: tuple[int, ...], batch_first: bool
 @pytest.mark.parity
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_pad_sequence(batch_first: bool, side: str, place_name: str) -> None:
+def test_pad_sequence(batch_first: bool, side: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     sequences = [
-        _batch(place_name)[number, :length].requires_grad_() for number, length in enumerate((2, 4, 1))
+        _batch(device_name)[number, :length].requires_grad_() for number, length in enumerate((2, 4, 1))
     ]
     others = [torch.from_numpy(np.array(array_of(each))).requires_grad_() for each in sequences]
-    found = rnn.pad_sequence(sequences, batch_first, -2.0, side)
+    result = rnn.pad_sequence(sequences, batch_first, -2.0, side)
     expected = torch.nn.utils.rnn.pad_sequence(others, batch_first, -2.0, side)
-    np.testing.assert_array_equal(array_of(found), array_of(expected))
-    (found * found).sum().backward()
+    np.testing.assert_array_equal(array_of(result), array_of(expected))
+    (result * result).sum().backward()
     (expected * expected).sum().backward()
     for left, right in zip(sequences, others, strict=True):
         np.testing.assert_array_equal(array_of(left.grad), array_of(right.grad))
     for left, right in zip(
-        rnn.unpad_sequence(found, tensor.tensor([2, 4, 1]), batch_first), others, strict=True
+        rnn.unpad_sequence(result, tensor.tensor([2, 4, 1]), batch_first), others, strict=True
     ):
         assert left.shape[1:] == tuple(right.shape[1:])
         if side == "right":
             np.testing.assert_array_equal(array_of(left), array_of(right))
     # A generator, and rows of a tensor, are sequences too.
     assert rnn.pad_sequence(each for each in sequences).shape == (4, 3, 2)
-    assert rnn.pad_sequence(found).shape == (found.shape[1], found.shape[0], 2)
+    assert rnn.pad_sequence(result).shape == (result.shape[1], result.shape[0], 2)
 
 
-def test_derivatives(place_name: str) -> None:
-    x = tensor.randn(3, 3, 2, dtype=tensor.float64, device=place_name, requires_grad=True)
+def test_derivatives(device_name: str) -> None:
+    x = tensor.randn(3, 3, 2, dtype=tensor.float64, device=device_name, requires_grad=True)
 
     def there_and_back(x: Any) -> Any:
         packed = rnn.pack_padded_sequence(x, [1, 3, 2], enforce_sorted=False)
@@ -99,7 +99,7 @@ def test_derivatives(place_name: str) -> None:
     assert tensor.autograd.gradcheck(there_and_back, (x,))
     assert tensor.autograd.gradgradcheck(there_and_back, (x,), fast_mode=True)
     sequences = tuple(
-        tensor.randn(length, 2, dtype=tensor.float64, device=place_name, requires_grad=True)
+        tensor.randn(length, 2, dtype=tensor.float64, device=device_name, requires_grad=True)
         for length in (1, 3)
     )
     assert tensor.autograd.gradcheck(padded, sequences)
@@ -109,8 +109,8 @@ def test_derivatives(place_name: str) -> None:
     assert float(x.grad.sum()) == 12
 
 
-def test_pack_sequence(place_name: str) -> None:
-    sequences = [tensor.ones(length, device=place_name) * length for length in (2, 3, 1)]
+def test_pack_sequence(device_name: str) -> None:
+    sequences = [tensor.ones(length, device=device_name) * length for length in (2, 3, 1)]
     packed = rnn.pack_sequence(sequences, enforce_sorted=False)
     assert packed.data.tolist() == [3, 2, 1, 3, 2, 3]
     assert packed.batch_sizes.tolist() == [3, 2, 1]
@@ -143,11 +143,11 @@ def test_devices_and_types() -> None:
         moved = packed.to(*arguments)
         assert moved.is_cuda
         assert moved.unsorted_indices.tolist() == packed.unsorted_indices.tolist()
-    kinds = {
+    dtypes = {
         "double": tensor.float64, "float": tensor.float32, "half": tensor.float16, "long": tensor.int64,
         "int": tensor.int32, "short": tensor.int16, "char": tensor.int8, "byte": tensor.uint8,
     }  # fmt: skip
-    for name, kind in kinds.items():
+    for name, kind in dtypes.items():
         assert getattr(packed, name)().data.dtype is kind
     assert not packed.is_pinned()
     pinned = packed.pin_memory()

@@ -77,8 +77,8 @@ def layer_of(lib: Any, nn: Any, *names: str, unsafe: bool = False) -> Any:
     with lib.no_grad():
         layer.weight.copy_(lib.arange(6.0).reshape(2, 3))
     for name in names:
-        made = module_types(nn)[name]()
-        nn.utils.parametrize.register_parametrization(layer, "weight", made, unsafe=unsafe)
+        result = module_types(nn)[name]()
+        nn.utils.parametrize.register_parametrization(layer, "weight", result, unsafe=unsafe)
     return layer
 
 
@@ -199,24 +199,24 @@ def test_buffers_and_several_tensors() -> None:
         register = nn.utils.parametrize.register_parametrization
         for name in ("x", "y"):
             register(module, name, module_types(nn)["Double"]())
-        found = [list(module.state_dict()), module.x, module.y, [k for k, _ in module.named_buffers()]]
+        result = [list(module.state_dict()), module.x, module.y, [k for k, _ in module.named_buffers()]]
         nn.utils.parametrize.remove_parametrizations(module, "x")
-        found += [type(module).__name__, list(module.state_dict())]
+        result += [type(module).__name__, list(module.state_dict())]
         nn.utils.parametrize.remove_parametrizations(module, "y")
         is_parametrized = nn.utils.parametrize.is_parametrized
-        return [*found, type(module).__name__, is_parametrized(module), is_parametrized(module, "x")]
+        return [*result, type(module).__name__, is_parametrized(module), is_parametrized(module, "x")]
 
     assert_like_pytorch(program)
 
 
 def test_copies() -> None:
     layer = layer_of(tensor, nn, "Double")
-    made = copy.deepcopy(layer)
-    assert repr(made) == repr(layer)
-    assert made.weight.tolist() == layer.weight.tolist()
-    parametrize.remove_parametrizations(made, "weight")
-    assert type(made) is nn.Linear
-    assert layer.weight.tolist() == made.weight.tolist()
+    result = copy.deepcopy(layer)
+    assert repr(result) == repr(layer)
+    assert result.weight.tolist() == layer.weight.tolist()
+    parametrize.remove_parametrizations(result, "weight")
+    assert type(result) is nn.Linear
+    assert layer.weight.tolist() == result.weight.tolist()
     with pytest.raises(RuntimeError, match="only supported through state_dict"):
         pickle.dumps(layer)
 
@@ -279,9 +279,9 @@ def test_normalised_weights(name: str) -> None:
     assert repr(layer) == repr(reference)
     copy_weights(layer, reference)
     for _ in range(2):
-        found, expected = layer(tensor.from_numpy(inputs())), reference(torch.from_numpy(inputs()))
-        np.testing.assert_allclose(array_of(found), array_of(expected), rtol=1e-4, atol=1e-5)
-    (found**2).sum().backward()
+        result, expected = layer(tensor.from_numpy(inputs())), reference(torch.from_numpy(inputs()))
+        np.testing.assert_allclose(array_of(result), array_of(expected), rtol=1e-4, atol=1e-5)
+    (result**2).sum().backward()
     (expected**2).sum().backward()
     theirs = dict(reference.named_parameters())
     for key, mine in layer.named_parameters():
@@ -292,8 +292,8 @@ def test_normalised_weights(name: str) -> None:
         np.testing.assert_allclose(
             array_of(mine), array_of(reference.state_dict()[key]), rtol=1e-4, atol=1e-5
         )
-    found, expected = layer(tensor.from_numpy(inputs())), reference(torch.from_numpy(inputs()))
-    np.testing.assert_allclose(array_of(found), array_of(expected), rtol=1e-4, atol=1e-5)
+    result, expected = layer(tensor.from_numpy(inputs())), reference(torch.from_numpy(inputs()))
+    np.testing.assert_allclose(array_of(result), array_of(expected), rtol=1e-4, atol=1e-5)
 
 
 def test_weight_norm_keeps_the_weight() -> None:
@@ -336,10 +336,10 @@ def test_old_forms_are_removed() -> None:
     assert isinstance(layer.weight, nn.Parameter)
 
 
-def test_on_devices(place_name: str) -> None:
+def test_on_devices(device_name: str) -> None:
     layer = parametrizations.spectral_norm(parametrizations.weight_norm(nn.Linear(3, 2)), "bias").to(
-        place_name
+        device_name
     )
-    found = layer(tensor.ones(1, 3, device=place_name))
-    found.sum().backward()
-    assert {each.grad.device.type for each in layer.parameters()} == {place_name}
+    result = layer(tensor.ones(1, 3, device=device_name))
+    result.sum().backward()
+    assert {each.grad.device.type for each in layer.parameters()} == {device_name}

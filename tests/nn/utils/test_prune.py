@@ -147,10 +147,10 @@ def test_methods_of_ones_own() -> None:
 @pytest.mark.parametrize("name", prune.__all__)
 def test_names_and_arguments_are_pytorchs(name: str) -> None:
     theirs = pytest.importorskip("torch").nn.utils.prune
-    mine, wanted = getattr(prune, name), getattr(theirs, name)
+    mine, expected = getattr(prune, name), getattr(theirs, name)
     if not isinstance(mine, type):
-        assert_same_parameters(mine, wanted)
+        assert_same_parameters(mine, expected)
         return
-    assert_same_parameters(mine.__init__, wanted.__init__)
+    assert_same_parameters(mine.__init__, expected.__init__)
     for method in ("apply", "compute_mask", "prune", "remove", "apply_mask"):
-        assert_same_parameters(getattr(mine, method), getattr(wanted, method))
+        assert_same_parameters(getattr(mine, method), getattr(expected, method))

@@ -17,10 +17,10 @@ from nn.utils import convert_conv2d_weight_memory_format, convert_conv3d_weight_
 )
 def test_no_random_numbers_are_taken(layer: str, arguments: Any) -> None:
     before = tensor.get_rng_state()
-    made = skip_init(getattr(nn, layer), *arguments, dtype=tensor.float64)
+    result = skip_init(getattr(nn, layer), *arguments, dtype=tensor.float64)
     assert tensor.equal(tensor.get_rng_state(), before)
-    assert made.weight.dtype is tensor.float64
-    assert isinstance(made.weight, nn.Parameter)
+    assert result.weight.dtype is tensor.float64
+    assert isinstance(result.weight, nn.Parameter)
     # Only there, and only then.
     getattr(nn, layer)(*arguments)
     assert not tensor.equal(tensor.get_rng_state(), before)

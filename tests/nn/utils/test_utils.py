@@ -19,13 +19,13 @@ from tests.tensor.comparison import array_of
 def parameters_of(lib: Any, nn: Any) -> list[Any]:
     """Parameters with gradients, but for one."""
     values = np.random.default_rng(0)
-    made = []
+    result = []
     for shape in ((3, 2), (4,), (), (0,)):
         each = nn.Parameter(lib.zeros(*shape))
         each.grad = lib.from_numpy(np.asarray(values.standard_normal(shape), np.float32) * 4)
-        made.append(each)
-    made.append(nn.Parameter(lib.zeros(2)))
-    return made
+        result.append(each)
+    result.append(nn.Parameter(lib.zeros(2)))
+    return result
 
 
 def rounded(values: Any) -> Any:
@@ -37,9 +37,9 @@ def rounded(values: Any) -> Any:
 @pytest.mark.parametrize("bound", [0.5, 1, 1000.0])
 def test_clipping_by_norm(norm: float, bound: float) -> None:
     def program(lib: Any, nn: Any) -> Any:
-        given = parameters_of(lib, nn)
-        total = nn.utils.clip_grad_norm_(iter(given), bound, norm)
-        return rounded(total), total.dim(), [rounded(each.grad) for each in given[:-1]], given[-1].grad
+        argument = parameters_of(lib, nn)
+        total = nn.utils.clip_grad_norm_(iter(argument), bound, norm)
+        return rounded(total), total.dim(), [rounded(each.grad) for each in argument[:-1]], argument[-1].grad
 
     assert_like_pytorch(program)
 
@@ -62,9 +62,9 @@ CLIPPED = {
 
 
 def _not_finite(lib: Any, nn: Any) -> Any:
-    made = nn.Parameter(lib.ones(2))
-    made.grad = lib.tensor([math.inf, 1.0])
-    return made
+    result = nn.Parameter(lib.ones(2))
+    result.grad = lib.tensor([math.inf, 1.0])
+    return result
 
 
 @pytest.mark.parity
@@ -76,9 +76,9 @@ def test_special_cases_of_clipping(name: str) -> None:
 @pytest.mark.parity
 def test_clipping_by_value() -> None:
     def program(lib: Any, nn: Any) -> Any:
-        given = parameters_of(lib, nn)
-        assert nn.utils.clip_grad_value_(given, 1.5) is None
-        return [rounded(each.grad) for each in given[:-1]]
+        argument = parameters_of(lib, nn)
+        assert nn.utils.clip_grad_value_(argument, 1.5) is None
+        return [rounded(each.grad) for each in argument[:-1]]
 
     assert_like_pytorch(program)
 
@@ -93,7 +93,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16", "complex64"])
-def test_norm_and_scaling_of_many_tensors(place_name: str, kind: str, name: str) -> None:
+def test_norm_and_scaling_of_many_tensors(device_name: str, kind: str, name: str) -> None:
     if name != "few" and kind in ("bfloat16", "complex64"):
         return
     counts = COUNTS[name]
@@ -102,44 +102,44 @@ def test_norm_and_scaling_of_many_tensors(place_name: str, kind: str, name: str)
     arrays = [values.standard_normal(count) + 1j * values.standard_normal(count) for count in counts]
     if kind != "complex64":
         arrays = [each.real.copy() for each in arrays]
-    given = [nn.Parameter(tensor.zeros(len(each), dtype=dtype, device=place_name)) for each in arrays]
-    for parameter, array in zip(given, arrays, strict=True):
-        parameter.grad = tensor.from_numpy(array).to(place_name, dtype)
-    exact = [array_of(each.grad).astype(np.complex128) for each in given]
-    wanted = math.sqrt(sum((abs(each) ** 2).sum() for each in exact))
-    total = utils.clip_grad_norm_(given, 1.0)
+    argument = [nn.Parameter(tensor.zeros(len(each), dtype=dtype, device=device_name)) for each in arrays]
+    for parameter, array in zip(argument, arrays, strict=True):
+        parameter.grad = tensor.from_numpy(array).to(device_name, dtype)
+    exact = [array_of(each.grad).astype(np.complex128) for each in argument]
+    expected = math.sqrt(sum((abs(each) ** 2).sum() for each in exact))
+    total = utils.clip_grad_norm_(argument, 1.0)
     precision = {"float16": 1e-3, "bfloat16": 8e-3}.get(kind, 1e-5)
-    assert abs(total.item() / wanted - 1) < precision
-    assert total.device.type == place_name
+    assert abs(total.item() / expected - 1) < precision
+    assert total.device.type == device_name
     assert total.dtype is (tensor.float32 if kind == "complex64" else dtype)
-    for parameter, array in zip(given, exact, strict=True):
-        found = array_of(parameter.grad).astype(np.complex128)
-        np.testing.assert_allclose(found, array / wanted, rtol=2 * precision, atol=precision * 1e-2)
+    for parameter, array in zip(argument, exact, strict=True):
+        result = array_of(parameter.grad).astype(np.complex128)
+        np.testing.assert_allclose(result, array / expected, rtol=2 * precision, atol=precision * 1e-2)
 
 
-def test_gradients_that_are_not_dense(place_name: str) -> None:
-    whole = tensor.arange(24, dtype=tensor.float32, device=place_name).reshape(4, 6)
+def test_gradients_that_are_not_dense(device_name: str) -> None:
+    whole = tensor.arange(24, dtype=tensor.float32, device=device_name).reshape(4, 6)
     parts = [whole[:, ::2], whole.t()[:0], whole[:2].t()]
-    given = [nn.Parameter(tensor.zeros(*each.shape, device=place_name)) for each in parts]
-    for parameter, part in zip(given, parts, strict=True):
+    argument = [nn.Parameter(tensor.zeros(*each.shape, device=device_name)) for each in parts]
+    for parameter, part in zip(argument, parts, strict=True):
         parameter.grad = part.clone() if part is parts[2] else part
-    given[2].grad = parts[2].clone().t().contiguous().t()
+    argument[2].grad = parts[2].clone().t().contiguous().t()
     squares = (array_of(parts[0]) ** 2).sum() + (array_of(parts[2]) ** 2).sum()
-    before = [array_of(each.grad).copy() for each in given]
-    total = utils.clip_grad_norm_(given, 2.0)
+    before = [array_of(each.grad).copy() for each in argument]
+    total = utils.clip_grad_norm_(argument, 2.0)
     assert abs(total.item() / math.sqrt(squares) - 1) < 1e-6
-    for parameter, array in zip(given, before, strict=True):
+    for parameter, array in zip(argument, before, strict=True):
         np.testing.assert_allclose(array_of(parameter.grad), array * (2 / math.sqrt(squares)), rtol=1e-5)
 
 
 @pytest.mark.parity
 def test_gradients_of_several_types() -> None:
     def program(lib: Any, nn: Any) -> Any:
-        given = [nn.Parameter(lib.zeros(2, dtype=kind)) for kind in (lib.float32, lib.float64)]
-        for each in given:
+        argument = [nn.Parameter(lib.zeros(2, dtype=dtype)) for dtype in (lib.float32, lib.float64)]
+        for each in argument:
             each.grad = lib.full((2,), 3.0, dtype=each.dtype)
-        total = nn.utils.clip_grad_norm_(given, 1.0)
-        return str(total.dtype), rounded(total), [rounded(each.grad) for each in given]
+        total = nn.utils.clip_grad_norm_(argument, 1.0)
+        return str(total.dtype), rounded(total), [rounded(each.grad) for each in argument]
 
     assert_like_pytorch(program)
 
@@ -154,10 +154,10 @@ def test_clipping_counts_as_a_write() -> None:
 
 def test_gradients_are_read_and_written_in_bounds() -> None:
     drv.simulator.install(check="full")
-    given = [nn.Parameter(tensor.zeros(count, device="cuda")) for count in (5, 8200)]
-    for each in given:
+    argument = [nn.Parameter(tensor.zeros(count, device="cuda")) for count in (5, 8200)]
+    for each in argument:
         each.grad = tensor.ones(each.shape[0], device="cuda")
-    utils.clip_grad_norm_(given, 1.0)
+    utils.clip_grad_norm_(argument, 1.0)
     tensor.cuda.synchronize()
     assert list(drv.simulator.findings()) == []
 
@@ -178,10 +178,10 @@ def test_clipping_on_devices() -> None:
 @pytest.mark.parity
 def test_vectors() -> None:
     def program(lib: Any, nn: Any) -> Any:
-        given = [nn.Parameter(lib.arange(6.0).reshape(2, 3)), nn.Parameter(lib.tensor(7.0))]
-        vector = nn.utils.parameters_to_vector(given)
-        nn.utils.vector_to_parameters(vector.detach() * 2, given)
-        return vector, vector.requires_grad, given, [each.is_leaf for each in given]
+        argument = [nn.Parameter(lib.arange(6.0).reshape(2, 3)), nn.Parameter(lib.tensor(7.0))]
+        vector = nn.utils.parameters_to_vector(argument)
+        nn.utils.vector_to_parameters(vector.detach() * 2, argument)
+        return vector, vector.requires_grad, argument, [each.is_leaf for each in argument]
 
     assert_like_pytorch(program)
 
@@ -201,17 +201,17 @@ def test_special_cases_of_vectors(name: str) -> None:
 
 
 def test_vector_that_is_too_short_changes_nothing() -> None:
-    given = [nn.Parameter(tensor.zeros(2)), nn.Parameter(tensor.zeros(2))]
+    argument = [nn.Parameter(tensor.zeros(2)), nn.Parameter(tensor.zeros(2))]
     with pytest.raises(RuntimeError, match=r"the parameters have 4 elements, the vector has shape \[3\]"):
-        utils.vector_to_parameters(tensor.ones(3), given)
-    assert given[0].tolist() == [0.0, 0.0]
+        utils.vector_to_parameters(tensor.ones(3), argument)
+    assert argument[0].tolist() == [0.0, 0.0]
 
 
 def test_vector_of_several_devices() -> None:
     drv.simulator.install()
-    given = [nn.Parameter(tensor.zeros(2)), nn.Parameter(tensor.zeros(2, device="cuda"))]
+    argument = [nn.Parameter(tensor.zeros(2)), nn.Parameter(tensor.zeros(2, device="cuda"))]
     with pytest.raises(TypeError, match="different devices.*cpu, cuda:0"):
-        utils.parameters_to_vector(given)
+        utils.parameters_to_vector(argument)
 
 
 CALLS = {
@@ -232,10 +232,10 @@ def test_functional_call(name: str) -> None:
         layer = nn.Linear(3, 2)
         nn.init.ones_(layer.weight)
         nn.init.ones_(layer.bias)
-        given = {key: lib.full(shape, 3.0, requires_grad=True) for key, shape in shapes.items()}
-        with_tensor = nn.utils.stateless.functional_call(layer, given, lib.ones(1, 3), **options)
+        argument = {key: lib.full(shape, 3.0, requires_grad=True) for key, shape in shapes.items()}
+        with_tensor = nn.utils.stateless.functional_call(layer, argument, lib.ones(1, 3), **options)
         with_tensor.sum().backward()
-        return with_tensor, [each.grad for each in given.values()], layer.weight, layer.weight.grad
+        return with_tensor, [each.grad for each in argument.values()], layer.weight, layer.weight.grad
 
     torch = pytest.importorskip("torch")
     # PyTorch's older name warns that it is old.

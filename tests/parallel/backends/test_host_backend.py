@@ -29,9 +29,9 @@ SIZE = 1000
 def backends() -> Iterator[list[HostBackend]]:
     """A group of three, whose threads are gone at the end."""
     before = set(threading.enumerate())
-    made = [HostBackend(each, timedelta(seconds=10)) for each in ThreadWorld(3).transports()]
-    yield made
-    for each in made:
+    result = [HostBackend(each, timedelta(seconds=10)) for each in ThreadWorld(3).transports()]
+    yield result
+    for each in result:
         each.close()
     assert not set(threading.enumerate()) - before
 
@@ -54,9 +54,9 @@ def _numbers(size: int = SIZE) -> Any:
 
 
 def test_all_reduce(backends: list[HostBackend], device: str) -> None:
-    given = [_values(device, rank) for rank in range(3)]
-    works = [each.all_reduce(part, ReduceOp.SUM) for each, part in zip(backends, given, strict=True)]
-    for work, part in zip(works, given, strict=True):
+    argument = [_values(device, rank) for rank in range(3)]
+    works = [each.all_reduce(part, ReduceOp.SUM) for each, part in zip(backends, argument, strict=True)]
+    for work, part in zip(works, argument, strict=True):
         assert work.wait()
         assert tensor.equal((part + 1).cpu(), _numbers() * 6 + 1)
         assert work.is_success()
@@ -64,31 +64,31 @@ def test_all_reduce(backends: list[HostBackend], device: str) -> None:
 
 
 def test_operations_of_a_group_run_in_order(backends: list[HostBackend], device: str) -> None:
-    given = [_values(device, rank) for rank in range(3)]
+    argument = [_values(device, rank) for rank in range(3)]
     gathered = [tensor.empty(3 * SIZE, device=device) for _ in range(3)]
     works: list[Any] = []
     for rank, backend in enumerate(backends):
-        works.append(backend.all_reduce(given[rank], ReduceOp.MAX))
+        works.append(backend.all_reduce(argument[rank], ReduceOp.MAX))
         works.append(backend.all_gather(gathered[rank], _values(device, rank)))
     for work in works:
         work.wait()
     for rank in range(3):
-        assert tensor.equal(given[rank].cpu(), _numbers() * 3)
+        assert tensor.equal(argument[rank].cpu(), _numbers() * 3)
         assert tensor.equal(gathered[rank].cpu(), tensor.cat([_numbers() * (each + 1) for each in range(3)]))
 
 
 def test_reduce_leaves_the_others_alone(backends: list[HostBackend], device: str) -> None:
-    given = [_values(device, rank) for rank in range(3)]
-    works = [each.reduce(part, 1, ReduceOp.SUM) for each, part in zip(backends, given, strict=True)]
+    argument = [_values(device, rank) for rank in range(3)]
+    works = [each.reduce(part, 1, ReduceOp.SUM) for each, part in zip(backends, argument, strict=True)]
     for rank, work in enumerate(works):
         work.wait()
-        assert tensor.equal(given[rank].cpu(), _numbers() * (6 if rank == 1 else rank + 1))
+        assert tensor.equal(argument[rank].cpu(), _numbers() * (6 if rank == 1 else rank + 1))
 
 
 def test_gather_and_scatter(backends: list[HostBackend], device: str) -> None:
-    given = [_values(device, rank) for rank in range(3)]
+    argument = [_values(device, rank) for rank in range(3)]
     flat = tensor.empty(3 * SIZE, device=device)
-    works = [each.gather(flat if each.rank == 2 else None, given[each.rank], 2) for each in backends]
+    works = [each.gather(flat if each.rank == 2 else None, argument[each.rank], 2) for each in backends]
     for work in works:
         work.wait()
     back = [tensor.empty(SIZE, device=device) for _ in range(3)]
@@ -144,13 +144,13 @@ def test_streams_order_what_comes_before_and_after(
 ) -> None:
     install(**machine)
     sides = [tensor.cuda.Stream() for _ in range(3)]
-    given, works = [], []
+    argument, works = [], []
     for backend, side in zip(backends, sides, strict=True):
         with tensor.cuda.stream(side):
-            given.append(_values("cuda", backend.rank))
-            given[-1].mul_(2)
-            works.append(backend.all_reduce(given[-1], ReduceOp.SUM))
-    for part, side, work in zip(given, sides, works, strict=True):
+            argument.append(_values("cuda", backend.rank))
+            argument[-1].mul_(2)
+            works.append(backend.all_reduce(argument[-1], ReduceOp.SUM))
+    for part, side, work in zip(argument, sides, works, strict=True):
         with tensor.cuda.stream(side):
             work.wait()
             result = part + 1
@@ -183,9 +183,9 @@ def test_memory_freed_before_it_is_filled_is_not_reused(
         for backend in backends:
             flat = tensor.zeros((SIZE, 2), device="cuda")
             exchange = Exchange()
-            given = exchange.updated(flat[:, 1] if strided else flat)
-            works.append(exchange.finish(backend.all_reduce(given, ReduceOp.SUM), True))
-            del flat, given, exchange
+            argument = exchange.updated(flat[:, 1] if strided else flat)
+            works.append(exchange.finish(backend.all_reduce(argument, ReduceOp.SUM), True))
+            del flat, argument, exchange
         # Nobody waits, so that no stream does.
         while not all(each is not None and each.is_settled() for each in works):
             time.sleep(0.001)
@@ -224,13 +224,13 @@ def test_the_host_goes_on(backends: list[HostBackend], schedule: str) -> None:
 
 def test_several_devices() -> None:
     install(devices=2)
-    made = [HostBackend(each, timedelta(seconds=10)) for each in ThreadWorld(2).transports()]
-    given = [_values(f"cuda:{rank}", rank) for rank in range(2)]
-    works = [each.all_reduce(part, ReduceOp.SUM) for each, part in zip(made, given, strict=True)]
-    for work, part in zip(works, given, strict=True):
+    result = [HostBackend(each, timedelta(seconds=10)) for each in ThreadWorld(2).transports()]
+    argument = [_values(f"cuda:{rank}", rank) for rank in range(2)]
+    works = [each.all_reduce(part, ReduceOp.SUM) for each, part in zip(result, argument, strict=True)]
+    for work, part in zip(works, argument, strict=True):
         work.wait()
         assert tensor.equal(part.cpu(), _numbers() * 3)
-    for each in made:
+    for each in result:
         each.close()
 
 
@@ -306,8 +306,8 @@ def test_a_callback_cannot_wait_for_its_own_thread(backends: list[HostBackend]) 
     def wait_for_the_next(_: Any) -> None:
         try:
             later.wait()
-        except DistError as found:
-            error.append(found)
+        except DistError as result:
+            error.append(result)
         done.set()
 
     later = backends[0].barrier()
@@ -354,11 +354,11 @@ def _dtypes() -> list[Any]:
 
 @pytest.mark.parametrize("dtype", _dtypes(), ids=str)
 def test_dtypes(backends: list[HostBackend], dtype: Any) -> None:
-    given = [tensor.arange(10).to(dtype) * (rank + 1) for rank in range(3)]
+    argument = [tensor.arange(10).to(dtype) * (rank + 1) for rank in range(3)]
     works: list[Any] = [
-        each.all_reduce(part, ReduceOp.SUM) for each, part in zip(backends, given, strict=True)
+        each.all_reduce(part, ReduceOp.SUM) for each, part in zip(backends, argument, strict=True)
     ]
-    for work, part in zip(works, given, strict=True):
+    for work, part in zip(works, argument, strict=True):
         work.wait()
         assert part.dtype is dtype
         assert part.tolist() == (tensor.arange(10) * 6).tolist()

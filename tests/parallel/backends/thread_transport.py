@@ -104,9 +104,9 @@ class ThreadTransport:
         )
 
     def reduce(self, array: Any, dst: int, op: ReduceOp, deadline: float) -> None:
-        given = self._exchange(f"reduce {op} {array.dtype} {array.size} to {dst}", array, deadline)
+        argument = self._exchange(f"reduce {op} {array.dtype} {array.size} to {dst}", array, deadline)
         if self.rank == dst:
-            array[:] = self._combined(given, op)
+            array[:] = self._combined(argument, op)
 
     def broadcast(self, array: Any, src: int, deadline: float) -> None:
         array[:] = self._exchange(f"broadcast {array.dtype} {array.size} from {src}", array, deadline)[src]
@@ -115,30 +115,30 @@ class ThreadTransport:
         output[:] = np.concatenate(self._exchange(f"all_gather {input.dtype} {input.size}", input, deadline))
 
     def reduce_scatter(self, output: Any, input: Any, op: ReduceOp, deadline: float) -> None:
-        given = self._exchange(f"reduce_scatter {op} {input.dtype} {input.size}", input, deadline)
-        output[:] = self._combined(given, op).reshape(self.size, -1)[self.rank]
+        argument = self._exchange(f"reduce_scatter {op} {input.dtype} {input.size}", input, deadline)
+        output[:] = self._combined(argument, op).reshape(self.size, -1)[self.rank]
 
     def gather(self, output: Any, input: Any, dst: int, deadline: float) -> None:
-        given = self._exchange(f"gather {input.dtype} {input.size} to {dst}", input, deadline)
+        argument = self._exchange(f"gather {input.dtype} {input.size} to {dst}", input, deadline)
         if self.rank == dst:
-            output[:] = np.concatenate(given)
+            output[:] = np.concatenate(argument)
 
     def scatter(self, output: Any, input: Any, src: int, deadline: float) -> None:
-        given = self._exchange(f"scatter {output.dtype} {output.size} from {src}", input, deadline)
-        output[:] = given[src].reshape(self.size, -1)[self.rank]
+        argument = self._exchange(f"scatter {output.dtype} {output.size} from {src}", input, deadline)
+        output[:] = argument[src].reshape(self.size, -1)[self.rank]
 
     def all_to_all(
         self, output: Any, input: Any, output_counts: Any, input_counts: Any, deadline: float
     ) -> None:
         chunks = np.empty(self.size, object)
         chunks[:] = np.split(input.copy(), np.cumsum(input_counts)[:-1])
-        given = [each[self.rank] for each in self._exchange(f"all_to_all {input.dtype}", chunks, deadline)]
-        if [each.size for each in given] != list(output_counts):
+        argument = [each[self.rank] for each in self._exchange(f"all_to_all {input.dtype}", chunks, deadline)]
+        if [each.size for each in argument] != list(output_counts):
             raise DistBackendError(
                 f"all_to_all: rank {self.rank} expects {list(output_counts)} elements and is sent "
-                f"{[each.size for each in given]}"
+                f"{[each.size for each in argument]}"
             )
-        output[:] = np.concatenate(given)
+        output[:] = np.concatenate(argument)
 
     def send(self, array: Any, dst: int, tag: int, deadline: float) -> None:
         world = self._world

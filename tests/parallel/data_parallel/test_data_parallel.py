@@ -54,13 +54,13 @@ def test_outputs_and_gradients_are_those_of_one_device(three: None) -> None:
     one, many = network().cuda(), DataParallel(network().cuda())
     for source in ("cpu", "cuda:0", "cuda:2"):
         x = tensor.randn(7, 4).to(source)
-        given = [x.clone().requires_grad_() for _ in range(2)]
-        expected, y = one(given[0].to("cuda:0")), many(given[1])
+        argument = [x.clone().requires_grad_() for _ in range(2)]
+        expected, y = one(argument[0].to("cuda:0")), many(argument[1])
         assert y.device.index == 0
         assert tensor.allclose(y, expected, atol=1e-6)
         expected.square().sum().backward()
         y.square().sum().backward()
-        assert tensor.allclose(given[1].grad, given[0].grad, atol=1e-6)
+        assert tensor.allclose(argument[1].grad, argument[0].grad, atol=1e-6)
     for a, b in zip(one.parameters(), many.parameters(), strict=True):
         assert tensor.allclose(a.grad, b.grad, atol=1e-5)
 
@@ -397,8 +397,8 @@ def test_arguments_are_named_as_in_pytorch() -> None:
     for each in ours:
         where = theirs.comm if each.__module__ == "parallel.comm" else theirs
         expected = inspect.signature(getattr(where, each.__name__)).parameters.values()
-        found = inspect.signature(each).parameters.values()
-        assert [(x.name, x.default) for x in found] == [(x.name, x.default) for x in expected], each
+        result = inspect.signature(each).parameters.values()
+        assert [(x.name, x.default) for x in result] == [(x.name, x.default) for x in expected], each
     assert set(theirs.comm.__dict__) >= set(parallel.comm.__all__)
 
 
@@ -406,8 +406,8 @@ def test_second_derivatives(two: None) -> None:
     one, many = network().cuda(), DataParallel(network().cuda())
     x = tensor.randn(4, 4)
     for net in (one, many):
-        given = x.cuda().requires_grad_()
-        (first,) = tensor.autograd.grad(net(given).square().sum(), given, create_graph=True)
+        argument = x.cuda().requires_grad_()
+        (first,) = tensor.autograd.grad(net(argument).square().sum(), argument, create_graph=True)
         first.square().sum().backward()
     for a, b in zip(one.parameters(), many.parameters(), strict=True):
         assert (a.grad is None) == (b.grad is None)

@@ -85,10 +85,10 @@ def test_arguments() -> None:
 
 def test_devices_are_found_in_nested_arguments() -> None:
     a, b = inputs()
-    found = parallel_apply(
+    result = parallel_apply(
         [lambda *args, **named: cuda.current_device()] * 2, [([{"x": (None, b)}],), ()], ({}, {"y": a})
     )
-    assert found == [1, 0]
+    assert result == [1, 0]
 
 
 def test_errors() -> None:
@@ -162,5 +162,5 @@ def test_casts_of_parameters_are_dropped_with_the_block() -> None:
     with tensor.no_grad():
         linear.weight.zero_()
     with tensor.autocast("cuda"):
-        made = parallel_apply([linear, linear], [inputs()[0]] * 2)
-        assert (made[0] == linear.bias.half()).all()
+        result = parallel_apply([linear, linear], [inputs()[0]] * 2)
+        assert (result[0] == linear.bias.half()).all()

@@ -133,14 +133,14 @@ def test_errors() -> None:
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*deprecated:FutureWarning")
 def test_modules_that_compute_their_weights() -> None:
     install(2)
-    made: list[Any] = [
+    result: list[Any] = [
         nn.utils.parametrizations.weight_norm(nn.Linear(3, 3)),
         nn.utils.parametrizations.orthogonal(nn.Linear(3, 3)),
         nn.utils.weight_norm(nn.Linear(3, 3)),
         nn.utils.spectral_norm(nn.Linear(3, 3)),
         nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3)),
     ]
-    for net in made:
+    for net in result:
         net.cuda().eval()
         x = tensor.randn(2, 3)
         expected = net(x.cuda()).tolist()

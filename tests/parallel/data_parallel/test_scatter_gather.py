@@ -28,7 +28,7 @@ def machine() -> None:
 
 def test_structures_are_walked() -> None:
     x, thing = tensor.arange(5), object()
-    given = (
+    argument = (
         x,
         [x, {"a": (x, thing), 3: None}],
         Named(x, "name"),
@@ -38,7 +38,7 @@ def test_structures_are_walked() -> None:
         (),
         {},
     )
-    first, second = scatter(given, (0, 1))
+    first, second = scatter(argument, (0, 1))
     for part, expected in ((first, [0, 1, 2]), (second, [3, 4])):
         assert type(part) is tuple
         assert part[0].tolist() == part[1][0].tolist() == part[1][1]["a"][0].tolist() == expected
@@ -51,7 +51,7 @@ def test_structures_are_walked() -> None:
         assert part[6:] == ((), {})
     assert first[0].device.index == 0
     assert second[5]["y"].device.index == 1
-    assert first[1] is not given[1]
+    assert first[1] is not argument[1]
 
 
 def test_dim_and_fewer_samples_than_devices() -> None:

@@ -100,9 +100,9 @@ def cuda_sum(parts: Any) -> tensor.Tensor:
 def test_scatter_out(three: None) -> None:
     x = values(5, 2)
     out = [tensor.zeros(n, 2, device=f"cuda:{i}") for i, n in enumerate((2, 2, 1))]
-    made = comm.scatter(x, out=out)
-    assert made[0] is out[0]
-    equal(comm.gather(made, destination=-1), x)
+    result = comm.scatter(x, out=out)
+    assert result[0] is out[0]
+    equal(comm.gather(result, destination=-1), x)
     side = cuda.Stream(1)
     comm.scatter(x.pin_memory() + 1, out=out, streams=[None, side, None])
     cuda.current_stream(1).wait_stream(side)
@@ -138,44 +138,44 @@ def test_scatter_errors(two: None) -> None:
 def test_gather(three: None, destination: str) -> None:
     for dim, sizes in ((0, [2, 2, 1]), (1, [3, 3, 1]), (-1, [1, 2, 1])):
         pieces = values(5, 7, 4).split(sizes, dim)
-        given = [piece.to(f"cuda:{i}") for i, piece in enumerate(pieces)]
-        made = comm.gather(given, dim, destination)
-        for each in given:
+        argument = [piece.to(f"cuda:{i}") for i, piece in enumerate(pieces)]
+        result = comm.gather(argument, dim, destination)
+        for each in argument:
             each.zero_()
-        assert str(made.device) == destination
-        equal(made, values(5, 7, 4))
+        assert str(result.device) == destination
+        equal(result, values(5, 7, 4))
 
 
 def test_gather_keeps_channels_last(two: None) -> None:
-    given = [values(2, 3, 4, 5).to(f"cuda:{i}").to(memory_format=tensor.channels_last) for i in range(2)]
+    argument = [values(2, 3, 4, 5).to(f"cuda:{i}").to(memory_format=tensor.channels_last) for i in range(2)]
     for destination in ("cuda:0", "cpu"):
-        made = comm.gather(given, destination=destination)
-        assert made.is_contiguous(memory_format=tensor.channels_last)
-        equal(made, tensor.cat([values(2, 3, 4, 5)] * 2))
-    given[1] = given[1].contiguous()
-    assert comm.gather(given, destination=0).is_contiguous()
+        result = comm.gather(argument, destination=destination)
+        assert result.is_contiguous(memory_format=tensor.channels_last)
+        equal(result, tensor.cat([values(2, 3, 4, 5)] * 2))
+    argument[1] = argument[1].contiguous()
+    assert comm.gather(argument, destination=0).is_contiguous()
     across = [values(3, 2).to(f"cuda:{i}").t() for i in range(2)]
-    made = comm.gather(across, destination=0)
-    assert made.is_contiguous()
-    equal(made, tensor.cat([values(3, 2).t()] * 2))
+    result = comm.gather(across, destination=0)
+    assert result.is_contiguous()
+    equal(result, tensor.cat([values(3, 2).t()] * 2))
 
 
 def test_gather_out_and_default_destination(three: None) -> None:
-    given = [values(2, 3).to(f"cuda:{i}") for i in range(3)]
+    argument = [values(2, 3).to(f"cuda:{i}") for i in range(3)]
     out = tensor.zeros(6, 3, device="cuda:1")
-    assert comm.gather(given, out=out) is out
+    assert comm.gather(argument, out=out) is out
     equal(out, tensor.cat([values(2, 3)] * 3))
     with cuda.device(2):
-        assert comm.gather(given).device.index == 2
+        assert comm.gather(argument).device.index == 2
 
 
 @pytest.mark.parametrize("destination", ["cpu", "cuda:1"])
 def test_derivative_of_gather_is_scatter(three: None, destination: str) -> None:
-    given = [values(n, 2).to(f"cuda:{i}").requires_grad_() for i, n in enumerate((2, 3, 1))]
-    made = comm.gather(given, 0, destination)
-    assert made.grad_fn.name() == "GatherBackward"
-    (made * values(6, 2).to(destination)).sum().backward()
-    for each, expected in zip(given, values(6, 2).split([2, 3, 1]), strict=True):
+    argument = [values(n, 2).to(f"cuda:{i}").requires_grad_() for i, n in enumerate((2, 3, 1))]
+    result = comm.gather(argument, 0, destination)
+    assert result.grad_fn.name() == "GatherBackward"
+    (result * values(6, 2).to(destination)).sum().backward()
+    for each, expected in zip(argument, values(6, 2).split([2, 3, 1]), strict=True):
         assert each.grad.device == each.device
         equal(each.grad, expected)
 

@@ -40,10 +40,10 @@ def test_types_are_apart_and_each_begins_with_the_first_limit() -> None:
 
 
 def test_buckets_follow_the_order_in_which_they_are_full() -> None:
-    given = [*sized(1), *sized(1, dtype=float64), *sized(1)]
-    assert assign(given, [100]) == [[1], [2, 0]]
-    assert assign(given, [100], order=[0, 2, 1]) == [[0, 2], [1]]
-    assert assign(given, [100], order=[1, 2, 0]) == [[1], [2, 0]]
+    argument = [*sized(1), *sized(1, dtype=float64), *sized(1)]
+    assert assign(argument, [100]) == [[1], [2, 0]]
+    assert assign(argument, [100], order=[0, 2, 1]) == [[0, 2], [1]]
+    assert assign(argument, [100], order=[1, 2, 0]) == [[1], [2, 0]]
 
 
 def test_gradients_lie_side_by_side(where: str) -> None:
@@ -100,13 +100,13 @@ def test_what_a_hook_gets() -> None:
     parameters = [tensor.zeros(shape, requires_grad=True) for shape in [(2,), (1, 3)]]
     bucket = Bucket(4, [1, 0], parameters)
     bucket.flat.copy_(tensor.arange(5.0))
-    given = GradBucket(bucket, bucket.flat, is_last=True)
-    assert given.index() == 4
-    assert given.is_last()
-    assert given.buffer() is bucket.flat
-    assert all(a is b for a, b in zip(given.parameters(), parameters, strict=True))
-    assert [each.tolist() for each in given.gradients()] == [[0, 1], [[2, 3, 4]]]
-    given.set_buffer(tensor.arange(5.0, 10.0))
-    assert [each.tolist() for each in given.gradients()] == [[5, 6], [[7, 8, 9]]]
+    argument = GradBucket(bucket, bucket.flat, is_last=True)
+    assert argument.index() == 4
+    assert argument.is_last()
+    assert argument.buffer() is bucket.flat
+    assert all(a is b for a, b in zip(argument.parameters(), parameters, strict=True))
+    assert [each.tolist() for each in argument.gradients()] == [[0, 1], [[2, 3, 4]]]
+    argument.set_buffer(tensor.arange(5.0, 10.0))
+    assert [each.tolist() for each in argument.gradients()] == [[5, 6], [[7, 8, 9]]]
     with pytest.raises(ValueError, match="expects 5 elements.*got 4"):
-        given.set_buffer(tensor.zeros(4))
+        argument.set_buffer(tensor.zeros(4))

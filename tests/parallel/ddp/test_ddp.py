@@ -84,15 +84,15 @@ def _train(rank: int, size: int, store: str, options: dict[str, Any]) -> list[An
     with joined(rank, size, store):
         model = DistributedDataParallel(Plain(), **options)
         optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
-        found = []
+        result = []
         for turn in range(3):
             x, y = batch(turn)
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(share(x, rank, size)), share(y, rank, size)).backward()
-            found += gradients(model)
+            result += gradients(model)
             optimizer.step()
-        found += [each.detach().numpy() for each in model.parameters()]
-    return found
+        result += [each.detach().numpy() for each in model.parameters()]
+    return result
 
 
 @pytest.mark.parametrize(
@@ -110,18 +110,18 @@ def test_training_is_that_of_one_process_on_the_whole_batch(
 ) -> None:
     model = Plain()
     optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
-    wanted = []
+    expected = []
     for turn in range(3):
         x, y = batch(turn)
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(x), y).backward()
-        wanted += gradients(model)
+        expected += gradients(model)
         optimizer.step()
-    wanted += [each.detach().numpy() for each in model.parameters()]
+    expected += [each.detach().numpy() for each in model.parameters()]
     results = run(_train, size, str(tmp_path / "store"), options)
     same_everywhere(results)
-    for found, each in zip(results[0], wanted, strict=True):
-        np.testing.assert_allclose(found, each, rtol=1e-4, atol=1e-6)
+    for result, each in zip(results[0], expected, strict=True):
+        np.testing.assert_allclose(result, each, rtol=1e-4, atol=1e-6)
 
 
 def _states(rank: int, size: int, store: str) -> Any:
@@ -168,7 +168,7 @@ def _not_broadcast(rank: int, size: int, store: str) -> Any:
         model = DistributedDataParallel(module, broadcast_buffers=False)
         model.eval()
         model(batch(0)[0])
-        found = module.norm.running_mean.tolist()
+        result = module.norm.running_mean.tolist()
         # Left out by name.
         module = Net()
         module.norm.running_mean.fill_(rank)
@@ -177,7 +177,7 @@ def _not_broadcast(rank: int, size: int, store: str) -> Any:
         model = DistributedDataParallel(module)
         model(share(batch(0)[0], rank, size)).sum().backward()
         assert len(model.reducer.parameters) == 7
-    return found, module.extra.bias.tolist(), module.extra.weight.grad.numpy()
+    return result, module.extra.bias.tolist(), module.extra.weight.grad.numpy()
 
 
 def test_buffers_and_parameters_may_be_left_out(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_buffers_and_parameters_may_be_left_out(tmp_path: Path) -> None:
 
 
 def _subgroup(rank: int, size: int, store: str) -> Any:
-    found = None
+    result = None
     with joined(rank, size, store):
         group = parallel.new_group([1, 2])
         if rank:
@@ -198,9 +198,9 @@ def _subgroup(rank: int, size: int, store: str) -> Any:
             with model.join():
                 for _ in range(rank):
                     model(batch(rank)[0]).sum().backward()
-            found = weight, gradients(model), state(module)
+            result = weight, gradients(model), state(module)
         parallel.barrier()
-    return found
+    return result
 
 
 def test_some_of_the_ranks(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_some_of_the_ranks(tmp_path: Path) -> None:
 
 def _passes(rank: int, size: int, store: str) -> list[Any]:
     with joined(rank, size, store):
-        found: list[Any] = []
+        result: list[Any] = []
         x = share(batch(0)[0], rank, size)
 
         # Gradients of three passes are averaged once.
@@ -226,14 +226,14 @@ def _passes(rank: int, size: int, store: str) -> list[Any]:
             model(x[2:4]).sum().backward()
             local = gradients(model)
         model(x[4:]).sum().backward()
-        found.append((local, gradients(model)))
+        result.append((local, gradients(model)))
 
         # A forward pass outside decides, not where backward() is.
         model = DistributedDataParallel(Plain())
         with model.no_sync():
             out = model(x).sum()
         out.backward()
-        found.append((gradients(model), None))
+        result.append((gradients(model), None))
 
         # Two forward passes, one backward; outputs in dicts and tuples.
         class Nested(nn.Module):
@@ -257,7 +257,7 @@ def _passes(rank: int, size: int, store: str) -> list[Any]:
         # One rank does not use a layer.
         model(x, extra=rank == 0)["out"][0].sum().backward()
         assert model.module.unused.weight.grad is None
-        found.append((both, gradients(model.module.net)))
+        result.append((both, gradients(model.module.net)))
 
         # Parameters without gradients, that nobody looked for.
         model = DistributedDataParallel(Net(), bucket_cap_mb=1)
@@ -267,7 +267,7 @@ def _passes(rank: int, size: int, store: str) -> list[Any]:
             RuntimeError, match=f"reduction in the prior iteration.*for rank {rank}: extra.weight"
         ):
             model(x)
-    return found
+    return result
 
 
 def test_accumulation_and_unused_parameters(tmp_path: Path) -> None:
@@ -277,22 +277,22 @@ def test_accumulation_and_unused_parameters(tmp_path: Path) -> None:
     (model(x).sum() / 2).backward()
     assert not np.array_equal(one[0][0][0], other[0][0][0])
     same_everywhere([one[0][1], other[0][1]])
-    for found, wanted in zip(one[0][1], gradients(model), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    for result, expected in zip(one[0][1], gradients(model), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
     assert not np.array_equal(one[1][0][0], other[1][0][0])
     for number in (0, 1):
         same_everywhere([one[2][number], other[2][number]])
     net = Net()
     net.norm.eval()
     (net(x).sum()).backward()
-    for found, wanted in zip(one[2][0], gradients(net), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    for result, expected in zip(one[2][0], gradients(net), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
     net.zero_grad()
     total = net(x[:6]).sum()
     net.with_extra = False
     ((total + net(x[6:]).sum()) / 2).backward()
-    for found, wanted in zip(one[2][1], gradients(net), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    for result, expected in zip(one[2][1], gradients(net), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def _checkpointed(rank: int, size: int, store: str) -> list[Any]:
@@ -308,15 +308,15 @@ def _checkpointed(rank: int, size: int, store: str) -> list[Any]:
                 hidden = checkpoint(self.net.first, x, use_reentrant=self.reentrant)
                 return checkpoint(self.net.last, tensor.tanh(hidden), use_reentrant=self.reentrant)
 
-        found = []
+        result = []
         x = share(batch(0)[0], rank, size)
         for reentrant in (False, True):
             model = DistributedDataParallel(Saves(reentrant))
             for _ in range(2):
                 model.zero_grad()
                 model(x.clone().requires_grad_()).sum().backward()
-            found += gradients(model)
-    return found
+            result += gradients(model)
+    return result
 
 
 def test_checkpoints(tmp_path: Path) -> None:
@@ -324,8 +324,8 @@ def test_checkpoints(tmp_path: Path) -> None:
     same_everywhere(results)
     model = Plain()
     (model(batch(0)[0]).sum() / 2).backward()
-    for found, wanted in zip(results[0], gradients(model) * 2, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    for result, expected in zip(results[0], gradients(model) * 2, strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 # What is refused

@@ -175,8 +175,8 @@ def _half(rank: int, size: int, store: str) -> Any:
             scaler.scale(loss).backward()
             scaler.step(optimizer)
             scaler.update()
-        found = [each.detach().cpu().numpy() for each in model.parameters()]
-        return found, scaler.get_scale(), [str(each) for each in drv.simulator.findings()]
+        result = [each.detach().cpu().numpy() for each in model.parameters()]
+        return result, scaler.get_scale(), [str(each) for each in drv.simulator.findings()]
 
 
 def test_mixed_precision(tmp_path: Path) -> None:

@@ -94,8 +94,8 @@ def test_a_bucket_is_reduced_before_the_pass_ends(tmp_path: Path) -> None:
     first = events[1 : events.index("end")]
     # Two layers' weights and biases are under way, and one is there.
     assert first == [*begins[:4], "first is reduced", *begins[4:]]
-    for _, found in results:
-        close(found, whole(2))
+    for _, result in results:
+        close(result, whole(2))
 
 
 # Communication hooks
@@ -103,7 +103,7 @@ def test_a_bucket_is_reduced_before_the_pass_ends(tmp_path: Path) -> None:
 
 def _hooks(rank: int, size: int, store: str) -> dict[str, list[Any]]:
     with joined(rank, size, store):
-        found = {}
+        result = {}
         hooks = {
             "all_reduce": default_hooks.allreduce_hook,
             "fp16": default_hooks.fp16_compress_hook,
@@ -118,7 +118,7 @@ def _hooks(rank: int, size: int, store: str) -> dict[str, list[Any]]:
                 for _ in range(2):
                     model.zero_grad()
                     model(batch(rank)).sum().backward()
-                found[f"{name} {view}"] = gradients(model)
+                result[f"{name} {view}"] = gradients(model)
 
         # A hook that gives a tensor of its own.
         def largest(state: str, bucket: parallel.GradBucket) -> Any:
@@ -131,18 +131,18 @@ def _hooks(rank: int, size: int, store: str) -> dict[str, list[Any]]:
         model = DistributedDataParallel(Layers())
         model.register_comm_hook("state", largest)
         model(batch(rank)).sum().backward()
-        found["largest"] = gradients(model)
-    return found
+        result["largest"] = gradients(model)
+    return result
 
 
 def test_communication_hooks(tmp_path: Path) -> None:
     one, other = run(_hooks, 2, str(tmp_path / "store"))
-    wanted = whole(2)
-    for name, found in one.items():
-        for a, b in zip(found, other[name], strict=True):
+    expected = whole(2)
+    for name, result in one.items():
+        for a, b in zip(result, other[name], strict=True):
             np.testing.assert_array_equal(a, b)
         if name != "largest":
-            close(found, wanted, 2e-2 if "bf16" in name else 2e-3 if "fp16" in name else 1e-5)
+            close(result, expected, 2e-2 if "bf16" in name else 2e-3 if "fp16" in name else 1e-5)
     exact = one["all_reduce False"]
     assert not all(np.array_equal(a, b) for a, b in zip(one["fp16 False"], exact, strict=True))
     alone = []
@@ -159,7 +159,7 @@ def test_communication_hooks(tmp_path: Path) -> None:
 def _on_devices(rank: int, size: int, store: str, schedule: str) -> dict[str, Any]:
     drv.simulator.install(check="race", schedule=schedule)
     with joined(rank, size, store):
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for name, options in {
             "plain": {"bucket_cap_mb": 1e-4},
             "view": {"bucket_cap_mb": 1e-4, "gradient_as_bucket_view": True},
@@ -175,26 +175,26 @@ def _on_devices(rank: int, size: int, store: str, schedule: str) -> dict[str, An
                     assert out.device == tensor.device("cuda", 0)
                     out.sum().backward()
                 cuda.current_stream().wait_stream(side)
-            found[name] = gradients(model)
+            result[name] = gradients(model)
         # Hooks
         model = DistributedDataParallel(Layers().cuda(), device_ids=[0])
         model.register_comm_hook(None, default_hooks.fp16_compress_hook)
         for _ in range(2):
             model.zero_grad()
             model(batch(rank)).sum().backward()
-        found["fp16"] = gradients(model)
-    found["findings"] = [str(each) for each in drv.simulator.findings()]
-    return found
+        result["fp16"] = gradients(model)
+    result["findings"] = [str(each) for each in drv.simulator.findings()]
+    return result
 
 
 @pytest.mark.parametrize("schedule", ["lazy", "eager", "random"])
 def test_on_simulated_devices(schedule: str, tmp_path: Path) -> None:
     results = run(_on_devices, 2, str(tmp_path / "store"), schedule)
-    for found in results:
-        assert found["findings"] == []
-        close(found["plain"], whole(2), 1e-2)
-        close(found["view"], whole(2), 1e-2)
-        close(found["fp16"], whole(2), 1e-2)
+    for result in results:
+        assert result["findings"] == []
+        close(result["plain"], whole(2), 1e-2)
+        close(result["view"], whole(2), 1e-2)
+        close(result["fp16"], whole(2), 1e-2)
     for a, b in zip(results[0]["plain"], results[1]["plain"], strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -233,11 +233,11 @@ def _two_streams(rank: int, size: int, store: str, joins: bool) -> Any:
             for _ in range(2):
                 model.zero_grad()
                 model(batch(rank).cuda()).sum().backward()
-            found = gradients(model)
+            result = gradients(model)
         except Exception as error:
-            found = []
+            result = []
             findings.append(str(error))
-    return found, findings + [str(each) for each in drv.simulator.findings()]
+    return result, findings + [str(each) for each in drv.simulator.findings()]
 
 
 def test_gradients_of_one_bucket_from_two_streams(tmp_path: Path) -> None:
@@ -248,9 +248,9 @@ def test_gradients_of_one_bucket_from_two_streams(tmp_path: Path) -> None:
         for rank in range(2)
     )
     (out / 2).backward()
-    for found, findings in results:
+    for result, findings in results:
         assert findings == []
-        close(found, gradients(module), 1e-2)
+        close(result, gradients(module), 1e-2)
 
 
 def test_a_bucket_that_does_not_wait_for_its_streams(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_bucket_that_does_not_wait_for_its_streams(tmp_path: Path) -> None:
 def _alternating(rank: int, size: int, store: str, waits: bool) -> Any:
     """Passes on two streams by turns, which share nothing but what is only read, and the buckets."""
     drv.simulator.install(check="race", schedule="random")
-    found: list[Any] = []
+    result: list[Any] = []
     with joined(rank, size, store):
         model = DistributedDataParallel(Layers(1).cuda())
         x = batch(rank).cuda()
@@ -275,19 +275,19 @@ def _alternating(rank: int, size: int, store: str, waits: bool) -> Any:
             for turn in range(4):
                 with cuda.stream(sides[turn % 2]):
                     model(x).sum().backward()
-                    found = gradients(model) if turn == 3 else found
+                    result = gradients(model) if turn == 3 else result
                     model.zero_grad()
         except Exception as error:
-            return found, [str(error)]
+            return result, [str(error)]
         finally:
             Bucket.read = read  # type: ignore[method-assign]
-    return found, [str(each) for each in drv.simulator.findings()]
+    return result, [str(each) for each in drv.simulator.findings()]
 
 
 def test_passes_on_streams_that_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    for found, findings in run(_alternating, 2, str(tmp_path / "store"), True):
+    for result, findings in run(_alternating, 2, str(tmp_path / "store"), True):
         assert findings == []
-        close(found, whole(2, 1), 1e-2)
+        close(result, whole(2, 1), 1e-2)
 
 
 def test_a_bucket_that_does_not_wait_for_its_readers(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_bucket_that_does_not_wait_for_its_readers(tmp_path: Path) -> None:
 
 def _launches(rank: int, size: int, store: str) -> list[int]:
     drv.simulator.install()
-    found = []
+    result = []
     with counted() as calls, joined(rank, size, store):
         plain = Layers().cuda()
         copied = DistributedDataParallel(Layers().cuda())
@@ -308,8 +308,8 @@ def _launches(rank: int, size: int, store: str) -> list[int]:
                 model.zero_grad()
                 calls.clear()
                 model(x).sum().backward()
-            found.append(calls["cuLaunchKernel"])
-    return found
+            result.append(calls["cuLaunchKernel"])
+    return result
 
 
 def test_gradients_of_a_bucket_take_one_launch_each_way(tmp_path: Path) -> None:
@@ -325,8 +325,8 @@ class Mixed(nn.Module):
         super().__init__()
         tensor.manual_seed(0)
         self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in places)
-        for layer, place in zip(self.layers, places, strict=True):
-            layer.to(place)
+        for layer, device in zip(self.layers, places, strict=True):
+            layer.to(device)
 
     def forward(self, x: tensor.Tensor) -> tensor.Tensor:
         for layer in self.layers:
@@ -350,16 +350,16 @@ def _mixed(rank: int, size: int, store: str) -> tuple[list[Any], list[str]]:
         for _ in range(2):
             model.zero_grad()
             model(batch(rank)).sum().backward()
-        found = gradients(model)
-    return found, [str(each) for each in drv.simulator.findings()]
+        result = gradients(model)
+    return result, [str(each) for each in drv.simulator.findings()]
 
 
 def test_a_model_on_several_devices(tmp_path: Path) -> None:
     model = Mixed(("cpu",) * 4)
     (sum(model(batch(rank)).sum() for rank in range(2)) / 2).backward()
-    for found, findings in run(_mixed, 2, str(tmp_path / "store")):
+    for result, findings in run(_mixed, 2, str(tmp_path / "store")):
         assert findings == []
-        close(found, gradients(model), 1e-2)
+        close(result, gradients(model), 1e-2)
 
 
 def _devices_of_arguments(rank: int, size: int, store: str) -> None:

@@ -51,7 +51,7 @@ def _programs(lib: Any, ddp: Any, hook: Any, rank: int) -> list[list[Any]]:
     def batch() -> Any:
         return lib.tensor(numbers.standard_normal((5, 4), dtype=np.float32))
 
-    found = []
+    result = []
     for options in (
         {},
         {"gradient_as_bucket_view": True},
@@ -71,13 +71,13 @@ def _programs(lib: Any, ddp: Any, hook: Any, rank: int) -> list[list[Any]]:
                     model(batch()).square().mean().backward()
             model(batch()).square().mean().backward()
             optimizer.step()
-            found.append(_found(module))
+            result.append(_found(module))
             optimizer.zero_grad()
 
     model = ddp(_model(lib))
     model.register_comm_hook(None, hook)
     model(batch()).square().mean().backward()
-    found.append(_found(model.module))
+    result.append(_found(model.module))
 
     for by_all in (True, False):
         model = ddp(_model(lib))
@@ -87,8 +87,8 @@ def _programs(lib: Any, ddp: Any, hook: Any, rank: int) -> list[list[Any]]:
                 optimizer.zero_grad()
                 model(batch()).square().mean().backward()
                 optimizer.step()
-        found.append(_found(model.module)[-7:])
-    return found
+        result.append(_found(model.module)[-7:])
+    return result
 
 
 def _both(rank: int, size: int, directory: str) -> tuple[Any, Any]:
@@ -101,7 +101,9 @@ def _both(rank: int, size: int, directory: str) -> tuple[Any, Any]:
 
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", f"file://{directory}/torch", rank=rank, world_size=size)
-    wanted = _programs(torch, torch.nn.parallel.DistributedDataParallel, torch_hooks.fp16_compress_hook, rank)
+    expected = _programs(
+        torch, torch.nn.parallel.DistributedDataParallel, torch_hooks.fp16_compress_hook, rank
+    )
     torch.distributed.destroy_process_group()
 
     class Library:
@@ -112,16 +114,16 @@ def _both(rank: int, size: int, directory: str) -> tuple[Any, Any]:
     library.nn = nn
     parallel.init_process_group("gloo", f"file://{directory}/ours", rank=rank, world_size=size)
     hook = parallel.ddp_comm_hooks.default_hooks.fp16_compress_hook
-    found = _programs(library, parallel.DistributedDataParallel, hook, rank)
+    result = _programs(library, parallel.DistributedDataParallel, hook, rank)
     parallel.destroy_process_group()
-    return wanted, found
+    return expected, result
 
 
 def test_training_is_pytorchs(tmp_path: Path) -> None:
     assert torch.distributed.is_gloo_available()
-    for wanted, found in run(_both, 2, str(tmp_path)):
-        assert len(wanted) == len(found)
-        for number, (theirs, ours) in enumerate(zip(wanted, found, strict=True)):
+    for expected, result in run(_both, 2, str(tmp_path)):
+        assert len(expected) == len(result)
+        for number, (theirs, ours) in enumerate(zip(expected, result, strict=True)):
             tolerance = 2e-3 if number == 15 else 1e-4
             for one, other in zip(ours, theirs, strict=True):
                 assert (one is None) == (other is None), number
@@ -152,7 +154,7 @@ def test_arguments_are_pytorchs() -> None:
         parallel.Joinable.join_hook: Joinable.join_hook,
     }
     for ours, theirs in pairs.items():
-        given = list(inspect.signature(ours).parameters)
-        assert given == list(inspect.signature(theirs).parameters)[: len(given)], ours
+        argument = list(inspect.signature(ours).parameters)
+        assert argument == list(inspect.signature(theirs).parameters)[: len(argument)], ours
     names = {name for name in dir(torch.distributed.GradBucket) if not name.startswith("_")}
     assert {name for name in dir(parallel.GradBucket) if not name.startswith("_")} == names

@@ -63,21 +63,21 @@ def _train(
                 model(x.to(device)).sum().backward()
                 optimizer.step()
                 optimizer.zero_grad()
-        found = [each.detach().cpu().numpy() for each in module.parameters()]
+        result = [each.detach().cpu().numpy() for each in module.parameters()]
         # Afterwards everything is as it was.
         model(batches(9, 1)[0].to(device)).sum().backward()
         after = [each.grad.cpu().numpy() for each in module.parameters() if each.grad is not None]
     findings = [str(each) for each in drv.simulator.findings()] if device == "cuda" else []
-    return found, float(module.seen), after, findings
+    return result, float(module.seen), after, findings
 
 
 def expected(by_all: bool, with_unused: bool, accumulates: bool, size: int) -> list[Any]:
     model = Net()
     model.with_unused = with_unused
     optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
-    given = [batches(rank, COUNTS[rank]) for rank in range(size)]
+    argument = [batches(rank, COUNTS[rank]) for rank in range(size)]
     for turn in range(max(COUNTS[:size])):
-        active = [each[turn] for each in given if turn < len(each)]
+        active = [each[turn] for each in argument if turn < len(each)]
         (sum(model(x).sum() for x in active) / (size if by_all else len(active))).backward()
         if not (accumulates and turn == 0):
             optimizer.step()
@@ -101,15 +101,15 @@ def test_training_with_uneven_inputs(
 ) -> None:
     results = run(_train, size, str(tmp_path / "store"), by_all, device, options, accumulates)
     with_unused = not options.get("find_unused_parameters") and not options.get("static_graph")
-    wanted = expected(by_all, with_unused, accumulates, size)
+    needed = expected(by_all, with_unused, accumulates, size)
     tolerance = 1e-5 if device == "cpu" else 2e-2
-    for found, seen, after, findings in results:
+    for result, seen, after, findings in results:
         assert findings == []
         # The buffers of the last rank that had inputs.
         assert seen == COUNTS[1] + 1
-        for one, other in zip(found, results[0][0], strict=True):
+        for one, other in zip(result, results[0][0], strict=True):
             np.testing.assert_array_equal(one, other)
-        for one, other in zip(found, wanted, strict=True):
+        for one, other in zip(result, needed, strict=True):
             np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
         for one, other in zip(after, results[0][2], strict=True):
             np.testing.assert_array_equal(one, other)
@@ -165,7 +165,7 @@ def _own_joinables(rank: int, size: int, store: str) -> Any:
             for _ in range(1 + rank):
                 for each in counters:
                     each.count()
-        found = [(each.total, each.ended) for each in counters]
+        result = [(each.total, each.ended) for each in counters]
 
         # Not enabled.
         counter = Counter()
@@ -200,7 +200,7 @@ def _own_joinables(rank: int, size: int, store: str) -> Any:
 
         with pytest.raises(AssertionError, match="calls the ``Joinable`` constructor"):
             NotSetUp().count()
-    return found, texts
+    return result, texts
 
 
 def test_joinables_of_ones_own(tmp_path: Path) -> None:

@@ -138,17 +138,17 @@ def test_gradients_are_averaged(as_view: bool, limits: tuple[int, ...], size: in
     def rank(collectives: Collectives) -> list[Any]:
         model = Chain()
         reducer = reducer_of(model, collectives, limits, gradient_as_bucket_view=as_view)
-        found = []
+        actual = []
         for _ in range(3):
             model.zero_grad()
             step(model, reducer, batch(collectives.rank))
-            found.append(gradients(model))
+            actual.append(gradients(model))
         assert reducer.rebuilt
-        return found
+        return actual
 
-    wanted = expected(size)
-    for found in on_ranks(rank, size):
-        assert found == [wanted] * 3
+    needed = expected(size)
+    for result in on_ranks(rank, size):
+        assert result == [needed] * 3
 
 
 @pytest.mark.parametrize("as_view", [False, True])
@@ -165,10 +165,10 @@ def test_gradients_that_are_kept_are_added_to(as_view: bool) -> None:
         step(model, reducer, batch(collectives.rank))
         return [first, gradients(model)]
 
-    wanted = expected(2)
-    doubled = [[[2 * x for x in row] for row in each] for each in wanted]
-    for found in on_ranks(rank):
-        assert found == [wanted, doubled]
+    needed = expected(2)
+    doubled = [[[2 * x for x in row] for row in each] for each in needed]
+    for result in on_ranks(rank):
+        assert result == [needed, doubled]
 
 
 def test_reductions_begin_while_the_pass_runs_and_in_the_same_order() -> None:
@@ -279,15 +279,15 @@ def test_unused_parameters_are_found(as_view: bool) -> None:
     one.left_out, other.left_out = (2,), (0, 2)
     ((one(batch(1)).sum() + 0) / 2).backward()
     (other(batch(1)).sum() / 2).backward()
-    wanted = [
+    expected = [
         None if a is None and b is None else [[x + y for x, y in zip(r, s, strict=True)] for r, s in zip(
             a or [[0, 0], [0, 0]], b or [[0, 0], [0, 0]], strict=True)]
         for a, b in zip(gradients(one), gradients(other), strict=True)
     ]  # fmt: skip
     for number, (first, second, begun) in enumerate(on_ranks(rank)):
-        assert first == wanted
+        assert first == expected
         assert first[2] is None
-        wanted_later = list(wanted)
+        wanted_later = list(expected)
         wanted_later[2] = [[7.0 + number] * 2] * 2
         assert second == wanted_later
         # Four buckets, and which parameters are used.
@@ -315,9 +315,9 @@ def test_a_function_that_gives_no_gradient() -> None:
             out.sum().backward()
         return gradients(model)
 
-    for found in on_ranks(rank):
-        assert found[1] == [[0, 0], [0, 0]]
-        assert found[2] != [[0, 0], [0, 0]]
+    for result in on_ranks(rank):
+        assert result[1] == [[0, 0], [0, 0]]
+        assert result[2] != [[0, 0], [0, 0]]
 
 
 def test_passes_without_reduction_add_up() -> None:
@@ -334,7 +334,7 @@ def test_passes_without_reduction_add_up() -> None:
     results = on_ranks(rank)
     doubled = [[[2 * x for x in row] for row in each] for each in expected(2)]
     assert results[0][0] != results[1][0]
-    assert [found for _, found in results] == [doubled, doubled]
+    assert [result for _, result in results] == [doubled, doubled]
 
 
 def test_several_forward_passes_and_one_backward() -> None:
@@ -409,7 +409,7 @@ def test_a_static_graph(as_view: bool) -> None:
         model = Chain(4)
         model.left_out = (2,)
         reducer = reducer_of(model, collectives, static_graph=True, gradient_as_bucket_view=as_view)
-        found = []
+        actual = []
         for _ in range(3):
             model.zero_grad()
             reducer.check_finished()
@@ -419,18 +419,18 @@ def test_a_static_graph(as_view: bool) -> None:
                 x = tensor.utils.checkpoint.checkpoint(model, x, use_reentrant=True)
             reducer.prepare(x)
             x.sum().backward()
-            found.append(gradients(model))
+            actual.append(gradients(model))
         assert reducer.rebuilt
         assert [bucket.numbers for bucket in reducer.buckets] == [[2], [3], [1], [0]]
-        return [found, collectives.begun]
+        return [actual, collectives.begun]
 
     model = Chain(4)
     model.left_out = (2,)
     (sum(model(model(batch(rank))).sum() for rank in range(2)) / 2).backward()
-    wanted = gradients(model)
-    for found, begun in on_ranks(rank):
-        assert found == [wanted] * 3
-        assert found[0][2] is None
+    expected = gradients(model)
+    for result, begun in on_ranks(rank):
+        assert result == [expected] * 3
+        assert result[0][2] is None
         # Which parameters are used is asked once.
         assert begun == [4] * 4 + [4] + ["order"] + [4] * 8
 
@@ -459,11 +459,11 @@ def test_a_communication_hook_takes_over() -> None:
         step(model, reducer, batch(0))
         return calls, gradients(model)
 
-    wanted = expected(1)
-    ((calls, found),) = on_ranks(rank, 1)
+    needed = expected(1)
+    ((calls, result),) = on_ranks(rank, 1)
     assert [call[:3] for call in calls] == [("state", 0, False), ("state", 1, True)]
-    assert calls[0][3] == [wanted[2], wanted[1]]
-    assert found == [[[3 * x for x in row] for row in each] for each in wanted]
+    assert calls[0][3] == [needed[2], needed[1]]
+    assert result == [[[3 * x for x in row] for row in each] for each in needed]
 
 
 @pytest.mark.parametrize(

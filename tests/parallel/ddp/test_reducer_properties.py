@@ -29,7 +29,7 @@ def by_rules(steps: list[Any]) -> list[list[list[float | None]]]:
     """Gradients of each rank after each pass."""
     grads: list[list[float | None]] = [[None] * COUNT for _ in range(RANKS)]
     used = [False] * COUNT
-    found = []
+    result = []
     for reduced, forgets, each in steps:
         for rank in range(RANKS):
             if forgets:
@@ -45,8 +45,8 @@ def by_rules(steps: list[Any]) -> list[list[list[float | None]]]:
                     for rank in range(RANKS):
                         grads[rank][number] = mean
             used = [False] * COUNT
-        found.append([list(each) for each in grads])
-    return found
+        result.append([list(each) for each in grads])
+    return result
 
 
 def run_rank(collectives: Collectives, steps: list[Any], as_view: bool, limits: list[int]) -> Any:
@@ -59,7 +59,7 @@ def run_rank(collectives: Collectives, steps: list[Any], as_view: bool, limits: 
         find_unused_parameters=True,
         gradient_as_bucket_view=as_view,
     )
-    found = []
+    result = []
     for reduced, forgets, each in steps:
         if forgets:
             for parameter in parameters:
@@ -77,8 +77,8 @@ def run_rank(collectives: Collectives, steps: list[Any], as_view: bool, limits: 
             None if parameter.grad is None else set(parameter.grad.tolist()) for parameter in parameters
         ]
         assert all(value is None or len(value) == 1 for value in values)
-        found.append([None if value is None else value.pop() for value in values])
-    return found
+        result.append([None if value is None else value.pop() for value in values])
+    return result
 
 
 @settings(max_examples=60)

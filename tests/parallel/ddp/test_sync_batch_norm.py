@@ -41,18 +41,18 @@ def given(name: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], list[s
 
 
 def layer(cls: Any, name: str) -> Any:
-    made = cls(3, **CASES[name][3]).to(getattr(tensor, CASES[name][1].replace("float16", "float32")))
-    if made.affine:
-        made.weight.data.copy_(tensor.tensor([1.0, -2.0, 0.5]))
-        made.bias.data.copy_(tensor.tensor([0.5, 0.0, 3.0]))
-    return made
+    result = cls(3, **CASES[name][3]).to(getattr(tensor, CASES[name][1].replace("float16", "float32")))
+    if result.affine:
+        result.weight.data.copy_(tensor.tensor([1.0, -2.0, 0.5]))
+        result.bias.data.copy_(tensor.tensor([0.5, 0.0, 3.0]))
+    return result
 
 
 def _layers(rank: int, size: int, store: str, device: str) -> dict[str, Any]:
     if device == "cuda":
         drv.simulator.install(check="race", schedule="random")
     with joined(rank, size, store):
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for name in CASES if device == "cpu" else ("even", "empty", "last"):
             x, grad, parts = given(name)
             module = layer(SyncBatchNorm, name).to(device)
@@ -68,19 +68,19 @@ def _layers(rank: int, size: int, store: str, device: str) -> dict[str, Any]:
             assert repr(out.grad_fn).startswith("<SyncBatchNorm")
             values = [out.detach(), mine.grad, *module.buffers()]
             values += [each.grad for each in module.parameters()]
-            found[name] = [each.cpu().numpy() for each in values]
+            result[name] = [each.cpu().numpy() for each in values]
             module.eval()
-            found[name].append(module(mine).detach().cpu().numpy())
+            result[name].append(module(mine).detach().cpu().numpy())
         if device == "cuda":
-            found["findings"] = [str(each) for each in drv.simulator.findings()]
-    return found
+            result["findings"] = [str(each) for each in drv.simulator.findings()]
+    return result
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_layers_are_those_of_one_process(device: str, tmp_path: Path) -> None:
     results = run(_layers, 2, str(tmp_path / "store"), device)
-    for found in results:
-        assert found.pop("findings", []) == []
+    for result in results:
+        assert result.pop("findings", []) == []
     for name in results[0]:
         x, grad, parts = given(name)
         dims = len(CASES[name][0])
@@ -97,12 +97,12 @@ def test_layers_are_those_of_one_process(device: str, tmp_path: Path) -> None:
         module.eval()
         evaluated = module(mine).detach().numpy() if CASES[name][3].get("track_running_stats", True) else None
         tolerance = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}[CASES[name][1]]
-        for found, part in zip((each[name] for each in results), parts, strict=True):
-            wanted = [out.detach().numpy()[part], mine.grad.numpy()[part], *buffers]
-            for one, other in zip(found, wanted, strict=False):
+        for result, part in zip((each[name] for each in results), parts, strict=True):
+            expected = [out.detach().numpy()[part], mine.grad.numpy()[part], *buffers]
+            for one, other in zip(result, expected, strict=False):
                 np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance, err_msg=name)
             if evaluated is not None:
-                np.testing.assert_allclose(found[-1], evaluated[part], rtol=tolerance, atol=tolerance)
+                np.testing.assert_allclose(result[-1], evaluated[part], rtol=tolerance, atol=tolerance)
         # Gradients of weights are each rank's share of the sum.
         start = 2 + len(buffers)
         for number, other in enumerate(weights):
@@ -147,8 +147,8 @@ def test_training_a_converted_model(tmp_path: Path) -> None:
         optimizer.zero_grad()
         (model(batch()) ** 3).mean().backward()
         optimizer.step()
-    for found in results:
-        for one, other in zip(found, model.state_dict().values(), strict=True):
+    for result in results:
+        for one, other in zip(result, model.state_dict().values(), strict=True):
             np.testing.assert_allclose(one, other.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 

@@ -57,11 +57,11 @@ def _run(rank: int, store: str, device: str, hook: Any, count: int, **options: A
     model = DistributedDataParallel(Net().to(device))
     state = power.PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=1.5, **options)
     model.register_comm_hook(state, hook)
-    found = []
+    result = []
     for turn in range(TURNS):
         model.zero_grad()
         model(batch(rank, turn, count).to(device)).square().sum().backward()
-        found.append(gradients(model))
+        result.append(gradients(model))
     assert state.iter == TURNS
     lost = None
     if state.use_error_feedback:
@@ -70,7 +70,7 @@ def _run(rank: int, store: str, device: str, hook: Any, count: int, **options: A
         sizes = [each.numel() for each in model.reducer.buckets[0].views]
         parts = dict(zip(model.reducer.buckets[0].numbers, (error / 2).split(sizes), strict=True))
         lost = [parts[number].cpu().numpy() for number in range(len(sizes))]
-    return found, lost, state.compression_stats()
+    return result, lost, state.compression_stats()
 
 
 def _both(rank: int, size: int, store: str, device: str) -> Any:
@@ -101,12 +101,12 @@ def test_on_the_cpu(tmp_path: Path) -> None:
             np.testing.assert_array_equal(a, b)
     # One sample on each of two ranks: gradients of rank 2, which two columns hold.
     for name in ("exact", "cold", "stacked"):
-        found, _, (rate, before, after) = results[0][name]
+        result, _, (rate, before, after) = results[0][name]
         assert rate > 1.5
-        assert before == (TURNS - 2) * sum(each.size for each in found[0])
+        assert before == (TURNS - 2) * sum(each.size for each in result[0])
         assert after < before / 1.5
         for turn in range(TURNS):
-            for one, other in zip(found[turn], means(turn, 1), strict=True):
+            for one, other in zip(result[turn], means(turn, 1), strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
     check_feedback(results[0]["feedback"])
     check_feedback(results[0]["batched"])
@@ -114,12 +114,12 @@ def test_on_the_cpu(tmp_path: Path) -> None:
 
 def check_feedback(result: Any) -> None:
     """What arrived and what was lost are the gradients together, and something was lost."""
-    found, lost, _ = result
-    wanted = [sum(each) for each in zip(*(means(turn, 3) for turn in range(TURNS)), strict=True)]
-    arrived = [sum(each) for each in zip(*found, strict=True)]
-    for got, less, whole in zip(arrived, lost, wanted, strict=True):
+    actual, lost, _ = result
+    expected = [sum(each) for each in zip(*(means(turn, 3) for turn in range(TURNS)), strict=True)]
+    arrived = [sum(each) for each in zip(*actual, strict=True)]
+    for got, less, whole in zip(arrived, lost, expected, strict=True):
         np.testing.assert_allclose(got + less.reshape(got.shape), whole, rtol=1e-3, atol=1e-3)
-    assert not np.allclose(arrived[0], wanted[0], rtol=1e-3, atol=1e-3)
+    assert not np.allclose(arrived[0], expected[0], rtol=1e-3, atol=1e-3)
 
 
 def test_on_a_simulated_device(tmp_path: Path) -> None:

@@ -97,10 +97,10 @@ def test_streams_wait_for_a_value(machine: dict[str, Any]) -> None:
         future.set_result([x])
         del x
     with tensor.cuda.stream(tensor.cuda.Stream()):
-        found = doubled.wait()["x"]
+        result = doubled.wait()["x"]
     del future, doubled
     tensor.cuda.synchronize()
-    assert found.tolist() == [12.0] * 1000
+    assert result.tolist() == [12.0] * 1000
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -112,7 +112,7 @@ def test_the_future_of_a_work(machine: dict[str, Any]) -> None:
     assert work is not None
     # A callback may itself wait for operations of the group.
     future = work.get_future().then(lambda done: all_reduce(done.value()[0], async_op=True).result())  # type: ignore[union-attr]
-    (found,) = future.wait()
-    assert found is x
+    (result,) = future.wait()
+    assert result is x
     assert (x + 1).tolist() == [4.0] * 100
     destroy_process_group()

@@ -83,14 +83,14 @@ def test_what_a_group_says(alone: None) -> None:
 
 
 def test_a_group_that_is_gone(alone: None) -> None:
-    made: Any = parallel.new_group([0])
+    result: Any = parallel.new_group([0])
     assert parallel.get_pg_count() == 2
-    parallel.destroy_process_group(made)
+    parallel.destroy_process_group(result)
     assert parallel.get_pg_count() == 1
     for call in (
-        lambda: parallel.all_reduce(tensor.ones(1), group=made),
-        lambda: parallel.destroy_process_group(made),
-        lambda: parallel.get_rank(made),
+        lambda: parallel.all_reduce(tensor.ones(1), group=result),
+        lambda: parallel.destroy_process_group(result),
+        lambda: parallel.get_rank(result),
     ):
         with pytest.raises(ValueError, match="has been destroyed"):
             call()
@@ -114,9 +114,9 @@ def test_a_group_that_is_gone(alone: None) -> None:
     ],
 )
 def test_arguments_that_do_not_fit(error: type[Exception], match: str, options: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"backend": "gloo", "store": HashStore(), "rank": 0, "world_size": 1} | options
+    argument: dict[str, Any] = {"backend": "gloo", "store": HashStore(), "rank": 0, "world_size": 1} | options
     with pytest.raises(error, match=match):
-        parallel.init_process_group(**given)
+        parallel.init_process_group(**argument)
     assert not parallel.is_initialized()
 
 
@@ -240,20 +240,20 @@ def test_ranks_that_ask_for_different_groups(tmp_path: Path) -> None:
 def _sizes(rank: int, size: int, path: str, place: str) -> list[str]:
     device = use(place)
     parallel.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
-    found = []
+    result = []
     try:
         parallel.all_reduce(tensor.ones(3 + rank, device=device))
     except DistBackendError as error:
-        found.append(str(error))
+        result.append(str(error))
     parallel.destroy_process_group()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("place", ["cpu", "lazy"])
 def test_sizes_that_differ(tmp_path: Path, place: str) -> None:
-    for found in run(_sizes, 2, str(tmp_path / "store"), place):
-        assert "rank 1" in found[0]
-        assert "all_reduce" in found[0]
+    for result in run(_sizes, 2, str(tmp_path / "store"), place):
+        assert "rank 1" in result[0]
+        assert "all_reduce" in result[0]
 
 
 def _death(rank: int, size: int, path: str) -> tuple[str, float]:
@@ -292,7 +292,7 @@ def _lateness(rank: int, size: int, path: str) -> list[str]:
     parallel.init_process_group(
         "gloo", init_method=f"file://{path}", rank=rank, world_size=size, timeout=timedelta(seconds=20)
     )
-    found = []
+    result = []
     short = timedelta(seconds=0.3)
     parallel.monitored_barrier(timeout=timedelta(seconds=10))
     # Ranks 1 and 2 come to none of these.
@@ -300,25 +300,25 @@ def _lateness(rank: int, size: int, path: str) -> list[str]:
         for everyone in (False, True):
             with pytest.raises(DistBackendError) as caught:
                 parallel.monitored_barrier(timeout=short, wait_all_ranks=everyone)
-            found.append(str(caught.value))
+            result.append(str(caught.value))
     quick = parallel.new_group(timeout=short)
     if rank == 0:
         with pytest.raises(DistBackendError) as caught:
             parallel.barrier(group=quick)
-        found.append(str(caught.value))
+        result.append(str(caught.value))
     # Another group is not affected.
     parallel.barrier()
     parallel.destroy_process_group()
-    return found
+    return result
 
 
 def test_ranks_that_come_late(tmp_path: Path) -> None:
-    found = run(_lateness, 4, str(tmp_path / "store"))
-    for texts in (found[0], found[3]):
+    result = run(_lateness, 4, str(tmp_path / "store"))
+    for texts in (result[0], result[3]):
         assert "Rank 1 failed to pass monitoredBarrier" in texts[0]
         assert "Ranks 1, 2 failed to pass monitoredBarrier" in texts[1]
-    assert "barrier" in found[0][2]
-    assert found[1] == found[2] == []
+    assert "barrier" in result[0][2]
+    assert result[1] == result[2] == []
 
 
 def _threads(rank: int, size: int, path: str) -> None:

@@ -246,8 +246,8 @@ def test_parameters_are_those_of_pytorch() -> None:
         (ProcessContext.join, theirs.ProcessContext.join),
         (ProcessExitedException, theirs.ProcessExitedException),
     ):
-        wanted = [(each.name, each.default) for each in inspect.signature(their).parameters.values()]
-        assert [(each.name, each.default) for each in inspect.signature(ours).parameters.values()] == wanted
+        expected = [(each.name, each.default) for each in inspect.signature(their).parameters.values()]
+        assert [(each.name, each.default) for each in inspect.signature(ours).parameters.values()] == expected
 
 
 def test_spawn_names_the_function_for_other_methods() -> None:

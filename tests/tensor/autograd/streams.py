@@ -30,9 +30,9 @@ def sound(program: Callable[[], Any], expected: Any, devices: int = 1) -> None:
     """Assert that ``program`` gives ``expected`` under every order, and that no two accesses are unordered."""
     for order in ORDERS:
         with drv.simulator.installed(devices=devices, check="race", **order):
-            given = program()
+            argument = program()
             finish()
-            assert given == pytest.approx(expected, rel=1e-5), order
+            assert argument == pytest.approx(expected, rel=1e-5), order
             assert not list(drv.simulator.findings())
 
 
@@ -46,12 +46,12 @@ def unsound(program: Callable[[], Any], expected: Any, devices: int = 1) -> None
     for order in ORDERS[:4]:
         with drv.simulator.installed(devices=devices, check="race", **order):
             with drv.simulator.findings().collecting():
-                given = program()
+                argument = program()
                 finish()
             kinds = {finding.kind for finding in drv.simulator.findings()}
             assert kinds <= {"race"}
             raced += bool(kinds)
             if order["schedule"] == "lazy":
                 assert kinds
-                assert given != pytest.approx(expected, rel=1e-5)
+                assert argument != pytest.approx(expected, rel=1e-5)
     assert raced

@@ -39,12 +39,12 @@ def test_a_gradient_that_another_stream_has_read(options: Any) -> None:
         left.record_stream(outer)
         loss = (left * right).sum()
     loss.backward()
-    found = x.grad.tolist(), w.grad.tolist()
+    result = x.grad.tolist(), w.grad.tolist()
     a = tensor.tensor([1.0, 2, 3], requires_grad=True)
     b = tensor.tensor([4.0, 5, 6], requires_grad=True)
     ((a * b).sin() * (a + b).exp()).sum().backward()
-    assert found[0] == pytest.approx(a.grad.tolist(), rel=1e-4)
-    assert found[1] == pytest.approx(b.grad.tolist(), rel=1e-4)
+    assert result[0] == pytest.approx(a.grad.tolist(), rel=1e-4)
+    assert result[1] == pytest.approx(b.grad.tolist(), rel=1e-4)
     cuda.synchronize()
 
 

@@ -43,8 +43,8 @@ def the_guilty_line(x: Any) -> Any:
     return x.sqrt()
 
 
-def test_nan_names_the_node_and_the_line(place_name: str) -> None:
-    x = leaf(0, 1, device=place_name)
+def test_nan_names_the_node_and_the_line(device_name: str) -> None:
+    x = leaf(0, 1, device=device_name)
     with autograd.detect_anomaly():
         loss = (the_guilty_line(x) * 0).sum()
         with pytest.raises(RuntimeError) as caught:

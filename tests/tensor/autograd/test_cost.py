@@ -173,8 +173,8 @@ def test_training_without_the_collector_leaves_memory_flat(unexecuted: None) -> 
                 weight.grad = None
 
     def figures() -> dict[str, int]:
-        found = cuda.memory_stats()
-        return {key: found[key] for key in found if key.endswith(("current", "peak"))}
+        result = cuda.memory_stats()
+        return {key: result[key] for key in result if key.endswith(("current", "peak"))}
 
     with uncollected():
         for _ in range(3):
@@ -361,36 +361,36 @@ def test_gradients_are_added_up_in_place(unexecuted: None) -> None:
 
 
 @pytest.mark.parametrize("gradient", ["given", "hook", "view"])
-def test_what_others_hold_is_not_added_to(gradient: str, place_name: str) -> None:
-    x = leaf(1, 2, 3, device=place_name)
-    given = tensor.ones(3, device=place_name)
-    kept = [given]
+def test_what_others_hold_is_not_added_to(gradient: str, device_name: str) -> None:
+    x = leaf(1, 2, 3, device=device_name)
+    argument = tensor.ones(3, device=device_name)
+    kept = [argument]
     y = x.view_as(x)
     if gradient == "hook":
         y.register_hook(lambda arrived: kept.append(arrived * 1.0) or kept[-1])
     elif gradient == "view":
         y.register_hook(lambda arrived: kept.append((arrived * 1.0).view(3)) or kept[-1][:])
     for _ in range(3):
-        y.backward(given, retain_graph=True)
+        y.backward(argument, retain_graph=True)
     assert [each.tolist() for each in kept] == [[1.0] * 3] * len(kept)
     assert x.grad.tolist() == [3.0] * 3
 
 
-def test_leaves_that_get_one_gradient_do_not_share_it(place_name: str) -> None:
-    a, b = leaf(1, 2, device=place_name), leaf(3, 4, device=place_name)
+def test_leaves_that_get_one_gradient_do_not_share_it(device_name: str) -> None:
+    a, b = leaf(1, 2, device=device_name), leaf(3, 4, device=device_name)
     (a + b).sum().backward()
     assert a.grad.data_ptr() != b.grad.data_ptr()
     a.grad.zero_()
     assert b.grad.tolist() == [1, 1]
 
 
-def test_sums_leave_alone_what_hooks_keep(place_name: str) -> None:
-    x = leaf(1, 2, 3, device=place_name)
+def test_sums_leave_alone_what_hooks_keep(device_name: str) -> None:
+    x = leaf(1, 2, 3, device=device_name)
     y = x * 1.0
     kept: list[Any] = []
     parts = [y * float(factor) for factor in range(1, 4)]
     for part in parts:
         part.grad_fn.register_hook(lambda inputs, outputs: kept.append(inputs[0]))
-    (parts[0] + parts[1] + parts[2]).backward(tensor.ones(3, device=place_name))
+    (parts[0] + parts[1] + parts[2]).backward(tensor.ones(3, device=device_name))
     assert sorted(each.tolist() for each in kept) == [[1.0] * 3, [2.0] * 3, [3.0] * 3]
     assert x.grad.tolist() == [6.0] * 3

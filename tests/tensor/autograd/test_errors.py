@@ -36,8 +36,8 @@ class Given(Function):
 # Freed buffers
 
 
-def test_a_second_pass_through_freed_buffers(place_name: str) -> None:
-    x, w = leaf(1, 2, device=place_name), leaf(3, 4, device=place_name)
+def test_a_second_pass_through_freed_buffers(device_name: str) -> None:
+    x, w = leaf(1, 2, device=device_name), leaf(3, 4, device=device_name)
     loss = (x * w).exp().sum()
     loss.backward()
     with pytest.raises(
@@ -139,8 +139,8 @@ def test_modified_saved_tensors(
         assert output in str(caught.value)
 
 
-def test_writes_that_disturb_nothing(place_name: str) -> None:
-    x, w = leaf(1, 2, device=place_name), leaf(3, 4, device=place_name)
+def test_writes_that_disturb_nothing(device_name: str) -> None:
+    x, w = leaf(1, 2, device=device_name), leaf(3, 4, device=device_name)
     y = x * 3
     y.add_(1)
     z = y + w
@@ -226,14 +226,14 @@ def test_roots_without_history() -> None:
 
 def test_integers() -> None:
     message = r"floating point and complex dtype can require gradients, this one is tensor.(int|uint|bool).*convert it"
-    for kind in (tensor.int64, tensor.int32, tensor.uint8, tensor.bool):
-        plain = tensor.ones(2, dtype=kind)
+    for dtype in (tensor.int64, tensor.int32, tensor.uint8, tensor.bool):
+        plain = tensor.ones(2, dtype=dtype)
         with pytest.raises(RuntimeError, match=message):
             plain.requires_grad_()
         with pytest.raises(RuntimeError, match=message):
             plain.requires_grad = True
         with pytest.raises(RuntimeError, match=message):
-            tensor.zeros(2, dtype=kind, requires_grad=True)
+            tensor.zeros(2, dtype=dtype, requires_grad=True)
         assert not plain.requires_grad
     with pytest.raises(RuntimeError, match=message):
         tensor.tensor([1, 2], requires_grad=True)

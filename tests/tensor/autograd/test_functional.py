@@ -92,19 +92,19 @@ def call(
     library: Any, module: Any, name: str, case: Any, create_graph: bool, strict: bool, vector: Any
 ) -> Any:
     function, arrays, several = case
-    given = tuple(library.tensor(x, requires_grad=create_graph) for x in arrays)
+    argument = tuple(library.tensor(x, requires_grad=create_graph) for x in arrays)
     options: dict[str, Any] = {"create_graph": create_graph, "strict": strict}
     if vector == "inputs":
-        options["v"] = given if several else given[0]
+        options["v"] = argument if several else argument[0]
     elif vector == "outputs":
-        found = function(*given)
-        found = tuple(
+        result = function(*argument)
+        result = tuple(
             x.detach() if isinstance(x, library.Tensor) else x
-            for x in (found if isinstance(found, tuple) else (found,))
+            for x in (result if isinstance(result, tuple) else (result,))
         )
-        options["v"] = found if len(found) > 1 or function is listed else found[0]
+        options["v"] = result if len(result) > 1 or function is listed else result[0]
     try:
-        return getattr(module, name)(function, given if several else given[0], **options)
+        return getattr(module, name)(function, argument if several else argument[0], **options)
     except Exception as error:
         return error
 
@@ -161,8 +161,8 @@ def test_arguments_are_pytorchs(name: str) -> None:
 
 
 @pytest.mark.parametrize("vectorize", [False, True])
-def test_strategies_agree(place_name: str, vectorize: bool) -> None:
-    x, y = (tensor.tensor(each, device=place_name) for each in (X, Y))
+def test_strategies_agree(device_name: str, vectorize: bool) -> None:
+    x, y = (tensor.tensor(each, device=device_name) for each in (X, Y))
     by_rows = functional.jacobian(two, (x, y), vectorize=vectorize)
     by_columns = functional.jacobian(two, (x, y), vectorize=vectorize, strategy="forward-mode")
     for a, b in zip(by_rows, by_columns, strict=True):
@@ -176,10 +176,10 @@ def test_strategies_agree(place_name: str, vectorize: bool) -> None:
             np.testing.assert_allclose(c.cpu().numpy(), d.cpu().numpy(), rtol=1e-12)
 
 
-def test_products_are_those_of_the_matrices(place_name: str) -> None:
-    x = tensor.tensor(X, device=place_name)
-    v = tensor.tensor(X[::-1].copy(), device=place_name)
-    w = tensor.tensor(Y[:2], device=place_name)
+def test_products_are_those_of_the_matrices(device_name: str) -> None:
+    x = tensor.tensor(X, device=device_name)
+    v = tensor.tensor(X[::-1].copy(), device=device_name)
+    w = tensor.tensor(Y[:2], device=device_name)
     matrix = functional.jacobian(one, x).cpu().numpy()
     np.testing.assert_allclose(
         functional.vjp(one, x, w)[1].cpu().numpy(), np.einsum("o,oij->ij", Y[:2], matrix), rtol=1e-12
@@ -190,8 +190,8 @@ def test_products_are_those_of_the_matrices(place_name: str) -> None:
     second = functional.hessian(scalar_of_one, x).cpu().numpy()
     expected = np.einsum("ijkl,kl->ij", second, X[::-1])
     for name in ("hvp", "vhp"):
-        found = getattr(functional, name)(scalar_of_one, x, v)[1]
-        np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-12)
+        result = getattr(functional, name)(scalar_of_one, x, v)[1]
+        np.testing.assert_allclose(result.cpu().numpy(), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
@@ -213,10 +213,10 @@ def test_results_can_be_differentiated(strategy: str) -> None:
 def test_nothing_is_accumulated_and_no_mode_matters() -> None:
     x = tensor.tensor(X, requires_grad=True)
     with tensor.no_grad():
-        found = functional.jacobian(one, x)
+        result = functional.jacobian(one, x)
         assert not tensor.is_grad_enabled()
     assert x.grad is None
-    np.testing.assert_allclose(found.numpy(), functional.jacobian(one, x).numpy())
+    np.testing.assert_allclose(result.numpy(), functional.jacobian(one, x).numpy())
     assert tensor.is_grad_enabled()
 
 
@@ -241,8 +241,8 @@ def test_what_the_strategies_refuse() -> None:
         functional.jacobian(lambda z: z * z, z)
     with pytest.raises(RuntimeError, match=r"real inputs here"):
         functional.jacobian(lambda z: z.real, z, strategy="forward-mode")
-    found = functional.jacobian(lambda z: z.real * 2, z)
-    assert found.tolist() == [[2, 0], [0, 2]]
+    result = functional.jacobian(lambda z: z.real * 2, z)
+    assert result.tolist() == [[2, 0], [0, 2]]
 
 
 def test_misshapen_vectors() -> None:

@@ -52,16 +52,16 @@ both_modes = pytest.mark.parametrize("fast", [False, True], ids=["slow", "fast"]
 
 
 @both_modes
-def test_right_derivatives_pass(place_name: str, fast: bool) -> None:
-    x = real(2, 3, device=place_name)
+def test_right_derivatives_pass(device_name: str, fast: bool) -> None:
+    x = real(2, 3, device=device_name)
     assert gradcheck(square(right), x, fast_mode=fast)
     assert gradgradcheck(square(right), x, fast_mode=fast)
     assert gradcheck(lambda x: (x.exp(), x.sum(0)), [x], fast_mode=fast)
 
 
 @both_modes
-def test_complex_numbers(place_name: str, fast: bool) -> None:
-    z, x = complex_(3, device=place_name), real(3, device=place_name)
+def test_complex_numbers(device_name: str, fast: bool) -> None:
+    z, x = complex_(3, device=device_name), real(3, device=device_name)
     assert gradcheck(square(right), z, fast_mode=fast)
     assert gradgradcheck(square(right), z, fast_mode=fast)
     # From complex to real numbers, and from real to complex ones.
@@ -156,8 +156,8 @@ def test_an_eps_that_is_lost() -> None:
 
 
 @both_modes
-def test_wrong_value(place_name: str, fast: bool) -> None:
-    x = real(3, device=place_name)
+def test_wrong_value(device_name: str, fast: bool) -> None:
+    x = real(3, device=device_name)
     wrong = square(lambda g, x: 3 * g * x)
     with pytest.raises(GradcheckError, match="Jacobian mismatch") as caught:
         gradcheck(wrong, x, fast_mode=fast)
@@ -171,9 +171,9 @@ def test_wrong_value(place_name: str, fast: bool) -> None:
 @both_modes
 def test_one_wrong_element_of_one_of_several(fast: bool) -> None:
     def derivative(g: Any, x: Any) -> Any:
-        found = 2 * g * x
-        found[1] *= 2
-        return found
+        result = 2 * g * x
+        result[1] *= 2
+        return result
 
     with pytest.raises(GradcheckError, match=r"output 1 with respect to input 1[\s\S]*worst is \[1, 1\]"):
         gradcheck(
@@ -184,8 +184,8 @@ def test_one_wrong_element_of_one_of_several(fast: bool) -> None:
 
 
 @both_modes
-def test_wrong_conjugate(place_name: str, fast: bool) -> None:
-    z = complex_(2, device=place_name)
+def test_wrong_conjugate(device_name: str, fast: bool) -> None:
+    z = complex_(2, device=device_name)
     with pytest.raises(GradcheckError, match=r"real part of complex outputs[\s\S]*is the conjugate of"):
         gradcheck(square(lambda g, z: 2 * g * z), z, fast_mode=fast)
 
@@ -264,8 +264,8 @@ def two(derivative: Any, materialize: bool = False) -> Any:
 
 def test_undefined_gradients() -> None:
     def careful(g: Any, h: Any) -> Any:
-        found = [each * factor for each, factor in ((g, 2), (h, 3)) if each is not None]
-        return sum(found[1:], found[0])
+        result = [each * factor for each, factor in ((g, 2), (h, 3)) if each is not None]
+        return sum(result[1:], result[0])
 
     def careless(g: Any, h: Any) -> Any:
         return g * 2 + h * 3
@@ -317,9 +317,9 @@ def test_second_derivatives() -> None:
 
 
 def test_given_gradients_and_gaps() -> None:
-    x, given = real(3), real(3)
-    assert gradgradcheck(lambda x: x.exp(), x, given)
-    assert gradgradcheck(lambda x: (x.exp(), x * x), (x,), [given, real(3)])
+    x, argument = real(3), real(3)
+    assert gradgradcheck(lambda x: x.exp(), x, argument)
+    assert gradgradcheck(lambda x: (x.exp(), x * x), (x,), [argument, real(3)])
     seen: list[Any] = []
 
     def strides(g: Any, x: Any) -> Any:

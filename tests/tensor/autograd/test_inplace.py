@@ -178,9 +178,9 @@ def outcome(library: Any, program: Callable[[Any, Any], Any], device: str = "cpu
 
 @pytest.mark.parity
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_as_pytorch(program: Callable[[Any, Any], Any], place_name: str) -> None:
+def test_as_pytorch(program: Callable[[Any, Any], Any], device_name: str) -> None:
     torch = pytest.importorskip("torch")
-    assert outcome(tensor, program, place_name) == outcome(torch, program)
+    assert outcome(tensor, program, device_name) == outcome(torch, program)
 
 
 @pytest.mark.parity
@@ -206,12 +206,12 @@ def test_names_of_nodes() -> None:
         x = grid(library)
         y = x * 2
         row = y[1]
-        found = [row.grad_fn.name()]
+        result = [row.grad_fn.name()]
         row.mul_(3)
-        found += [y.grad_fn.name(), row.grad_fn.name(), y.grad_fn.next_functions[0][0].name()]
+        result += [y.grad_fn.name(), row.grad_fn.name(), y.grad_fn.next_functions[0][0].name()]
         y.add_(1)
-        found += [y.grad_fn.name(), row.grad_fn.name()]
-        return found
+        result += [y.grad_fn.name(), row.grad_fn.name()]
+        return result
 
     assert names(tensor) == [name.removeprefix("torch::autograd::") for name in names(torch)]
 
@@ -232,8 +232,8 @@ def test_versions_are_shared_by_views() -> None:
 
 
 @pytest.mark.parametrize("kind", [tensor.float32, tensor.float64, tensor.int32, tensor.int64, tensor.float16])
-def test_negated_in_place_with_gaps(kind: Any, place_name: str) -> None:
-    x = tensor.arange(12, dtype=kind, device=place_name).reshape(3, 4)
+def test_negated_in_place_with_gaps(kind: Any, device_name: str) -> None:
+    x = tensor.arange(12, dtype=kind, device=device_name).reshape(3, 4)
     x[:, 2].neg_()
     x.narrow(1, 1, 1).neg_()
     assert x.tolist() == [[0, -1, -2, 3], [4, -5, -6, 7], [8, -9, -10, 11]]
@@ -305,13 +305,13 @@ def test_random_programs(seeds: range) -> None:
             # PyTorch refuses a few writes to views of what had no history when they were made.
             continue
         compared += 1
-        for found, expected in zip(outcome(tensor, program), theirs, strict=True):
-            if expected is None or found is None:
-                assert (found is None) == (expected is None), seed
+        for result, expected in zip(outcome(tensor, program), theirs, strict=True):
+            if expected is None or result is None:
+                assert (result is None) == (expected is None), seed
             else:
-                wanted = torch.tensor(expected)
-                difference = (torch.tensor(found) - wanted).abs().max()
-                assert difference <= 1e-4 * max(1.0, wanted.abs().max()), seed
+                needed = torch.tensor(expected)
+                difference = (torch.tensor(result) - needed).abs().max()
+                assert difference <= 1e-4 * max(1.0, needed.abs().max()), seed
     assert compared > 45
 
 

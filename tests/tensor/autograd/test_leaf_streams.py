@@ -30,16 +30,16 @@ def gradient_of_a_side_stream() -> list[float]:
 
 def given_by_grad() -> list[float]:
     x, side = leaf(1, 2, 3), side_stream()
-    (found,) = grad(recorded_on(side, x), x)
-    return found.tolist()
+    (result,) = grad(recorded_on(side, x), x)
+    return result.tolist()
 
 
 def of_an_inner_tensor() -> list[float]:
     x, side = leaf(1, 2, 3), side_stream()
     with cuda.stream(side):
         y = x * 1.0
-    (found,) = grad(recorded_on(side, y), y)
-    return found.tolist()
+    (result,) = grad(recorded_on(side, y), y)
+    return result.tolist()
 
 
 @pytest.mark.parametrize("program", [gradient_of_a_side_stream, given_by_grad, of_an_inner_tensor])
@@ -124,12 +124,12 @@ def test_callbacks_run_after_the_caller_has_waited() -> None:
     def program() -> list[float]:
         x, side = leaf(1, 2, 3), side_stream()
         loss = recorded_on(side, x)
-        found: list[Any] = []
+        result: list[Any] = []
         x.register_post_accumulate_grad_hook(
-            lambda x: engine.queue_callback(lambda: found.append((cuda.current_stream(), x.grad * 2.0)))
+            lambda x: engine.queue_callback(lambda: result.append((cuda.current_stream(), x.grad * 2.0)))
         )
         loss.backward()
-        ((stream, doubled),) = found
+        ((stream, doubled),) = result
         assert stream == cuda.default_stream()
         return doubled.tolist()
 
@@ -141,11 +141,11 @@ def test_callbacks_run_after_the_caller_has_waited() -> None:
 
 def accumulated_on(x: Any, loss: Any) -> cuda.Stream:
     """The stream that is current while the gradient of ``x`` is accumulated."""
-    found: list[cuda.Stream] = []
-    handle = x.register_post_accumulate_grad_hook(lambda _: found.append(cuda.current_stream(x.device)))
+    result: list[cuda.Stream] = []
+    handle = x.register_post_accumulate_grad_hook(lambda _: result.append(cuda.current_stream(x.device)))
     loss.backward()
     handle.remove()
-    return found[0]
+    return result[0]
 
 
 def test_a_leaf_is_accumulated_on_the_stream_of_its_first_use(device: drv.Device) -> None:
@@ -214,14 +214,14 @@ def dropped_after_two_passes() -> list[float]:
     second.wait_stream(main)
     with cuda.stream(second):
         recorded_on(second, x).backward()
-        given = x.grad * 1.0
+        argument = x.grad * 1.0
     x.grad = None
     with cuda.stream(first):
         kept = [tensor.full((3,), 7.0, device="cuda") for _ in range(6)]
     first.synchronize()
     del kept
     with cuda.stream(second):
-        return given.tolist()
+        return argument.tolist()
 
 
 def test_memory_of_a_gradient_that_other_streams_added_to() -> None:

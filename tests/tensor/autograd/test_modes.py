@@ -185,8 +185,8 @@ def test_a_thread_that_turns_recording_off() -> None:
 # Inference mode
 
 
-def test_nothing_turns_recording_on(place_name: str) -> None:
-    x = leaf(1, device=place_name)
+def test_nothing_turns_recording_on(device_name: str) -> None:
+    x = leaf(1, device=device_name)
     with inference_mode():
         assert is_inference_mode_enabled()
         with enable_grad():
@@ -203,8 +203,8 @@ def test_nothing_turns_recording_on(place_name: str) -> None:
         assert (x * 2).requires_grad
 
 
-def test_made_in_inference_mode(place_name: str) -> None:
-    x = leaf(1, 2, device=place_name)
+def test_made_in_inference_mode(device_name: str) -> None:
+    x = leaf(1, 2, device=device_name)
     with inference_mode():
         y = x + 1
         shown = x[:1]

@@ -20,9 +20,9 @@ def leaf(*values: float) -> tensor.Tensor:
 
 def product(formula: BackwardFormula, a: Any, b: Any, *context: Any) -> tensor.Tensor:
     with unrecorded():
-        made = a * b
-    formula.record((made,), (a, b), (), context)
-    return made
+        result = a * b
+    formula.record((result,), (a, b), (), context)
+    return result
 
 
 MUL = BackwardFormula(
@@ -51,10 +51,10 @@ def test_derivatives_name_what_they_need_in_words_or_by_their_parameters() -> No
 
 def test_a_recorded_operation_has_gradients_of_any_order() -> None:
     a, b = leaf(2.0, 3.0), leaf(5.0, 7.0)
-    made = product(MUL, a, b)
-    assert made.grad_fn.name() == "MulBackward0"
-    assert [node.name() for node, _ in made.grad_fn.next_functions] == ["AccumulateGrad", "AccumulateGrad"]
-    first = tensor.autograd.grad(made.sum(), (a, b), create_graph=True)
+    result = product(MUL, a, b)
+    assert result.grad_fn.name() == "MulBackward0"
+    assert [node.name() for node, _ in result.grad_fn.next_functions] == ["AccumulateGrad", "AccumulateGrad"]
+    first = tensor.autograd.grad(result.sum(), (a, b), create_graph=True)
     assert [x.tolist() for x in first] == [[5.0, 7.0], [2.0, 3.0]]
     (second,) = tensor.autograd.grad(first[0].sum(), b)
     assert second.tolist() == [1.0, 1.0]
@@ -91,21 +91,21 @@ def test_outputs_and_other_values_are_saved_by_name() -> None:
         [Derivative(lambda grad, out, weight: grad * out * weight, needs="out weight")],
     )
     with unrecorded():
-        made = x.exp()
-    formula.record((made,), (x,), (weight,))
-    made.sum().backward()
+        result = x.exp()
+    formula.record((result,), (x,), (weight,))
+    result.sum().backward()
     assert x.grad is not None
     assert tensor.allclose(x.grad, x.detach().exp() * weight)
     with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
-        made.sum().backward()
+        result.sum().backward()
 
 
 def test_a_saved_value_that_was_written_since_is_an_error() -> None:
     a, b = leaf(2.0), tensor.tensor([5.0], dtype=tensor.float64)
-    made = product(MUL, a, b)
+    result = product(MUL, a, b)
     b.add_(1)
     with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*needed by MulBackward0"):
-        made.sum().backward()
+        result.sum().backward()
 
 
 def test_integer_outputs_have_no_history() -> None:
@@ -155,9 +155,9 @@ def test_a_composition_gives_the_derivatives_of_higher_order() -> None:
 
     def cube(x: Any) -> Any:
         with unrecorded():
-            made = x * x * x
-        formula.record((made,), (x,), (), (3,))
-        return made
+            result = x * x * x
+        formula.record((result,), (x,), (), (3,))
+        return result
 
     x = leaf(2.0)
     (first,) = tensor.autograd.grad(cube(x).sum(), x)
@@ -182,13 +182,13 @@ def test_a_composition_does_without_the_value_of_what_is_only_added() -> None:
     for requires_grad in (True, False):
         x, bias = leaf(2.0, 3.0), tensor.tensor([1.0], dtype=tensor.float64, requires_grad=requires_grad)
         with unrecorded():
-            made = x * x + bias
-        formula.record((made,), (x, bias))
+            result = x * x + bias
+        formula.record((result,), (x, bias))
         with tensor.no_grad():
             # It was not saved.
             bias.add_(1)
         inputs = (x, bias) if requires_grad else (x,)
-        first = tensor.autograd.grad(made.sum(), inputs, create_graph=True)
+        first = tensor.autograd.grad(result.sum(), inputs, create_graph=True)
         assert [each.tolist() for each in first] == [[4.0, 6.0], [2.0]][: len(inputs)]
         (second,) = tensor.autograd.grad(first[0].sum(), x)
         assert second.tolist() == [2.0, 2.0]
@@ -197,11 +197,14 @@ def test_a_composition_does_without_the_value_of_what_is_only_added() -> None:
 def test_values_that_are_known_at_the_call_only() -> None:
     inputs = [leaf(1.0), tensor.tensor([2.0], dtype=tensor.float64), leaf(4.0)]
     with unrecorded():
-        made = inputs[0] + inputs[1] + inputs[2]
+        result = inputs[0] + inputs[1] + inputs[2]
     record(
-        (made,), inputs, "TotalBackward0", lambda mask, grad: tuple(grad if asked else None for asked in mask)
+        (result,),
+        inputs,
+        "TotalBackward0",
+        lambda mask, grad: tuple(grad if asked else None for asked in mask),
     )
-    made.sum().backward()
+    result.sum().backward()
     assert [None if x.grad is None else x.grad.tolist() for x in inputs] == [[1.0], None, [1.0]]
 
 

@@ -32,9 +32,9 @@ def leaf(*values: float, device: Any = "cuda") -> Any:
 
 def side_stream(device: Any = None) -> cuda.Stream:
     """A new stream that has waited for the current one."""
-    found = cuda.Stream(device)
-    found.wait_stream(cuda.current_stream(device))
-    return found
+    result = cuda.Stream(device)
+    result.wait_stream(cuda.current_stream(device))
+    return result
 
 
 def recorded_on(stream: cuda.Stream, x: Any) -> Any:
@@ -213,9 +213,9 @@ def memory_is_used_again_on_the_stream_it_came_from() -> list[float]:
     with cuda.stream(side):
         kept = [tensor.full((3,), 7.0, device="cuda") for _ in range(4)]
     side.synchronize()
-    given = x.grad.tolist()
+    argument = x.grad.tolist()
     del kept
-    return given
+    return argument
 
 
 def test_memory_of_a_gradient_waits_for_the_stream_that_uses_it() -> None:

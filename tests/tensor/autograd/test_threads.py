@@ -85,8 +85,8 @@ class Checkpointed(Function):
 # Inside each other
 
 
-def test_a_pass_inside_a_pass(place_name: str) -> None:
-    w, x = leaf(2, 3, device=place_name), leaf(1, 2, device=place_name)
+def test_a_pass_inside_a_pass(device_name: str) -> None:
+    w, x = leaf(2, 3, device=device_name), leaf(1, 2, device=device_name)
     y = Checkpointed.apply(x * 1.0, lambda x: x * x * w)
     (y * 2.0).sum().backward()
     assert x.grad.tolist() == [8, 24]
@@ -187,9 +187,9 @@ def test_callbacks_of_the_inner_and_of_the_outermost_pass(depth: int) -> None:
 # In several threads
 
 
-def test_separate_graphs(place_name: str) -> None:
+def test_separate_graphs(device_name: str) -> None:
     def work(number: int) -> list[float]:
-        x = leaf(1, 2, 3, device=place_name)
+        x = leaf(1, 2, 3, device=device_name)
         for _ in range(4):
             y = x
             for _ in range(8):
@@ -200,9 +200,9 @@ def test_separate_graphs(place_name: str) -> None:
     assert together(work) == [[4.0 * number**8] * 3 for number in range(THREADS)]
 
 
-def test_graphs_that_share_leaves(place_name: str) -> None:
+def test_graphs_that_share_leaves(device_name: str) -> None:
     turns = 20
-    x = leaf(1, 2, 3, device=place_name)
+    x = leaf(1, 2, 3, device=device_name)
     factors = [float(number + 1) for number in range(THREADS)]
 
     def work(number: int) -> None:
@@ -210,13 +210,13 @@ def test_graphs_that_share_leaves(place_name: str) -> None:
             (x * factors[number]).sum().backward()
 
     together(work)
-    if place_name == "cuda":
+    if device_name == "cuda":
         finish()
     assert x.grad.tolist() == [turns * sum(factors)] * 3
 
 
-def test_a_shared_graph_that_is_kept(place_name: str) -> None:
-    x, w = leaf(1, 2, 3, device=place_name), leaf(2, 2, 2, device=place_name)
+def test_a_shared_graph_that_is_kept(device_name: str) -> None:
+    x, w = leaf(1, 2, 3, device=device_name), leaf(2, 2, 2, device=device_name)
     shared = (x * w).exp().log()
     losses = [(shared * float(number + 1)).sum() for number in range(THREADS)]
     together(lambda number: [losses[number].backward(retain_graph=True) for _ in range(5)])
@@ -225,13 +225,13 @@ def test_a_shared_graph_that_is_kept(place_name: str) -> None:
     assert w.grad.tolist() == pytest.approx([1.0 * total, 2.0 * total, 3.0 * total])
 
 
-def test_a_shared_graph_gives_each_thread_its_own_gradients(place_name: str) -> None:
-    x = leaf(1, 2, 3, device=place_name)
+def test_a_shared_graph_gives_each_thread_its_own_gradients(device_name: str) -> None:
+    x = leaf(1, 2, 3, device=device_name)
     shared = x * x
 
     def work(number: int) -> list[float]:
-        (found,) = grad((shared * float(number)).sum(), x, retain_graph=True)
-        return found.tolist()
+        (result,) = grad((shared * float(number)).sum(), x, retain_graph=True)
+        return result.tolist()
 
     assert together(work) == [[2.0 * number, 4.0 * number, 6.0 * number] for number in range(THREADS)]
     assert x.grad is None
@@ -295,10 +295,10 @@ def test_a_leaf_has_one_node_whoever_uses_it_first() -> None:
         assert len({id(node) for node in nodes}) == 1
 
 
-def test_passes_inside_each_other_to_any_depth(place_name: str) -> None:
+def test_passes_inside_each_other_to_any_depth(device_name: str) -> None:
     depth = 150
-    x = leaf(1, 2, device=place_name)
-    stream = side_stream() if place_name == "cuda" else None
+    x = leaf(1, 2, device=device_name)
+    stream = side_stream() if device_name == "cuda" else None
 
     def at(level: int) -> Callable[[Any], Any]:
         return lambda x: Checkpointed.apply(x, at(level - 1)) if level else x * 2.0

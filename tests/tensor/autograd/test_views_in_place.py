@@ -18,10 +18,10 @@ def _float_view(m: M) -> Any:
     """A view as another dtype takes no part in differentiation, whatever the dtype."""
     x = m.ones(4, requires_grad=True)
     y = x * 2
-    found = [y.view(kind) for kind in (m.int32, m.complex64, m.float32)]
-    found[0].zero_()
+    result = [y.view(dtype) for dtype in (m.int32, m.complex64, m.float32)]
+    result[0].zero_()
     y.sum().backward()
-    return [view.requires_grad for view in found], y.tolist(), x.grad.tolist(), y._version
+    return [view.requires_grad for view in result], y.tolist(), x.grad.tolist(), y._version
 
 
 def _of_leaf(m: M) -> Any:
@@ -149,17 +149,17 @@ class _On:
         self.place = place
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(tensor, name)
+        result = getattr(tensor, name)
         if name not in {"tensor", "ones", "zeros", "arange"}:
-            return found
-        return lambda *args, **options: found(*args, device=self.place, **options)
+            return result
+        return lambda *args, **options: result(*args, device=self.place, **options)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__[1:])
-def test_like_pytorch(place_name: str, program: Any) -> None:
+def test_like_pytorch(device_name: str, program: Any) -> None:
     torch = pytest.importorskip("torch")
-    found, expected = program(_On(place_name)), program(torch)
-    flat, other = _flat(found), _flat(expected)
+    result, expected = program(_On(device_name)), program(torch)
+    flat, other = _flat(result), _flat(expected)
     assert len(flat) == len(other)
     for each, that in zip(flat, other, strict=True):
         assert each == pytest.approx(that, rel=1e-5)
@@ -190,9 +190,9 @@ LEAVES = [
         lambda x: x.set_(),
     ],
 )
-def test_leaves_are_not_written(place_name: str, leaf: Any, write: Any) -> None:
+def test_leaves_are_not_written(device_name: str, leaf: Any, write: Any) -> None:
     torch = pytest.importorskip("torch")
-    mine, theirs = leaf(_On(place_name)), leaf(torch)
+    mine, theirs = leaf(_On(device_name)), leaf(torch)
     error = None
     try:
         write(theirs)

@@ -16,8 +16,8 @@ from tests.tensor.comparison import assert_same_outcome, outcome
 # Sharing
 
 
-def test_views_share_the_storage(place_name: str) -> None:
-    x = tensor.zeros(2, 3, device=place_name)
+def test_views_share_the_storage(device_name: str) -> None:
+    x = tensor.zeros(2, 3, device=device_name)
     memory = x.untyped_storage()
     assert (memory.nbytes(), len(memory), memory.element_size()) == (24, 24, 1)
     assert memory.device == x.device
@@ -43,17 +43,17 @@ def test_views_share_the_storage(place_name: str) -> None:
     assert not x.is_set_to(x[:1])
 
 
-def test_a_view_keeps_the_memory(place_name: str) -> None:
-    last = tensor.arange(1000, device=place_name)[999:]
+def test_a_view_keeps_the_memory(device_name: str) -> None:
+    last = tensor.arange(1000, device=device_name)[999:]
     gc.collect()
-    tensor.zeros(1000, dtype=tensor.int64, device=place_name)
+    tensor.zeros(1000, dtype=tensor.int64, device=device_name)
     assert last.item() == 999
     assert last.untyped_storage().nbytes() == 8000
     assert last.nbytes == 8
 
 
-def test_versions_count_writes(place_name: str) -> None:
-    x = tensor.zeros(2, 2, device=place_name)
+def test_versions_count_writes(device_name: str) -> None:
+    x = tensor.zeros(2, 2, device=device_name)
     versions = [x._version]
     for write in (
         lambda: x.add_(1),
@@ -87,8 +87,8 @@ def test_versions_count_writes(place_name: str) -> None:
 # The bytes
 
 
-def test_contents(place_name: str) -> None:
-    x = tensor.tensor([1, 256, -1], dtype=tensor.int16, device=place_name)
+def test_contents(device_name: str) -> None:
+    x = tensor.tensor([1, 256, -1], dtype=tensor.int16, device=device_name)
     memory = x.untyped_storage()
     assert memory.tolist() == list(memory) == [1, 0, 0, 1, 255, 255]
     assert (memory[3], memory[-1], memory[0]) == (1, 255, 1)
@@ -116,13 +116,13 @@ def test_contents(place_name: str) -> None:
         (lambda s, _: s.copy_(3), "must be a storage, not int"),
     ],
 )
-def test_mistakes_with_contents(place_name: str, mistake: Any, message: str) -> None:
+def test_mistakes_with_contents(device_name: str, mistake: Any, message: str) -> None:
     torch = pytest.importorskip("torch")
-    x = tensor.ones(1, device=place_name)
-    found = outcome(mistake, x.untyped_storage(), tensor)
-    assert_same_outcome(found, outcome(mistake, torch.ones(1).untyped_storage(), torch), lambda *_: None)
-    with pytest.raises(type(found), match=message):
-        raise found
+    x = tensor.ones(1, device=device_name)
+    result = outcome(mistake, x.untyped_storage(), tensor)
+    assert_same_outcome(result, outcome(mistake, torch.ones(1).untyped_storage(), torch), lambda *_: None)
+    with pytest.raises(type(result), match=message):
+        raise result
     assert (x.tolist(), x._version) == ([1], 0)
 
 
@@ -143,8 +143,8 @@ def test_between_devices() -> None:
 # Memory that is given back
 
 
-def test_memory_given_back_and_taken_again(place_name: str) -> None:
-    x = tensor.ones(8, device=place_name)
+def test_memory_given_back_and_taken_again(device_name: str) -> None:
+    x = tensor.ones(8, device=device_name)
     memory, part = x.untyped_storage(), x[2:4]
     used = cuda.memory_allocated() if x.is_cuda else 0
     assert memory.resize_(0) is memory
@@ -167,8 +167,8 @@ def test_memory_given_back_and_taken_again(place_name: str) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 1, 33, 2**62])
-def test_sizes_that_a_storage_cannot_have(place_name: str, size: int) -> None:
-    x = tensor.ones(8, device=place_name)
+def test_sizes_that_a_storage_cannot_have(device_name: str, size: int) -> None:
+    x = tensor.ones(8, device=device_name)
     with pytest.raises(RuntimeError, match=f"cannot resize a storage of 32 bytes to {size}"):
         x.untyped_storage().resize_(size)
     with pytest.raises(TypeError):
@@ -226,11 +226,11 @@ class _On:
         self.place = place
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(tensor, name)
+        result = getattr(tensor, name)
         return (
-            (lambda *args, **options: found(*args, device=self.place, **options))
+            (lambda *args, **options: result(*args, device=self.place, **options))
             if name in {"ones", "arange"}
-            else found
+            else result
         )
 
 
@@ -243,16 +243,16 @@ def _compare(found: Any, expected: Any) -> None:
 @pytest.mark.parity
 @pytest.mark.parametrize("program", RESIZED)
 @pytest.mark.filterwarnings("ignore:non-inplace resize")
-def test_other_memory_and_shapes(place_name: str, program: Any) -> None:
+def test_other_memory_and_shapes(device_name: str, program: Any) -> None:
     torch = pytest.importorskip("torch")
-    assert_same_outcome(outcome(program, _On(place_name)), outcome(program, torch), _compare)
+    assert_same_outcome(outcome(program, _On(device_name)), outcome(program, torch), _compare)
 
 
-def test_a_refused_change_changes_nothing(place_name: str) -> None:
-    drv.simulator.install(devices=2) if place_name == "cpu" else None
-    x = tensor.arange(6.0, device=place_name).view(2, 3)
+def test_a_refused_change_changes_nothing(device_name: str) -> None:
+    drv.simulator.install(devices=2) if device_name == "cpu" else None
+    x = tensor.arange(6.0, device=device_name).view(2, 3)
     memory = x.untyped_storage()
-    elsewhere = tensor.ones(2, device="cuda:0" if place_name == "cpu" else "cpu")
+    elsewhere = tensor.ones(2, device="cuda:0" if device_name == "cpu" else "cpu")
     for change in (
         lambda: x.resize_(-1),
         lambda: x.resize_(2**62),
@@ -273,8 +273,8 @@ def test_a_refused_change_changes_nothing(place_name: str) -> None:
         assert x._version == 0
 
 
-def test_views_follow_what_was_resized(place_name: str) -> None:
-    x = tensor.arange(4, device=place_name)
+def test_views_follow_what_was_resized(device_name: str) -> None:
+    x = tensor.arange(4, device=device_name)
     view = x[1:]
     memory = x.untyped_storage()
     x.resize_(1000)
@@ -285,7 +285,7 @@ def test_views_follow_what_was_resized(place_name: str) -> None:
     assert view.tolist() == [7, 7, 7]
     view.fill_(5)
     assert x[:5].tolist() == [7, 5, 5, 5, 7]
-    small = tensor.arange(4, device=place_name)
+    small = tensor.arange(4, device=device_name)
     view = small[1:]
     small.resize_(2).fill_(0)
     assert view.tolist() == [0, 2, 3]
@@ -334,8 +334,8 @@ def test_pinned_memory(device: drv.Device) -> None:
     assert storage.tolist() == x.untyped_storage().tolist()
     assert tensor.empty(3, pin_memory=True).is_pinned()
     assert tensor.empty(0).pin_memory().tolist() == []
-    for made in (pinned + 1, pinned.clone(), pinned.to(tensor.float32)):
-        assert not made.is_pinned()
+    for result in (pinned + 1, pinned.clone(), pinned.to(tensor.float32)):
+        assert not result.is_pinned()
     with pytest.raises(RuntimeError, match=r"only dense CPU tensors can be pinned, this one is on cuda:0"):
         x.cuda().pin_memory()
     assert not x.cuda().is_pinned()

@@ -28,7 +28,7 @@ def test_importing_and_counting_make_no_context() -> None:
     assert not cuda.is_initialized()
     cuda.init()
     assert cuda.is_initialized()
-    assert [found.context is not None for found in drv.runtime().devices] == [True, False, False]
+    assert [result.context is not None for result in drv.runtime().devices] == [True, False, False]
 
 
 def test_importing_loads_no_driver() -> None:
@@ -63,8 +63,8 @@ def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_device_context(two_devices: tuple[drv.Device, drv.Device]) -> None:
-    for given in (1, "cuda:1", devices.device("cuda", 1)):
-        with cuda.device(given):
+    for argument in (1, "cuda:1", devices.device("cuda", 1)):
+        with cuda.device(argument):
             assert cuda.current_device() == 1
             assert drv.current_device() is two_devices[1]
             assert cuda_state().ordinal == 1
@@ -72,8 +72,8 @@ def test_the_device_context(two_devices: tuple[drv.Device, drv.Device]) -> None:
                 assert cuda.current_device() == 0
             assert cuda.current_device() == 1
         assert cuda.current_device() == 0
-    for given in (None, -1, "cuda"):
-        with cuda.device(1), cuda.device(given):
+    for argument in (None, -1, "cuda"):
+        with cuda.device(1), cuda.device(argument):
             assert cuda.current_device() == 1
 
 
@@ -134,9 +134,9 @@ def test_set_device(two_devices: tuple[drv.Device, drv.Device]) -> None:
     assert cuda.current_device() == 1
     cuda.set_device(0)
     assert cuda.current_device() == 0
-    for given in (None, "cuda"):
+    for argument in (None, "cuda"):
         with pytest.raises(ValueError, match="specified index"):
-            cuda.set_device(given)
+            cuda.set_device(argument)
     with pytest.raises(ValueError, match="but got: cpu"):
         cuda.set_device("cpu")
     with pytest.raises(RuntimeError, match="no device 2"):

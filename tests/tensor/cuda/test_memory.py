@@ -20,8 +20,8 @@ MIB = 1 << 20
 
 
 def take(size: int, ordinal: int = 0, stream: cuda.Stream | None = None) -> Any:
-    place = cuda_state(ordinal)
-    return place.allocate(size, (stream or place.local.stream).cuda_stream)
+    device = cuda_state(ordinal)
+    return device.allocate(size, (stream or device.local.stream).cuda_stream)
 
 
 def give(block: Any, ordinal: int = 0) -> None:

@@ -23,8 +23,8 @@ def _devices(two_devices: tuple[drv.Device, drv.Device]) -> Any:
 
 
 def take(size: int, ordinal: int = 0) -> Any:
-    place = cuda_state(ordinal)
-    return place.allocate(size, place.local.stream.cuda_stream)
+    device = cuda_state(ordinal)
+    return device.allocate(size, device.local.stream.cuda_stream)
 
 
 def give(block: Any, ordinal: int = 0) -> None:

@@ -40,10 +40,10 @@ def scale(out: Any, source: Any, factor: float, stream: Any = None) -> None:
 def values(source: Any, stream: cuda.Stream | None = None) -> list[float]:
     """The elements, copied on ``stream`` behind what it holds."""
     stream = stream or cuda.current_stream(source.device)
-    found = np.empty(N, np.float32)
-    drv.copy_to_host(found, source.data_ptr(), found.nbytes, stream=stream.native)
+    result = np.empty(N, np.float32)
+    drv.copy_to_host(result, source.data_ptr(), result.nbytes, stream=stream.native)
     stream.synchronize()
-    return sorted(set(found.tolist()))
+    return sorted(set(result.tolist()))
 
 
 def test_tensors_and_scalars(two_devices: tuple[drv.Device, drv.Device]) -> None:
@@ -192,14 +192,14 @@ def test_arguments_that_do_not_fit(device: drv.Device) -> None:
 
 def test_the_function_of_a_device(two_devices: tuple[drv.Device, drv.Device]) -> None:
     assert SCALE.function().device is two_devices[0]
-    for given in (1, "cuda:1", tensor.device("cuda:1"), two_devices[1]):
-        assert SCALE.function(given).device is two_devices[1]
+    for argument in (1, "cuda:1", tensor.device("cuda:1"), two_devices[1]):
+        assert SCALE.function(argument).device is two_devices[1]
     with cuda.device(1):
         assert SCALE.function().device is two_devices[1]
 
 
 def test_threads_launch_on_their_own_streams(two_devices: tuple[drv.Device, drv.Device]) -> None:
-    found: dict[int, list[float]] = {}
+    result: dict[int, list[float]] = {}
 
     def work(number: int) -> None:
         with cuda.stream(cuda.Stream(number % 2)):
@@ -207,14 +207,14 @@ def test_threads_launch_on_their_own_streams(two_devices: tuple[drv.Device, drv.
             for _ in range(5):
                 FILL(1, N, (a, np.float32(number)))
                 scale(b, a, 2)
-            found[number] = values(b)
+            result[number] = values(b)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {number: [2.0 * number] for number in range(4)}
+    assert result == {number: [2.0 * number] for number in range(4)}
 
 
 @pytest.mark.simulator_only

@@ -61,9 +61,9 @@ def test_bad_devices(two_devices: tuple[drv.Device, drv.Device]) -> None:
         cuda.Stream(2)
     with pytest.raises(RuntimeError, match="Invalid device string"):
         cuda.Stream("cuda:one")
-    for given in (1.0, True, object()):
+    for argument in (1.0, True, object()):
         with pytest.raises(TypeError, match="expected a device"):
-            cuda.Stream(given)
+            cuda.Stream(argument)
 
 
 def test_the_pool_hands_out_its_streams_in_turn(two_devices: tuple[drv.Device, drv.Device]) -> None:
@@ -322,9 +322,9 @@ def test_waiting_for_itself_does_nothing(device: drv.Device) -> None:
 def test_streams_and_events_stay_in_their_process(
     device: drv.Device, copies: Callable[[object], object]
 ) -> None:
-    for given in (cuda.Stream(), cuda.Event()):
+    for argument in (cuda.Stream(), cuda.Event()):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
-            copies(given)
+            copies(argument)
 
 
 @pytest.mark.simulator_only

@@ -104,9 +104,9 @@ def test_wrong_settings() -> None:
 )
 def test_it_is_a_least_recently_used_cache(steps: list[tuple[str, int]]) -> None:
     _start_over()
-    found = plan_cache(cuda_state(0))
+    actual = plan_cache(cuda_state(0))
     model: OrderedDict[int, None] = OrderedDict()
-    limit, made = 4096, 0
+    limit, output = 4096, 0
     for what, number in steps:
         if what == "run":
             result = _transform(number)
@@ -114,7 +114,7 @@ def test_it_is_a_least_recently_used_cache(steps: list[tuple[str, int]]) -> None
             if number in model:
                 model.move_to_end(number)
             else:
-                made += 1
+                output += 1
                 model[number] = None
         elif what == "limit":
             cache.max_size = limit = number
@@ -123,12 +123,12 @@ def test_it_is_a_least_recently_used_cache(steps: list[tuple[str, int]]) -> None
             model.clear()
         while len(model) > limit:
             model.popitem(last=False)
-        assert [key.sizes[0] for key in found._plans] == list(model)
-        assert found.created == made
-        assert found.created - found.destroyed - len(found._retired) == len(model)
+        assert [key.sizes[0] for key in actual._plans] == list(model)
+        assert actual.created == output
+        assert actual.created - actual.destroyed - len(actual._retired) == len(model)
     tensor.cuda.synchronize()
     cache.clear()
-    assert found.destroyed == found.created
+    assert actual.destroyed == actual.created
 
 
 class _Workers:
@@ -175,7 +175,7 @@ def test_several_threads_see_one_cache_for_each_device(steps: Any, schedule: str
     workers = _Workers(3)
     caches = [plan_cache(cuda_state(each)) for each in range(2)]
     models: list[OrderedDict[int, None]] = [OrderedDict(), OrderedDict()]
-    limits, made = [4096, 4096], [0, 0]
+    limits, output = [4096, 4096], [0, 0]
     try:
         for thread, device, (what, number) in steps:
             model = models[device]
@@ -184,7 +184,7 @@ def test_several_threads_see_one_cache_for_each_device(steps: Any, schedule: str
                     thread, device, lambda n=number, d=device: _transform(n, d).cpu()
                 ).result()
                 np.testing.assert_allclose(result.numpy(), np.fft.fft(np.arange(number)), atol=1e-5)
-                made[device] += number not in model
+                output[device] += number not in model
                 model[number] = None
                 model.move_to_end(number)
             elif what == "limit":
@@ -197,10 +197,10 @@ def test_several_threads_see_one_cache_for_each_device(steps: Any, schedule: str
                 model.clear()
             while len(model) > limits[device]:
                 model.popitem(last=False)
-            for found, expected, count in zip(caches, models, made, strict=True):
-                assert [key.sizes[0] for key in found._plans] == list(expected)
-                assert found.created == count
-                assert found.created - found.destroyed - len(found._retired) == len(expected)
+            for actual, expected, count in zip(caches, models, output, strict=True):
+                assert [key.sizes[0] for key in actual._plans] == list(expected)
+                assert actual.created == count
+                assert actual.created - actual.destroyed - len(actual._retired) == len(expected)
         for device in range(2):
             tensor.cuda.synchronize(device)
             cache[device].clear()
@@ -216,8 +216,8 @@ def test_several_threads_at_once(steps: Any, schedule: str, limit: int) -> None:
     _start_over(devices=2, check="race", schedule=schedule, seed=2)
     workers = _Workers(3)
     caches = [plan_cache(cuda_state(each)) for each in range(2)]
-    for found in caches:
-        found.limit = limit
+    for actual in caches:
+        actual.limit = limit
     try:
         waiting, runs = [], [0, 0]
         for thread, device, (what, number) in steps:
@@ -232,14 +232,14 @@ def test_several_threads_at_once(steps: Any, schedule: str, limit: int) -> None:
             result = future.result(60)
             if number is not None:
                 np.testing.assert_allclose(result.numpy(), np.fft.fft(np.arange(number)), atol=1e-5)
-        for device, found in enumerate(caches):
-            assert len(found) <= limit
-            assert found.created <= runs[device]
-            assert found.created - found.destroyed == len(found) + len(found._retired)
-            assert not any(plan.users for plan in found._plans.values())
+        for device, actual in enumerate(caches):
+            assert len(actual) <= limit
+            assert actual.created <= runs[device]
+            assert actual.created - actual.destroyed == len(actual) + len(actual._retired)
+            assert not any(plan.users for plan in actual._plans.values())
             tensor.cuda.synchronize(device)
             cache[device].clear()
-            assert found.destroyed == found.created
+            assert actual.destroyed == actual.created
         assert not drv.simulator.findings()
     finally:
         workers.close()
@@ -247,15 +247,15 @@ def test_several_threads_at_once(steps: Any, schedule: str, limit: int) -> None:
 
 def test_a_plan_that_runs_is_destroyed_later() -> None:
     _start_over(schedule="lazy")
-    found = plan_cache(cuda_state(0))
+    actual = plan_cache(cuda_state(0))
     result = _transform(16)
     cache.clear()
     # The transform waits in the queue, so its plan must live.
-    assert (cache.size, found.created, found.destroyed) == (0, 1, 0)
+    assert (cache.size, actual.created, actual.destroyed) == (0, 1, 0)
     np.testing.assert_allclose(result.cpu().numpy(), np.fft.fft(np.arange(16)), atol=1e-5)
     tensor.cuda.synchronize()
     cache.clear()
-    assert found.destroyed == 1
+    assert actual.destroyed == 1
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
@@ -273,8 +273,8 @@ def test_threads_and_streams_share_it(schedule: str) -> None:
                     size = int(rng.integers(2, 8)) * 16
                     array = rng.standard_normal((3, size))
                     x = tensor.from_numpy(array).cuda()
-                    found = tensor.fft.ifft(tensor.fft.fft(x)).real
-                    np.testing.assert_allclose(found.cpu().numpy(), array, atol=1e-12)
+                    result = tensor.fft.ifft(tensor.fft.fft(x)).real
+                    np.testing.assert_allclose(result.cpu().numpy(), array, atol=1e-12)
                     if step % 5 == seed % 5:
                         cache.clear()
         except BaseException as error:
@@ -315,9 +315,9 @@ def test_a_shared_work_area_would_be_found(monkeypatch: pytest.MonkeyPatch) -> N
     """What the rule is for: two streams that get one work area."""
     x = tensor.ones(64, device="cuda", dtype=tensor.complex64)
     tensor.fft.fft(x)
-    place = cuda_state(0)
-    (plan,) = plan_cache(place)._plans.values()
-    block = place.allocate(plan.work_bytes, 0)
+    device = cuda_state(0)
+    (plan,) = plan_cache(device)._plans.values()
+    block = device.allocate(plan.work_bytes, 0)
     side = tensor.cuda.Stream()
     tensor.cuda.synchronize()
 
@@ -330,14 +330,16 @@ def test_a_shared_work_area_would_be_found(monkeypatch: pytest.MonkeyPatch) -> N
         return findings
 
     assert not transforms()
-    made = place.allocate
+    output = device.allocate
     with monkeypatch.context() as patch:
         patch.setattr(
-            place, "allocate", lambda size, stream: block if size == plan.work_bytes else made(size, stream)
+            device,
+            "allocate",
+            lambda size, stream: block if size == plan.work_bytes else output(size, stream),
         )
-        patch.setattr(place, "free", lambda _: None)
-        found = transforms()
-    assert any("C2C 64" in str(finding) for finding in found)
+        patch.setattr(device, "free", lambda _: None)
+        result = transforms()
+    assert any("C2C 64" in str(finding) for finding in result)
 
 
 def test_reset_drops_plans() -> None:
@@ -405,10 +407,10 @@ def test_strides_that_cufft_can_walk_need_no_copy(name: str) -> None:
 def test_up_to_three_dimensions_are_one_plan(transform: Any, kinds: list[str]) -> None:
     array = np.random.default_rng(0).standard_normal((3, 4, 5, 6, 2)).view(np.complex128)[..., 0]
     x = tensor.from_numpy(array)
-    found = transform(x.cuda())
+    result = transform(x.cuda())
     keys = plan_cache(cuda_state(0))._plans
     assert [f"{key.kind} {''.join(map(str, key.sizes))}" for key in keys] == kinds
-    np.testing.assert_allclose(found.cpu().numpy(), transform(x).numpy(), atol=1e-12)
+    np.testing.assert_allclose(result.cpu().numpy(), transform(x).numpy(), atol=1e-12)
 
 
 def test_the_input_of_a_transform_to_real_stays(place: str = "cuda") -> None:

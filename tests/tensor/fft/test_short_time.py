@@ -35,7 +35,7 @@ def _both(array: np.ndarray[Any, Any], torch: Any, place: str, grad: bool = Fals
 
 @pytest.mark.parity
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_against_pytorch(options: dict[str, Any], place_name: str) -> None:
+def test_against_pytorch(options: dict[str, Any], device_name: str) -> None:
     torch = pytest.importorskip("torch")
     for shape, kind, tapered in (
         ((40,), "real", False),
@@ -46,16 +46,16 @@ def test_against_pytorch(options: dict[str, Any], place_name: str) -> None:
         array = _RNG.standard_normal(shape)
         if kind == "complex":
             array = array + 1j * _RNG.standard_normal(shape)
-        x, y = _both(array, torch, place_name, grad=True)
-        given = dict(options, return_complex=True)
-        window, other = _both(_RNG.random(options.get("win_length", 8)), torch, place_name, grad=True)
-        found = tensor.stft(x, 8, window=window if tapered else None, **given)
-        expected = torch.stft(y, 8, window=other if tapered else None, **given)
-        assert tuple(found.shape) == tuple(expected.shape)
-        assert found.stride() == expected.stride()
-        np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-12)
+        x, y = _both(array, torch, device_name, grad=True)
+        argument = dict(options, return_complex=True)
+        window, other = _both(_RNG.random(options.get("win_length", 8)), torch, device_name, grad=True)
+        result = tensor.stft(x, 8, window=window if tapered else None, **argument)
+        expected = torch.stft(y, 8, window=other if tapered else None, **argument)
+        assert tuple(result.shape) == tuple(expected.shape)
+        assert result.stride() == expected.stride()
+        np.testing.assert_allclose(result.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-12)
         grad = _RNG.standard_normal(expected.shape) + 1j * _RNG.standard_normal(expected.shape)
-        found.backward(tensor.from_numpy(grad.copy()).to(place_name))
+        result.backward(tensor.from_numpy(grad.copy()).to(device_name))
         expected.backward(torch.from_numpy(grad))
         np.testing.assert_allclose(x.grad.cpu().numpy(), y.grad.numpy(), atol=1e-12)
         if tapered:
@@ -76,39 +76,39 @@ INVERSE: list[dict[str, Any]] = [
 @pytest.mark.parity
 @pytest.mark.parametrize("options", INVERSE, ids=str)
 @pytest.mark.filterwarnings("ignore:The length of signal is shorter")
-def test_inverse_against_pytorch(options: dict[str, Any], place_name: str) -> None:
+def test_inverse_against_pytorch(options: dict[str, Any], device_name: str) -> None:
     torch = pytest.importorskip("torch")
     frequencies = 8 if options.get("return_complex") else 5
     array = _RNG.standard_normal((2, frequencies, 13)) + 1j * _RNG.standard_normal((2, frequencies, 13))
     for spectra in (array, array[0]):
-        x, y = _both(spectra, torch, place_name, grad=True)
-        window, other = _both(_RNG.random(8) + 0.1, torch, place_name, grad=True)
-        found = tensor.istft(x, 8, window=window, **options)
+        x, y = _both(spectra, torch, device_name, grad=True)
+        window, other = _both(_RNG.random(8) + 0.1, torch, device_name, grad=True)
+        result = tensor.istft(x, 8, window=window, **options)
         expected = torch.istft(y, 8, window=other, **options)
-        assert tuple(found.shape) == tuple(expected.shape)
-        np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-12)
+        assert tuple(result.shape) == tuple(expected.shape)
+        np.testing.assert_allclose(result.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-12)
         grad = _RNG.standard_normal(expected.shape)
         if expected.is_complex():
             grad = grad + 1j * _RNG.standard_normal(grad.shape)
-        found.backward(tensor.from_numpy(grad.copy()).to(place_name))
+        result.backward(tensor.from_numpy(grad.copy()).to(device_name))
         expected.backward(torch.from_numpy(grad))
         np.testing.assert_allclose(x.grad.cpu().numpy(), y.grad.numpy(), atol=1e-11)
         np.testing.assert_allclose(window.grad.cpu().numpy(), other.grad.numpy(), atol=1e-11)
 
 
 @pytest.mark.parametrize("size", [8, 9])
-def test_there_and_back(size: int, place_name: str) -> None:
+def test_there_and_back(size: int, device_name: str) -> None:
     array = _RNG.standard_normal((2, 61)).astype(np.float32)
-    x = tensor.from_numpy(array).to(place_name)
-    window = tensor.hann_window(size, device=place_name)
-    found = x.stft(size, window=window, return_complex=True)
-    assert found.dtype is tensor.complex64
-    back = found.istft(size, window=window, length=61)
+    x = tensor.from_numpy(array).to(device_name)
+    window = tensor.hann_window(size, device=device_name)
+    result = x.stft(size, window=window, return_complex=True)
+    assert result.dtype is tensor.complex64
+    back = result.istft(size, window=window, length=61)
     np.testing.assert_allclose(back.cpu().numpy(), array, atol=1e-5)
 
 
-def test_real_and_imaginary_parts(place_name: str) -> None:
-    x = tensor.from_numpy(_RNG.standard_normal(40)).to(place_name)
+def test_real_and_imaginary_parts(device_name: str) -> None:
+    x = tensor.from_numpy(_RNG.standard_normal(40)).to(device_name)
     whole = tensor.stft(x, 8, return_complex=True)
     assert tensor.equal(tensor.stft(x, 8, return_complex=False), tensor.view_as_real(whole))
     assert tensor.stft(x + 0j, 8).shape == (8, 21)
@@ -118,24 +118,26 @@ def test_odd_windows_begin_with_the_signal() -> None:
     x = tensor.zeros(12)
     x[0] = x[-1] = 1
     window = tensor.tensor([3.0, 1.0, 2.0, 1.0, 5.0])
-    found = x.stft(8, 7, window=window, win_length=5, center=False, return_complex=True, align_to_window=True)
-    assert found.abs().mean(0).tolist() == pytest.approx([3, 5])
+    result = x.stft(
+        8, 7, window=window, win_length=5, center=False, return_complex=True, align_to_window=True
+    )
+    assert result.abs().mean(0).tolist() == pytest.approx([3, 5])
 
 
 @pytest.mark.parametrize("which", ["stft", "complex stft", "istft"])
-def test_second_derivatives(which: str, place_name: str) -> None:
-    window = tensor.from_numpy(_RNG.random(4) + 0.2).to(place_name)
+def test_second_derivatives(which: str, device_name: str) -> None:
+    window = tensor.from_numpy(_RNG.random(4) + 0.2).to(device_name)
     array = _RNG.standard_normal((3, 3)) if which == "istft" else _RNG.standard_normal(5)
     if which != "stft":
         array = array + 1j * _RNG.standard_normal(array.shape)
-    x = tensor.from_numpy(array).to(place_name).requires_grad_()
+    x = tensor.from_numpy(array).to(device_name).requires_grad_()
     window.requires_grad_()
 
     def call(x: Any, window: Any) -> Any:
         if which == "istft":
             return tensor.istft(x, 4, window=window) ** 2
-        found = tensor.stft(x, 4, 2, window=window, return_complex=True)
-        return found * found
+        result = tensor.stft(x, 4, 2, window=window, return_complex=True)
+        return result * result
 
     assert tensor.autograd.gradcheck(call, (x, window))
     assert tensor.autograd.gradgradcheck(call, (x, window))
@@ -151,8 +153,8 @@ def test_frames_are_read_where_they_lie() -> None:
     assert (key.kind, key.sizes, key.given.step, key.given.batch) == ("r2c", (64,), 1, 16)
     before = tensor.cuda.memory_allocated()
     tensor.cuda.reset_peak_memory_stats()
-    found = tensor.stft(x, 64, 16, center=False, return_complex=True)
-    work = -(-found.numel() * 16 // 512) * 512
+    result = tensor.stft(x, 64, 16, center=False, return_complex=True)
+    work = -(-result.numel() * 16 // 512) * 512
     assert tensor.cuda.max_memory_allocated() - before <= 2 * work
 
 
@@ -166,16 +168,16 @@ def test_the_envelope_is_not_spread_out() -> None:
     spread = window.expand(1000, 256)
     before = tensor.cuda.memory_allocated()
     tensor.cuda.reset_peak_memory_stats()
-    found = overlap_add(spread, 2, 256 + 2 * 999)
-    assert tensor.cuda.max_memory_allocated() - before <= 2 * found.nbytes
-    assert found[1000].item() == 128
+    result = overlap_add(spread, 2, 256 + 2 * 999)
+    assert tensor.cuda.max_memory_allocated() - before <= 2 * result.nbytes
+    assert result[1000].item() == 128
 
 
 @pytest.mark.parametrize(
     "geometry", [(1, 4, 2, 10), (3, 5, 1, 20), (2, 4, 4, 16), (2, 3, 5, 30), (7, 4, 3, 25), (5, 1, 2, 12)]
 )
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "complex64"])
-def test_overlapping_windows_add_up(geometry: tuple[int, int, int, int], name: str, place_name: str) -> None:
+def test_overlapping_windows_add_up(geometry: tuple[int, int, int, int], name: str, device_name: str) -> None:
     from tensor.operations.shapes.overlap_add import overlap_add
 
     windows, size, step, extent = geometry
@@ -183,22 +185,22 @@ def test_overlapping_windows_add_up(geometry: tuple[int, int, int, int], name: s
     expected = np.zeros((2, extent))
     for at in range(windows):
         expected[:, at * step : at * step + size] += array[:, at]
-    x = tensor.from_numpy(array).to(place_name).to(getattr(tensor, name))
-    for given in (x, x.transpose(0, 1).contiguous().transpose(0, 1), x[:, None]):
-        found = overlap_add(given, step, extent)
-        assert found.dtype is x.dtype
+    x = tensor.from_numpy(array).to(device_name).to(getattr(tensor, name))
+    for argument in (x, x.transpose(0, 1).contiguous().transpose(0, 1), x[:, None]):
+        result = overlap_add(argument, step, extent)
+        assert result.dtype is x.dtype
         np.testing.assert_array_equal(
-            found.reshape(2, extent).to(tensor.complex128).real.cpu().numpy(), expected
+            result.reshape(2, extent).to(tensor.complex128).real.cpu().numpy(), expected
         )
 
 
-def test_half_precision_has_to_be_converted(place_name: str) -> None:
-    for kind in (tensor.float16, tensor.bfloat16):
-        x = tensor.ones(40, device=place_name, dtype=kind)
+def test_half_precision_has_to_be_converted(device_name: str) -> None:
+    for dtype in (tensor.float16, tensor.bfloat16):
+        x = tensor.ones(40, device=device_name, dtype=dtype)
         with pytest.raises(RuntimeError, match=r"stft.*convert with \.to\(tensor\.float32\)"):
             tensor.stft(x, 8, return_complex=True)
         # What it is multiplied by may be single precision.
-        window = tensor.hann_window(8, device=place_name)
+        window = tensor.hann_window(8, device=device_name)
         assert tensor.stft(x, 8, window=window, return_complex=True).dtype is tensor.complex64
 
 

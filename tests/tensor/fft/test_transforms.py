@@ -50,20 +50,20 @@ def _options(name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", NAMES)
-def test_against_pytorch(name: str, place_name: str) -> None:
+def test_against_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     array = _data(name, (4, 3, 6))
     for options in _options(name):
         for turned in (False, True):
-            x, y = tensor.from_numpy(array.copy()).to(place_name), torch.from_numpy(array.copy())
+            x, y = tensor.from_numpy(array.copy()).to(device_name), torch.from_numpy(array.copy())
             if turned:
                 x, y = x.permute(2, 0, 1), y.permute(2, 0, 1)
             x.requires_grad_()
             y.requires_grad_()
-            found, expected = getattr(tensor.fft, name)(x, **options), getattr(torch.fft, name)(y, **options)
-            assert tuple(found.shape) == tuple(expected.shape), options
+            result, expected = getattr(tensor.fft, name)(x, **options), getattr(torch.fft, name)(y, **options)
+            assert tuple(result.shape) == tuple(expected.shape), options
             np.testing.assert_allclose(
-                found.detach().cpu().numpy(),
+                result.detach().cpu().numpy(),
                 expected.detach().resolve_conj().numpy(),
                 atol=1e-12,
                 err_msg=f"{options}",
@@ -71,7 +71,7 @@ def test_against_pytorch(name: str, place_name: str) -> None:
             grad = _RNG.standard_normal(tuple(expected.shape))
             if expected.is_complex():
                 grad = grad + 1j * _RNG.standard_normal(grad.shape)
-            found.backward(tensor.from_numpy(grad.copy()).to(place_name))
+            result.backward(tensor.from_numpy(grad.copy()).to(device_name))
             expected.backward(torch.from_numpy(grad))
             np.testing.assert_allclose(
                 x.grad.cpu().numpy(), y.grad.resolve_conj().numpy(), atol=1e-12, err_msg=f"{options}"
@@ -79,40 +79,40 @@ def test_against_pytorch(name: str, place_name: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8])
-def test_real_sizes(size: int, place_name: str) -> None:
+def test_real_sizes(size: int, device_name: str) -> None:
     array = _RNG.standard_normal((2, size))
-    x = tensor.from_numpy(array).to(place_name)
+    x = tensor.from_numpy(array).to(device_name)
     half = tensor.fft.rfft(x)
     np.testing.assert_allclose(half.cpu().numpy(), np.fft.rfft(array), atol=1e-13)
     np.testing.assert_allclose(tensor.fft.irfft(half, size).cpu().numpy(), array, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["fft", "rfft", "irfft", "hfft", "ihfft", "fft2", "rfft2", "irfftn"])
-def test_second_derivatives(name: str, place_name: str) -> None:
-    x = tensor.from_numpy(_data(name, (2, 3))).to(place_name).requires_grad_()
+def test_second_derivatives(name: str, device_name: str) -> None:
+    x = tensor.from_numpy(_data(name, (2, 3))).to(device_name).requires_grad_()
 
     def call(x: Any) -> Any:
-        found = getattr(tensor.fft, name)(x)
-        return found * found
+        result = getattr(tensor.fft, name)(x)
+        return result * result
 
     assert tensor.autograd.gradcheck(call, (x,))
     assert tensor.autograd.gradgradcheck(call, (x,))
 
 
-def test_single_precision_stays_single(place_name: str) -> None:
+def test_single_precision_stays_single(device_name: str) -> None:
     array = _RNG.standard_normal((3, 100)).astype(np.float32)
-    x = tensor.from_numpy(array).to(place_name)
+    x = tensor.from_numpy(array).to(device_name)
     assert tensor.fft.rfft(x).dtype is tensor.complex64
     assert tensor.fft.irfft(tensor.fft.rfft(x)).dtype is tensor.float32
     assert tensor.fft.fft(x).dtype is tensor.complex64
-    assert tensor.fft.fft(tensor.arange(4, device=place_name)).dtype is tensor.complex64
-    found = tensor.fft.fft(x).cpu().numpy()
-    np.testing.assert_allclose(found, np.fft.fft(array.astype(float)), atol=2e-5)
+    assert tensor.fft.fft(tensor.arange(4, device=device_name)).dtype is tensor.complex64
+    result = tensor.fft.fft(x).cpu().numpy()
+    np.testing.assert_allclose(result, np.fft.fft(array.astype(float)), atol=2e-5)
 
 
-def test_many_dimensions(place_name: str) -> None:
+def test_many_dimensions(device_name: str) -> None:
     array = _RNG.standard_normal((2, 3, 2, 4, 3)) + 0j
-    x = tensor.from_numpy(array).to(place_name)
+    x = tensor.from_numpy(array).to(device_name)
     np.testing.assert_allclose(tensor.fft.fftn(x).cpu().numpy(), np.fft.fftn(array), atol=1e-12)
     dims = (4, 0, 2, 1)
     np.testing.assert_allclose(
@@ -120,21 +120,21 @@ def test_many_dimensions(place_name: str) -> None:
     )
 
 
-def test_no_elements(place_name: str) -> None:
-    x = tensor.zeros(0, 4, device=place_name)
+def test_no_elements(device_name: str) -> None:
+    x = tensor.zeros(0, 4, device=device_name)
     assert tensor.fft.rfft(x).shape == (0, 3)
     assert tensor.fft.fft(x).shape == (0, 4)
     assert tensor.fft.irfft(tensor.fft.rfft(x)).shape == (0, 4)
 
 
-def test_frequencies_and_shifts(place_name: str) -> None:
+def test_frequencies_and_shifts(device_name: str) -> None:
     for n in (1, 4, 7):
-        found = tensor.fft.fftfreq(n, 0.5, device=place_name, dtype=tensor.float64)
-        np.testing.assert_allclose(found.cpu().numpy(), np.fft.fftfreq(n, 0.5))
-        half = tensor.fft.rfftfreq(n, 0.5, device=place_name, dtype=tensor.float64)
+        result = tensor.fft.fftfreq(n, 0.5, device=device_name, dtype=tensor.float64)
+        np.testing.assert_allclose(result.cpu().numpy(), np.fft.fftfreq(n, 0.5))
+        half = tensor.fft.rfftfreq(n, 0.5, device=device_name, dtype=tensor.float64)
         np.testing.assert_allclose(half.cpu().numpy(), np.fft.rfftfreq(n, 0.5))
     array = _RNG.standard_normal((4, 5))
-    x = tensor.from_numpy(array).to(place_name)
+    x = tensor.from_numpy(array).to(device_name)
     for dim in (None, 0, (0, 1)):
         np.testing.assert_array_equal(tensor.fft.fftshift(x, dim).cpu().numpy(), np.fft.fftshift(array, dim))
         np.testing.assert_array_equal(
@@ -142,16 +142,16 @@ def test_frequencies_and_shifts(place_name: str) -> None:
         )
 
 
-def test_results_go_to_out(place_name: str) -> None:
-    x = tensor.arange(4.0, device=place_name)
-    out = tensor.empty(4, dtype=tensor.complex64, device=place_name)
+def test_results_go_to_out(device_name: str) -> None:
+    x = tensor.arange(4.0, device=device_name)
+    out = tensor.empty(4, dtype=tensor.complex64, device=device_name)
     assert tensor.fft.fft(x, out=out) is out
     np.testing.assert_allclose(out.cpu().numpy(), np.fft.fft(np.arange(4)))
 
 
-def test_half_precision_has_to_be_converted(place_name: str) -> None:
-    for kind in (tensor.float16, tensor.bfloat16):
-        x = tensor.ones(2, 4, dtype=kind, device=place_name)
+def test_half_precision_has_to_be_converted(device_name: str) -> None:
+    for dtype in (tensor.float16, tensor.bfloat16):
+        x = tensor.ones(2, 4, dtype=dtype, device=device_name)
         for name in NAMES:
             with pytest.raises(RuntimeError, match=rf"{name}.*float16.*convert with \.to\(tensor\.float32\)"):
                 getattr(tensor.fft, name)(x)
@@ -179,17 +179,17 @@ def test_wrong_arguments(name: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("ihfft2", "ihfftn")])
-def test_strides_are_pytorchs(name: str, place_name: str) -> None:
+def test_strides_are_pytorchs(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     array = _data(name, (3, 4, 5, 6))
     every = [{"dim": (0, 2)}, {"dim": (3, 0)}, {"dim": (1, 0, 2)}] if name[-1] in "2n" else [{}, {"dim": 0}]
     if name.endswith("2"):
         every[-1] = {}
     for order in ((0, 1, 2, 3), (2, 0, 3, 1), (3, 1, 2, 0)):
-        x, y = tensor.from_numpy(array).to(place_name).permute(order), torch.from_numpy(array).permute(order)
+        x, y = tensor.from_numpy(array).to(device_name).permute(order), torch.from_numpy(array).permute(order)
         for options in every:
-            found, expected = getattr(tensor.fft, name)(x, **options), getattr(torch.fft, name)(y, **options)
-            assert tuple(found.stride()) == expected.stride(), (order, options)
+            result, expected = getattr(tensor.fft, name)(x, **options), getattr(torch.fft, name)(y, **options)
+            assert tuple(result.stride()) == expected.stride(), (order, options)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -215,8 +215,8 @@ def test_work_that_threads_share(
     atol = (1e-12 if dtype == "float64" else 1e-3) * np.sqrt(real.size)
     wide = both.astype(np.complex128)
     x, z = tensor.from_numpy(real), tensor.from_numpy(both)
-    found, back = tensor.fft.fftn(z, dim=dims), tensor.fft.ifftn(z, dim=dims, norm="ortho")
-    np.testing.assert_allclose(found.numpy(), np.fft.fftn(wide, axes=dims), rtol=0, atol=atol)
+    actual, back = tensor.fft.fftn(z, dim=dims), tensor.fft.ifftn(z, dim=dims, norm="ortho")
+    np.testing.assert_allclose(actual.numpy(), np.fft.fftn(wide, axes=dims), rtol=0, atol=atol)
     np.testing.assert_allclose(back.numpy(), np.fft.ifftn(wide, axes=dims, norm="ortho"), rtol=0, atol=atol)
     half = tensor.fft.rfftn(x, dim=dims)
     np.testing.assert_allclose(
@@ -224,8 +224,8 @@ def test_work_that_threads_share(
     )
     again = tensor.fft.irfftn(half, [shape[dim] for dim in dims], dim=dims)
     np.testing.assert_allclose(again.numpy(), real, rtol=0, atol=atol)
-    for function, given, result in ((tensor.fft.fftn, z, found), (tensor.fft.rfftn, x, half)):
-        assert function(given, dim=dims).numpy().tobytes() == result.numpy().tobytes()
+    for function, argument, result in ((tensor.fft.fftn, z, actual), (tensor.fft.rfftn, x, half)):
+        assert function(argument, dim=dims).numpy().tobytes() == result.numpy().tobytes()
     # A strided input, whose blocks are none of the result's.
     turned = tensor.from_numpy(np.asfortranarray(both))
     np.testing.assert_allclose(
@@ -253,7 +253,7 @@ def test_a_numpy_whose_loops_have_other_names(monkeypatch: pytest.MonkeyPatch) -
     expected = results()
     with monkeypatch.context() as patch:
         patch.setattr(on_host, "_loops", None)
-        found = results()
+        result = results()
     results()
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(result, expected, strict=True):
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-5)

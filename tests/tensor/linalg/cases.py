@@ -11,8 +11,8 @@ _RNG = np.random.default_rng(0)
 
 def random(*shape: int, of_complex: bool) -> Any:
     """Normal numbers of double precision."""
-    found = _RNG.standard_normal(shape)
-    return np.asarray(found + 1j * _RNG.standard_normal(shape) if of_complex else found)
+    result = _RNG.standard_normal(shape)
+    return np.asarray(result + 1j * _RNG.standard_normal(shape) if of_complex else result)
 
 
 def operands(*, of_complex: bool) -> dict[str, Any]:

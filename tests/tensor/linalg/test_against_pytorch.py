@@ -47,17 +47,17 @@ def test_on_a_device(name: str) -> None:
     _check(CASES[name][0], operands(of_complex=False), "cuda")
 
 
-def _check(text: str, arrays: dict[str, Any], place_name: str) -> None:
+def _check(text: str, arrays: dict[str, Any], device_name: str) -> None:
     torch = pytest.importorskip("torch")
-    ours = {key: tensor.from_numpy(x.copy()).to(place_name).requires_grad_() for key, x in arrays.items()}
+    ours = {key: tensor.from_numpy(x.copy()).to(device_name).requires_grad_() for key, x in arrays.items()}
     theirs = {key: torch.from_numpy(x.copy()).requires_grad_() for key, x in arrays.items()}
-    found, expected = value(text, tensor, place_name, **ours), value(text, torch, **theirs)
-    _compare(found, expected, text)
-    roots, wanted = _differentiable(found), _differentiable(expected)
-    assert len(roots) == len(wanted), text
-    grads = [_random(*each.shape, of_complex=each.is_complex()) for each in wanted]
-    tensor.autograd.backward(roots, [tensor.from_numpy(x.copy()).to(place_name) for x in grads])
-    torch.autograd.backward(wanted, [torch.from_numpy(x.copy()) for x in grads])
+    result, expected = value(text, tensor, device_name, **ours), value(text, torch, **theirs)
+    _compare(result, expected, text)
+    roots, needed = _differentiable(result), _differentiable(expected)
+    assert len(roots) == len(needed), text
+    grads = [_random(*each.shape, of_complex=each.is_complex()) for each in needed]
+    tensor.autograd.backward(roots, [tensor.from_numpy(x.copy()).to(device_name) for x in grads])
+    torch.autograd.backward(needed, [torch.from_numpy(x.copy()) for x in grads])
     for key in arrays:
         mine, other = ours[key].grad, theirs[key].grad
         assert (mine is None) is (other is None), (text, key)

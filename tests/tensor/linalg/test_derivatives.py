@@ -127,8 +127,8 @@ def test_vectors_of_full_matrices_that_belong_to_values() -> None:
     x = _leaf(np.random.default_rng(0).standard_normal((2, 4, 3)))
     for full in (True, False):
         x.grad = None
-        found = linalg.svd(x, full_matrices=full)
-        (found.U[..., :3].abs() * found.S[:, None]).sum().backward()
+        result = linalg.svd(x, full_matrices=full)
+        (result.U[..., :3].abs() * result.S[:, None]).sum().backward()
         if full:
             expected = x.grad
     np.testing.assert_allclose(x.grad.numpy(), expected.numpy(), atol=1e-12)
@@ -136,8 +136,8 @@ def test_vectors_of_full_matrices_that_belong_to_values() -> None:
 
 def test_saved_results_that_were_written_are_an_error() -> None:
     x = _leaf(np.diag([1.0, 2.0, 4.0]))
-    found = linalg.inv(x)
+    result = linalg.inv(x)
     with tensor.no_grad():
-        found += 1
+        result += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        found.sum().backward()
+        result.sum().backward()

@@ -52,11 +52,11 @@ BATCHES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", BATCHES)
-def test_the_matrix_is_named(text: str, place_name: str) -> None:
-    array, wanted = BATCHES[text]
-    x = tensor.from_numpy(array.copy()).to(place_name)
+def test_the_matrix_is_named(text: str, device_name: str) -> None:
+    array, needed = BATCHES[text]
+    x = tensor.from_numpy(array.copy()).to(device_name)
     of_lu = "lu_factor" in text
-    with pytest.raises(RuntimeError if of_lu else linalg.LinAlgError, match=wanted) as caught:
+    with pytest.raises(RuntimeError if of_lu else linalg.LinAlgError, match=needed) as caught:
         value(text, tensor, x=x)
     torch = pytest.importorskip("torch")
     expected = outcome(value, text, torch, x=torch.from_numpy(array.copy()))
@@ -100,8 +100,8 @@ def test_values_that_are_not_found(text: str, monkeypatch: pytest.MonkeyPatch) -
     value(text, tensor, x=x[:1])
 
 
-def test_eig_wants_finite_numbers(place_name: str) -> None:
-    x = tensor.from_numpy(NOT_FINITE).to(place_name)
+def test_eig_wants_finite_numbers(device_name: str) -> None:
+    x = tensor.from_numpy(NOT_FINITE).to(device_name)
     for function in (linalg.eig, linalg.eigvals):
         with pytest.raises(
             RuntimeError, match=r"\(Batch element 1\): input tensor should not contain infs or NaNs"
@@ -111,8 +111,8 @@ def test_eig_wants_finite_numbers(place_name: str) -> None:
         linalg.lstsq(x, x)
 
 
-def test_factors_of_a_singular_symmetric_matrix(place_name: str) -> None:
-    x = tensor.from_numpy(SINGULAR).to(place_name)
+def test_factors_of_a_singular_symmetric_matrix(device_name: str) -> None:
+    x = tensor.from_numpy(SINGULAR).to(device_name)
     with pytest.raises(RuntimeError, match=r"linalg.ldl_factor: \(Batch element 1\): D\[3,3\] is zero"):
         linalg.ldl_factor(x)
     factors, pivots, info = linalg.ldl_factor_ex(x)
@@ -124,26 +124,26 @@ def test_factors_of_a_singular_symmetric_matrix(place_name: str) -> None:
         linalg.ldl_factor(leaf).LD.sum().backward()
 
 
-def test_lstsq_wants_full_rank_for_gels(place_name: str) -> None:
-    x = tensor.from_numpy(SINGULAR).to(place_name)
+def test_lstsq_wants_full_rank_for_gels(device_name: str) -> None:
+    x = tensor.from_numpy(SINGULAR).to(device_name)
     with pytest.raises(
         linalg.LinAlgError, match=r"\(Batch element 1\): The least squares solution could not"
     ):
         linalg.lstsq(x, x, driver="gels")
 
 
-def test_numbers_instead_of_errors(place_name: str) -> None:
-    x = tensor.from_numpy(SINGULAR).to(place_name)
+def test_numbers_instead_of_errors(device_name: str) -> None:
+    x = tensor.from_numpy(SINGULAR).to(device_name)
     inverse, info = linalg.inv_ex(x)
     assert info.dtype is tensor.int32
     assert info.tolist() == [0, 3, 2]
     np.testing.assert_array_equal(inverse[0].cpu().numpy(), np.eye(3))
     assert bool(inverse[1:].isnan().all())
-    result, info = linalg.solve_ex(x, tensor.ones(3, 2, dtype=tensor.float64, device=place_name))
+    result, info = linalg.solve_ex(x, tensor.ones(3, 2, dtype=tensor.float64, device=device_name))
     assert info.tolist() == [0, 3, 2]
     assert result[0].tolist() == [[1.0, 1.0]] * 3
     assert linalg.lu_factor_ex(x).info.tolist() == [0, 3, 2]
-    factor, info = linalg.cholesky_ex(tensor.from_numpy(INDEFINITE).to(place_name))
+    factor, info = linalg.cholesky_ex(tensor.from_numpy(INDEFINITE).to(device_name))
     assert info.tolist() == [[0, 0], [2, 1]]
     np.testing.assert_allclose(factor[0, 1].cpu().numpy(), np.sqrt(2) * np.eye(3))
     assert bool(factor[1].isnan().all())
@@ -151,14 +151,14 @@ def test_numbers_instead_of_errors(place_name: str) -> None:
     assert linalg.cond(x, 1).tolist() == [1.0, np.inf, np.inf]
 
 
-def test_the_wrong_triangle_is_not_looked_at(place_name: str) -> None:
+def test_the_wrong_triangle_is_not_looked_at(device_name: str) -> None:
     array = np.array([[4.0, np.nan], [2.0, 5.0]])
-    x = tensor.from_numpy(array).to(place_name)
+    x = tensor.from_numpy(array).to(device_name)
     np.testing.assert_allclose(
         linalg.solve_triangular(x, x[:, :1], upper=False).cpu().numpy(), [[1.0], [0.0]]
     )
-    upper = tensor.from_numpy(np.array([[4.0, 2.0], [9.0, 5.0]])).to(place_name)
-    lower = tensor.from_numpy(np.array([[4.0, -7.0], [2.0, 5.0]])).to(place_name)
+    upper = tensor.from_numpy(np.array([[4.0, 2.0], [9.0, 5.0]])).to(device_name)
+    lower = tensor.from_numpy(np.array([[4.0, -7.0], [2.0, 5.0]])).to(device_name)
     for function in (
         linalg.eigvalsh,
         lambda x, uplo: linalg.cholesky(x, upper=uplo == "U").mT @ tensor.eye(2).to(x),
@@ -284,14 +284,14 @@ def test_wrong_calls(text: str) -> None:
         "v": rng.standard_normal(3),
     }
     expected = outcome(value, text, torch, **{key: torch.from_numpy(x.copy()) for key, x in arrays.items()})
-    found = outcome(value, text, tensor, **{key: tensor.from_numpy(x.copy()) for key, x in arrays.items()})
+    result = outcome(value, text, tensor, **{key: tensor.from_numpy(x.copy()) for key, x in arrays.items()})
     assert isinstance(expected, Exception), expected
-    assert isinstance(found, type(expected)), (found, expected)
-    assert not isinstance(found, AttributeError)
+    assert isinstance(result, type(expected)), (result, expected)
+    assert not isinstance(result, AttributeError)
 
 
-def test_devices_do_not_mix(place_name: str) -> None:
-    if place_name == "cpu":
+def test_devices_do_not_mix(device_name: str) -> None:
+    if device_name == "cpu":
         pytest.skip("needs two devices")
     a, b = tensor.eye(3), tensor.eye(3, device="cuda")
     for call in (

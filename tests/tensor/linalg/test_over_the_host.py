@@ -39,8 +39,8 @@ def test_any_schedule_on_a_side_stream(schedule: str) -> None:
     drv.simulator.install(check="full", schedule=schedule)
     side = tensor.cuda.Stream()
     with tensor.cuda.stream(side):
-        found = [each.detach().cpu().numpy() for each in _step("cuda")]
-    for left, right in zip(found, expected, strict=True):
+        result = [each.detach().cpu().numpy() for each in _step("cuda")]
+    for left, right in zip(result, expected, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-8, atol=1e-10)
     assert not drv.simulator.findings()
 
@@ -53,10 +53,10 @@ def test_results_are_ordered_as_those_of_any_operation() -> None:
     inverse = linalg.inv(a)
     side.wait_stream(tensor.cuda.current_stream())
     with tensor.cuda.stream(side):
-        found = inverse * 2
+        result = inverse * 2
     inverse.record_stream(side)
     tensor.cuda.current_stream().wait_stream(side)
-    np.testing.assert_array_equal(found.cpu().numpy(), np.eye(3))
+    np.testing.assert_array_equal(result.cpu().numpy(), np.eye(3))
     assert not drv.simulator.findings()
     # Without the wait it is a race, as with any other operation.
     inverse = linalg.inv(a)
@@ -67,15 +67,15 @@ def test_results_are_ordered_as_those_of_any_operation() -> None:
 
 def _waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Notes every wait of the host for a stream."""
-    found: list[str] = []
+    result: list[str] = []
     before = drv.Stream.synchronize
 
     def synchronize(self: Any) -> None:
-        found.append("wait")
+        result.append("wait")
         before(self)
 
     monkeypatch.setattr(drv.Stream, "synchronize", synchronize)
-    return found
+    return result
 
 
 #: Calls, and how often each waits for the device.
@@ -115,19 +115,19 @@ WAITS: dict[str, tuple[Callable[[Any], Any], int]] = {
 @pytest.mark.parametrize("name", WAITS)
 def test_waits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drv.simulator.install()
-    call, wanted = WAITS[name]
+    call, expected = WAITS[name]
     a = tensor.tensor([[2.0, 0.5, 0.0], [0.5, 3.0, 1.0], [0.0, 1.0, 4.0]], dtype=tensor.float64).cuda()
     call(a)  # Kernels are loaded, and small constants copied, once.
     waits = _waits(monkeypatch)
     call(a)
-    assert len(waits) == wanted
+    assert len(waits) == expected
 
 
 def test_pinned_memory_is_not_used_again_before_it_was_copied() -> None:
     drv.simulator.install(check="race", schedule="lazy")
     a = tensor.eye(64, device="cuda", dtype=tensor.float64)
-    found = [linalg.inv(a * k) for k in range(1, 9)]
-    for k, each in enumerate(found, 1):
+    result = [linalg.inv(a * k) for k in range(1, 9)]
+    for k, each in enumerate(result, 1):
         np.testing.assert_allclose(each.cpu().numpy(), np.eye(64) / k)
     assert not drv.simulator.findings()
 
@@ -146,9 +146,9 @@ def test_nothing_stays_allocated() -> None:
 def test_another_device_and_its_stream() -> None:
     drv.simulator.install(devices=2, check="race", schedule="random")
     a = tensor.eye(3, device="cuda:1") * 4
-    found = linalg.cholesky(a)
-    assert found.device == tensor.device("cuda:1")
-    np.testing.assert_array_equal(found.cpu().numpy(), 2 * np.eye(3))
+    result = linalg.cholesky(a)
+    assert result.device == tensor.device("cuda:1")
+    np.testing.assert_array_equal(result.cpu().numpy(), 2 * np.eye(3))
     assert not drv.simulator.findings()
 
 

@@ -23,16 +23,16 @@ _BOUNDS = {"float32": 1e-4, "complex64": 1e-4, "float64": 1e-11, "complex128": 1
 
 def _made(kind: dtype, *shape: int, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
-    found = rng.standard_normal(shape)
+    result = rng.standard_normal(shape)
     if kind.is_complex:
-        found = found + 1j * rng.standard_normal(shape)
-    return tensor.from_numpy(found.astype(kind.numpy))
+        result = result + 1j * rng.standard_normal(shape)
+    return tensor.from_numpy(result.astype(kind.numpy))
 
 
 def _close(found: Any, expected: Any) -> None:
-    kind = expected.dtype
-    assert found.dtype is kind
-    np.testing.assert_allclose(array_of(found), array_of(expected), atol=_BOUNDS[kind.name] * 30)
+    dtype = expected.dtype
+    assert found.dtype is dtype
+    np.testing.assert_allclose(array_of(found), array_of(expected), atol=_BOUNDS[dtype.name] * 30)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,16 +77,16 @@ def test_solutions_solve(kind: dtype, n: int) -> None:
     _close(definite @ tensor.cholesky_solve(b, lower), wide)
     values, vectors = linalg.eigh(definite)
     _close((vectors * values.to(kind).unsqueeze(-2)) @ vectors.mH / n, definite / n)
-    found, vectors = linalg.eig(a)
-    assert found.dtype is vectors.dtype is (kind if kind.is_complex else kind.to_complex())
-    _close(a.to(found.dtype) @ vectors / n, vectors * found.unsqueeze(-2) / n)
+    result, vectors = linalg.eig(a)
+    assert result.dtype is vectors.dtype is (kind if kind.is_complex else kind.to_complex())
+    _close(a.to(result.dtype) @ vectors / n, vectors * result.unsqueeze(-2) / n)
 
 
 @pytest.mark.parametrize("kind", [tensor.float64, tensor.complex128])
 @pytest.mark.parametrize("hermitian", [False, True])
-def test_factors_of_indefinite_matrices(kind: dtype, hermitian: bool, place_name: str) -> None:
-    for a in _indefinite_matrices(kind, hermitian, place_name):
-        b = _made(kind, a.shape[-1], 2).to(place_name)
+def test_factors_of_indefinite_matrices(kind: dtype, hermitian: bool, device_name: str) -> None:
+    for a in _indefinite_matrices(kind, hermitian, device_name):
+        b = _made(kind, a.shape[-1], 2).to(device_name)
         factors = linalg.ldl_factor(a, hermitian=hermitian)
         x = linalg.ldl_solve(*factors, b, hermitian=hermitian)
         _close(a @ x, b.expand(3, -1, 2))
@@ -95,29 +95,29 @@ def test_factors_of_indefinite_matrices(kind: dtype, hermitian: bool, place_name
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", [tensor.float64, tensor.complex128])
 @pytest.mark.parametrize("hermitian", [False, True])
-def test_factors_of_indefinite_matrices_are_pytorchs(kind: dtype, hermitian: bool, place_name: str) -> None:
+def test_factors_of_indefinite_matrices_are_pytorchs(kind: dtype, hermitian: bool, device_name: str) -> None:
     torch = pytest.importorskip("torch")
-    for a in _indefinite_matrices(kind, hermitian, place_name):
+    for a in _indefinite_matrices(kind, hermitian, device_name):
         factors = linalg.ldl_factor(a, hermitian=hermitian)
         expected = torch.linalg.ldl_factor(torch.from_numpy(array_of(a).copy()), hermitian=hermitian)
         np.testing.assert_array_equal(array_of(factors.pivots), expected.pivots.numpy())
         np.testing.assert_allclose(np.tril(array_of(factors.LD)), np.tril(expected.LD.numpy()), atol=1e-9)
 
 
-def _indefinite_matrices(kind: dtype, hermitian: bool, place_name: str) -> Iterator[tensor.Tensor]:
+def _indefinite_matrices(kind: dtype, hermitian: bool, device_name: str) -> Iterator[tensor.Tensor]:
     for n in range(1, 9):
         for diagonal in (1, 0):
             a = _made(kind, 3, n, n, seed=n)
             a = a + (a.mH if hermitian else a.mT)
             # Without a diagonal there are blocks of two rows; an odd matrix is regular all the same.
-            yield (a if diagonal or n == 1 else a - a.diagonal(0, 1, 2).diag_embed()).to(place_name)
+            yield (a if diagonal or n == 1 else a - a.diagonal(0, 1, 2).diag_embed()).to(device_name)
 
 
 @pytest.mark.parametrize("shape", [(30, 20), (20, 30), (2, 25, 25)])
-def test_low_ranks(shape: tuple[int, ...], place_name: str) -> None:
+def test_low_ranks(shape: tuple[int, ...], device_name: str) -> None:
     tensor.manual_seed(0)
     a = (_made(tensor.float64, *shape[:-1], 4) @ _made(tensor.float64, *shape[:-2], 4, shape[-1])).to(
-        place_name
+        device_name
     )
     u, s, v = tensor.svd_lowrank(a, q=5)
     assert s.shape == (*shape[:-2], 5)
@@ -146,15 +146,15 @@ def test_exponentials(size: float) -> None:
     values = rng.uniform(-size, size, 5)
     array = vectors @ np.diag(values) @ np.linalg.inv(vectors)
     expected = vectors @ np.diag(np.exp(values)) @ np.linalg.inv(vectors)
-    found = linalg.matrix_exp(tensor.from_numpy(array)).numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+    result = linalg.matrix_exp(tensor.from_numpy(array)).numpy()
+    np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
     single = linalg.matrix_exp(tensor.from_numpy(array).float())
     assert single.dtype is tensor.float32
     mixed = tensor.from_numpy(np.stack([array, 0 * array, np.full((5, 5), np.nan)]))
-    found = linalg.matrix_exp(mixed).numpy()
-    np.testing.assert_allclose(found[0], expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
-    np.testing.assert_array_equal(found[1], np.eye(5))
-    assert np.isnan(found[2]).all()
+    result = linalg.matrix_exp(mixed).numpy()
+    np.testing.assert_allclose(result[0], expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_array_equal(result[1], np.eye(5))
+    assert np.isnan(result[2]).all()
 
 
 def test_chains_are_multiplied_in_the_best_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,10 +169,10 @@ def test_chains_are_multiplied_in_the_best_order(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(products, "matmul", counted)
     sizes = (30, 35, 15, 5, 10, 20, 25)
     chain = [_made(tensor.float64, n, m) for n, m in pairwise(sizes)]
-    found = linalg.multi_dot(chain)
+    result = linalg.multi_dot(chain)
     # The example in Introduction to Algorithms.
     assert sum(multiplications) == 15125
-    np.testing.assert_allclose(found.numpy(), np.linalg.multi_dot([x.numpy() for x in chain]))
+    np.testing.assert_allclose(result.numpy(), np.linalg.multi_dot([x.numpy() for x in chain]))
 
 
 EMPTY = """
@@ -252,18 +252,18 @@ def test_gradients_of_nothing() -> None:
         assert x.grad.shape == (2, 0, 0)
 
 
-def test_results_go_to_out(place_name: str) -> None:
-    a = _made(tensor.float64, 3, 3).to(place_name)
+def test_results_go_to_out(device_name: str) -> None:
+    a = _made(tensor.float64, 3, 3).to(device_name)
 
     def fresh() -> Any:
-        return tensor.empty(0, dtype=tensor.float64, device=place_name)
+        return tensor.empty(0, dtype=tensor.float64, device=device_name)
 
     out = fresh()
     assert linalg.inv(a, out=out) is out
     np.testing.assert_array_equal(array_of(out), array_of(linalg.inv(a)))
     outs = fresh(), fresh(), fresh()
-    found = linalg.svd(a, out=outs)
-    assert all(one is other for one, other in zip(found, outs, strict=True))
+    result = linalg.svd(a, out=outs)
+    assert all(one is other for one, other in zip(result, outs, strict=True))
     np.testing.assert_allclose(array_of(outs[1]), array_of(linalg.svdvals(a)))
     same = a.clone()
     linalg.cholesky(same @ same.mT, out=same)
@@ -280,8 +280,8 @@ def test_results_have_names() -> None:
     assert linalg.lu_factor_ex(a)._fields == ("LU", "pivots", "info")
 
 
-def test_strides_and_views(place_name: str) -> None:
-    base = _made(tensor.float64, 4, 3, 5).to(place_name)
+def test_strides_and_views(device_name: str) -> None:
+    base = _made(tensor.float64, 4, 3, 5).to(device_name)
     turned = base.permute(0, 2, 1)[:, ::2]
     np.testing.assert_allclose(array_of(linalg.inv(turned)), np.linalg.inv(array_of(turned)), rtol=1e-10)
     spread = base[0, :, :3].expand(2, 3, 3)

@@ -69,9 +69,9 @@ _LAYOUTS: dict[str, Callable[[Any], Any]] = {
 
 
 def _padded(x: Any) -> Any:
-    made = x.new_zeros((*x.shape[:-2], x.shape[-2] + 1, x.shape[-1] + 3))
-    made[..., 1:, 2:-1] = x
-    return made[..., 1:, 2:-1]
+    result = x.new_zeros((*x.shape[:-2], x.shape[-2] + 1, x.shape[-1] + 3))
+    result[..., 1:, 2:-1] = x
+    return result[..., 1:, 2:-1]
 
 
 @pytest.mark.usefixtures("simulated")
@@ -82,13 +82,13 @@ def test_flags(dtype: str, layout: str) -> None:
         flags = {"upper": upper, "left": left, "unitriangular": unit}
         a, b = _triangles((3, 3), dtype), _values((3, 2) if left else (2, 3), dtype)
         x, y = (tensor.from_numpy(each).cuda() for each in (_marked(a, upper=upper, unitriangular=unit), b))
-        found = linalg.solve_triangular(_LAYOUTS[layout](x), _LAYOUTS[layout](y), **flags)
-        assert found.dtype == getattr(tensor, dtype)
+        result = linalg.solve_triangular(_LAYOUTS[layout](x), _LAYOUTS[layout](y), **flags)
+        assert result.dtype == getattr(tensor, dtype)
         atol = 1e-5 if dtype in ("float32", "complex64") else 1e-12
-        np.testing.assert_allclose(found.cpu().numpy(), _expected(a, b, **flags), atol=atol)
-        out = tensor.empty(1, dtype=found.dtype, device="cuda")
+        np.testing.assert_allclose(result.cpu().numpy(), _expected(a, b, **flags), atol=atol)
+        out = tensor.empty(1, dtype=result.dtype, device="cuda")
         assert linalg.solve_triangular(x, y, **flags, out=out) is out
-        np.testing.assert_array_equal(out.cpu().numpy(), found.cpu().numpy())
+        np.testing.assert_array_equal(out.cpu().numpy(), result.cpu().numpy())
 
 
 #: Batch dimensions of triangles and of right sides, and views that change the batch's strides.
@@ -113,10 +113,10 @@ def test_batches(name: str, dtype: str) -> None:
     a, b = _triangles((*before, 3, 3), dtype), _values((*behind, 3, 2), dtype)
     x, y = (turn(tensor.from_numpy(each).cuda()) for each in (a, b))
     for upper in (False, True):
-        found = linalg.solve_triangular(x, y, upper=upper)
+        result = linalg.solve_triangular(x, y, upper=upper)
         expected = linalg.solve_triangular(x.cpu(), y.cpu(), upper=upper)
-        assert found.shape == expected.shape
-        np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), atol=1e-12)
+        assert result.shape == expected.shape
+        np.testing.assert_allclose(result.cpu().numpy(), expected.numpy(), atol=1e-12)
         solved = tensor.cholesky_solve(y, x, upper)
         np.testing.assert_allclose(
             solved.cpu().numpy(), tensor.cholesky_solve(y.cpu(), x.cpu(), upper).numpy(), atol=1e-12
@@ -131,8 +131,8 @@ def test_batches(name: str, dtype: str) -> None:
 def test_a_few_large_triangles() -> None:
     a, b = _triangles((3, 70, 70), "float64"), _values((3, 70, 2), "float64")
     x, y = tensor.from_numpy(a).cuda(), tensor.from_numpy(b).cuda()
-    found = linalg.solve_triangular(x, y, upper=True)
-    np.testing.assert_allclose(np.triu(a) @ found.cpu().numpy(), b, atol=1e-12)
+    result = linalg.solve_triangular(x, y, upper=True)
+    np.testing.assert_allclose(np.triu(a) @ result.cpu().numpy(), b, atol=1e-12)
 
 
 @pytest.mark.simulator_only
@@ -142,10 +142,10 @@ def test_any_schedule_on_a_side_stream(schedule: str) -> None:
 
     def gradients(place: str) -> list[Any]:
         x, y = (tensor.from_numpy(each).to(place).requires_grad_() for each in (a, b))
-        found = linalg.solve_triangular(x * 2, y + 1, upper=True, left=True)
-        found = found + tensor.cholesky_solve(y * 2, x, upper=False)
-        (found * found).sum().backward()
-        return [found.detach(), x.grad, y.grad]
+        result = linalg.solve_triangular(x * 2, y + 1, upper=True, left=True)
+        result = result + tensor.cholesky_solve(y * 2, x, upper=False)
+        (result * result).sum().backward()
+        return [result.detach(), x.grad, y.grad]
 
     expected = gradients("cpu")
     drv.simulator.install(check="full", schedule=schedule)
@@ -177,7 +177,7 @@ def test_another_stream_has_to_wait() -> None:
     a, b = (tensor.eye(3, device="cuda").expand(2, 3, 3).contiguous() * 2 for _ in range(2))
     tensor.cuda.synchronize()
     side = tensor.cuda.Stream()
-    found = linalg.solve_triangular(a, b, upper=True)
+    result = linalg.solve_triangular(a, b, upper=True)
     with pytest.raises(drv.DataRaceError), tensor.cuda.stream(side):
-        found.sum()
+        result.sum()
         tensor.cuda.synchronize()

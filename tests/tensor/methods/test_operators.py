@@ -60,23 +60,23 @@ def _pair(kind: str) -> list[Any]:
 
 def _compare(function: Any, ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> None:
     expected = outcome(function, *theirs)
-    found = outcome(function, *ours)
+    result = outcome(function, *ours)
     if isinstance(expected, Exception):
-        assert isinstance(found, Exception), f"{found} where PyTorch raises {expected!r}"
+        assert isinstance(result, Exception), f"{result} where PyTorch raises {expected!r}"
         known = (RuntimeError, TypeError)
-        assert any(isinstance(found, each) and isinstance(expected, each) for each in known), (
-            found,
+        assert any(isinstance(result, each) and isinstance(expected, each) for each in known), (
+            result,
             expected,
         )
         return
-    if isinstance(found, Exception):
-        raise AssertionError(f"{found!r} where PyTorch gives {expected}") from found
+    if isinstance(result, Exception):
+        raise AssertionError(f"{result!r} where PyTorch gives {expected}") from result
     if isinstance(expected, (bool, str)):
-        assert found == expected
+        assert result == expected
         return
-    assert str(found.dtype).split(".")[1] == str(expected.dtype).split(".")[1]
+    assert str(result.dtype).split(".")[1] == str(expected.dtype).split(".")[1]
     np.testing.assert_allclose(
-        array_of(found).astype(np.float64), array_of(expected).astype(np.float64), 1e-6, equal_nan=True
+        array_of(result).astype(np.float64), array_of(expected).astype(np.float64), 1e-6, equal_nan=True
     )
 
 
@@ -134,22 +134,22 @@ def test_foreign_classes_may_take_over() -> None:
     assert (x == Unit()) is True
 
 
-def test_arrays_of_numpy(place_name: str) -> None:
+def test_arrays_of_numpy(device_name: str) -> None:
     """An array beside a CPU tensor counts as one, whichever comes first; beside a CUDA one it is an error."""
     array = np.array([1.0, 2.0, 3.0])
-    x = tensor.ones(3, device=place_name)
-    if place_name == "cuda":
+    x = tensor.ones(3, device=device_name)
+    if device_name == "cuda":
         with pytest.raises(RuntimeError, match="same device"):
             x + array
         return
-    for found in (x + array, array + x, x * array, array * x):
-        assert isinstance(found, tensor.Tensor)
-        assert found.dtype is tensor.float64
+    for result in (x + array, array + x, x * array, array * x):
+        assert isinstance(result, tensor.Tensor)
+        assert result.dtype is tensor.float64
     assert (array - x).tolist() == [0.0, 1.0, 2.0]
     assert (array > x).tolist() == [False, True, True]
-    found = np.float32(2) * x
-    assert isinstance(found, tensor.Tensor)
-    assert found.tolist() == [2.0, 2.0, 2.0]
+    result = np.float32(2) * x
+    assert isinstance(result, tensor.Tensor)
+    assert result.tolist() == [2.0, 2.0, 2.0]
 
 
 @pytest.mark.parity
@@ -157,11 +157,11 @@ def test_arrays_of_numpy(place_name: str) -> None:
 def test_signs(kind: str) -> None:
     ours, theirs = _pair(kind)
     for function in (operator.neg, operator.pos, operator.invert, abs):
-        expected, found = outcome(function, theirs), outcome(function, ours)
+        expected, result = outcome(function, theirs), outcome(function, ours)
         if isinstance(expected, Exception):
-            assert isinstance(found, (RuntimeError, TypeError))
+            assert isinstance(result, (RuntimeError, TypeError))
         else:
-            assert_same(found, expected)
+            assert_same(result, expected)
 
 
 def test_truth() -> None:

@@ -82,37 +82,37 @@ class Counted(Tensor):
 @WHERE
 @WAYS
 def test_every_dtype_and_layout(device: drv.Device, kind: dtypes.dtype, where: str, way: Any) -> None:
-    for given in views(numbers(kind, 4, 6).to(where)):
-        found = way(given)
-        assert type(found) is Tensor
-        assert found.dtype is kind
-        assert found.device == given.device
-        assert found.shape == given.shape
-        assert found.stride() == given.stride()
-        assert found.storage_offset() == given.storage_offset()
-        assert found.tolist() == given.tolist()
-        assert found.untyped_storage() is not given.untyped_storage()
-        assert not found.requires_grad
+    for argument in views(numbers(kind, 4, 6).to(where)):
+        result = way(argument)
+        assert type(result) is Tensor
+        assert result.dtype is kind
+        assert result.device == argument.device
+        assert result.shape == argument.shape
+        assert result.stride() == argument.stride()
+        assert result.storage_offset() == argument.storage_offset()
+        assert result.tolist() == argument.tolist()
+        assert result.untyped_storage() is not argument.untyped_storage()
+        assert not result.requires_grad
 
 
 @PROTOCOLS
 @WHERE
 def test_every_protocol(device: drv.Device, protocol: int, where: str) -> None:
-    given = numbers(tensor.float32, 4, 6).to(where).t()
-    found = through_pickle(given, protocol)
-    assert found.tolist() == given.tolist()
-    assert found.device == given.device
-    found.fill_(1)
-    assert found.tolist() == [[1] * 4] * 6
-    assert given[1, 0].item() == 1
-    assert given[5, 3].item() == 23
+    argument = numbers(tensor.float32, 4, 6).to(where).t()
+    result = through_pickle(argument, protocol)
+    assert result.tolist() == argument.tolist()
+    assert result.device == argument.device
+    result.fill_(1)
+    assert result.tolist() == [[1] * 4] * 6
+    assert argument[1, 0].item() == 1
+    assert argument[5, 3].item() == 23
 
 
 def test_the_device_is_kept(two_devices: tuple[drv.Device, drv.Device]) -> None:
-    given = tensor.arange(3, device="cuda:1")
+    argument = tensor.arange(3, device="cuda:1")
     for way in (copy.copy, copy.deepcopy, through_pickle):
-        assert way(given).device == tensor.device("cuda:1")
-        assert way(given).tolist() == [0, 1, 2]
+        assert way(argument).device == tensor.device("cuda:1")
+        assert way(argument).tolist() == [0, 1, 2]
     assert cuda.current_device() == 0
 
 
@@ -129,12 +129,12 @@ def test_a_device_that_is_not_here() -> None:
 
 
 def test_pinned_memory_comes_back_pageable(device: drv.Device) -> None:
-    given = tensor.arange(3).pin_memory()
+    argument = tensor.arange(3).pin_memory()
     for way in (copy.deepcopy, through_pickle):
-        found = way(given)
-        assert found.tolist() == [0, 1, 2]
-        assert not found.is_pinned()
-    assert copy.copy(given).is_pinned()
+        result = way(argument)
+        assert result.tolist() == [0, 1, 2]
+        assert not result.is_pinned()
+    assert copy.copy(argument).is_pinned()
 
 
 def test_another_process_reads_it(device: drv.Device) -> None:
@@ -150,15 +150,15 @@ def test_another_process_reads_it(device: drv.Device) -> None:
 
 
 def test_copy_shares_the_memory() -> None:
-    given = tensor.arange(6.0).reshape(2, 3)[:, 1:]
-    given.name = "x"
-    found = copy.copy(given)
-    assert found is not given
-    assert found.untyped_storage() is given.untyped_storage()
-    assert found.stride() == given.stride()
-    assert found.name == "x"
-    found.fill_(7)
-    assert given.tolist() == [[7, 7], [7, 7]]
+    argument = tensor.arange(6.0).reshape(2, 3)[:, 1:]
+    argument.name = "x"
+    result = copy.copy(argument)
+    assert result is not argument
+    assert result.untyped_storage() is argument.untyped_storage()
+    assert result.stride() == argument.stride()
+    assert result.name == "x"
+    result.fill_(7)
+    assert argument.tolist() == [[7, 7], [7, 7]]
     assert copy.copy(tensor.ones(2, requires_grad=True)).requires_grad
 
 
@@ -183,11 +183,11 @@ def test_a_storage_is_kept_once() -> None:
 
 
 def test_without_an_entry_of_its_own_in_the_memo() -> None:
-    given = tensor.ones(2)
+    argument = tensor.ones(2)
     memo: dict[int, Any] = {}
-    found = given.__deepcopy__(memo)
-    assert given.__deepcopy__(memo) is found
-    assert given.untyped_storage().__deepcopy__(memo) is found.untyped_storage()
+    result = argument.__deepcopy__(memo)
+    assert argument.__deepcopy__(memo) is result
+    assert argument.untyped_storage().__deepcopy__(memo) is result.untyped_storage()
 
 
 # Differentiation
@@ -195,31 +195,31 @@ def test_without_an_entry_of_its_own_in_the_memo() -> None:
 
 @WAYS
 def test_requires_grad_is_kept(way: Any) -> None:
-    given = tensor.ones(3, requires_grad=True)
-    found = way(given)
-    assert found.requires_grad
-    assert found.is_leaf
-    assert not way(given.detach()).requires_grad
+    argument = tensor.ones(3, requires_grad=True)
+    result = way(argument)
+    assert result.requires_grad
+    assert result.is_leaf
+    assert not way(argument.detach()).requires_grad
 
 
 def test_deepcopy_keeps_the_gradient_and_pickle_does_not() -> None:
-    given = tensor.ones(3, requires_grad=True)
-    given.grad = tensor.full((3,), 2.0)
-    found = copy.deepcopy(given)
-    assert found.grad is not given.grad
-    assert found.grad is not None
-    assert found.grad.tolist() == [2, 2, 2]
-    both = copy.deepcopy([given.grad, given])
+    argument = tensor.ones(3, requires_grad=True)
+    argument.grad = tensor.full((3,), 2.0)
+    result = copy.deepcopy(argument)
+    assert result.grad is not argument.grad
+    assert result.grad is not None
+    assert result.grad.tolist() == [2, 2, 2]
+    both = copy.deepcopy([argument.grad, argument])
     assert both[1].grad is both[0]
-    assert through_pickle(given).grad is None
-    assert copy.copy(given).grad is None
+    assert through_pickle(argument).grad is None
+    assert copy.copy(argument).grad is None
 
 
 @pytest.mark.parametrize("way", [copy.copy, through_pickle])
 def test_a_computed_tensor_comes_back_as_a_leaf(way: Any) -> None:
-    found = way(tensor.ones(3, requires_grad=True).view(3))
-    assert found.requires_grad
-    assert found.is_leaf
+    result = way(tensor.ones(3, requires_grad=True).view(3))
+    assert result.requires_grad
+    assert result.is_leaf
 
 
 def test_a_computed_tensor_has_no_deepcopy() -> None:
@@ -230,10 +230,10 @@ def test_a_computed_tensor_has_no_deepcopy() -> None:
 
 
 def test_hooks_are_not_kept() -> None:
-    given = tensor.ones(3, requires_grad=True)
-    given.register_hook(lambda grad: grad)
+    argument = tensor.ones(3, requires_grad=True)
+    argument.register_hook(lambda grad: grad)
     with pytest.warns(UserWarning, match=r"1 backward hook\(s\) on the tensor will not be serialized"):
-        pickle.dumps(given)
+        pickle.dumps(argument)
 
 
 # Attributes and subclasses
@@ -241,16 +241,16 @@ def test_hooks_are_not_kept() -> None:
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, through_pickle])
 def test_attributes_are_kept(way: Any) -> None:
-    given = tensor.ones(2)
-    given.tags, given.other = ["a"], given
-    found = way(given)
-    assert found.tags == ["a"]
+    argument = tensor.ones(2)
+    argument.tags, argument.other = ["a"], argument
+    result = way(argument)
+    assert result.tags == ["a"]
     if way is copy.copy:
-        assert found.tags is given.tags
-        assert found.other is given
+        assert result.tags is argument.tags
+        assert result.other is argument
     else:
-        assert found.tags is not given.tags
-        assert found.other is found
+        assert result.tags is not argument.tags
+        assert result.other is result
 
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, through_pickle])
@@ -258,23 +258,23 @@ def test_subclasses_are_kept(way: Any) -> None:
     marked = tensor.arange(3.0).as_subclass(Marked)
     marked.requires_grad_(True)
     marked.mark = {"deep": 1}
-    found = way(marked)
-    assert type(found) is Marked
-    assert found.mark == {"deep": 1}
-    assert found.requires_grad
-    assert found.tolist() == [0, 1, 2]
+    result = way(marked)
+    assert type(result) is Marked
+    assert result.mark == {"deep": 1}
+    assert result.requires_grad
+    assert result.tolist() == [0, 1, 2]
     slotted = tensor.arange(3.0).as_subclass(Slotted)
     slotted.shown, slotted.free = [1], 2
     slotted.hide(3)
-    found = way(slotted)
-    assert type(found) is Slotted
-    assert (found.shown, found.free, found.hidden()) == ([1], 2, 3)
-    assert not hasattr(found, "unset")
+    result = way(slotted)
+    assert type(result) is Slotted
+    assert (result.shown, result.free, result.hidden()) == ([1], 2, 3)
+    assert not hasattr(result, "unset")
     counted = tensor.arange(3.0).as_subclass(Counted)
     counted.count, counted.lost = 1, True
-    found = way(counted)
-    assert found.count == 2
-    assert not hasattr(found, "lost")
+    result = way(counted)
+    assert result.count == 2
+    assert not hasattr(result, "lost")
 
 
 # Storages
@@ -282,42 +282,42 @@ def test_subclasses_are_kept(way: Any) -> None:
 
 @WHERE
 def test_storages(device: drv.Device, where: str) -> None:
-    given = tensor.arange(6, dtype=tensor.uint8).to(where)
-    storage = given.untyped_storage()
+    argument = tensor.arange(6, dtype=tensor.uint8).to(where)
+    storage = argument.untyped_storage()
     for way in (copy.copy, copy.deepcopy, through_pickle, type(storage).clone):
-        found = way(storage)
-        assert type(found) is type(storage)
-        assert found is not storage
-        assert found.device == storage.device
-        assert found.nbytes() == 6
-        assert tensor.empty(0, dtype=tensor.uint8, device=where).set_(found).tolist() == [0, 1, 2, 3, 4, 5]
+        result = way(storage)
+        assert type(result) is type(storage)
+        assert result is not storage
+        assert result.device == storage.device
+        assert result.nbytes() == 6
+        assert tensor.empty(0, dtype=tensor.uint8, device=where).set_(result).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 @WHERE
 @WAYS
 def test_no_elements(device: drv.Device, where: str, way: Any) -> None:
-    found = way(tensor.zeros(0, 3, device=where))
-    assert found.shape == (0, 3)
-    assert found.is_cuda is (where == "cuda")
+    result = way(tensor.zeros(0, 3, device=where))
+    assert result.shape == (0, 3)
+    assert result.is_cuda is (where == "cuda")
 
 
 def test_a_storage_without_memory_says_so() -> None:
-    given = tensor.ones(4)
-    given.untyped_storage().resize_(0)
+    argument = tensor.ones(4)
+    argument.untyped_storage().resize_(0)
     for way in (copy.deepcopy, pickle.dumps):
         with pytest.raises(RuntimeError, match="resized to 0 bytes"):
-            way(given)
-    assert copy.copy(given).shape == (4,)
+            way(argument)
+    assert copy.copy(argument).shape == (4,)
 
 
 def test_memory_of_other_libraries(device: drv.Device) -> None:
     memory = drv.DeviceMemory(4)
-    given = tensor.as_tensor(memory).fill_(5)
+    argument = tensor.as_tensor(memory).fill_(5)
     for way in (copy.deepcopy, through_pickle):
-        found = way(given)
-        assert found.tolist() == [5] * 4
-        found.fill_(1)
-    assert given.tolist() == [5] * 4
+        result = way(argument)
+        assert result.tolist() == [5] * 4
+        result.fill_(1)
+    assert argument.tolist() == [5] * 4
     array = np.arange(3)
     array.flags.writeable = False
     with pytest.warns(UserWarning, match="not writable"):
@@ -329,9 +329,9 @@ def test_memory_of_other_libraries(device: drv.Device) -> None:
 def test_copies_run_on_the_current_stream() -> None:
     drv.simulator.install(schedule="lazy", check="race")
     with cuda.stream(cuda.Stream()):
-        given = tensor.zeros(1000, device="cuda").fill_(2)
+        argument = tensor.zeros(1000, device="cuda").fill_(2)
         for way in (copy.deepcopy, through_pickle):
-            assert way(given).tolist() == [2] * 1000
+            assert way(argument).tolist() == [2] * 1000
     cuda.synchronize()
 
 
@@ -339,19 +339,19 @@ def test_copies_run_on_the_current_stream() -> None:
 
 
 def test_buffers_beside_the_pickle() -> None:
-    given = tensor.arange(1000.0)
+    argument = tensor.arange(1000.0)
     buffers: list[pickle.PickleBuffer] = []
-    text = pickle.dumps([given, given[10:]], protocol=5, buffer_callback=buffers.append)
+    text = pickle.dumps([argument, argument[10:]], protocol=5, buffer_callback=buffers.append)
     assert len(text) < 500
     assert len(buffers) == 1
     assert buffers[0].raw().nbytes == 4000
     shared, part = pickle.loads(text, buffers=buffers)
-    assert shared.data_ptr() == given.data_ptr()
-    assert part.data_ptr() == given.data_ptr() + 40
+    assert shared.data_ptr() == argument.data_ptr()
+    assert part.data_ptr() == argument.data_ptr() + 40
     copied, _ = pickle.loads(text, buffers=[bytes(buffers[0])])
     copied.fill_(0)
     assert copied.tolist() == [0] * 1000
-    assert given[3].item() == 3
+    assert argument[3].item() == 3
     writable = bytearray(buffers[0])
     kept, _ = pickle.loads(text, buffers=[writable])
     kept.fill_(0)
@@ -359,12 +359,12 @@ def test_buffers_beside_the_pickle() -> None:
 
 
 def test_buffers_of_cuda_tensors(device: drv.Device) -> None:
-    given = tensor.arange(1000.0, device="cuda")
+    argument = tensor.arange(1000.0, device="cuda")
     buffers: list[pickle.PickleBuffer] = []
-    text = pickle.dumps(given, protocol=5, buffer_callback=buffers.append)
-    found = pickle.loads(text, buffers=buffers)
-    assert found.is_cuda
-    assert found.tolist() == given.tolist()
+    text = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
+    result = pickle.loads(text, buffers=buffers)
+    assert result.is_cuda
+    assert result.tolist() == argument.tolist()
 
 
 # What a pickle may hold

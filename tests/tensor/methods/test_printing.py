@@ -115,10 +115,10 @@ def test_text_is_pytorchs(
 
 def assert_same_text(mine: Any, theirs: Any) -> None:
     """Assert that texts are equal but for the name of the library, and where that makes lines break."""
-    found, expected = repr(mine), repr(theirs).replace("torch.", "tensor.")
-    if "dtype=" in found:
-        found, expected = (_SUFFIX.sub(r", \1=", text) for text in (found, expected))
-    assert found == expected
+    result, expected = repr(mine), repr(theirs).replace("torch.", "tensor.")
+    if "dtype=" in result:
+        result, expected = (_SUFFIX.sub(r", \1=", text) for text in (result, expected))
+    assert result == expected
     assert str(mine) == repr(mine) == f"{mine}" or not mine.dim()
 
 
@@ -136,7 +136,7 @@ VALUES_IN_TEXT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [None, *(kind.name for kind in dtypes.ALL)])
+@pytest.mark.parametrize("name", [None, *(dtype.name for dtype in dtypes.ALL)])
 def test_values(name: str | None) -> None:
     torch = pytest.importorskip("torch")
     for text in VALUES_IN_TEXT:
@@ -279,8 +279,8 @@ def test_containers_and_sizes() -> None:
         assert str(mine) == str(theirs).replace("torch.", "tensor.")
 
 
-def test_printing_waits_for_the_device(place_name: str) -> None:
-    x = tensor.zeros(3, device=place_name)
+def test_printing_waits_for_the_device(device_name: str) -> None:
+    x = tensor.zeros(3, device=device_name)
     for _ in range(5):
         x += 1
     assert repr(x).startswith("tensor([5., 5., 5.]")

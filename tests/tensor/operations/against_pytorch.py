@@ -105,9 +105,9 @@ def check_derivatives(
     weight = RNG.standard_normal(8000).astype(np.float32)
     ours = derivatives(found, mine, tensor.from_numpy(weight).to(mine[0].device), tensor)
     for one, other in zip(ours, derivatives(expected, theirs, torch.from_numpy(weight), torch), strict=True):
-        wanted = array_of(other)
-        rounding = 1e-5 * max(float(np.abs(wanted).max(initial=0)), 1)
-        np.testing.assert_allclose(array_of(one), wanted, rtol=1e-4, atol=rounding)
+        needed = array_of(other)
+        rounding = 1e-5 * max(float(np.abs(needed).max(initial=0)), 1)
+        np.testing.assert_allclose(array_of(one), needed, rtol=1e-4, atol=rounding)
     if name:
         assert found(*mine).grad_fn.name() == name == expected(*theirs).grad_fn.name()
 
@@ -119,10 +119,10 @@ def check_derivatives_of_call(call: Callable[[Any, Any], Any], device: str, name
     """
     permuted = make((6, 3, 8), device=device).permute(1, 2, 0)[:, ::2] / 20
     # Kernels are the same for what is recorded; the simulator takes its time.
-    for given in (permuted, make((3, 4, 6)) / 20) if device == "cpu" else (permuted,):
+    for argument in (permuted, make((3, 4, 6)) / 20) if device == "cpu" else (permuted,):
         check_derivatives(
             lambda x: call(tensor, x),
             lambda x: call(torch, x),
-            given,
+            argument,
             name=name if name.endswith("Backward0") else "",
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["cpu", "cuda"])
-def checked_place(request: pytest.FixtureRequest) -> Iterator[str]:
+def checked_device(request: pytest.FixtureRequest) -> Iterator[str]:
     """What ``device=`` gets: the CPU, and a device; a simulated one reports whatever a kernel does wrong."""
     simulated = request.param == "cuda" and not request.config.getoption("--gpu")
     if simulated:

@@ -226,16 +226,16 @@ TYPES: dict[str, tuple[Any, ...]] = {
 
 
 def write_part(x: Any, y: Any) -> Any:
-    made = x * 2
-    made[:, 1:] = y
-    return made * made
+    result = x * 2
+    result[:, 1:] = y
+    return result * result
 
 
 def write_view(x: Any, y: Any) -> Any:
-    made = x * 1
-    view = made.t()[1]
+    result = x * 1
+    view = result.t()[1]
     view.mul_(y)
-    return made, view * 3
+    return result, view * 3
 
 
 def write_all(x: Any, y: Any) -> Any:
@@ -243,35 +243,35 @@ def write_all(x: Any, y: Any) -> Any:
 
 
 def write_stretched(x: Any, y: Any) -> Any:
-    made = x.clone()
-    made.copy_(y)
-    return made * made
+    result = x.clone()
+    result.copy_(y)
+    return result * result
 
 
 def write_number(x: Any) -> Any:
-    made = x * 2
-    made[0].fill_(3)
-    made[1, 1] = 0
-    return made * x
+    result = x * 2
+    result[0].fill_(3)
+    result[1, 1] = 0
+    return result * x
 
 
 def write_twice(x: Any, y: Any) -> Any:
-    made = x.new_zeros(2, 3)
-    made[0] = x
-    made[1] = made[0].clone() * y
-    return made
+    result = x.new_zeros(2, 3)
+    result[0] = x
+    result[1] = result[0].clone() * y
+    return result
 
 
 def write_overlapping_part(x: Any) -> Any:
-    made = x.clone()
-    made[1:] += made[:-1].clone() * x[1:]
-    return made
+    result = x.clone()
+    result[1:] += result[:-1].clone() * x[1:]
+    return result
 
 
 def write_type(x: Any) -> Any:
-    made = x.new_zeros(3, dtype=tensor.complex128)
-    made.copy_(x)
-    return made * 2j
+    result = x.new_zeros(3, dtype=tensor.complex128)
+    result.copy_(x)
+    return result * 2j
 
 
 #: For real and complex numbers.

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def on(place: str, array: Any, *, grad: bool = False) -> tensor.Tensor:
     """A tensor on a device with the elements of ``array``."""
-    made = tensor.from_numpy(np.array(array)).to(place)
-    return made.requires_grad_() if grad and made.is_floating_point() else made
+    result = tensor.from_numpy(np.array(array)).to(place)
+    return result.requires_grad_() if grad and result.is_floating_point() else result
 
 
 def close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
@@ -47,24 +47,24 @@ def assert_like_torch(
     mine, theirs = [], []
     for number, each in enumerate(arrays):
         if isinstance(each, np.ndarray):
-            wanted = number < gradients and each.dtype.kind == "f"
-            mine.append(on(place, each, grad=wanted))
-            theirs.append(torch.from_numpy(np.array(each)).requires_grad_(wanted))
+            needed = number < gradients and each.dtype.kind == "f"
+            mine.append(on(place, each, grad=needed))
+            theirs.append(torch.from_numpy(np.array(each)).requires_grad_(needed))
         else:
             mine.append(each)
             theirs.append(each)
-    found, expected = function(*mine), reference(*theirs)
-    close(found, expected, tolerance)
+    result, expected = function(*mine), reference(*theirs)
+    close(result, expected, tolerance)
     if expected.requires_grad:
-        assert found.requires_grad
+        assert result.requires_grad
         back = (
             np.random.default_rng(7).standard_normal(tuple(expected.shape)).astype(array_of(expected).dtype)
         )
-        found.backward(on(place, back))
+        result.backward(on(place, back))
         expected.backward(torch.from_numpy(np.array(back)))
         for left, right in zip(mine, theirs, strict=True):
             if isinstance(left, tensor.Tensor) and right.requires_grad:
                 assert (left.grad is None) == (right.grad is None)
                 if left.grad is not None:
                     close(left.grad, right.grad, tolerance * 5)
-    return found
+    return result

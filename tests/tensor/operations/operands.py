@@ -48,8 +48,8 @@ def mask(shape: Any) -> Any:
 def operands(sample: Sample, kind: dtype, *shapes: Any) -> list[Any]:
     """Arrays of given shapes, or of one shape all, with a mask in front where the sample wants one."""
     shapes = shapes * sample.operands if len(shapes) == 1 else shapes
-    made = [values(sample, kind, shapes[i], i) for i in range(sample.operands)]
-    return [mask(np.broadcast_shapes(*shapes[: sample.operands])), *made] if sample.condition else made
+    result = [values(sample, kind, shapes[i], i) for i in range(sample.operands)]
+    return [mask(np.broadcast_shapes(*shapes[: sample.operands])), *result] if sample.condition else result
 
 
 def on(device: str, array: Any) -> Any:
@@ -95,14 +95,14 @@ def units_off(found: Any, expected: Any, least: float = 0.0) -> Any:
 
 def assert_close(found: Any, expected: Any, sample: Sample, what: str) -> None:
     """Assert that a result is the exact one, rounded to its type with as many units off as the sample allows."""
-    kind = found.dtype
+    dtype = found.dtype
     assert tuple(found.shape) == expected.shape, what
-    if kind.category < Category.FLOATING:
+    if dtype.category < Category.FLOATING:
         array = found.cpu().numpy()
         np.testing.assert_array_equal(array, expected.astype(array.dtype), err_msg=what)
         return
     # Half precision is computed in single and rounded once.
-    half = kind.itemsize == 2
+    half = dtype.itemsize == 2
     off = units_off(found, expected, sample.least if not half else max(sample.least, 1e-3))
     allowed = sample.half_ulps if half else sample.ulps
     assert not off.size or off.max() <= allowed, (

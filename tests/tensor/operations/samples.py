@@ -79,10 +79,10 @@ class Sample:
     @property
     def function(self) -> Callable[..., Any]:
         """The function of this project."""
-        for place in (tensor, activations, special):
-            found = getattr(place, self.name, None)
-            if found is not None:
-                return found
+        for device in (tensor, activations, special):
+            result = getattr(device, self.name, None)
+            if result is not None:
+                return result
         raise AttributeError(self.name)
 
 

@@ -113,9 +113,9 @@ BY_NAME: list[str] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", NUMPY_NAMES + BY_NAME)
-def test_arguments_by_name(text: str, place_name: str) -> None:
-    found, _ = assert_expression(_with_x(text), place_name)
-    assert not isinstance(found, Exception), found
+def test_arguments_by_name(text: str, device_name: str) -> None:
+    result, _ = assert_expression(_with_x(text), device_name)
+    assert not isinstance(result, Exception), result
 
 
 def _with_x(text: str) -> str:
@@ -135,9 +135,9 @@ ERRORS: list[str] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", ERRORS)
-def test_errors(text: str, place_name: str) -> None:
-    found, _ = assert_expression(_with_x(text), place_name)
-    assert isinstance(found, TypeError)
+def test_errors(text: str, device_name: str) -> None:
+    result, _ = assert_expression(_with_x(text), device_name)
+    assert isinstance(result, TypeError)
 
 
 def test_errors_say_which_arguments() -> None:
@@ -197,14 +197,14 @@ def test_methods_take_pytorchs_names_of_arguments() -> None:
             continue
         known = {each.name for each in parameters.values() if each.kind is not each.VAR_POSITIONAL}
         for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}"):
-            given = schema.arguments
+            argument = schema.arguments
             if (
-                not given
-                or given[0].name != "self"
-                or any(x.is_out or "Dimname" in str(x.type) for x in given)
+                not argument
+                or argument[0].name != "self"
+                or any(x.is_out or "Dimname" in str(x.type) for x in argument)
             ):
                 continue
-            missing |= {(name, x.name) for x in given[1:] if x.name not in known and x.name != "names"}
+            missing |= {(name, x.name) for x in argument[1:] if x.name not in known and x.name != "names"}
     assert not missing - _UNREACHED
 
 

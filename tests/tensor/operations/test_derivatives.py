@@ -121,7 +121,7 @@ def test_gradients_at_kinks_are_pytorchs(sample: Sample) -> None:
 # On a device
 
 
-@pytest.mark.parametrize("place_name", ["cuda"], indirect=True)
+@pytest.mark.parametrize("device_name", ["cuda"], indirect=True)
 @pytest.mark.parametrize(
     ("sample", "kind"),
     [
@@ -131,7 +131,7 @@ def test_gradients_at_kinks_are_pytorchs(sample: Sample) -> None:
     ],
     ids=lambda given: str(given),
 )
-def test_gradients_on_a_device(sample: Sample, kind: dtype, place_name: str) -> None:
+def test_gradients_on_a_device(sample: Sample, kind: dtype, device_name: str) -> None:
     """In single precision on a device as in double precision on the CPU."""
     arrays = [
         x if x.dtype == bool else x.astype("f4" if x.dtype == "f8" else "c8")
@@ -153,7 +153,7 @@ def test_gradients_on_a_device(sample: Sample, kind: dtype, place_name: str) -> 
         assert all(x.device == result.device for x in (*first, *[x for x in second if x is not None]))
         return [0.0 if x is None else x.detach().cpu().numpy() for x in (*first, *second)]
 
-    for found, expected in zip(gradients(place_name, False), gradients("cpu", True), strict=True):
+    for found, expected in zip(gradients(device_name, False), gradients("cpu", True), strict=True):
         np.testing.assert_allclose(found, expected, 2e-4, 2e-5, err_msg=str(sample))
 
 

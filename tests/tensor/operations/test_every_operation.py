@@ -344,8 +344,8 @@ def _names(sample: Any) -> list[str]:
 
 
 def _operands(library: Any, device: str) -> dict[str, Any]:
-    made = {name: library.from_numpy(array.copy()) for name, array in ARRAYS.items()}
-    return {name: each.to(device) for name, each in made.items()}
+    result = {name: library.from_numpy(array.copy()) for name, array in ARRAYS.items()}
+    return {name: each.to(device) for name, each in result.items()}
 
 
 def _alike(found: Any, expected: Any) -> None:
@@ -365,17 +365,17 @@ def _alike(found: Any, expected: Any) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", SAMPLES)
-def test_samples(name: str, place_name: str) -> None:
+def test_samples(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     for text in SAMPLES[name]:
-        found = outcome(value, text, tensor, place_name, **_operands(tensor, place_name))
+        result = outcome(value, text, tensor, device_name, **_operands(tensor, device_name))
         expected = outcome(value, text, torch, **_operands(torch, "cpu"))
         if isinstance(expected, Exception):
-            assert isinstance(found, Exception), f"{text} is an error in PyTorch: {expected}"
+            assert isinstance(result, Exception), f"{text} is an error in PyTorch: {expected}"
             continue
-        if isinstance(found, Exception):
-            raise AssertionError(text) from found
+        if isinstance(result, Exception):
+            raise AssertionError(text) from result
         try:
-            assert_same_outcome(found, expected, _alike)
+            assert_same_outcome(result, expected, _alike)
         except AssertionError as error:
             raise AssertionError(f"{text}: {error}") from error

@@ -68,15 +68,15 @@ def _laid_out(library: Any, x: Any, layout: str) -> Any:
 
 
 def _operands(library: Any, kind: str, layout: str) -> dict[str, Any]:
-    made = {}
+    result = {}
     for name, array in ARRAYS.items():
         x = library.from_numpy(array.copy())
         if name in "xyzsvw":
             if kind in ("int64", "uint8", "bool"):
                 x = (x * 3).abs() if kind == "uint8" else x * 3
             x = x.to(getattr(library, kind))
-        made[name] = _laid_out(library, x, layout)
-    return made
+        result[name] = _laid_out(library, x, layout)
+    return result
 
 
 def _flat(result: Any) -> list[Any]:
@@ -118,8 +118,8 @@ def test_samples(kind: str, layout: str) -> None:
             expected = outcome(value, text, torch, **theirs)
             if isinstance(expected, Exception):
                 continue
-            found = outcome(value, text, tensor, **ours)
-            different = repr(found) if isinstance(found, Exception) else _difference(found, expected)
+            result = outcome(value, text, tensor, **ours)
+            different = repr(result) if isinstance(result, Exception) else _difference(result, expected)
             if different:
                 wrong[text] = different
     assert not wrong

@@ -25,22 +25,22 @@ def inputs_of(name: str, case: tuple[Any, ...], kind: str, device: str = "cpu") 
         apart = (random.permutation(count) - count / 2) * 0.2 + random.uniform(0.05, 0.15, count)
         return apart.reshape(shape)
 
-    found = []
+    result = []
     for shape in case[1:]:
         values = numbers(shape)
         if kind == "complex":
             imaginary = numbers(values.shape)
             # A zero stays one.
             values = np.where(values == 0, 0, values + 1j * imaginary)
-        found.append(tensor.tensor(np.asarray(values), device=device).requires_grad_())
-    return found
+        result.append(tensor.tensor(np.asarray(values), device=device).requires_grad_())
+    return result
 
 
 def check(name: str, table: dict[str, Any], kind: str, device: str = "cpu", **options: Any) -> None:
     case = table[name]
-    given = inputs_of(name, case, kind, device)
-    assert gradcheck(case[0], given, check_grad_dtypes=True, **options)
-    assert gradgradcheck(case[0], given, gen_non_contig_grad_outputs=True, **options)
+    argument = inputs_of(name, case, kind, device)
+    assert gradcheck(case[0], argument, check_grad_dtypes=True, **options)
+    assert gradgradcheck(case[0], argument, gen_non_contig_grad_outputs=True, **options)
 
 
 kinds = pytest.mark.parametrize("kind", ["real", "complex"])
@@ -127,8 +127,8 @@ def test_copies_between_devices(two_devices: Any) -> None:
 
 def test_where_nothing_was_added_up_yet() -> None:
     x = tensor.tensor([[-float("inf"), -float("inf"), 0.3, -0.2]], dtype=tensor.float64, requires_grad=True)
-    (found,) = tensor.autograd.grad(x.logcumsumexp(1)[:, 2:].sum(), x, create_graph=True)
-    assert found[:, :2].tolist() == [[0, 0]]
-    assert found[:, 2:].sum().item() == pytest.approx(2)
-    (second,) = tensor.autograd.grad(found.sum(), x)
+    (result,) = tensor.autograd.grad(x.logcumsumexp(1)[:, 2:].sum(), x, create_graph=True)
+    assert result[:, :2].tolist() == [[0, 0]]
+    assert result[:, 2:].sum().item() == pytest.approx(2)
+    (second,) = tensor.autograd.grad(result.sum(), x)
     assert not second.isnan().any()

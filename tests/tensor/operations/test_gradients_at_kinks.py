@@ -66,10 +66,10 @@ KINKS: dict[str, tuple[Any, Any]] = {
 def gradients(library: Any, function: Any, elements: Any) -> list[Any]:
     """Result, first and second derivatives."""
     x = library.tensor(elements, dtype=library.float64, requires_grad=True)
-    found = function(library, x)
-    weights = library.arange(1, found.numel() + 1, dtype=library.float64).reshape(found.shape)
-    (first,) = library.autograd.grad(found, x, weights, create_graph=True, allow_unused=True)
-    results = [found, first]
+    result = function(library, x)
+    weights = library.arange(1, result.numel() + 1, dtype=library.float64).reshape(result.shape)
+    (first,) = library.autograd.grad(result, x, weights, create_graph=True, allow_unused=True)
+    results = [result, first]
     if first is not None and first.requires_grad:
         factors = library.arange(2, first.numel() + 2, dtype=library.float64).reshape(first.shape)
         (second,) = library.autograd.grad((first * factors).sum(), x, allow_unused=True)
@@ -85,10 +85,10 @@ def test_gradients_are_pytorchs(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = gradients(torch, function, elements)
-    found = gradients(tensor, function, elements)
+    result = gradients(tensor, function, elements)
     # Second derivatives for which PyTorch divides by zero are left out.
     names = ("value", "first", "second")[: 2 if name in ("norm", "norm dim") else 3]
-    for what, ours, theirs in zip(names, found, expected, strict=False):
+    for what, ours, theirs in zip(names, result, expected, strict=False):
         if theirs is None or ours is None:
             # No gradient is one of zeros.
             assert not np.any(ours), what

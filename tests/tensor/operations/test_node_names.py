@@ -35,20 +35,20 @@ ROWS = [(table, name) for table, rows in TABLES.items() for name in rows if name
 def names(output: Any) -> list[str]:
     """Names of the last node and of the one before it."""
     node = (output[0] if isinstance(output, (tuple, list)) else output).grad_fn
-    found = []
-    while node is not None and len(found) < 2:
-        found.append(node.name().rsplit(":", 1)[-1])
+    result = []
+    while node is not None and len(result) < 2:
+        result.append(node.name().rsplit(":", 1)[-1])
         node = node.next_functions[0][0] if node.next_functions else None
-    return found
+    return result
 
 
 @pytest.mark.parametrize(("table", "name"), ROWS, ids=[f"{t.lower()}-{name}" for t, name in ROWS])
 def test_names_are_pytorchs(table: str, name: str) -> None:
     torch = pytest.importorskip("torch")
     case = TABLES[table][name]
-    given = inputs_of(name, case, "complex" if table == "COMPLEX" else "real")
+    argument = inputs_of(name, case, "complex" if table == "COMPLEX" else "real")
     function = case[0]
     # The same function, whose `tensor` is the other library.
     theirs = types.FunctionType(function.__code__, {**function.__globals__, "tensor": torch})
-    expected = theirs(*(torch.tensor(x.detach().numpy(), requires_grad=True) for x in given))
-    assert names(function(*given)) == names(expected)
+    expected = theirs(*(torch.tensor(x.detach().numpy(), requires_grad=True) for x in argument))
+    assert names(function(*argument)) == names(expected)

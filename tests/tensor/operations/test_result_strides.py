@@ -61,12 +61,12 @@ def test_strides_are_pytorchs(layout: str) -> None:
         *itertools.product(ALONG.split(), range(3)),
         *[(text, None) for text in OTHERS.split()],
     ]:
-        found = outcome(value, text, tensor, D=dim, **ours)
+        result = outcome(value, text, tensor, D=dim, **ours)
         expected = outcome(value, text, torch, D=dim, **theirs)
         what = f"{text} along {dim}"
         if isinstance(expected, Exception):
-            assert isinstance(found, Exception), what
-        elif isinstance(found, Exception):
-            raise AssertionError(what) from found
+            assert isinstance(result, Exception), what
+        elif isinstance(result, Exception):
+            raise AssertionError(what) from result
         else:
-            assert _strides(found) == _strides(expected), what
+            assert _strides(result) == _strides(expected), what

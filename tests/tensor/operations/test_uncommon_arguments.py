@@ -18,8 +18,8 @@ def _assert_is(result: Any, expected: Any) -> None:
     np.testing.assert_allclose(array_of(result), expected)
 
 
-def test_products_over_nothing(place_name: str) -> None:
-    on = {"device": place_name}
+def test_products_over_nothing(device_name: str) -> None:
+    on = {"device": device_name}
     _assert_is(tensor.zeros(4, 5, 0, **on) @ tensor.zeros(0, 3, **on), np.zeros((4, 5, 3)))
 
 
@@ -53,8 +53,8 @@ def test_powers_of_a_number() -> None:
         tensor.linalg.vander(tensor.tensor(3.0))
 
 
-def test_products_as_bools(place_name: str) -> None:
-    x = tensor.tensor([[2.0, 3.0], [0.0, 5.0]], device=place_name)
+def test_products_as_bools(device_name: str) -> None:
+    x = tensor.tensor([[2.0, 3.0], [0.0, 5.0]], device=device_name)
     result = x.prod(1, dtype=tensor.bool)
     assert result.dtype is tensor.bool
     assert result.tolist() == [True, False]
@@ -62,8 +62,8 @@ def test_products_as_bools(place_name: str) -> None:
     assert x.bool().prod(1).dtype is tensor.int64
 
 
-def test_sums_of_bools_are_ors(place_name: str) -> None:
-    on = {"device": place_name}
+def test_sums_of_bools_are_ors(device_name: str) -> None:
+    on = {"device": device_name}
     x = tensor.tensor([[True, False, True], [False, True, False]], **on)
     v, w = tensor.tensor([True, False], **on), tensor.tensor([False, True, True], **on)
     product = [[False, True, True], [False, False, False]]
@@ -75,28 +75,28 @@ def test_sums_of_bools_are_ors(place_name: str) -> None:
     assert x.addr_(v, w).tolist() == either
 
 
-def test_gathering_nothing(place_name: str) -> None:
-    x = tensor.arange(5.0, device=place_name)
-    for kind in (tensor.uint8, tensor.float32, tensor.int64):
-        _assert_is(x.gather(0, tensor.zeros(0, dtype=kind, device=place_name)), np.zeros(0))
+def test_gathering_nothing(device_name: str) -> None:
+    x = tensor.arange(5.0, device=device_name)
+    for dtype in (tensor.uint8, tensor.float32, tensor.int64):
+        _assert_is(x.gather(0, tensor.zeros(0, dtype=dtype, device=device_name)), np.zeros(0))
     with pytest.raises(RuntimeError, match="Expected dtype"):
-        x.gather(0, tensor.zeros(1, dtype=tensor.uint8, device=place_name))
+        x.gather(0, tensor.zeros(1, dtype=tensor.uint8, device=device_name))
 
 
-def test_taking_along_a_dimension_from_its_end(place_name: str) -> None:
-    x = tensor.arange(6.0, device=place_name).reshape(2, 3)
-    index = tensor.tensor([[-1, 0, -3], [1, -2, 2]], device=place_name)
+def test_taking_along_a_dimension_from_its_end(device_name: str) -> None:
+    x = tensor.arange(6.0, device=device_name).reshape(2, 3)
+    index = tensor.tensor([[-1, 0, -3], [1, -2, 2]], device=device_name)
     _assert_is(tensor.take_along_dim(x, index, 1), [[2, 0, 0], [4, 4, 5]])
     with pytest.raises(RuntimeError, match="out of bounds"):
         tensor.take_along_dim(x.cpu(), tensor.tensor([[-4], [0]]), 1)
 
 
-def test_a_value_that_fills_a_slice_twice(place_name: str) -> None:
-    value = tensor.tensor(2.0, device=place_name, requires_grad=True)
-    index = tensor.tensor([0, 0, 2], device=place_name)
-    result = tensor.zeros(3, device=place_name).index_fill(0, index, value)
+def test_a_value_that_fills_a_slice_twice(device_name: str) -> None:
+    value = tensor.tensor(2.0, device=device_name, requires_grad=True)
+    index = tensor.tensor([0, 0, 2], device=device_name)
+    result = tensor.zeros(3, device=device_name).index_fill(0, index, value)
     _assert_is(result, [2, 0, 2])
-    result.backward(tensor.tensor([1.0, 10.0, 100.0], device=place_name))
+    result.backward(tensor.tensor([1.0, 10.0, 100.0], device=device_name))
     _assert_is(value.grad, 101)
 
 
@@ -108,8 +108,8 @@ def test_features_of_a_vector_that_are_not_dropped() -> None:
         functional.feature_alpha_dropout(x, 0.5, training=True)
 
 
-def test_integer_powers_between_numbers_with_fractions(place_name: str) -> None:
-    result = tensor.logspace(0, 1.9, 2, dtype=tensor.int64, device=place_name)
+def test_integer_powers_between_numbers_with_fractions(device_name: str) -> None:
+    result = tensor.logspace(0, 1.9, 2, dtype=tensor.int64, device=device_name)
     assert result.tolist() == [1, 10]
 
 
@@ -119,8 +119,8 @@ def test_reflections_of_no_items() -> None:
         functional.pad(tensor.zeros(1, 3, 0), (1, 2), mode="reflect")
 
 
-def test_what_is_cropped_does_not_come_round_again(place_name: str) -> None:
-    x = tensor.arange(4.0, device=place_name).reshape(1, 1, 4)
+def test_what_is_cropped_does_not_come_round_again(device_name: str) -> None:
+    x = tensor.arange(4.0, device=device_name).reshape(1, 1, 4)
     _assert_is(functional.pad(x, (-1, 2), mode="circular"), [[[1, 2, 3, 1, 2]]])
     _assert_is(functional.pad(x, (1, -2), mode="circular"), [[[1, 0, 1]]])
 
@@ -130,9 +130,9 @@ def test_similarities_along_a_dimension_that_broadcasts() -> None:
     _assert_is(functional.cosine_similarity(x, y, dim=-2), np.full((2, 1), 7 / 50**0.5, np.float32))
 
 
-def test_output_padding_of_whole_windows(place_name: str) -> None:
+def test_output_padding_of_whole_windows(device_name: str) -> None:
     """Strides of 2, and 3 elements more, which a dilation of 4 allows."""
-    on = {"device": place_name, "dtype": tensor.float64}
+    on = {"device": device_name, "dtype": tensor.float64}
     x = tensor.tensor([[[1.0, 2.0]]], requires_grad=True, **on)
     w = tensor.tensor([[[10.0, 100.0]]], requires_grad=True, **on)
     result = functional.conv_transpose1d(x, w, stride=2, dilation=4, output_padding=3, padding=1)

@@ -23,9 +23,9 @@ def through_file(given: Any, **options: Any) -> Any:
     file = io.BytesIO()
     tensor.save(given, file)
     file.seek(0)
-    made = tensor.load(file, **options)
+    result = tensor.load(file, **options)
     assert not file.read()
-    return made
+    return result
 
 
 def assert_same(found: Any, expected: Any, where: str = "it") -> None:
@@ -47,8 +47,8 @@ def assert_same(found: Any, expected: Any, where: str = "it") -> None:
             assert_same(vars(found), vars(expected), f"{where}.__dict__")
     elif isinstance(expected, (list, tuple)):
         assert len(found) == len(expected), where
-        for place, (one, other) in enumerate(zip(found, expected, strict=True)):
-            assert_same(one, other, f"{where}[{place}]")
+        for device, (one, other) in enumerate(zip(found, expected, strict=True)):
+            assert_same(one, other, f"{where}[{device}]")
     else:
         assert repr(found) == repr(expected), where
 

@@ -21,19 +21,19 @@ from .checkpoints import assert_same, numbers, through_file
 
 def tensors() -> st.SearchStrategy[Tensor]:
     def made(kind: dtypes.dtype, shape: list[int], order: int, how: int, requires_grad: bool) -> Tensor:
-        found = numbers(kind, *shape)
+        result = numbers(kind, *shape)
         dims = list(range(len(shape)))
         random.Random(order).shuffle(dims)
-        found = found.permute(dims)
+        result = result.permute(dims)
         if how == 1 and shape:
-            found = found[::2]
+            result = result[::2]
         elif how == 2:
-            found = found.unsqueeze(0).expand(3, *found.shape)
-        elif how == 3 and found.numel():
-            found = found.as_strided((2, 2), (0, 0))
+            result = result.unsqueeze(0).expand(3, *result.shape)
+        elif how == 3 and result.numel():
+            result = result.as_strided((2, 2), (0, 0))
         if kind.is_floating_point and requires_grad:
-            found = found.detach().requires_grad_(True)
-        return found
+            result = result.detach().requires_grad_(True)
+        return result
 
     return st.builds(
         made, st.sampled_from(dtypes.ALL), st.lists(st.integers(0, 3), max_size=3), st.integers(0, 9), st.integers(0, 5),
@@ -69,12 +69,12 @@ NESTED = st.recursive(
 @settings(max_examples=150)
 @given(NESTED)
 def test_anything_nested_comes_back(value: Any) -> None:
-    found = through_file(value)
-    assert_same(found, value)
+    result = through_file(value)
+    assert_same(result, value)
     # And that which came back can be saved in turn, as the same file.
     first, second = io.BytesIO(), io.BytesIO()
-    tensor.save(found, first)
-    tensor.save(through_file(found), second)
+    tensor.save(result, first)
+    tensor.save(through_file(result), second)
     assert first.getvalue() == second.getvalue()
 
 
@@ -86,17 +86,17 @@ def test_anything_nested_comes_back(value: Any) -> None:
 def test_views_of_one_memory(seed: int, parts: list[tuple[int, int, int]]) -> None:
     memory = tensor.arange(64, dtype=tensor.int32)
     chosen = random.Random(seed)
-    given = []
+    argument = []
     for start, rows, columns in parts:
         size, stride = (rows, columns), (chosen.randrange(4), chosen.randrange(3))
-        given.append(memory.as_strided(size, stride, start + chosen.randrange(20)))
-    found = through_file(given)
-    assert_same(found, given)
+        argument.append(memory.as_strided(size, stride, start + chosen.randrange(20)))
+    result = through_file(argument)
+    assert_same(result, argument)
     # Writing to one changes another where it did so before.
-    for one, other in itertools.permutations(range(len(given)), 2):
-        if given[one].numel() and given[other].numel():
-            for parts in (given, found):
+    for one, other in itertools.permutations(range(len(argument)), 2):
+        if argument[one].numel() and argument[other].numel():
+            for parts in (argument, result):
                 parts[one].as_strided((1,), (1,)).fill_(-7)
-            assert_same(found[other], given[other])
+            assert_same(result[other], argument[other])
             memory.copy_(tensor.arange(64))
-            found = through_file(given)
+            result = through_file(argument)

@@ -36,11 +36,11 @@ def same_or_refused(content: bytes, path: Path) -> None:
     path.write_bytes(content)
     for source in (path, io.BytesIO(content)):
         try:
-            found = tensor.load(source)
+            result = tensor.load(source)
         except RuntimeError as error:
             assert str(error).startswith("cannot load")
         else:
-            assert_same(found, RICH)
+            assert_same(result, RICH)
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -71,11 +71,11 @@ def test_replaced_bytes_are_found(tmp_path: Path, start: int, count: int, new: b
 def test_bytes_without_meaning(content: bytes) -> None:
     for file in (content, file_of(content), file_of(b'{"a":' + content + b"}", bytes(8))):
         try:
-            found = tensor.load(io.BytesIO(file))
+            result = tensor.load(io.BytesIO(file))
         except RuntimeError as error:
             assert str(error).startswith("cannot load")
         else:
-            assert type(found) is dict
+            assert type(result) is dict
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -99,11 +99,11 @@ def test_headers_that_the_package_refuses_are_refused(
     content = file_of(header, bytes(size))
     (tmp_path / "it").write_bytes(content)
     try:
-        found = tensor.load(tmp_path / "it")
+        result = tensor.load(tmp_path / "it")
     except RuntimeError:
         return
     theirs = dict(safetensors.deserialize(content))
-    assert {name: list(each.shape) for name, each in found.items()} == {
+    assert {name: list(each.shape) for name, each in result.items()} == {
         name: each["shape"] for name, each in theirs.items()
     }
 

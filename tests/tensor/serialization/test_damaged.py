@@ -182,6 +182,6 @@ def test_structures_that_nest_too_deep() -> None:
 
 def test_attributes_of_a_file_are_data_only() -> None:
     content = {"tensor": "a", "attributes": {"__class__": 1, "shape": 2, "backward": "x"}}
-    found = tensor.load(io.BytesIO(hostile(content, **ONE)))
-    assert type(found) is Tensor
-    assert found.shape == (2, 3)
+    result = tensor.load(io.BytesIO(hostile(content, **ONE)))
+    assert type(result) is Tensor
+    assert result.shape == (2, 3)

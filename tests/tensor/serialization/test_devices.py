@@ -20,7 +20,7 @@ from .checkpoints import assert_same, through_file
 
 def test_tensors_come_back_on_their_device_or_where_they_are_wanted(tmp_path: Path) -> None:
     drv.simulator.install(devices=2, check="race")
-    given = {
+    argument = {
         "cpu": tensor.arange(3),
         "zero": tensor.arange(6.0, device="cuda:0").reshape(2, 3).t(),
         "one": tensor.arange(8, device="cuda:1")[::2],
@@ -28,17 +28,17 @@ def test_tensors_come_back_on_their_device_or_where_they_are_wanted(tmp_path: Pa
         "z": tensor.ones(2, device="cuda:1", dtype=tensor.complex128),
     }
     path = tmp_path / "it"
-    tensor.save(given, path)
-    expected_on_cpu = {name: each.detach().cpu() for name, each in given.items()}
+    tensor.save(argument, path)
+    expected_on_cpu = {name: each.detach().cpu() for name, each in argument.items()}
     with tensor.cuda.device(1):
-        assert_same(tensor.load(path), given)
+        assert_same(tensor.load(path), argument)
 
     def devices(map_location: Any, **options: Any) -> str:
-        found = tensor.load(path, map_location, **options)
-        for name, each in found.items():
+        result = tensor.load(path, map_location, **options)
+        for name, each in result.items():
             assert_same(each.detach().cpu(), expected_on_cpu[name])
             assert each.dim() == 1 or each.stride() == (1, 3)
-        return " ".join(str(each.device) for each in found.values())
+        return " ".join(str(each.device) for each in result.values())
 
     at_home = "cpu cuda:0 cuda:1 cuda:1 cuda:1"
     everywhere = {
@@ -50,8 +50,8 @@ def test_tensors_come_back_on_their_device_or_where_they_are_wanted(tmp_path: Pa
         tensor.device("cuda", 1): " ".join(["cuda:1"] * 5),
     }
     for mmap in (False, True):
-        for wanted, expected in everywhere.items():
-            assert devices(wanted, mmap=mmap) == expected
+        for needed, expected in everywhere.items():
+            assert devices(needed, mmap=mmap) == expected
         assert devices({"cuda:1": "cuda:0"}, mmap=mmap) == "cpu cuda:0 cuda:0 cuda:0 cuda:0"
         assert (
             devices({"cuda:1": "cpu", "cpu": tensor.device("cuda:1")}, mmap=mmap)
@@ -79,17 +79,17 @@ def test_what_streams_write_is_saved_when_the_current_one_waits() -> None:
     drv.simulator.install(check="race", schedule="lazy")
     side = tensor.cuda.Stream()
     with tensor.cuda.stream(side):
-        given = tensor.arange(1000, device="cuda") * 2
+        argument = tensor.arange(1000, device="cuda") * 2
     tensor.cuda.current_stream().wait_stream(side)
-    assert_same(through_file({"a": given}), {"a": given})
+    assert_same(through_file({"a": argument}), {"a": argument})
 
 
 def test_pinned_tensors_come_back_in_ordinary_memory() -> None:
     drv.simulator.install(check="race")
-    given = tensor.arange(5).pin_memory()
-    found = through_file([given])[0]
-    assert not found.is_pinned()
-    assert_same(found, given)
+    argument = tensor.arange(5).pin_memory()
+    result = through_file([argument])[0]
+    assert not result.is_pinned()
+    assert_same(result, argument)
 
 
 def test_tensors_on_the_cpu_need_no_driver(tmp_path: Path) -> None:
@@ -107,24 +107,24 @@ def test_tensors_on_the_cpu_need_no_driver(tmp_path: Path) -> None:
 
 def test_nothing_is_held_twice(tmp_path: Path) -> None:
     size = 8 << 20
-    given = [
+    argument = [
         tensor.zeros(size // 16),
         tensor.zeros(256, size // 4096).t(),
         tensor.zeros(size // 2, dtype=tensor.uint8),
     ]
     tracemalloc.start()
     try:
-        tensor.save(given, tmp_path / "it")
+        tensor.save(argument, tmp_path / "it")
         # One that lies in another order is stored from a copy.
         assert tracemalloc.get_traced_memory()[1] < size * 0.6
-        del given
+        del argument
         tracemalloc.reset_peak()
-        found = tensor.load(tmp_path / "it")
+        result = tensor.load(tmp_path / "it")
         assert size < tracemalloc.get_traced_memory()[1] < size * 1.6
-        del found
+        del result
         tracemalloc.reset_peak()
-        found = tensor.load(tmp_path / "it", mmap=True)
+        result = tensor.load(tmp_path / "it", mmap=True)
         assert tracemalloc.get_traced_memory()[1] < size * 0.6
-        del found
+        del result
     finally:
         tracemalloc.stop()

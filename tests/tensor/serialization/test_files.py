@@ -19,15 +19,15 @@ from .checkpoints import assert_same
 
 
 def test_paths_and_file_objects(tmp_path: Path) -> None:
-    given = {"a": tensor.arange(3), "b": 1}
+    argument = {"a": tensor.arange(3), "b": 1}
     for path in (tmp_path / "x", str(tmp_path / "ü.st"), os.fsencode(tmp_path / "z")):
         if isinstance(path, bytes):
             with pytest.raises(TypeError, match="must be a path or a file opened for writing, not bytes"):
-                tensor.save(given, path)
+                tensor.save(argument, path)
             continue
-        tensor.save(given, path)
-        assert_same(tensor.load(path), given)
-        assert_same(tensor.load(path, mmap=True), given)
+        tensor.save(argument, path)
+        assert_same(tensor.load(path), argument)
+        assert_same(tensor.load(path, mmap=True), argument)
     with (tmp_path / "three").open("wb") as file:
         for number in range(3):
             tensor.save({"number": number, "t": tensor.full((number,), number)}, file)
@@ -66,13 +66,13 @@ def test_files_that_are_opened_as_text_or_take_little_at_a_time(tmp_path: Path) 
 
 
 def test_a_pipe_that_cannot_tell_its_size(tmp_path: Path) -> None:
-    given = {"a": tensor.arange(100000), "empty": tensor.empty(0)}
+    argument = {"a": tensor.arange(100000), "empty": tensor.empty(0)}
     file = io.BytesIO()
-    tensor.save(given, file)
+    tensor.save(argument, file)
     code = f"import sys; sys.stdout.buffer.write(open({str(tmp_path / 'it')!r}, 'rb').read())"
     (tmp_path / "it").write_bytes(file.getvalue())
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        assert_same(tensor.load(process.stdout), given)
+        assert_same(tensor.load(process.stdout), argument)
 
     class OnlyRead:
         def __init__(self, content: bytes) -> None:
@@ -81,23 +81,27 @@ def test_a_pipe_that_cannot_tell_its_size(tmp_path: Path) -> None:
         def read(self, count: int) -> bytes:
             return self._file.read(min(count, 1000))
 
-    assert_same(tensor.load(OnlyRead(file.getvalue())), given)
+    assert_same(tensor.load(OnlyRead(file.getvalue())), argument)
     with pytest.raises(RuntimeError, match="it was cut off: it ends within tensor 'a'"):
         tensor.load(OnlyRead(file.getvalue()[:-1]))
 
 
 def test_mapped_files_are_read_when_used_and_not_changed(tmp_path: Path) -> None:
-    given = {"a": tensor.arange(6.0).reshape(2, 3).t(), "b": tensor.arange(1 << 16), "c": tensor.empty(0, 2)}
-    tensor.save(given, tmp_path / "it")
-    found = tensor.load(tmp_path / "it", mmap=True)
-    assert_same(found, given)
-    found["b"] += 1
-    assert_same(tensor.load(tmp_path / "it"), given)
-    assert found["b"][0] == 1
+    argument = {
+        "a": tensor.arange(6.0).reshape(2, 3).t(),
+        "b": tensor.arange(1 << 16),
+        "c": tensor.empty(0, 2),
+    }
+    tensor.save(argument, tmp_path / "it")
+    result = tensor.load(tmp_path / "it", mmap=True)
+    assert_same(result, argument)
+    result["b"] += 1
+    assert_same(tensor.load(tmp_path / "it"), argument)
+    assert result["b"][0] == 1
     # The new file does not disturb tensors that show the old one.
     tensor.save({}, tmp_path / "it")
     gc.collect()
-    assert found["b"].sum() == given["b"].sum() + (1 << 16)
+    assert result["b"].sum() == argument["b"].sum() + (1 << 16)
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(

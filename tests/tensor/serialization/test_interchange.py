@@ -18,7 +18,7 @@ from .checkpoints import KINDS, assert_same, numbers
 
 
 def test_other_programs_find_the_tensors(tmp_path: Path) -> None:
-    given = {
+    argument = {
         "model": OrderedDict({"conv.weight": tensor.arange(6.0).reshape(2, 3).t()}),
         "optimizer": {"state": {0: {"step": tensor.tensor(3.0)}}},
         "conv": {"weight": tensor.ones(1)},
@@ -28,10 +28,10 @@ def test_other_programs_find_the_tensors(tmp_path: Path) -> None:
         "z": tensor.full((2,), 1 + 2j, dtype=tensor.complex128),
         "c": tensor.full((2,), 1 + 2j, dtype=tensor.complex64),
     }
-    tensor.save(given, tmp_path / "it")
-    assert_same(tensor.load(tmp_path / "it"), given)
-    found = safetensors.numpy.load_file(tmp_path / "it")
-    assert {name: array.tolist() for name, array in found.items()} == {
+    tensor.save(argument, tmp_path / "it")
+    assert_same(tensor.load(tmp_path / "it"), argument)
+    result = safetensors.numpy.load_file(tmp_path / "it")
+    assert {name: array.tolist() for name, array in result.items()} == {
         "model.conv.weight": [[0, 3], [1, 4], [2, 5]],
         "optimizer.state.0.step": 3,
         "conv.weight": [1],
@@ -51,11 +51,11 @@ def test_pytorch_reads_and_writes_the_same(kind: dtypes.dtype, tmp_path: Path) -
     torch = pytest.importorskip("torch")
     from safetensors.torch import load_file, save_file
 
-    given = {"a.weight": numbers(kind, 2, 3), "a.scale": numbers(kind), "none": numbers(kind, 0, 2)}
-    tensor.save(given, tmp_path / "ours")
+    argument = {"a.weight": numbers(kind, 2, 3), "a.scale": numbers(kind), "none": numbers(kind, 0, 2)}
+    tensor.save(argument, tmp_path / "ours")
     theirs = load_file(tmp_path / "ours")
     if kind is not tensor.complex128:
-        for name, each in given.items():
+        for name, each in argument.items():
             assert_same_elements(array_of(theirs[name]), array_of(each))
     if kind is tensor.complex128:
         theirs = {name: torch.view_as_complex(each) for name, each in theirs.items()}
@@ -63,10 +63,10 @@ def test_pytorch_reads_and_writes_the_same(kind: dtypes.dtype, tmp_path: Path) -
             save_file(theirs, tmp_path / "theirs")
         return
     save_file(theirs, tmp_path / "theirs", metadata={"format": "pt"})
-    found = tensor.load(tmp_path / "theirs")
-    assert type(found) is dict
-    for name, each in given.items():
-        assert_same(found[name], each)
+    result = tensor.load(tmp_path / "theirs")
+    assert type(result) is dict
+    for name, each in argument.items():
+        assert_same(result[name], each)
         assert_same(tensor.load(tmp_path / "theirs", mmap=True)[name], each)
 
 

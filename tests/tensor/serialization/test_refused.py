@@ -58,10 +58,10 @@ def test_what_a_checkpoint_does_not_hold(value: Any, message: str, tmp_path: Pat
 
 
 def test_attributes_are_named_by_their_place() -> None:
-    given = OrderedDict()
-    given.note = [Loud()]
+    argument = OrderedDict()
+    argument.note = [Loud()]
     with pytest.raises(TypeError, match=r"checkpoint\['a'\].note\[0\]: it is"):
-        through_file({"a": given})
+        through_file({"a": argument})
     leaf = tensor.ones(1)
     leaf.note = Loud()
     with pytest.raises(TypeError, match=r"checkpoint\[1\].note: it is"):

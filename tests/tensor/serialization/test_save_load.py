@@ -47,21 +47,21 @@ def test_numbers_of_more_digits_than_python_converts() -> None:
 @KINDS
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (2, 3), (2, 1, 4)])
 def test_tensors(kind: dtypes.dtype, shape: tuple[int, ...]) -> None:
-    given = numbers(kind, *shape)
-    found = through_file({"a": given})["a"]
-    assert_same(found, given)
-    assert found.stride() == given.stride()
-    assert (found.fill_(1) == 1).all()
+    argument = numbers(kind, *shape)
+    result = through_file({"a": argument})["a"]
+    assert_same(result, argument)
+    assert result.stride() == argument.stride()
+    assert (result.fill_(1) == 1).all()
 
 
 @KINDS
 def test_order_of_dimensions_is_kept(kind: dtypes.dtype) -> None:
     whole = numbers(kind, 2, 3, 4)
     for part in (whole.transpose(0, 2), whole.permute(1, 2, 0)):
-        found = through_file(part)
-        assert_same(found, part)
-        assert found.stride() == part.stride()
-        assert not found.is_contiguous()
+        result = through_file(part)
+        assert_same(result, part)
+        assert result.stride() == part.stride()
+        assert not result.is_contiguous()
     picture = numbers(kind, 2, 3, 4, 5).to(memory_format=tensor.channels_last)
     assert through_file([picture])[0].is_contiguous(memory_format=tensor.channels_last)
 
@@ -80,10 +80,10 @@ def test_parts_are_stored_without_what_is_around_them(where: str) -> None:
     file = io.BytesIO()
     tensor.save(wide, file)
     assert len(file.getvalue()) < 1000
-    found = through_file(wide)
-    assert found.shape == wide.shape
-    assert found.stride(1) == 0
-    assert (found == wide).all()
+    result = through_file(wide)
+    assert result.shape == wide.shape
+    assert result.stride(1) == 0
+    assert (result == wide).all()
     windows = whole.view(-1)[:10].unfold(0, 4, 1)
     assert_same(through_file(windows), windows)
     assert through_file(windows).stride() == (1, 1)
@@ -92,7 +92,7 @@ def test_parts_are_stored_without_what_is_around_them(where: str) -> None:
 def test_memory_that_is_shared_is_shared_again() -> None:
     whole = tensor.arange(12.0).reshape(3, 4)
     parameter = nn.Parameter(whole)
-    given = {
+    argument = {
         "whole": whole,
         "again": whole,
         "row": whole[1],
@@ -102,45 +102,47 @@ def test_memory_that_is_shared_is_shared_again() -> None:
         "parameter": parameter,
         "apart": whole.clone(),
     }
-    found = through_file(given)
-    assert_same(found, given)
-    assert found["whole"] is found["again"]
-    assert found["parameter"] is not found["whole"]
-    found["row"].fill_(-1)
-    for name, each in found.items():
+    result = through_file(argument)
+    assert_same(result, argument)
+    assert result["whole"] is result["again"]
+    assert result["parameter"] is not result["whole"]
+    result["row"].fill_(-1)
+    for name, each in result.items():
         if name not in ("row", "apart", "bytes"):
-            assert array_of(each.t() if name == "t" else each)[1, 0] != array_of(given["apart"])[1, 0], name
-    assert_same(found["apart"], given["apart"])
+            assert array_of(each.t() if name == "t" else each)[1, 0] != array_of(argument["apart"])[1, 0], (
+                name
+            )
+    assert_same(result["apart"], argument["apart"])
     file = io.BytesIO()
-    tensor.save(given, file)
+    tensor.save(argument, file)
     stored = safetensors.numpy.load(file.getvalue())
     assert sorted(stored) == ["apart", "whole"]
 
 
 def test_parts_that_overlap_without_a_whole() -> None:
     memory = tensor.arange(20.0)
-    given = [
+    argument = [
         memory[:8],
         memory[4:14],
         memory[2:12].view(tensor.int64),
         memory[15:],
         memory.view(5, 4)[:, 1][:2],
     ]
-    found = through_file(given)
-    assert_same(found, given)
-    found[0][5] = 100.0
-    assert found[1][1] == 100.0
-    assert found[4][1] == 100.0
-    assert found[3].untyped_storage().nbytes() == 20
+    result = through_file(argument)
+    assert_same(result, argument)
+    result[0][5] = 100.0
+    assert result[1][1] == 100.0
+    assert result[4][1] == 100.0
+    assert result[3].untyped_storage().nbytes() == 20
 
 
 def test_containers_that_are_the_same_are_so_again_and_grow_no_file() -> None:
     shared: list[Any] = [tensor.ones(1)]
     for _ in range(60):
         shared = [shared, shared]
-    found = through_file({"a": shared, "b": shared})
-    assert found["a"] is found["b"]
-    assert found["a"][0] is found["a"][1]
+    result = through_file({"a": shared, "b": shared})
+    assert result["a"] is result["b"]
+    assert result["a"][0] is result["a"][1]
 
 
 def test_parameters_buffers_gradients_and_attributes() -> None:
@@ -151,14 +153,14 @@ def test_parameters_buffers_gradients_and_attributes() -> None:
     leaf.note = {"why": (1, tensor.ones(1))}
     computed = leaf * 2
     parameter.sum().backward()
-    given = [parameter, frozen, buffer, leaf]
-    found = through_file(given)
-    assert_same(found, given)
-    assert found[0].grad is None
-    assert found[2].persistent is False
-    assert found[0].is_leaf
-    found = through_file(computed)
-    assert found.requires_grad and found.is_leaf
+    argument = [parameter, frozen, buffer, leaf]
+    result = through_file(argument)
+    assert_same(result, argument)
+    assert result[0].grad is None
+    assert result[2].persistent is False
+    assert result[0].is_leaf
+    result = through_file(computed)
+    assert result.requires_grad and result.is_leaf
     with pytest.raises(AttributeError):
         assert through_file(tensor.ones(1)).note
 
@@ -216,11 +218,11 @@ def test_training_goes_on_as_if_it_had_not_stopped(device: str, tmp_path: Path) 
     tensor.save(checkpoint, tmp_path / "it")
     expected = [step() for _ in range(4)]
     model, optimizer, scheduler, step = training(device)
-    found = tensor.load(tmp_path / "it")
-    assert type(found["model"]) is OrderedDict
-    assert found["model"]._metadata == checkpoint["model"]._metadata
-    model.load_state_dict(found["model"])
-    optimizer.load_state_dict(found["optimizer"])
-    scheduler.load_state_dict(found["scheduler"])
-    (tensor.cuda.set_rng_state if device == "cuda" else tensor.set_rng_state)(found["generator"])
+    result = tensor.load(tmp_path / "it")
+    assert type(result["model"]) is OrderedDict
+    assert result["model"]._metadata == checkpoint["model"]._metadata
+    model.load_state_dict(result["model"])
+    optimizer.load_state_dict(result["optimizer"])
+    scheduler.load_state_dict(result["scheduler"])
+    (tensor.cuda.set_rng_state if device == "cuda" else tensor.set_rng_state)(result["generator"])
     assert [step() for _ in range(4)] == expected

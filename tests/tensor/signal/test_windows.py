@@ -25,35 +25,35 @@ _OPTIONS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", OLD)
-def test_old_names_against_pytorch(name: str, place_name: str) -> None:
+def test_old_names_against_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     mine, other = getattr(tensor, f"{name}_window"), getattr(torch, f"{name}_window")
     for size in SIZES:
         for periodic in (True, False):
-            found = mine(size, periodic, dtype=tensor.float64, device=place_name)
+            result = mine(size, periodic, dtype=tensor.float64, device=device_name)
             expected = other(size, periodic, dtype=torch.float64)
-            np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), atol=1e-13)
-    found = mine(9, device=place_name)
-    assert found.dtype is tensor.float32
+            np.testing.assert_allclose(result.cpu().numpy(), expected.numpy(), atol=1e-13)
+    result = mine(9, device=device_name)
+    assert result.dtype is tensor.float32
     # Worked out in double also where the result is in single precision.
-    np.testing.assert_allclose(found.cpu().numpy(), other(9, dtype=torch.float64).numpy(), atol=6e-8)
-    assert mine(9, dtype=tensor.float16, device=place_name).dtype is tensor.float16
+    np.testing.assert_allclose(result.cpu().numpy(), other(9, dtype=torch.float64).numpy(), atol=6e-8)
+    assert mine(9, dtype=tensor.float16, device=device_name).dtype is tensor.float16
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", windows.__all__)
-def test_against_pytorch(name: str, place_name: str) -> None:
+def test_against_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     mine, other = getattr(windows, name), getattr(torch.signal.windows, name)
     assert list(inspect.signature(mine).parameters) == list(inspect.signature(other).parameters)
     for size in SIZES:
         for options in _OPTIONS.get(name, [{}]):
             for sym in (True, False):
-                given = {"sym": sym, **options}
-                found = mine(size, dtype=tensor.float64, device=place_name, **given)
-                expected = other(size, dtype=torch.float64, **given)
+                argument = {"sym": sym, **options}
+                result = mine(size, dtype=tensor.float64, device=device_name, **argument)
+                expected = other(size, dtype=torch.float64, **argument)
                 np.testing.assert_allclose(
-                    found.cpu().numpy(), expected.numpy(), atol=1e-13, err_msg=f"{size} {given}"
+                    result.cpu().numpy(), expected.numpy(), atol=1e-13, err_msg=f"{size} {argument}"
                 )
 
 
@@ -63,13 +63,13 @@ def test_all_of_pytorchs() -> None:
     assert set(windows.__all__) == set(torch.signal.windows.__all__)
 
 
-def test_what_they_are_made_with(place_name: str) -> None:
-    assert tensor.hamming_window(4, True, 0.5, 0.3, device=place_name).tolist() == pytest.approx(
+def test_what_they_are_made_with(device_name: str) -> None:
+    assert tensor.hamming_window(4, True, 0.5, 0.3, device=device_name).tolist() == pytest.approx(
         [0.2, 0.5, 0.8, 0.5]
     )
-    assert tensor.kaiser_window(7, beta=3, device=place_name).shape == (7,)
-    assert tensor.hann_window(4, requires_grad=True, device=place_name).requires_grad
-    assert windows.hann(4, requires_grad=True, device=place_name).requires_grad
+    assert tensor.kaiser_window(7, beta=3, device=device_name).shape == (7,)
+    assert tensor.hann_window(4, requires_grad=True, device=device_name).requires_grad
+    assert windows.hann(4, requires_grad=True, device=device_name).requires_grad
     tensor.set_default_dtype(tensor.float64)
     try:
         assert tensor.hann_window(4).dtype is tensor.float64
@@ -80,9 +80,9 @@ def test_what_they_are_made_with(place_name: str) -> None:
 
 def test_pinned() -> None:
     drv.simulator.install()
-    found = tensor.hann_window(8, pin_memory=True)
-    assert found.is_pinned()
-    assert found.tolist() == tensor.hann_window(8).tolist()
+    result = tensor.hann_window(8, pin_memory=True)
+    assert result.is_pinned()
+    assert result.tolist() == tensor.hann_window(8).tolist()
 
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {

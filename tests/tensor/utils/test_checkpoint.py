@@ -38,12 +38,12 @@ def use_reentrant(request: pytest.FixtureRequest) -> bool:
 # Both ways
 
 
-def test_gradients(place_name: str, use_reentrant: bool) -> None:
+def test_gradients(device_name: str, use_reentrant: bool) -> None:
     counted = Counted(wave)
-    found = gradients(
-        lambda _, *args: checkpoint(counted, *args, use_reentrant=use_reentrant), device=place_name
+    result = gradients(
+        lambda _, *args: checkpoint(counted, *args, use_reentrant=use_reentrant), device=device_name
     )
-    assert found == gradients(plainly, device=place_name)
+    assert result == gradients(plainly, device=device_name)
     assert counted.calls == 2
 
 
@@ -84,20 +84,20 @@ def test_an_unused_output(use_reentrant: bool) -> None:
     assert x.grad.tolist() == [2, 4]
 
 
-def test_random_numbers_come_again(place_name: str, use_reentrant: bool) -> None:
+def test_random_numbers_come_again(device_name: str, use_reentrant: bool) -> None:
     def noisy(x: Any) -> Any:
         mask = tensor.rand(x.shape, device=x.device) + tensor.rand(x.shape).to(x.device)
         return (x * mask).exp()
 
     tensor.manual_seed(3)
-    x = leaf(1, 2, 3, device=place_name)
+    x = leaf(1, 2, 3, device=device_name)
     checkpoint(noisy, x, use_reentrant=use_reentrant).sum().backward()
-    after = tensor.rand(2).tolist(), tensor.rand(2, device=place_name).tolist()
+    after = tensor.rand(2).tolist(), tensor.rand(2, device=device_name).tolist()
     tensor.manual_seed(3)
-    y = leaf(1, 2, 3, device=place_name)
+    y = leaf(1, 2, 3, device=device_name)
     noisy(y).sum().backward()
     assert x.grad.tolist() == y.grad.tolist()
-    assert after == (tensor.rand(2).tolist(), tensor.rand(2, device=place_name).tolist())
+    assert after == (tensor.rand(2).tolist(), tensor.rand(2, device=device_name).tolist())
 
 
 def test_random_numbers_go_on_if_wanted(use_reentrant: bool) -> None:

@@ -14,9 +14,9 @@ import tensor
 from tensor.core.modes.autocast import settings
 from tensor.utils import forward_state
 from tensor.utils.checkpoint import checkpoint
-from tests.tensor.conftest import place_name
+from tests.tensor.conftest import device_name
 
-__all__ = ["place_name"]
+__all__ = ["device_name"]
 
 
 @pytest.fixture(params=[False, True], ids=["non-reentrant", "reentrant"])
@@ -48,39 +48,39 @@ def _gradients(device: str, call: Any, dtype: Any) -> tuple[list[Any], list[Any]
     with tensor.autocast(device, dtype=dtype, cache_enabled=False):
         loss = call(middle, x).pow(2).sum()
     loss.backward()
-    found = [loss, x.grad, *(each.grad for each in (*first.parameters(), *last.parameters()))]
-    assert all(each.dtype is tensor.float32 for each in found)
-    return [each.tolist() for each in found], seen
+    result = [loss, x.grad, *(each.grad for each in (*first.parameters(), *last.parameters()))]
+    assert all(each.dtype is tensor.float32 for each in result)
+    return [each.tolist() for each in result], seen
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_runs_again_as_in_the_block(place_name: str, use_reentrant: bool, dtype: str) -> None:
-    kind = getattr(tensor, dtype)
-    found, seen = _gradients(
-        place_name, lambda middle, x: checkpoint(middle, x, use_reentrant=use_reentrant), kind
+def test_runs_again_as_in_the_block(device_name: str, use_reentrant: bool, dtype: str) -> None:
+    element_dtype = getattr(tensor, dtype)
+    result, seen = _gradients(
+        device_name, lambda middle, x: checkpoint(middle, x, use_reentrant=use_reentrant), element_dtype
     )
-    expected, once = _gradients(place_name, lambda middle, x: middle(x), kind)
-    assert found == expected
-    assert seen == once * 2 == [(True, kind, False)] * 2
-    assert _states(place_name)[::2] == (False, True)
+    expected, once = _gradients(device_name, lambda middle, x: middle(x), element_dtype)
+    assert result == expected
+    assert seen == once * 2 == [(True, element_dtype, False)] * 2
+    assert _states(device_name)[::2] == (False, True)
 
 
-def test_a_block_around_the_backward_pass_does_not_matter(place_name: str, use_reentrant: bool) -> None:
-    w = nn.Parameter(tensor.ones(2, 2, device=place_name))
-    x = tensor.ones(2, 2, device=place_name, requires_grad=True)
+def test_a_block_around_the_backward_pass_does_not_matter(device_name: str, use_reentrant: bool) -> None:
+    w = nn.Parameter(tensor.ones(2, 2, device=device_name))
+    x = tensor.ones(2, 2, device=device_name, requires_grad=True)
     y = checkpoint(lambda x: x @ w @ w, x, use_reentrant=use_reentrant)
-    with tensor.autocast(place_name):
+    with tensor.autocast(device_name):
         y.sum().backward()
-        assert tensor.is_autocast_enabled(place_name)
+        assert tensor.is_autocast_enabled(device_name)
     assert y.dtype is tensor.float32
     assert w.grad is not None and w.grad.dtype is tensor.float32
     assert w.grad.tolist() == [[8.0, 8.0], [8.0, 8.0]]
 
 
-def test_parameters_that_are_cast_once(place_name: str, use_reentrant: bool) -> None:
-    w = nn.Parameter(tensor.ones(2, 2, device=place_name))
-    x = tensor.ones(2, 2, device=place_name, requires_grad=True)
-    with tensor.autocast(place_name):
+def test_parameters_that_are_cast_once(device_name: str, use_reentrant: bool) -> None:
+    w = nn.Parameter(tensor.ones(2, 2, device=device_name))
+    x = tensor.ones(2, 2, device=device_name, requires_grad=True)
+    with tensor.autocast(device_name):
         y = x @ w
         y = checkpoint(lambda y: y @ w @ w, y, use_reentrant=use_reentrant)
         y = checkpoint(lambda y: y @ w, y @ w, use_reentrant=use_reentrant)
@@ -104,20 +104,20 @@ def test_without_the_state_the_function_would_do_something_else() -> None:
 
 
 def test_the_state_of_a_block_in_another_thread() -> None:
-    found = []
+    result = []
 
     def work(again: Any) -> None:
         x = tensor.ones(2, 2)
         with again():
-            found.append((_states("cpu"), (x @ x).dtype, settings.depth))
-        found.append((_states("cpu"), (x @ x).dtype, settings.depth))
+            result.append((_states("cpu"), (x @ x).dtype, settings.depth))
+        result.append((_states("cpu"), (x @ x).dtype, settings.depth))
 
     with tensor.autocast("cpu", dtype=tensor.float16, cache_enabled=False):
         again = forward_state.note(random=False)
         thread = threading.Thread(target=work, args=(again,))
         thread.start()
         thread.join()
-    assert found == [
+    assert result == [
         ((True, tensor.float16, False), tensor.float16, 1),
         ((False, tensor.bfloat16, True), tensor.float32, 0),
     ]

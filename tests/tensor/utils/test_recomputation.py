@@ -28,9 +28,9 @@ def test_keywords() -> None:
 
 def test_gradients_of_chosen_inputs() -> None:
     x, w = leaf(1, 2, 3), leaf(0.5, -1, 2)
-    (found,) = grad(checkpoint(wave, x, w).sum(), w)
+    (result,) = grad(checkpoint(wave, x, w).sum(), w)
     (expected,) = grad(wave(x, w).sum(), w)
-    assert found.tolist() == expected.tolist()
+    assert result.tolist() == expected.tolist()
 
 
 def test_tensors_that_are_no_arguments() -> None:

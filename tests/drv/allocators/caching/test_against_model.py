@@ -108,19 +108,19 @@ class AgainstModel(RuleBasedStateMachine):
     @invariant()
     def layout_is_the_models(self) -> None:
         states = {"active_allocated": "live", "active_pending_free": "pending", "inactive": "free"}
-        found = [
+        result = [
             (block["address"], block["size"], states[block["state"]])
             for segment in self.allocator.snapshot()
             for block in segment["blocks"]
         ]
-        assert found == self.model.layout()
+        assert result == self.model.layout()
 
     @invariant()
     def counters_are_the_models(self) -> None:
-        found = self.allocator.statistics()
+        result = self.allocator.statistics()
         for name, quantity in self.model.counts.items():
             for figure in ("current", "peak", "allocated", "freed"):
-                assert found[f"{name}.{figure}"] == getattr(quantity, figure), f"{name}.{figure}"
+                assert result[f"{name}.{figure}"] == getattr(quantity, figure), f"{name}.{figure}"
 
     @invariant()
     def the_driver_holds_what_is_counted(self) -> None:
@@ -131,8 +131,8 @@ class AgainstModel(RuleBasedStateMachine):
             self.allocator.free(block)
         self.allocator.empty_cache()
         assert self.bottom.source.used == 0
-        found = self.allocator.statistics()
-        assert not any(value for name, value in found.items() if name.endswith(".current"))
+        result = self.allocator.statistics()
+        assert not any(value for name, value in result.items() if name.endswith(".current"))
 
 
 TestAgainstModel = AgainstModel.TestCase

@@ -185,12 +185,12 @@ class Pinned(RuleBasedStateMachine):
 
     @invariant()
     def counters_are_right(self) -> None:
-        found = self.allocator.statistics()
-        assert found["allocation.current"] == len(self.live)
-        assert found["allocated_bytes.current"] == sum(block.size for block in self.live)
-        assert found["segment.current"] == len(self.host.pinned)
-        assert found["reserved_bytes.current"] == sum(memory.nbytes for memory in self.host.pinned)
-        assert found["num_host_alloc"] == self.host.calls
+        result = self.allocator.statistics()
+        assert result["allocation.current"] == len(self.live)
+        assert result["allocated_bytes.current"] == sum(block.size for block in self.live)
+        assert result["segment.current"] == len(self.host.pinned)
+        assert result["reserved_bytes.current"] == sum(memory.nbytes for memory in self.host.pinned)
+        assert result["num_host_alloc"] == self.host.calls
 
     def teardown(self) -> None:
         assert self.events.waits == 0

@@ -51,9 +51,9 @@ def run(threads: int, work: Callable[[int], None]) -> None:
 
 
 def check_empty(bottom: Bottom) -> None:
-    found = bottom.allocator.statistics()
-    assert found["allocation.all.current"] == found["allocated_bytes.all.current"] == 0
-    assert found["requested_bytes.all.current"] == found["active.all.current"] == 0
+    result = bottom.allocator.statistics()
+    assert result["allocation.all.current"] == result["allocated_bytes.all.current"] == 0
+    assert result["requested_bytes.all.current"] == result["active.all.current"] == 0
     bottom.allocator.empty_cache()
     assert bottom.source.used == 0
     assert bottom.allocator.statistics()["inactive_split_bytes.all.current"] == 0

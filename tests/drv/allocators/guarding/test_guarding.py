@@ -46,8 +46,8 @@ def runtime(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
 def exact(monkeypatch: pytest.MonkeyPatch) -> Iterator[drv.Runtime]:
     """A simulated runtime whose driver guards memory."""
     monkeypatch.setenv("GRAPHROOT_CUDA_ALLOC_CONF", "backend:guarding")
-    with drv.simulator.installed(check="full") as made:
-        yield made
+    with drv.simulator.installed(check="full") as result:
+        yield result
 
 
 def poke(address: int, value: int = 0, count: int = 1) -> None:
@@ -55,14 +55,14 @@ def poke(address: int, value: int = 0, count: int = 1) -> None:
 
 
 def contents(address: int, nbytes: int) -> np.ndarray:
-    found = np.empty(nbytes, np.uint8)
-    drv.copy_to_host(found, address, nbytes)
-    return found
+    result = np.empty(nbytes, np.uint8)
+    drv.copy_to_host(result, address, nbytes)
+    return result
 
 
 def test_options() -> None:
-    found = AllocatorOptions.from_text("backend:guarding,guard_red_zone:64,guard_quarantine:0")
-    assert (found.guarding, found.red_zone, found.quarantine) == (True, 64, 0)
+    result = AllocatorOptions.from_text("backend:guarding,guard_red_zone:64,guard_quarantine:0")
+    assert (result.guarding, result.red_zone, result.quarantine) == (True, 64, 0)
     assert not AllocatorOptions.from_text("backend:native").guarding
     with pytest.raises(InvalidValueError, match="guard_red_zone:-1"):
         AllocatorOptions.from_text("guard_red_zone:-1")
@@ -102,10 +102,10 @@ def test_overwritten_red_zone_is_raised_once_by_a_synchronising_call(
     block = allocator.allocate(100, LEGACY)
     with pytest.raises(drv.OverwriteError, match=f"1 byte, from {first}") as caught:
         poke(block.address + offset)
-    (found,) = caught.value.findings
-    assert (found.kind, found.changed, found.size) == ("out of bounds", 1, 100)
-    assert found.allocated[0][2] == found.seen[1][2] == caught.traceback[0].name
-    assert found.freed is None
+    (result,) = caught.value.findings
+    assert (result.kind, result.changed, result.size) == ("out of bounds", 1, 100)
+    assert result.allocated[0][2] == result.seen[1][2] == caught.traceback[0].name
+    assert result.freed is None
     runtime.devices[0].synchronize()
     allocator.free(block)
     runtime.devices[0].synchronize()
@@ -118,9 +118,9 @@ def test_red_zones_are_checked_when_a_block_is_freed(runtime: drv.Runtime) -> No
     drv.memset(block.address + 98, 0, 4, stream=stream)
     allocator.free(block)
     assert runtime.guard is not None
-    (found,) = runtime.guard.overwrites
-    assert (found.first, found.last, found.changed) == (100, 101, 2)
-    assert "test_red_zones_are_checked_when_a_block_is_freed" in str(found)
+    (result,) = runtime.guard.overwrites
+    assert (result.first, result.last, result.changed) == (100, 101, 2)
+    assert "test_red_zones_are_checked_when_a_block_is_freed" in str(result)
 
 
 def test_a_whole_red_zone_and_writes_inside_the_block(runtime: drv.Runtime) -> None:
@@ -141,9 +141,9 @@ def test_freed_memory_is_poisoned_kept_from_reuse_and_watched(runtime: drv.Runti
     assert other.address != block.address
     with pytest.raises(drv.OverwriteError, match="3 bytes, from byte 10 on, of 1000 bytes that were freed"):
         poke(block.address + 10, 0, 3)
-    (found,) = runtime.guard.overwrites if runtime.guard else ()
-    assert found.kind == "use after free"
-    assert found.freed is not None
+    (result,) = runtime.guard.overwrites if runtime.guard else ()
+    assert result.kind == "use after free"
+    assert result.freed is not None
 
 
 def test_quarantine_has_a_limit_and_can_be_emptied(runtime: drv.Runtime) -> None:
@@ -299,8 +299,8 @@ def test_memory_is_poisoned_without_counting_as_written(exact: drv.Runtime) -> N
     block = allocator.allocate(8, LEGACY)
     with exact.driver.findings.collecting():
         assert (contents(block.address, 8) == 0xFF).all()
-        (found,) = exact.driver.findings
-    assert found.kind == "uninitialized"
+        (result,) = exact.driver.findings
+    assert result.kind == "uninitialized"
 
 
 @pytest.mark.simulator_only
@@ -351,7 +351,7 @@ def test_use_on_another_stream_has_to_be_recorded(exact: drv.Runtime, recorded: 
     with exact.driver.findings.collecting():
         allocator.free(block)
         drv.Device(0).synchronize()
-        kinds = [found.kind for found in exact.driver.findings]
+        kinds = [result.kind for result in exact.driver.findings]
     assert kinds == ([] if recorded else ["freed while in use"])
 
 

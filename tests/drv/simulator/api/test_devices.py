@@ -40,11 +40,11 @@ def test_visible_devices_are_renumbered() -> None:
 
 def test_a_device_can_be_chosen_by_uuid() -> None:
     plain = Machine(devices=2)
-    wanted = plain.cuDeviceGetUuid(1).bytes
-    text = f"GPU-{wanted.hex()[:8]}"
+    expected = plain.cuDeviceGetUuid(1).bytes
+    text = f"GPU-{expected.hex()[:8]}"
     machine = Machine(devices=2, environment={"CUDA_VISIBLE_DEVICES": text})
     assert machine.cuDeviceGetCount() == 1
-    assert machine.cuDeviceGetUuid(0).bytes == wanted
+    assert machine.cuDeviceGetUuid(0).bytes == expected
 
 
 def test_identity(machine: Machine) -> None:

@@ -147,11 +147,11 @@ def test_pointer_attributes(machine: Machine) -> None:
 
 
 def test_pointer_attributes_of_an_unknown_address(machine: Machine) -> None:
-    wanted = [POINTER.CU_POINTER_ATTRIBUTE_CONTEXT, POINTER.CU_POINTER_ATTRIBUTE_RANGE_SIZE]
-    context, size = machine.cuPointerGetAttributes(2, wanted, 0x5000)
+    expected = [POINTER.CU_POINTER_ATTRIBUTE_CONTEXT, POINTER.CU_POINTER_ATTRIBUTE_RANGE_SIZE]
+    context, size = machine.cuPointerGetAttributes(2, expected, 0x5000)
     assert int(context) == 0
     assert size == 0
-    assert machine.status("cuPointerGetAttributes", 3, wanted, 0x5000) == "INVALID_VALUE"
+    assert machine.status("cuPointerGetAttributes", 3, expected, 0x5000) == "INVALID_VALUE"
 
 
 def test_sync_memops(machine: Machine) -> None:

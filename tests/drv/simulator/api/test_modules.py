@@ -22,14 +22,14 @@ def image() -> bytes:
 def test_forms_of_an_image(machine: Machine, image: bytes, form: str) -> None:
     array = np.frombuffer(image, np.uint8)
     buffer = ctypes.create_string_buffer(image)
-    given = {
+    argument = {
         "bytes": image,
         "bytearray": bytearray(image),
         "array": array,
         "address": array.ctypes.data,
         "buffer": buffer,
     }[form]
-    module = machine.cuModuleLoadData(given)
+    module = machine.cuModuleLoadData(argument)
     assert machine.cuFuncGetName(machine.cuModuleGetFunction(module, b"axpy")) == b"axpy"
 
 
@@ -150,8 +150,8 @@ def test_parameters_are_told(machine: Machine, image: bytes) -> None:
     module = machine.cuModuleLoadData(image)
     function = machine.cuModuleGetFunction(module, b"mixed")
     assert machine.cuFuncGetParamCount(function) == 5
-    places = [machine.cuFuncGetParamInfo(function, index) for index in range(5)]
-    assert places == [(0, 1), (8, 8), (16, 2), (24, 16), (40, 1)]
+    devices = [machine.cuFuncGetParamInfo(function, index) for index in range(5)]
+    assert devices == [(0, 1), (8, 8), (16, 2), (24, 16), (40, 1)]
     assert machine.status("cuFuncGetParamInfo", function, 5) == "INVALID_VALUE"
     assert machine.cuFuncGetParamCount(machine.cuModuleGetFunction(module, b"nothing")) == 0
 

@@ -146,10 +146,10 @@ def test_reservations(machine: Machine) -> None:
     first = int(machine.cuMemAddressReserve(PAGE, 0, 0, 0))
     aligned = int(machine.cuMemAddressReserve(PAGE, 1 << 30, 0, 0))
     assert aligned % (1 << 30) == 0
-    wanted = aligned + (1 << 32)
-    assert int(machine.cuMemAddressReserve(2 * PAGE, 0, wanted, 0)) == wanted
+    expected = aligned + (1 << 32)
+    assert int(machine.cuMemAddressReserve(2 * PAGE, 0, expected, 0)) == expected
     # What is taken is only a hint: another place is found.
-    assert int(machine.cuMemAddressReserve(PAGE, 0, wanted + PAGE, 0)) != wanted + PAGE
+    assert int(machine.cuMemAddressReserve(PAGE, 0, expected + PAGE, 0)) != expected + PAGE
     ranges = sorted(machine.driver.reservations.items())
     assert all(a + size <= b for (a, size), (b, _) in pairwise(ranges))
     assert machine.status("cuMemAddressFree", first, 2 * PAGE) == "INVALID_VALUE"

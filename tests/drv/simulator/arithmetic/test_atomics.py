@@ -60,11 +60,11 @@ def _check(op: str, t: str, lanes: int, elements: int, rng: np.random.Generator)
     if op in ("inc", "dec"):
         value = rng.integers(0, 9, len(value)).astype(np.uint32)
         memory = rng.integers(0, 12, elements).astype(np.uint32)
-    expected, found = memory.copy(), np.empty(lanes, memory.dtype)
+    expected, result = memory.copy(), np.empty(lanes, memory.dtype)
     operands = (value, compare) if op == "cas" else (value,)
     with np.errstate(all="ignore"):
         for lane, element in enumerate(indices.tolist()):
-            found[lane] = expected[element]
+            result[lane] = expected[element]
             own = slice(lane, lane + 1)
             new = _one(
                 op,
@@ -80,7 +80,7 @@ def _check(op: str, t: str, lanes: int, elements: int, rng: np.random.Generator)
         nothing = atomic(before, indices, op, t, *operands, want_old=False)
     assert nothing is None
     assert old.dtype == DTYPES[t]
-    assert same(t, old, found).all()
+    assert same(t, old, result).all()
     assert same(t, memory, expected).all()
     assert same(t, before, expected).all()
 
@@ -105,15 +105,15 @@ def test_exchanges_of_16_bytes(lanes: int, elements: int, seed: int) -> None:
     value = rng.integers(0, 2, (lanes, 2), dtype=np.uint64)
     compare = rng.integers(0, 2, (1, 2), dtype=np.uint64)
     for op in ("cas", "exch"):
-        expected, found = memory.copy(), []
+        expected, result = memory.copy(), []
         for lane, element in enumerate(indices):
-            found.append(expected[element].tolist())
+            result.append(expected[element].tolist())
             if op == "exch" or expected[element].tolist() == compare[0].tolist():
                 expected[element] = value[lane]
         operands = (value, compare) if op == "cas" else (value,)
         old = atomic(memory, indices, op, "b128", *operands, want_old=True)
         assert old is not None
-        assert old.tolist() == found
+        assert old.tolist() == result
         assert memory.tolist() == expected.tolist()
 
 

@@ -71,10 +71,10 @@ def find_nth(mask: int, base: int, offset: int) -> int:
         return -1
     if offset == 0:
         return base if mask >> base & 1 else -1
-    found = 0
+    result = 0
     for position in range(base, 32) if offset > 0 else range(base, -1, -1):
-        found += mask >> position & 1
-        if found == abs(offset):
+        result += mask >> position & 1
+        if result == abs(offset):
             return position
     return -1
 

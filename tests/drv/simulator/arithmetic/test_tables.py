@@ -30,8 +30,8 @@ def test_rows_give_their_declared_types_and_shapes(base: str) -> None:
             operands = [random_lanes(t, count, rng) for t, count in zip(row.operands, lengths, strict=False)]
             before = [operand.copy() for operand in operands]
             with np.errstate(all="ignore"):
-                given = operation.function(*operands)
-            results = given if len(row.results) > 1 else (given,)
+                argument = operation.function(*operands)
+            results = argument if len(row.results) > 1 else (argument,)
             lanes = max(len(operand) for operand in operands)
             declared = [(DTYPES[t], (lanes,)) for t in row.results]
             assert [(result.dtype, result.shape) for result in results] == declared, row.opcode

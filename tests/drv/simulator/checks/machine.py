@@ -98,9 +98,9 @@ class Machine:
         assert status == cuda.CUresult.CUDA_SUCCESS
 
     def callback(self, stream: int, function: Any) -> None:
-        made = HOST_FUNCTION(lambda _: function())
-        self.keep.append(made)
-        self.call("cuLaunchHostFunc", stream, ctypes.cast(made, ctypes.c_void_p).value, 0)
+        result = HOST_FUNCTION(lambda _: function())
+        self.keep.append(result)
+        self.call("cuLaunchHostFunc", stream, ctypes.cast(result, ctypes.c_void_p).value, 0)
 
     def kernels(self, source: str) -> dict[str, Any]:
         """Kernels of a CUDA source by name, loaded in the current context."""

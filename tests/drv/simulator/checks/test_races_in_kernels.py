@@ -405,13 +405,13 @@ def races_by_definition(program) -> set[int]:
     """Bytes for which two accesses by different threads have no barrier of both between them."""
     accesses = []
     synced: list[tuple[int, object]] = []
-    found = set()
+    result = set()
     for time, step in enumerate(program):
         if step[0] != "touch":
             synced.append((time, step))
             continue
         _, kind, who, where = step
-        accesses += [(time, kind, thread, place) for thread, place in zip(who, where, strict=True)]
+        accesses += [(time, kind, thread, device) for thread, device in zip(who, where, strict=True)]
     for index, (t1, k1, a, p1) in enumerate(accesses):
         for t2, k2, b, p2 in accesses[index + 1 :]:
             if a == b or p1 != p2 or (k1 == k2 and k1 is not WRITE):
@@ -433,8 +433,8 @@ def races_by_definition(program) -> set[int]:
                     if group & knows:
                         knows |= group
             if b not in knows:
-                found.add(p1)
-    return found
+                result.add(p1)
+    return result
 
 
 @settings(max_examples=300, deadline=None)
@@ -448,7 +448,7 @@ def test_races_are_those_that_no_barrier_separates(program):
             kernel.syncwarp(*[(step[1], 32 * step[2] + lane) for lane in range(32)])
         else:
             _, kind, who, where = step
-            kernel.touch(kind, [4 * place for place in where], *who)
+            kernel.touch(kind, [4 * device for device in where], *who)
     ranges = [limits for finding in kernel.program.findings for limits in finding.ranges]
-    places = {byte // 4 for start, stop in ranges for byte in range(start, stop)}
-    assert places == races_by_definition(program)
+    devices = {byte // 4 for start, stop in ranges for byte in range(start, stop)}
+    assert devices == races_by_definition(program)

@@ -28,8 +28,8 @@ def byte_accesses(draw):
         start = draw(st.integers(0, SIZE - 1))
         return ("range", start, draw(st.integers(start, SIZE)), draw(kinds))
     width = draw(st.sampled_from([1, 2, 4, 8, 16]))
-    places = draw(st.lists(st.integers(0, SIZE // width - 1), min_size=1, max_size=6))
-    return ("lanes", [place * width for place in places], width, draw(kinds))
+    devices = draw(st.lists(st.integers(0, SIZE // width - 1), min_size=1, max_size=6))
+    return ("lanes", [device * width for device in devices], width, draw(kinds))
 
 
 @st.composite
@@ -93,7 +93,7 @@ def model(steps) -> tuple[list[Node], set[tuple[str, str]], set[tuple[str, int]]
             last[stream] = number
             operations.append(number)
     pairs: set[tuple[str, str]] = set()
-    places: set[int] = set()
+    devices: set[int] = set()
     for second in range(len(nodes)):
         for first in range(second):
             if first in nodes[second].before:
@@ -105,8 +105,8 @@ def model(steps) -> tuple[list[Node], set[tuple[str, str]], set[tuple[str, int]]
                     common = touched(one) & touched(other)
                     if common:
                         pairs.add((nodes[first].name, nodes[second].name))
-                        places |= common
-    return nodes, pairs, places
+                        devices |= common
+    return nodes, pairs, devices
 
 
 class Recorder:
@@ -200,7 +200,7 @@ SITES = {kind: FakeSite() for kind in Access}
 @settings(max_examples=300, deadline=None)
 @given(programs(), st.randoms(use_true_random=False))
 def test_races_are_those_of_the_transitive_closure(steps, random):
-    _, pairs, places = model(steps)
+    _, pairs, devices = model(steps)
     schedules = {
         "eager": lambda pending: pending,
         "lazy": lambda pending: [],
@@ -209,6 +209,6 @@ def test_races_are_those_of_the_transitive_closure(steps, random):
     with patch.object(races, "RANGES_KEPT", SIZE):
         for pick in schedules.values():
             for sweep in (False, True):
-                found = play(steps, pick, sweep=sweep)
-                assert found.pairs <= pairs
-                assert found.places == places
+                result = play(steps, pick, sweep=sweep)
+                assert result.pairs <= pairs
+                assert result.places == devices

@@ -31,11 +31,11 @@ CORRECT = pytest.mark.parametrize("correct", [True, False], ids=["correct", "inc
 
 
 def expect(machine: Machine, correct: bool, kind: str = "race") -> None:
-    found = machine.found
+    result = machine.found
     if correct:
-        assert found == [], str(machine.driver.findings)
+        assert result == [], str(machine.driver.findings)
     else:
-        assert kind in found
+        assert kind in result
 
 
 @CORRECT
@@ -505,8 +505,8 @@ def programs(draw):
 def raced_bytes(steps, schedule: str, seed: int) -> set[int]:
     machine = Machine(schedule, seed, devices=1)
     # All fills stand on one line of Python and would be counted as one mistake.
-    found: list[Finding] = []
-    machine.driver.observer.findings = SimpleNamespace(add=found.append)
+    result: list[Finding] = []
+    machine.driver.observer.findings = SimpleNamespace(add=result.append)
     streams = [LEGACY, machine.stream(blocking=True), machine.stream(), machine.stream()]
     events = [machine.event(), machine.event()]
     memory = machine.alloc()
@@ -524,7 +524,7 @@ def raced_bytes(steps, schedule: str, seed: int) -> set[int]:
                 while machine.driver.cuEventQuery(events[event])[0] != cuda.CUresult.CUDA_SUCCESS:
                     pass
     machine.finish()
-    ranges = [limits for finding in found for limits in finding.ranges]
+    ranges = [limits for finding in result for limits in finding.ranges]
     return {byte for start, stop in ranges for byte in range(start, stop)}
 
 

@@ -70,41 +70,41 @@ def words(body: str, **options: object) -> np.ndarray:
 
 
 def test_guards() -> None:
-    found = words(
+    result = words(
         "mov.b32 %r2, 5;\nsetp.lt.u32 %p1, %r1, 10;\n@%p1 mov.b32 %r2, 7;\n@!%p1 add.s32 %r2, %r2, %r1;\n"
         "setp.eq.u32 %p2, %r1, 3;\n@%p2 ret;\n"
     )
     expected = np.where(T < 10, 7, 5 + T)
     expected[3] = 0
-    assert (found == expected).all()
+    assert (result == expected).all()
 
 
 def test_a_branch_by_index() -> None:
-    found = words(
+    result = words(
         "T: .branchtargets A, B, C, A;\nand.b32 %r3, %r1, 3;\nbrx.idx %r3, T;\n"
         "A: mov.b32 %r2, 10;\nbra.uni E;\nB: mov.b32 %r2, 20;\nC: add.s32 %r2, %r1, 30;\nE:\n"
     )
-    assert (found == np.where((T & 3) % 3 == 0, 10, T + 30)).all()
+    assert (result == np.where((T & 3) % 3 == 0, 10, T + 30)).all()
 
 
 def test_packing_and_unpacking() -> None:
-    found = words(
+    result = words(
         "cvt.u16.u32 %rs1, %r1;\nmov.b16 %rs2, 7;\nmov.b32 %r3, {%rs1, %rs2};\nmov.b64 %rd3, {%r3, %r1};\n"
         "mov.b64 {%r4, _}, %rd3;\nmov.b32 {_, %rs3}, %r4;\nshr.u64 %rd4, %rd3, 32;\ncvt.u32.u64 %r5, %rd4;\n"
         "cvt.u32.u16 %r6, %rs3;\nmad.lo.u32 %r2, %r5, 100, %r6;\n"
     )
-    assert (found == T * 100 + 7).all()
+    assert (result == T * 100 + 7).all()
 
 
 def test_vectors_of_eight_words() -> None:
-    found = launch(
+    result = launch(
         "mul.wide.u32 %rd2, %r1, 32;\nadd.s64 %rd2, %rd1, %rd2;\n"
         "st.global.v8.b32 [%rd2], {%r1, 1, 2, 3, 4, 5, 6, 7};\n"
         "ld.global.v8.b32 {%r2, %r3, _, _, %r4, _, _, %r5}, [%rd2];\n"
         "st.global.v2.b32 [%rd2+8], {%r5, %r4};\n",
         threads=4,
     )
-    assert found[:32].reshape(4, 8).tolist() == [[t, 1, 7, 4, 4, 5, 6, 7] for t in range(4)]
+    assert result[:32].reshape(4, 8).tolist() == [[t, 1, 7, 4, 4, 5, 6, 7] for t in range(4)]
 
 
 def test_calls_with_a_result_and_through_a_pointer() -> None:
@@ -114,7 +114,7 @@ def test_calls_with_a_result_and_through_a_pointer() -> None:
 .func (.param .b32 r) next(.param .b32 a)
 { .reg .b32 %r<3>; ld.param.b32 %r1, [a]; add.s32 %r2, %r1, 1; st.param.b32 [r], %r2; ret; }
 """
-    found = words(
+    result = words(
         "mov.u64 %rd3, twice;\nmov.u64 %rd4, next;\nand.b32 %r3, %r1, 1;\nsetp.eq.u32 %p1, %r3, 0;\n"
         "selp.b64 %rd5, %rd3, %rd4, %p1;\n"
         "{ .param .b32 a; .param .b32 q; st.param.b32 [a], %r1;\n"
@@ -122,36 +122,36 @@ def test_calls_with_a_result_and_through_a_pointer() -> None:
         "{ .param .b32 a; .param .b32 q; st.param.b32 [a], %r2; call.uni (q), next, (a); ld.param.b32 %r2, [q]; }\n",
         before=functions,
     )
-    assert (found == np.where(T & 1, T + 2, 2 * T + 1)).all()
+    assert (result == np.where(T & 1, T + 2, 2 * T + 1)).all()
 
 
 def test_barriers_that_count_and_reduce() -> None:
-    found = words(
+    result = words(
         "setp.lt.u32 %p1, %r1, 50;\nbarrier.sync.aligned 3, 64;\nbarrier.red.popc.aligned.u32 %r2, 5, %p1;\n",
         threads=64,
     )
-    assert (found == 50).all()
+    assert (result == 50).all()
 
 
 def test_matches_and_reductions_of_a_warp() -> None:
-    found = words(
+    result = words(
         "and.b32 %r3, %r1, 7;\nmatch.any.sync.b32 %r4, %r3, -1;\nredux.sync.max.s32 %r5, %r1, -1;\n"
         "match.all.sync.b32 %r6|%p1, %r3, -1;\nselp.b32 %r7, 1000, 0, %p1;\npopc.b32 %r8, %r4;\n"
         "elect.sync %r9|%p2, -1;\nselp.b32 %r10, 100, 0, %p2;\nadd.s32 %r2, %r8, %r5;\nadd.s32 %r2, %r2, %r7;\n"
         "add.s32 %r2, %r2, %r10;\n"
     )
-    assert (found == np.where(T == 0, 135, 35)).all()
+    assert (result == np.where(T == 0, 135, 35)).all()
 
 
 def test_asynchronous_copies_to_shared_memory() -> None:
-    found = words(
+    result = words(
         "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nst.global.b32 [%rd3], %r1;\nmov.u32 %r3, s;\n"
         "shl.b32 %r4, %r1, 2;\nadd.s32 %r3, %r3, %r4;\ncp.async.ca.shared.global [%r3], [%rd3], 4;\n"
         "cp.async.commit_group;\ncp.async.wait_group 0;\nbar.sync 0;\nmov.u32 %r5, s;\nsub.s32 %r6, 31, %r1;\n"
         "shl.b32 %r6, %r6, 2;\nadd.s32 %r5, %r5, %r6;\nld.shared.b32 %r2, [%r5];\n",
         before=".shared .align 4 .b8 s[128];",
     )
-    assert (found == 31 - T).all()
+    assert (result == 31 - T).all()
 
 
 @pytest.mark.parametrize(

@@ -142,10 +142,10 @@ def test_subnormal_numbers(launch: Launch, flush: bool) -> None:
         np.maximum(x, 0),
     ]
     expected.append((x.astype(np.float64) / 3).astype(np.float32))
-    for row, (got, wanted) in enumerate(zip(out, expected, strict=True)):
-        np.testing.assert_array_equal(got, flushed(np.asarray(wanted, np.float32)), str(row))
+    for row, (got, needed) in enumerate(zip(out, expected, strict=True)):
+        np.testing.assert_array_equal(got, flushed(np.asarray(needed, np.float32)), str(row))
         if row in (0, 1, 2):
-            np.testing.assert_array_equal(np.signbit(got), np.signbit(flushed(np.asarray(wanted))), str(row))
+            np.testing.assert_array_equal(np.signbit(got), np.signbit(flushed(np.asarray(needed))), str(row))
 
 
 def test_moves_and_doubles_are_never_flushed(launch: Launch) -> None:

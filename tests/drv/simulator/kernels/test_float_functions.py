@@ -281,8 +281,8 @@ extern "C" __global__ void evaluate(const {type_}* in, {type_}* one, {type_}* tw
     y, x = np.meshgrid(specials, specials)
     with np.errstate(all="ignore"):
         wrong = [
-            (name, arguments[at], got[at], wanted[at])
-            for name, got, wanted, arguments in (
+            (name, arguments[at], got[at], expected[at])
+            for name, got, expected, arguments in (
                 *(
                     (name, row, f(specials), specials)
                     for (name, f), row in zip(SPECIAL.items(), one, strict=True)
@@ -292,7 +292,9 @@ extern "C" __global__ void evaluate(const {type_}* in, {type_}* one, {type_}* tw
                     for (name, f), table in zip(SPECIAL_PAIRS.items(), two, strict=True)
                 ),
             )
-            for at in zip(*np.nonzero(~close(got, wanted, either_zero=name in ("fmin", "fmax"))), strict=True)
+            for at in zip(
+                *np.nonzero(~close(got, expected, either_zero=name in ("fmin", "fmax"))), strict=True
+            )
         ]
     assert not wrong, wrong
 

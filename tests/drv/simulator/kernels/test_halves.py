@@ -362,11 +362,11 @@ def test_functions(launch: Launch, kind: Kind) -> None:
     x = values.astype(np.float64)
     expected = [np.sqrt(x), 1 / np.sqrt(x), 1 / x, np.exp(x), np.exp2(x), 10**x, np.log(x), np.log2(x), np.log10(x),
                 np.sin(x), np.cos(x), np.tanh(x)]  # fmt: skip
-    for row, wanted in zip(out, expected, strict=True):
+    for row, needed in zip(out, expected, strict=True):
         # Near zeros of the function the error is absolute.
-        distance = units_in_last_place(row.astype(np.float64), wanted, kind.numpy)
-        near = np.abs(row.astype(np.float64) - wanted) < 2.0**-20 if kind is HALF else False
-        overflows = np.abs(wanted) > FORMATS[kind.numpy][2]
+        distance = units_in_last_place(row.astype(np.float64), needed, kind.numpy)
+        near = np.abs(row.astype(np.float64) - needed) < 2.0**-20 if kind is HALF else False
+        overflows = np.abs(needed) > FORMATS[kind.numpy][2]
         assert ((distance <= 2) | near | overflows).all()
 
 

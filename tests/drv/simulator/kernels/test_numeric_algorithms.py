@@ -223,8 +223,8 @@ def test_activations(launch: Launch) -> None:
     w = x.astype(np.float64)
     expected = [np.maximum(w, 0), w * scipy.special.ndtr(w), w * scipy.special.expit(w),
                 np.where(w > 0, w, np.expm1(np.minimum(w, 0))), np.logaddexp(w, 0), np.tanh(w)]  # fmt: skip
-    for got, wanted in zip(out, expected, strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    for got, needed in zip(out, expected, strict=True):
+        np.testing.assert_allclose(got, needed, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("stride", "pad", "bias"), [(1, 0, True), (1, 1, False), (2, 2, True)])

@@ -43,16 +43,16 @@ def test_tf32_keeps_special_values() -> None:
 
 def test_parts_of_complex_numbers_are_rounded() -> None:
     values = np.array([[1 + 2**-12, 2**-13 - 3]], np.complex64) * (1 + 1j)
-    for function, kind in ((round_to_tf32, np.float32), (round_to_bfloat16, np.float32)):
-        expected = function(values.view(kind))
-        np.testing.assert_array_equal(function(values).view(kind), expected)
+    for function, dtype in ((round_to_tf32, np.float32), (round_to_bfloat16, np.float32)):
+        expected = function(values.view(dtype))
+        np.testing.assert_array_equal(function(values).view(dtype), expected)
         assert function(values).shape == values.shape
 
 
 def rule(inputs: Type, output: Type, compute: Compute, mode: int = 0) -> Rule:
-    found = product_rule(inputs, output, compute, mode)
-    assert found is not None
-    return found
+    result = product_rule(inputs, output, compute, mode)
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,9 @@ def test_a_guarded_write_keeps_the_old_value_alive() -> None:
 
 
 def test_a_switch() -> None:
-    found = blocks("T: .branchtargets A, B, A;\nbrx.idx %r1, T;\nA:\nmov.b32 %r2, 1;\nB:\nret;")
-    assert found[0].end is End.SWITCH
-    assert found[0].targets == (1, 2, 1)
+    result = blocks("T: .branchtargets A, B, A;\nbrx.idx %r1, T;\nA:\nmov.b32 %r2, 1;\nB:\nret;")
+    assert result[0].end is End.SWITCH
+    assert result[0].targets == (1, 2, 1)
 
 
 def test_barriers_and_warp_meetings_part_blocks() -> None:
@@ -70,8 +70,8 @@ def test_barriers_and_warp_meetings_part_blocks() -> None:
 
 
 def test_meetings_of_different_lanes_part_blocks() -> None:
-    found = blocks("shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1;\nshfl.sync.bfly.b32 %r4, %r3, 2, 31, 255;\nret;")
-    assert [block.converges for block in found] == [True, True]
+    result = blocks("shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1;\nshfl.sync.bfly.b32 %r4, %r3, 2, 31, 255;\nret;")
+    assert [block.converges for block in result] == [True, True]
 
 
 def test_the_carry_is_alive_between_blocks() -> None:
@@ -82,5 +82,5 @@ def test_the_carry_is_alive_between_blocks() -> None:
 
 
 def test_code_that_falls_off_the_end_returns() -> None:
-    found = blocks("@%p1 bra L;\nmov.b32 %r1, 1;\nL:")
-    assert found[-1].end is End.RETURN
+    result = blocks("@%p1 bra L;\nmov.b32 %r1, 1;\nL:")
+    assert result[-1].end is End.RETURN

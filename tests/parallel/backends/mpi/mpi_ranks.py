@@ -86,30 +86,30 @@ def reductions() -> None:
     rank, size = mine.rank, mine.size
     for dtype in _DTYPES:
         for op in ReduceOp:
-            given = _values(rank, dtype, 6 * size)
+            argument = _values(rank, dtype, 6 * size)
             if not _is_for(op, dtype):
                 with pytest.raises(TypeError, match=f"ReduceOp.{op.name} is not for"):
-                    mine.all_reduce(given, op, _soon())
+                    mine.all_reduce(argument, op, _soon())
                 continue
             expected = _expected(op, dtype, size, 6 * size)
             part = np.empty(6, dtype)
-            mine.reduce_scatter(part, given, op, _soon())
+            mine.reduce_scatter(part, argument, op, _soon())
             np.testing.assert_array_equal(part, expected[6 * rank : 6 * rank + 6], f"{op} {dtype}")
-            mine.reduce(given, 1, op, _soon())
-            np.testing.assert_array_equal(given, expected if rank == 1 else _values(rank, dtype, 6 * size))
-            given = _values(rank, dtype, 6 * size)
-            mine.all_reduce(given, op, _soon())
-            np.testing.assert_array_equal(given, expected, f"{op} {dtype}")
+            mine.reduce(argument, 1, op, _soon())
+            np.testing.assert_array_equal(argument, expected if rank == 1 else _values(rank, dtype, 6 * size))
+            argument = _values(rank, dtype, 6 * size)
+            mine.all_reduce(argument, op, _soon())
+            np.testing.assert_array_equal(argument, expected, f"{op} {dtype}")
     for op in (ReduceOp.MIN, ReduceOp.MAX):
-        for place in range(size):
-            given = np.array([rank, np.nan if rank == place else 1.0], np.float32)
-            mine.all_reduce(given, op, _soon())
-            assert given[0] == (0 if op is ReduceOp.MIN else size - 1)
-            assert np.isnan(given[1])
+        for device in range(size):
+            argument = np.array([rank, np.nan if rank == device else 1.0], np.float32)
+            mine.all_reduce(argument, op, _soon())
+            assert argument[0] == (0 if op is ReduceOp.MIN else size - 1)
+            assert np.isnan(argument[1])
     # float16 would overflow on the way.
-    given = np.full(3, 40000, np.float16)
-    mine.all_reduce(given, ReduceOp.AVG, _soon())
-    assert given.tolist() == [40000] * 3
+    argument = np.full(3, 40000, np.float16)
+    mine.all_reduce(argument, ReduceOp.AVG, _soon())
+    assert argument.tolist() == [40000] * 3
     empty = np.empty(0, np.float32)
     mine.all_reduce(empty, ReduceOp.SUM, _soon())
     mine.close()
@@ -121,9 +121,9 @@ def copies() -> None:
     for dtype in _DTYPES:
         each = [_values(other, dtype, 4) for other in range(size)]
         whole = np.concatenate(each)
-        given = each[rank].copy()
-        mine.broadcast(given, 1, _soon())
-        np.testing.assert_array_equal(given, each[1])
+        argument = each[rank].copy()
+        mine.broadcast(argument, 1, _soon())
+        np.testing.assert_array_equal(argument, each[1])
         output = np.zeros(4 * size, dtype)
         mine.all_gather(output, each[rank], _soon())
         np.testing.assert_array_equal(output, whole)
@@ -134,8 +134,8 @@ def copies() -> None:
         np.testing.assert_array_equal(output, whole)
         mine.gather(output if rank == 2 else None, each[rank], 2, _soon())
         np.testing.assert_array_equal(output, whole)
-        mine.scatter(given, whole if rank == 2 else None, 2, _soon())
-        np.testing.assert_array_equal(given, each[rank])
+        mine.scatter(argument, whole if rank == 2 else None, 2, _soon())
+        np.testing.assert_array_equal(argument, each[rank])
         # Rank r sends r + 2 s elements to rank s.
         sent, received = [rank + 2 * s for s in range(size)], [r + 2 * rank for r in range(size)]
         source = np.concatenate([np.full(n, (10 * rank + s) % 2, dtype) for s, n in enumerate(sent)])
@@ -182,13 +182,13 @@ def messages() -> None:
     assert sorted(arrived) == [(1, left, 10 * left + 1), (2, left, 10 * left + 2)]
     mine.barrier(_soon())
     if rank == 0:
-        found = set()
+        result = set()
         for _ in range(size - 1):
             array = np.empty(3, np.int64)
             source = mine.recv(array, None, 5, _soon())
             assert array.tolist() == [source] * 3
-            found.add(source)
-        assert found == set(range(1, size))
+            result.add(source)
+        assert result == set(range(1, size))
     else:
         mine.send(np.full(3, rank, np.int64), 0, 5, _soon())
     with pytest.raises(ValueError, match=r"MPI's tags are 0 to \d+, and -1 was given"):
@@ -207,13 +207,13 @@ def messages() -> None:
 
 def disagreements() -> None:
     mine = world_transport(LIMIT)
-    given = np.zeros(4 + mine.rank // 2, np.float32)
+    argument = np.zeros(4 + mine.rank // 2, np.float32)
     with pytest.raises(
         DistBackendError,
         match=r"all_reduce\(SUM\): rank . of 3 over MPI: ranks called different operations: ranks 0, 1: all_reduce\(SUM\) "
         r"of 4 float32; rank 2: all_reduce\(SUM\) of 5 float32",
     ):
-        mine.all_reduce(given, ReduceOp.SUM, _soon())
+        mine.all_reduce(argument, ReduceOp.SUM, _soon())
     with pytest.raises(DistBackendError, match="barrier: all_reduce.*different operations"):
         mine.barrier(_soon())
     mine.close()
@@ -233,9 +233,9 @@ def groups() -> None:
     assert world(LIMIT) is everybody
     rank = everybody.Get_rank()
     one = MpiTransport(subgroup(everybody, [rank], LIMIT))
-    given = np.ones(2)
-    one.all_reduce(given, ReduceOp.SUM, _soon())
-    assert given.tolist() == [1, 1]
+    argument = np.ones(2)
+    one.all_reduce(argument, ReduceOp.SUM, _soon())
+    assert argument.tolist() == [1, 1]
     one.close()
     one.close()
     with pytest.raises(DistBackendError, match="barrier: .*destroyed"):
@@ -243,9 +243,9 @@ def groups() -> None:
     if rank != 1:
         pair = MpiTransport(subgroup(everybody, [2, 0], LIMIT))
         assert (pair.rank, pair.size) == (int(rank == 0), 2)
-        given = np.array([rank])
-        pair.broadcast(given, 0, _soon())
-        assert given.tolist() == [2]
+        argument = np.array([rank])
+        pair.broadcast(argument, 0, _soon())
+        assert argument.tolist() == [2]
         pair.close()
     # A member that does not come.
     if rank == 0:
@@ -328,33 +328,33 @@ def aborted() -> None:
 
 def process_groups() -> None:
     """The public functions, on the host and on simulated devices, twice in one process."""
-    for place in ("cpu", "cuda"):
-        if place == "cuda":
+    for device in ("cpu", "cuda"):
+        if device == "cuda":
             drv.simulator.install(check="race", schedule="random")
         with pytest.raises(ValueError, match="rank=7 was given, and MPI says"):
             parallel.init_process_group("mpi", rank=7)
         parallel.init_process_group("mpi", timeout=LIMIT)
         rank, size = parallel.get_rank(), parallel.get_world_size()
         assert (parallel.get_backend(), size) == ("mpi", 3)
-        given = tensor.arange(6.0, device=place).reshape(2, 3).t() + rank
-        parallel.all_reduce(given)
-        assert given.tolist() == (3 * tensor.arange(6.0).reshape(2, 3).t() + 3).tolist()
+        argument = tensor.arange(6.0, device=device).reshape(2, 3).t() + rank
+        parallel.all_reduce(argument)
+        assert argument.tolist() == (3 * tensor.arange(6.0).reshape(2, 3).t() + 3).tolist()
         works = [
-            parallel.all_reduce(tensor.full((4,), rank + step, device=place), async_op=True)
+            parallel.all_reduce(tensor.full((4,), rank + step, device=device), async_op=True)
             for step in range(5)
         ]
         assert [work.result()[0][0].item() for work in works] == [3 + 3 * step for step in range(5)]
-        parts = [tensor.empty(2, dtype=tensor.bfloat16, device=place) for _ in range(size)]
-        parallel.all_gather(parts, tensor.full((2,), rank, dtype=tensor.bfloat16, device=place))
+        parts = [tensor.empty(2, dtype=tensor.bfloat16, device=device) for _ in range(size)]
+        parallel.all_gather(parts, tensor.full((2,), rank, dtype=tensor.bfloat16, device=device))
         assert [part[0].item() for part in parts] == [0, 1, 2]
         outer = parallel.new_group([0, 2])
         if rank != 1:
-            total = tensor.ones(3, device=place)
+            total = tensor.ones(3, device=device)
             parallel.all_reduce(total, group=outer)
             assert total.tolist() == [2, 2, 2]
         right, left = (rank + 1) % size, (rank - 1) % size
-        arrived = tensor.empty(3, device=place)
-        sent = tensor.full((3,), float(rank), device=place)
+        arrived = tensor.empty(3, device=device)
+        sent = tensor.full((3,), float(rank), device=device)
         for work in parallel.batch_isend_irecv(
             [parallel.P2POp(parallel.isend, sent, right), parallel.P2POp(parallel.irecv, arrived, left)]
         ):
@@ -363,15 +363,15 @@ def process_groups() -> None:
         objects: list[Any] = [None] * size
         parallel.all_gather_object(objects, {"rank": rank})
         assert objects == [{"rank": each} for each in range(size)]
-        module = nn.Linear(3, 2).to(place)
+        module = nn.Linear(3, 2).to(device)
         model = parallel.DistributedDataParallel(module)
-        model(tensor.full((4, 3), float(rank), device=place)).sum().backward()
+        model(tensor.full((4, 3), float(rank), device=device)).sum().backward()
         assert module.weight.grad is not None
         assert module.weight.grad.tolist() == [[4.0] * 3] * 2
         parallel.barrier()
         parallel.destroy_process_group()
         assert not [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
-        if place == "cuda":
+        if device == "cuda":
             tensor.cuda.synchronize()
 
 

@@ -33,10 +33,10 @@ _OPEN_MPI = {
 
 def _mpiexec() -> str:
     folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    found = shutil.which("mpiexec", path=folders)
-    if found is None:
+    result = shutil.which("mpiexec", path=folders)
+    if result is None:
         pytest.skip("mpiexec is not installed")
-    return found
+    return result
 
 
 def _marked(mark: str) -> Iterator[int]:

@@ -135,32 +135,32 @@ class FakeNccl:
             return comm.handle
 
     def ncclCommGetAsyncError(self, comm: int) -> int:
-        with self._using(comm, "ncclCommGetAsyncError", log=False) as found:
-            if found.state == ncclResult_t.ncclSuccess and found.waiting:
+        with self._using(comm, "ncclCommGetAsyncError", log=False) as result:
+            if result.state == ncclResult_t.ncclSuccess and result.waiting:
                 return ncclResult_t.ncclInProgress
-            return found.state
+            return result.state
 
     def ncclCommFinalize(self, comm: int) -> None:
-        with self._using(comm, "ncclCommFinalize") as found, self._lock:
-            world = found.world
+        with self._using(comm, "ncclCommFinalize") as result, self._lock:
+            world = result.world
             world.finalized += 1
             last = world.finalized == world.size
             for each in world.ranks.values():
                 if last and not each.ended:
                     each.state = ncclResult_t.ncclSuccess
             if not last:
-                found.state = ncclResult_t.ncclInProgress
-            found.collectives = -1
+                result.state = ncclResult_t.ncclInProgress
+            result.collectives = -1
 
     def ncclCommDestroy(self, comm: int) -> None:
-        with self._using(comm, "ncclCommDestroy") as found:
-            if found.collectives != -1 or found.state != ncclResult_t.ncclSuccess:
+        with self._using(comm, "ncclCommDestroy") as result:
+            if result.collectives != -1 or result.state != ncclResult_t.ncclSuccess:
                 self.violations.append("a communicator was destroyed that is not finalized")
-            found.ended = "destroyed"
+            result.ended = "destroyed"
 
     def ncclCommAbort(self, comm: int) -> None:
-        with self._using(comm, "ncclCommAbort") as found:
-            found.ended = "aborted"
+        with self._using(comm, "ncclCommAbort") as result:
+            result.ended = "aborted"
 
     # What queues work
 
@@ -305,29 +305,29 @@ class FakeNccl:
             rank: drv.Stream.from_handle(world.ranks[rank].device, call.stream)
             for rank, call in calls.items()
         }
-        given, made = {}, {}
+        argument, output = {}, {}
         for rank, call in calls.items():
             if call.sent:
-                given[rank] = self._pinned(call.sent)
-                drv.copy_to_host(given[rank], call.send, call.sent, stream=streams[rank])
+                argument[rank] = self._pinned(call.sent)
+                drv.copy_to_host(argument[rank], call.send, call.sent, stream=streams[rank])
         first = next(iter(streams.values()))
         self._meet(streams.values(), [first])
         for rank, call in calls.items():
             if call.received:
-                made[rank] = self._pinned(call.received)
+                output[rank] = self._pinned(call.received)
 
         def combine() -> None:
-            for memory in given.values():
+            for memory in argument.values():
                 drv.host_access(memory, writes=False)
-            inputs = {rank: memory.array() for rank, memory in given.items()}
-            for rank, memory in made.items():
+            inputs = {rank: memory.array() for rank, memory in argument.items()}
+            for rank, memory in output.items():
                 memory.array()[:] = result(rank, inputs)
                 # After it: the copy from this memory may be queued, and looked at, while this runs.
                 drv.host_access(memory, writes=True)
 
         first.add_callback(combine)
         self._meet([first], streams.values())
-        for rank, memory in made.items():
+        for rank, memory in output.items():
             drv.copy_to_device(calls[rank].receive, memory, calls[rank].received, stream=streams[rank])
 
     def _meet(self, before: Any, after: Any) -> None:
@@ -361,7 +361,7 @@ def _result(call: Call, size: int) -> Callable[[int, dict[int, NDArray[np.uint8]
         total = total.astype(dtype)
         if call.name == "ncclReduceScatter":
             total = total.reshape(size, -1)[rank].copy()
-        found: NDArray[np.uint8] = total.view(np.uint8)
-        return found
+        result: NDArray[np.uint8] = total.view(np.uint8)
+        return result
 
     return reduced

@@ -73,36 +73,36 @@ def _numbers(rank: int, *shape: int, dtype: tensor.dtype = tensor.float32) -> te
 
 def _collectives(rank: int, backend: NcclBackend) -> dict[str, Any]:
     size = backend.size
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for op in (ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX, ReduceOp.AVG):
         summed = _numbers(rank, 2, 3)
         backend.all_reduce(summed, op).wait()
-        found[op.name] = summed.tolist()
+        result[op.name] = summed.tolist()
     reduced = _numbers(rank, 3)
     backend.reduce(reduced, 1, ReduceOp.SUM).wait()
-    found["reduce"] = reduced.tolist()
+    result["reduce"] = reduced.tolist()
     sent = _numbers(rank, 3)
     backend.broadcast(sent, 1).wait()
-    found["broadcast"] = sent.tolist()
+    result["broadcast"] = sent.tolist()
     gathered = tensor.empty(size, 2, device="cuda")
     backend.all_gather(gathered, _numbers(rank, 2)).wait()
-    found["all_gather"] = gathered.tolist()
+    result["all_gather"] = gathered.tolist()
     part = tensor.empty(2, device="cuda")
     backend.reduce_scatter(part, _numbers(rank, size, 2), ReduceOp.SUM).wait()
-    found["reduce_scatter"] = part.tolist()
+    result["reduce_scatter"] = part.tolist()
     together = tensor.empty(size, 2, device="cuda") if rank == 1 else None
     backend.gather(together, _numbers(rank, 2), 1).wait()
-    found["gather"] = None if together is None else together.tolist()
+    result["gather"] = None if together is None else together.tolist()
     parts = _numbers(rank, size, 2) if rank == 1 else None
     backend.scatter(part, parts, 1).wait()
-    found["scatter"] = part.tolist()
+    result["scatter"] = part.tolist()
     # Rank r sends r + s elements to rank s.
     counts = [rank + other for other in range(size)]
     received = tensor.empty(sum(counts), device="cuda")
     backend.all_to_all(received, _numbers(rank, sum(counts)), counts, counts).wait()
-    found["all_to_all"] = received.tolist()
+    result["all_to_all"] = received.tolist()
     backend.barrier().wait()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
@@ -110,23 +110,23 @@ def test_collectives(schedule: str) -> None:
     ranks = Ranks(3, schedule=schedule)
     results = ranks.run(_collectives)
     base = [[0, 1, 2], [3, 4, 5]]
-    for rank, found in enumerate(results):
-        assert found["SUM"] == found["SUM"] == [[3 * x + 30 for x in row] for row in base]
-        assert found["PRODUCT"] == [[x * (x + 10) * (x + 20) for x in row] for row in base]
-        assert found["MIN"] == base
-        assert found["MAX"] == [[x + 20 for x in row] for row in base]
-        assert found["AVG"] == [[x + 10 for x in row] for row in base]
-        assert found["reduce"] == ([30, 33, 36] if rank == 1 else [10 * rank + x for x in range(3)])
-        assert found["broadcast"] == [10, 11, 12]
-        assert found["all_gather"] == [[0, 1], [10, 11], [20, 21]]
-        assert found["reduce_scatter"] == [30 + 6 * rank, 33 + 6 * rank]
-        assert found["gather"] == ([[0, 1], [10, 11], [20, 21]] if rank == 1 else None)
-        assert found["scatter"] == [10 + 2 * rank, 11 + 2 * rank]
+    for rank, result in enumerate(results):
+        assert result["SUM"] == result["SUM"] == [[3 * x + 30 for x in row] for row in base]
+        assert result["PRODUCT"] == [[x * (x + 10) * (x + 20) for x in row] for row in base]
+        assert result["MIN"] == base
+        assert result["MAX"] == [[x + 20 for x in row] for row in base]
+        assert result["AVG"] == [[x + 10 for x in row] for row in base]
+        assert result["reduce"] == ([30, 33, 36] if rank == 1 else [10 * rank + x for x in range(3)])
+        assert result["broadcast"] == [10, 11, 12]
+        assert result["all_gather"] == [[0, 1], [10, 11], [20, 21]]
+        assert result["reduce_scatter"] == [30 + 6 * rank, 33 + 6 * rank]
+        assert result["gather"] == ([[0, 1], [10, 11], [20, 21]] if rank == 1 else None)
+        assert result["scatter"] == [10 + 2 * rank, 11 + 2 * rank]
         expected = []
         for other in range(3):
             start = 10 * other + sum(other + to for to in range(rank))
             expected += list(range(start, start + other + rank))
-        assert found["all_to_all"] == expected
+        assert result["all_to_all"] == expected
     assert ranks.library.violations == []
     assert ranks.names(0) == [
         *["ncclAllReduce"] * 5,
@@ -189,18 +189,18 @@ def test_types() -> None:
     def use(rank: int, backend: NcclBackend) -> None:
         for dtype, op in _TYPED:
             expected = _combined(op, _of_type(0, dtype), _of_type(1, dtype))
-            given = _of_type(rank, dtype).cuda()
-            version = given._version
-            backend.all_reduce(given, op).wait()
-            assert given._version > version
-            assert given.dtype is dtype
-            assert given.tolist() == expected.tolist(), (dtype, op)
+            argument = _of_type(rank, dtype).cuda()
+            version = argument._version
+            backend.all_reduce(argument, op).wait()
+            assert argument._version > version
+            assert argument.dtype is dtype
+            assert argument.tolist() == expected.tolist(), (dtype, op)
             part = tensor.zeros(3, dtype=dtype, device="cuda")
             backend.reduce_scatter(part, _of_type(rank, dtype).cuda(), op).wait()
             assert part.tolist() == expected[3 * rank : 3 * rank + 3].tolist(), (dtype, op)
-            given = _of_type(rank, dtype).cuda()
-            backend.reduce(given, 0, op).wait()
-            assert given.tolist() == (_of_type(1, dtype) if rank else expected).tolist(), (dtype, op)
+            argument = _of_type(rank, dtype).cuda()
+            backend.reduce(argument, 0, op).wait()
+            assert argument.tolist() == (_of_type(1, dtype) if rank else expected).tolist(), (dtype, op)
             whole = tensor.zeros(12, dtype=dtype, device="cuda")
             backend.all_gather(whole, _of_type(rank, dtype).cuda()).wait()
             assert whole.tolist() == [*_of_type(0, dtype).tolist(), *_of_type(1, dtype).tolist()]
@@ -226,11 +226,11 @@ def test_what_nccl_cannot_combine_is_refused() -> None:
         (ReduceOp.PRODUCT, tensor.complex64),
         (ReduceOp.MAX, tensor.complex128),
     ]:
-        given = tensor.zeros(2, dtype=dtype, device="cuda")
+        argument = tensor.zeros(2, dtype=dtype, device="cuda")
         with pytest.raises(
             ValueError, match=rf"all_reduce: Cannot use ReduceOp.{op.name} with NCCL on .*gloo"
         ):
-            backend.all_reduce(given, op)
+            backend.all_reduce(argument, op)
     with pytest.raises(ValueError, match="all_reduce: No backend type associated with device type cpu"):
         backend.all_reduce(tensor.zeros(2), ReduceOp.SUM)
     with pytest.raises(ValueError, match="cannot receive from any rank"):
@@ -266,24 +266,24 @@ def test_messages() -> None:
     ranks = Ranks(3)
 
     def use(rank: int, backend: NcclBackend) -> Any:
-        given = _numbers(rank, 4)
+        argument = _numbers(rank, 4)
         empty = tensor.empty(4, device="cuda")
         # Rank 2 takes no part, and no communicator of all ranks is there yet.
         if rank == 0:
-            backend.send(given, 1, 0).wait()
+            backend.send(argument, 1, 0).wait()
             backend.recv(empty, 1, 7).wait()
         elif rank == 1:
             work = backend.recv(empty, 0, 0)
             assert work.source_rank() == 0
             assert work.result() == [empty]
-            backend.send(given, 0, 7).wait()
+            backend.send(argument, 0, 7).wait()
         # Everybody exchanges with both others, at once.
         left, right = (rank - 1) % 3, (rank + 1) % 3
         from_left, from_right = tensor.empty(4, device="cuda"), tensor.empty(4, device="cuda")
         works = backend.send_recv(
             [
-                ("send", given, left),
-                ("send", given, right),
+                ("send", argument, left),
+                ("send", argument, right),
                 ("recv", from_left, left),
                 ("recv", from_right, right),
             ]
@@ -302,22 +302,22 @@ def test_streams_are_ordered_on_both_sides(schedule: str) -> None:
     ranks = Ranks(2, schedule=schedule)
 
     def use(rank: int, backend: NcclBackend) -> list[float]:
-        found = []
+        result = []
         for step in range(3):
             stream = tensor.cuda.Stream()
             with tensor.cuda.stream(stream):
-                given = tensor.full((1000,), rank + step, device="cuda", dtype=tensor.float32)
-                given *= 2
-                work = backend.all_reduce(given, ReduceOp.SUM)
+                argument = tensor.full((1000,), rank + step, device="cuda", dtype=tensor.float32)
+                argument *= 2
+                work = backend.all_reduce(argument, ReduceOp.SUM)
                 # Unrelated memory may be used meanwhile, and what was freed is not reused too early.
                 temporary = tensor.ones(1000, device="cuda")
                 backend.all_reduce(temporary, ReduceOp.SUM)
                 del temporary
                 tensor.full((1000,), -1.0, device="cuda")
                 work.wait()
-                given += 1
-                found.append(given[7].item())
-        return found
+                argument += 1
+                result.append(argument[7].item())
+        return result
 
     assert ranks.run(use) == [[3.0, 7.0, 11.0]] * 2
     assert ranks.library.violations == []
@@ -328,9 +328,9 @@ def test_without_wait_the_race_is_found() -> None:
     ranks = Ranks(1, schedule="lazy")
 
     def use(rank: int, backend: NcclBackend) -> None:
-        given = tensor.ones(1000, device="cuda")
-        backend.all_reduce(given, ReduceOp.SUM)
-        given += 1
+        argument = tensor.ones(1000, device="cuda")
+        backend.all_reduce(argument, ReduceOp.SUM)
+        argument += 1
         tensor.cuda.synchronize()
 
     with pytest.raises(drv.DataRaceError):
@@ -341,16 +341,16 @@ def test_without_wait_the_race_is_found() -> None:
 def test_the_host_does_not_wait_for_the_device() -> None:
     ranks = Ranks(1, schedule="lazy")
     backend = ranks.backends[0]
-    given = tensor.ones(1000, device="cuda")
+    argument = tensor.ones(1000, device="cuda")
     with counted() as calls:
-        work = backend.all_reduce(given, ReduceOp.SUM)
+        work = backend.all_reduce(argument, ReduceOp.SUM)
     assert not [name for name in calls if "Synchronize" in name]
     with counted() as calls:
         assert work.wait()
     # The watchdog asks meanwhile.
     assert not [name for name in calls if "Synchronize" in name]
     assert calls["cuStreamWaitEvent"] == 1
-    assert work.get_future().wait() == [given]
+    assert work.get_future().wait() == [argument]
     with counted() as calls:
         backend.barrier().wait()
     assert calls["cuEventSynchronize"] == 1
@@ -368,17 +368,17 @@ def test_threads_take_turns() -> None:
         def messages() -> None:
             tensor.cuda.set_device(rank)
             for _ in range(10):
-                given = tensor.ones(1, device="cuda")
+                value = tensor.ones(1, device="cuda")
                 other = 1 - rank
-                for work in backend.send_recv([("send", given, other), ("recv", given.clone(), other)]):
+                for work in backend.send_recv([("send", value, other), ("recv", value.clone(), other)]):
                     work.wait()
 
         thread = threading.Thread(target=messages)
         thread.start()
         for _ in range(10):
-            given = tensor.ones(1, device="cuda")
-            backend.all_reduce(given, ReduceOp.SUM).wait()
-            total += given
+            argument = tensor.ones(1, device="cuda")
+            backend.all_reduce(argument, ReduceOp.SUM).wait()
+            total += argument
         thread.join(timeout=30)
         return float(total.item())
 
@@ -390,18 +390,18 @@ def test_a_rank_that_does_not_come_is_an_error_in_time() -> None:
     ranks = Ranks(2, timeout=0.3)
 
     def use(rank: int, backend: NcclBackend) -> str:
-        given = tensor.ones(4, device="cuda")
+        argument = tensor.ones(4, device="cuda")
         if rank == 1:
             return ""
         with pytest.raises(
             DistBackendError,
             match=r"all_reduce: rank 0 of 2 of NCCL's communicator 'all' on cuda:0: Operation timed out!",
         ) as first:
-            backend.all_reduce(given, ReduceOp.SUM)
+            backend.all_reduce(argument, ReduceOp.SUM)
         with pytest.raises(
             DistBackendError, match="broadcast: .* was ended: all_reduce: .*timed out"
         ) as second:
-            backend.broadcast(given, 0)
+            backend.broadcast(argument, 0)
         assert second.value.__cause__ is first.value
         return str(first.value)
 
@@ -414,8 +414,8 @@ def test_what_was_done_before_a_failure_stays_done() -> None:
     ranks = Ranks(2, timeout=0.5, schedule="lazy")
 
     def use(rank: int, backend: NcclBackend) -> None:
-        given = tensor.ones(4, device="cuda")
-        work = backend.all_reduce(given, ReduceOp.SUM)
+        argument = tensor.ones(4, device="cuda")
+        work = backend.all_reduce(argument, ReduceOp.SUM)
         work.wait()
         tensor.cuda.synchronize()
         if rank == 0:
@@ -426,7 +426,7 @@ def test_what_was_done_before_a_failure_stays_done() -> None:
         # Neither here nor later is there anything to tell of the first operation.
         time.sleep(0.2)
         assert work.exception() is None
-        assert given.tolist() == [2] * 4
+        assert argument.tolist() == [2] * 4
         tensor.cuda.synchronize()
         backend.abort()
 
@@ -470,13 +470,13 @@ def _wait_for(condition: Callable[[], bool]) -> None:
 def test_a_call_that_fails(result: int) -> None:
     ranks = Ranks(1)
     backend = ranks.backends[0]
-    given = tensor.ones(4, device="cuda")
-    backend.all_reduce(given, ReduceOp.SUM).wait()
+    argument = tensor.ones(4, device="cuda")
+    backend.all_reduce(argument, ReduceOp.SUM).wait()
     ranks.library.failing["ncclSend"] = result
     with pytest.raises(
         DistBackendError, match="gather: rank 0 of 1 .*ncclSend failed: nccl.*NCCL_DEBUG=INFO"
     ) as error:
-        backend.gather(given.clone(), given, 0)
+        backend.gather(argument.clone(), argument, 0)
     assert isinstance(error.value.__cause__, drv.CudaError)
     ranks.library.failing.clear()
     backend.abort()
@@ -501,10 +501,10 @@ def test_work_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
     ranks = Ranks(1, timeout=0.3)
     backend = ranks.backends[0]
     _Stuck(monkeypatch)
-    given = tensor.ones(4, device="cuda")
-    relied_on = backend.all_reduce(given, ReduceOp.SUM)
+    argument = tensor.ones(4, device="cuda")
+    relied_on = backend.all_reduce(argument, ReduceOp.SUM)
     assert relied_on.wait()
-    other = backend.broadcast(given, 0)
+    other = backend.broadcast(argument, 0)
     assert other.exception() is None
     _wait_for(lambda: (0, "ncclCommAbort") in ranks.library.calls)
     for work in (relied_on, other):
@@ -546,8 +546,8 @@ def test_an_error_of_another_rank_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     ranks = Ranks(1)
     backend = ranks.backends[0]
     _Stuck(monkeypatch)
-    given = tensor.ones(4, device="cuda")
-    work = backend.all_reduce(given, ReduceOp.SUM)
+    argument = tensor.ones(4, device="cuda")
+    work = backend.all_reduce(argument, ReduceOp.SUM)
     comm = next(iter(ranks.library._comms.values()))
     comm.state, ranks.library.last_error = 6, b"peer went away"
     _wait_for(lambda: comm.ended == "aborted")
@@ -631,12 +631,12 @@ def test_close_is_idempotent_and_final() -> None:
 def test_after_a_reset_nothing_is_called() -> None:
     ranks = Ranks(1)
     backend = ranks.backends[0]
-    given = tensor.ones(1, device="cuda")
-    backend.all_reduce(given, ReduceOp.SUM).wait()
+    argument = tensor.ones(1, device="cuda")
+    backend.all_reduce(argument, ReduceOp.SUM).wait()
     calls = list(ranks.library.calls)
     drv.reset()
     with pytest.raises(drv.DroppedRuntimeError):
-        backend.all_reduce(given, ReduceOp.SUM)
+        backend.all_reduce(argument, ReduceOp.SUM)
     backend.close()
     backend.abort()
     assert ranks.library.calls == calls
@@ -646,15 +646,15 @@ def test_after_a_reset_nothing_is_called() -> None:
 def test_a_forked_child_leaves_the_communicator_alone() -> None:
     ranks = Ranks(1)
     backend = ranks.backends[0]
-    given = tensor.ones(1, device="cuda")
-    backend.all_reduce(given, ReduceOp.SUM).wait()
+    argument = tensor.ones(1, device="cuda")
+    backend.all_reduce(argument, ReduceOp.SUM).wait()
     before = len(ranks.library.calls)
     child = os.fork()
     if child == 0:
         code = 1
         try:
             with pytest.raises(drv.ForkError):
-                backend.all_reduce(given, ReduceOp.SUM)
+                backend.all_reduce(argument, ReduceOp.SUM)
             with pytest.raises(drv.ForkError):
                 backend.barrier()
             backend.close()
@@ -664,6 +664,6 @@ def test_a_forked_child_leaves_the_communicator_alone() -> None:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    backend.all_reduce(given, ReduceOp.SUM).wait()
+    backend.all_reduce(argument, ReduceOp.SUM).wait()
     backend.close()
     assert ranks.library.violations == []

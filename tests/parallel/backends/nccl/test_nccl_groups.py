@@ -79,10 +79,10 @@ def _run_ranks(function: Callable[[int, int, HashStore], Any], size: int, **opti
 
 
 def _collectives(rank: int, size: int) -> None:
-    given = tensor.arange(6.0, device="cuda").reshape(2, 3).t() + rank
-    parallel.all_reduce(given)
+    argument = tensor.arange(6.0, device="cuda").reshape(2, 3).t() + rank
+    parallel.all_reduce(argument)
     base = tensor.arange(6.0).reshape(2, 3).t()
-    assert given.tolist() == (size * base + sum(range(size))).tolist()
+    assert argument.tolist() == (size * base + sum(range(size))).tolist()
     parts = [tensor.empty(3, device="cuda") for _ in range(size)]
     work = parallel.all_gather(parts, tensor.full((3,), float(rank), device="cuda"), async_op=True)
     assert work is not None
@@ -143,8 +143,8 @@ def _gradients(model: nn.Module, module: nn.Module, number: int, device: str) ->
     values, target = (each.double().to(device) for each in _data(number))
     module.zero_grad()
     nn.functional.mse_loss(model(values), target).backward()
-    found = [parameter.grad for parameter in module.parameters()]
-    return [gradient.clone() for gradient in found if gradient is not None]
+    result = [parameter.grad for parameter in module.parameters()]
+    return [gradient.clone() for gradient in result if gradient is not None]
 
 
 def _step(module: nn.Module, gradients: list[tensor.Tensor]) -> None:
@@ -173,5 +173,5 @@ def test_training(schedule: str) -> None:
     for step in range(3):
         each = [_gradients(module, module, 10 * step + rank, "cpu") for rank in range(2)]
         _step(module, [(one + other) / 2 for one, other in zip(*each, strict=True)])
-    for found, expected in zip(first, module.parameters(), strict=True):
-        np.testing.assert_allclose(found, expected.tolist(), rtol=1e-9, atol=1e-12)
+    for result, expected in zip(first, module.parameters(), strict=True):
+        np.testing.assert_allclose(result, expected.tolist(), rtol=1e-9, atol=1e-12)

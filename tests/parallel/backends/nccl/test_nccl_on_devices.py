@@ -51,13 +51,13 @@ def every_operation(rank: int, size: int, backend: NcclBackend) -> None:
         tensor.int64,
         tensor.bool,
     ):
-        given = _of_rank(rank, dtype).cuda()
-        work = backend.all_reduce(given, ReduceOp.SUM)
+        argument = _of_rank(rank, dtype).cuda()
+        work = backend.all_reduce(argument, ReduceOp.SUM)
         work.wait()
-        assert given.tolist() == _sum(size, dtype), dtype
+        assert argument.tolist() == _sum(size, dtype), dtype
         if dtype.is_floating_point:
-            backend.all_reduce(given, ReduceOp.AVG).wait()
-            assert given.tolist() == _sum(size, dtype), dtype
+            backend.all_reduce(argument, ReduceOp.AVG).wait()
+            assert argument.tolist() == _sum(size, dtype), dtype
     token = _of_rank(rank, tensor.float32).cuda()
     backend.reduce(token, 0, ReduceOp.MAX).wait()
     assert token.tolist() == _of_rank(rank if rank else size - 1, tensor.float32).tolist()
@@ -137,10 +137,10 @@ def process_group(rank: int, size: int, store: Store) -> None:
         "nccl", store=store, rank=rank, world_size=size, device_id=rank, timeout=timedelta(seconds=60)
     )
     assert parallel.get_backend() == "nccl"
-    given = tensor.full((3, 2), rank + 1.0, device="cuda").t()
-    work = parallel.all_reduce(given, async_op=True)
+    argument = tensor.full((3, 2), rank + 1.0, device="cuda").t()
+    work = parallel.all_reduce(argument, async_op=True)
     work.wait()
-    assert given.tolist() == [[size * (size + 1) / 2] * 3] * 2
+    assert argument.tolist() == [[size * (size + 1) / 2] * 3] * 2
     parts = [tensor.empty(2, device="cuda") for _ in range(size)]
     parallel.all_gather(parts, tensor.full((2,), float(rank), device="cuda"))
     assert [part.tolist() for part in parts] == [[float(each)] * 2 for each in range(size)]
@@ -179,8 +179,8 @@ def _rank(rank: int, size: int, path: str) -> None:
 def _late(rank: int, size: int, path: str) -> float:
     """Rank 1 takes part in the first operation, and not in the second."""
     backend = _backend(rank, size, FileStore(path, size), timeout=5)
-    given = tensor.ones(1 << 20, device="cuda")
-    backend.all_reduce(given, ReduceOp.SUM).wait()
+    argument = tensor.ones(1 << 20, device="cuda")
+    backend.all_reduce(argument, ReduceOp.SUM).wait()
     tensor.cuda.synchronize()
     started = time.monotonic()
     if rank == 0:

@@ -94,9 +94,9 @@ def _reductions(forms: _Forms, rank: int, size: int) -> None:
     forms.call(parallel.reduce, x, 1)
     assert (x + 0).tolist() == (_sum(size) if rank == 1 else _rows(rank))
     # Each rank gives every rank its rows; the results are of this rank.
-    given = [forms.of([[rank + to, rank * to]]) for to in range(size)]
+    argument = [forms.of([[rank + to, rank * to]]) for to in range(size)]
     out = forms.empty((1, 2))
-    forms.call(parallel.reduce_scatter, out, given)
+    forms.call(parallel.reduce_scatter, out, argument)
     expected = [[sum(each + rank for each in range(size)), sum(each * rank for each in range(size))]]
     assert (out + 0).tolist() == expected
     out = forms.empty((1, 2))
@@ -124,20 +124,20 @@ def _copies(forms: _Forms, rank: int, size: int) -> None:
     if rank == 1:
         assert [(each + 0).tolist() for each in outs] == [_rows(each) for each in range(size)]
     out = forms.empty((3, 2))
-    given = [forms.of(_rows(each)) for each in range(size)] if rank == 0 else None
-    forms.call(parallel.scatter, out, given)
+    argument = [forms.of(_rows(each)) for each in range(size)] if rank == 0 else None
+    forms.call(parallel.scatter, out, argument)
     assert (out + 0).tolist() == _rows(rank)
 
 
 def _exchanges(forms: _Forms, rank: int, size: int) -> None:
     # Rank r sends rank t a tensor of r + 1 rows.
-    given = [forms.of([[10.0 * rank + to, row] for row in range(rank + 1)]) for to in range(size)]
+    argument = [forms.of([[10.0 * rank + to, row] for row in range(rank + 1)]) for to in range(size)]
     outs = [forms.empty((each + 1, 2)) for each in range(size)]
-    forms.call(parallel.all_to_all, outs, given)
+    forms.call(parallel.all_to_all, outs, argument)
     expected = [[[10.0 * each + rank, row] for row in range(each + 1)] for each in range(size)]
     assert [(each + 0).tolist() for each in outs] == expected
     out = forms.empty((sum(range(1, size + 1)), 2))
-    together = forms.of([row for each in given for row in (each + 0).tolist()])
+    together = forms.of([row for each in argument for row in (each + 0).tolist()])
     splits = [[each + 1 for each in range(size)], [rank + 1] * size]
     forms.call(parallel.all_to_all_single, out, together, *splits)
     assert (out + 0).tolist() == [row for each in expected for row in each]
@@ -227,16 +227,16 @@ def _bits(rank: int, device: str) -> None:
 
 
 def _bools(rank: int, device: str) -> None:
-    found = {}
+    result = {}
     for op in ReduceOp:
         if op is not ReduceOp.AVG:
             x = tensor.tensor([[True, True, False], [True, False, False]][rank], device=device)
             parallel.all_reduce(x, op)
-            found[op] = x.tolist()
+            result[op] = x.tolist()
     either, both = [True, True, False], [True, False, False]
-    assert found[ReduceOp.SUM] == found[ReduceOp.MAX] == found[ReduceOp.BOR] == either
-    assert found[ReduceOp.PRODUCT] == found[ReduceOp.MIN] == found[ReduceOp.BAND] == both
-    assert found[ReduceOp.BXOR] == [False, True, False]
+    assert result[ReduceOp.SUM] == result[ReduceOp.MAX] == result[ReduceOp.BOR] == either
+    assert result[ReduceOp.PRODUCT] == result[ReduceOp.MIN] == result[ReduceOp.BAND] == both
+    assert result[ReduceOp.BXOR] == [False, True, False]
 
 
 @pytest.mark.parametrize("place", ["cpu", "lazy"])
@@ -345,18 +345,18 @@ def _exercise(rank: int, size: int, path: str, library: str) -> dict[str, Any]:
         import torch.distributed as dist
     else:
         lib, dist = tensor, parallel  # type: ignore[misc, assignment]
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
     for op in ("SUM", "PRODUCT", "MIN", "MAX"):
-        for kind in ("float32", "float64", "int64", "uint8"):
-            x = (lib.arange(6).to(getattr(lib, kind)) + 1 + rank).view(2, 3)
+        for dtype in ("float32", "float64", "int64", "uint8"):
+            x = (lib.arange(6).to(getattr(lib, dtype)) + 1 + rank).view(2, 3)
             dist.all_reduce(x, op=getattr(dist.ReduceOp, op))
-            found[f"all_reduce {op} {kind}"] = x.tolist()
+            result[f"all_reduce {op} {dtype}"] = x.tolist()
     x = lib.arange(6.0).view(2, 3).t() * (rank + 1)
     dist.all_reduce(x)
-    found["transposed"] = x.tolist()
+    result["transposed"] = x.tolist()
     work = dist.all_reduce(x, async_op=True)
-    found["wait"] = (
+    result["wait"] = (
         work.wait(),
         work.is_completed(),
         work.is_success(),
@@ -364,28 +364,28 @@ def _exercise(rank: int, size: int, path: str, library: str) -> dict[str, Any]:
     )
     x = lib.full((2,), float(rank))
     dist.reduce(x, dst=1)
-    found["reduce"] = x.tolist() if rank == 1 else None
+    result["reduce"] = x.tolist() if rank == 1 else None
     outs = [lib.empty(2) for _ in range(size)]
     dist.all_gather(outs, lib.full((2,), float(rank)))
-    found["all_gather"] = [each.tolist() for each in outs]
+    result["all_gather"] = [each.tolist() for each in outs]
     flat = lib.empty(2 * size)
     dist.all_gather_into_tensor(flat, lib.full((2,), float(rank)))
-    found["all_gather_into_tensor"] = flat.tolist()
+    result["all_gather_into_tensor"] = flat.tolist()
     out = lib.empty(2)
     dist.scatter(out, [lib.full((2,), 10.0 * each) for each in range(size)] if rank == 2 else None, src=2)
-    found["scatter"] = out.tolist()
+    result["scatter"] = out.tolist()
     dist.gather(out, outs if rank == 1 else None, dst=1)
-    found["gather"] = [each.tolist() for each in outs]
+    result["gather"] = [each.tolist() for each in outs]
     flat = lib.empty(size + 3)
     splits = [[1, 1, 4], [1, 2, 3], [4, 3, 2]]
     takes = [each[rank] for each in splits]
     out = lib.empty(sum(takes))
     dist.all_to_all_single(out, lib.arange(float(sum(splits[rank]))), takes, splits[rank])
-    found["all_to_all_single"] = out.tolist()
+    result["all_to_all_single"] = out.tolist()
     group = dist.new_group([2, 0])
-    found["group"] = dist.get_rank(group), dist.get_world_size(group)
+    result["group"] = dist.get_rank(group), dist.get_world_size(group)
     if rank != 1:
-        found["ranks"] = (
+        result["ranks"] = (
             dist.get_process_group_ranks(group),
             dist.get_global_rank(group, 1),
             dist.get_group_rank(group, 2),
@@ -393,26 +393,26 @@ def _exercise(rank: int, size: int, path: str, library: str) -> dict[str, Any]:
         x = lib.full((2,), float(rank))
         dist.broadcast(x, src=2, group=group)
         dist.all_reduce(x, group=group)
-        found["in a group"] = x.tolist()
+        result["in a group"] = x.tolist()
     objects: list[Any] = [None] * size
     dist.all_gather_object(objects, {"rank": rank, "x": [rank] * rank})
-    found["objects"] = objects
+    result["objects"] = objects
     pair: list[Any] = [None, "here"] if rank else ["there", (1, 2)]
     dist.broadcast_object_list(pair, src=0)
-    found["broadcast objects"] = pair
+    result["broadcast objects"] = pair
     one: list[Any] = [None]
     dist.scatter_object_list(one, ["a", ["b"], 3] if rank == 0 else None, src=0)
-    found["scatter objects"] = one
+    result["scatter objects"] = one
     if rank == 0:
         dist.send(lib.full((3,), 7.0), 1, tag=3)
     elif rank == 1:
         x = lib.empty(3)
-        found["recv"] = dist.recv(x, tag=3), x.tolist()
-    found["backend"] = dist.get_backend(), dist.is_initialized()
+        result["recv"] = dist.recv(x, tag=3), x.tolist()
+    result["backend"] = dist.get_backend(), dist.is_initialized()
     dist.monitored_barrier()
     dist.barrier()
     dist.destroy_process_group()
-    return found
+    return result
 
 
 def _with_pytorch(_: int, __: int, path: str) -> list[Any]:
@@ -425,8 +425,8 @@ def _with_pytorch(_: int, __: int, path: str) -> list[Any]:
         if child == 0:
             status = 1
             try:
-                found = _exercise(rank, 3, path, "torch")
-                Path(f"{path}.{rank}").write_bytes(pickle.dumps(found))
+                result = _exercise(rank, 3, path, "torch")
+                Path(f"{path}.{rank}").write_bytes(pickle.dumps(result))
                 status = 0
             finally:
                 os._exit(status)

@@ -26,9 +26,9 @@ def _messages(rank: int, size: int, path: str, place: str) -> None:
         after, before = (rank + 1) % size, (rank - 1) % size
         # Around in a ring, strided, without waiting for each other.
         for count in (3, LARGE):
-            given = tensor.full((count, 2), float(rank), device=device)[:, 0]
+            argument = tensor.full((count, 2), float(rank), device=device)[:, 0]
             taken = tensor.full((count, 2), -1.0, device=device)
-            works = [parallel.isend(given, after), parallel.irecv(taken[:, 1], before)]
+            works = [parallel.isend(argument, after), parallel.irecv(taken[:, 1], before)]
             for each in works:
                 assert each is not None
                 each.wait()
@@ -75,10 +75,10 @@ def _from_any(rank: int, size: int, device: str) -> None:
 
 def _batches(rank: int, size: int, device: str) -> None:
     after, before = (rank + 1) % size, (rank - 1) % size
-    given = tensor.arange(LARGE, dtype=tensor.float32, device=device) + rank
+    argument = tensor.arange(LARGE, dtype=tensor.float32, device=device) + rank
     taken = tensor.empty(LARGE, device=device)
     works = parallel.batch_isend_irecv(
-        [P2POp(parallel.isend, given, after), P2POp(parallel.irecv, taken, group_peer=before)]
+        [P2POp(parallel.isend, argument, after), P2POp(parallel.irecv, taken, group_peer=before)]
     )
     assert len(works) == 2
     for each in works:
@@ -121,13 +121,13 @@ def _threads(rank: int, size: int, path: str) -> None:
 
         def exchange(tag: int) -> None:
             for count in range(20):
-                given = tensor.full((100,), float(count + 10 * tag))
+                argument = tensor.full((100,), float(count + 10 * tag))
                 taken = tensor.empty(100)
-                work = parallel.isend(given, 1 - rank, tag=tag)
+                work = parallel.isend(argument, 1 - rank, tag=tag)
                 parallel.recv(taken, 1 - rank, tag=tag)
                 assert work is not None
                 work.wait()
-                assert tensor.equal(given, taken)
+                assert tensor.equal(argument, taken)
 
         together(exchange, 4)
 
@@ -144,20 +144,20 @@ class _Point:
 def _objects(rank: int, size: int, path: str, place: str) -> None:
     device = use(place)
     with joined(rank, size, path):
-        given = {
+        argument = {
             "rank": rank,
             "tensor": tensor.full((rank + 1,), float(rank), device=device),
             "point": _Point(rank),
         }
-        found: list[Any] = [None] * size
-        parallel.all_gather_object(found, given)
+        result: list[Any] = [None] * size
+        parallel.all_gather_object(result, argument)
         for each in range(size):
-            assert found[each]["rank"] == found[each]["point"].x == each
-            assert found[each]["tensor"].tolist() == [float(each)] * (each + 1)
-            assert found[each]["tensor"].device.type == device
-        found = [None] * size
-        parallel.gather_object(("x" * 1000 * rank), found if rank == 1 else None, dst=1)
-        assert found == (["x" * 1000 * each for each in range(size)] if rank == 1 else [None] * size)
+            assert result[each]["rank"] == result[each]["point"].x == each
+            assert result[each]["tensor"].tolist() == [float(each)] * (each + 1)
+            assert result[each]["tensor"].device.type == device
+        result = [None] * size
+        parallel.gather_object(("x" * 1000 * rank), result if rank == 1 else None, dst=1)
+        assert result == (["x" * 1000 * each for each in range(size)] if rank == 1 else [None] * size)
         pair: list[Any] = [{"a": 1}, None] if rank == 2 else [0, 0]
         parallel.broadcast_object_list(pair, src=2, device=device)
         assert pair == [{"a": 1}, None]
@@ -175,9 +175,9 @@ def _objects(rank: int, size: int, path: str, place: str) -> None:
             assert (pair[0].x, pair[1]) == (5, "text")
         group = parallel.new_group([1, 2])
         if rank:
-            found = [None] * 2
-            parallel.all_gather_object(found, rank, group=group)
-            assert found == [1, 2]
+            result = [None] * 2
+            parallel.all_gather_object(result, rank, group=group)
+            assert result == [1, 2]
         with pytest.raises(ValueError, match="has 1 places, and the group 3 ranks"):
             parallel.all_gather_object([None], 1)
         with pytest.raises(ValueError, match="size at least 1"):

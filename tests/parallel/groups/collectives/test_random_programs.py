@@ -109,8 +109,8 @@ def _step(
             work.wait()
             assert np.array_equal(rows.cpu().numpy(), np.stack([slot.values[each] for each in ranks]))
     elif kind == "reduce":
-        given = [slot.values[each] for each in ranks]
-        total = np.sum(given, 0) if op is ReduceOp.SUM else np.max(given, 0)
+        argument = [slot.values[each] for each in ranks]
+        total = np.sum(argument, 0) if op is ReduceOp.SUM else np.max(argument, 0)
         for each in ranks:
             slot.values[each] = total
         if rank in ranks:

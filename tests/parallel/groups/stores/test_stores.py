@@ -53,9 +53,9 @@ KINDS = {"hash": _hash_stores, "prefix": _prefix_stores, "file": _file_stores, "
 
 @pytest.fixture(params=KINDS)
 def stores(request: pytest.FixtureRequest) -> Iterator[list[Store]]:
-    made = KINDS[request.param]()
-    yield made
-    for store in reversed(made):
+    result = KINDS[request.param]()
+    yield result
+    for store in reversed(result):
         store.close()
 
 
@@ -172,10 +172,10 @@ def test_a_store_is_a_dict(kind: str) -> None:
 
 def test_what_waits_is_woken(stores: list[Store]) -> None:
     first, second = stores
-    found: list[Any] = []
+    result: list[Any] = []
     threads = [
-        threading.Thread(target=lambda: found.append(second.get("late"))),
-        threading.Thread(target=lambda: found.append(first.queue_pop("queue"))),
+        threading.Thread(target=lambda: result.append(second.get("late"))),
+        threading.Thread(target=lambda: result.append(first.queue_pop("queue"))),
         threading.Thread(target=lambda: second.barrier("here", 2)),
     ]
     for thread in threads:
@@ -188,7 +188,7 @@ def test_what_waits_is_woken(stores: list[Store]) -> None:
     first.barrier("here", 2)
     for thread in threads:
         thread.join(10)
-    assert sorted(found) == [b"pushed", b"value"]
+    assert sorted(result) == [b"pushed", b"value"]
 
 
 def test_timeouts_name_the_keys(stores: list[Store]) -> None:

@@ -103,12 +103,12 @@ def test_exceptions_restore_the_default_device() -> None:
 
 
 def test_threads_have_default_devices_of_their_own() -> None:
-    found: list[str] = []
+    result: list[str] = []
     with tensor.device("cuda"):
-        thread = threading.Thread(target=lambda: found.append(tensor.zeros(1).device.type))
+        thread = threading.Thread(target=lambda: result.append(tensor.zeros(1).device.type))
         thread.start()
         thread.join()
-    assert found == ["cpu"]
+    assert result == ["cpu"]
 
 
 # Typed classes
@@ -146,12 +146,12 @@ def test_typed_classes(text: str) -> None:
 
 
 def test_typed_classes_of_devices() -> None:
-    made = tensor.cuda.FloatTensor([1, 2])
-    assert (made.device, made.dtype) == (tensor.device("cuda:0"), tensor.float32)
+    result = tensor.cuda.FloatTensor([1, 2])
+    assert (result.device, result.dtype) == (tensor.device("cuda:0"), tensor.float32)
     with tensor.cuda.device(1):
         assert tensor.cuda.LongTensor(3).get_device() == 1
-    assert isinstance(made, tensor.cuda.FloatTensor)
-    assert not isinstance(made, tensor.FloatTensor)
+    assert isinstance(result, tensor.cuda.FloatTensor)
+    assert not isinstance(result, tensor.FloatTensor)
     assert not isinstance(tensor.ones(2), tensor.cuda.FloatTensor)
     assert repr(tensor.cuda.FloatTensor) == "<class 'tensor.cuda.FloatTensor'>"
     assert tensor.ones(2).type(tensor.cuda.HalfTensor).type() == "tensor.cuda.HalfTensor"

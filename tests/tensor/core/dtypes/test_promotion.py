@@ -18,7 +18,7 @@ from tests.tensor.expressions import assert_expression, name_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-NAMES = [kind.name for kind in dtypes.ALL]
+NAMES = [dtype.name for dtype in dtypes.ALL]
 SCALARS = [True, 3, 2.5, 1 + 2j]
 
 #: Kinds of operands: a tensor with dimensions, one without, and an empty one.
@@ -44,9 +44,9 @@ def test_promote_types() -> None:
     torch = pytest.importorskip("torch")
     for mine, theirs in both():
         for my_other, their_other in both():
-            found = tensor.promote_types(mine, my_other)
-            assert name_of(found) == name_of(torch.promote_types(theirs, their_other))
-            assert found is tensor.promote_types(my_other, mine)
+            result = tensor.promote_types(mine, my_other)
+            assert name_of(result) == name_of(torch.promote_types(theirs, their_other))
+            assert result is tensor.promote_types(my_other, mine)
 
 
 @pytest.mark.parity
@@ -61,18 +61,18 @@ def test_can_cast() -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("default", ["float32", "float64", "float16", "bfloat16"])
-def test_result_type(default: str, place_name: str) -> None:
+def test_result_type(default: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     tensor.set_default_dtype(getattr(tensor, default))
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, default))
     try:
-        mine = [tensor.zeros(s, dtype=k, device=place_name) for k, _ in both() for s in SHAPES] + SCALARS
+        mine = [tensor.zeros(s, dtype=k, device=device_name) for k, _ in both() for s in SHAPES] + SCALARS
         theirs = [torch.zeros(s, dtype=k) for _, k in both() for s in SHAPES] + SCALARS
         for x, their_x in zip(mine, theirs, strict=True):
             for y, their_y in zip(mine, theirs, strict=True):
-                found, expected = tensor.result_type(x, y), torch.result_type(their_x, their_y)
-                assert name_of(found) == type_here(expected), (their_x, their_y)
+                result, expected = tensor.result_type(x, y), torch.result_type(their_x, their_y)
+                assert name_of(result) == type_here(expected), (their_x, their_y)
     finally:
         torch.set_default_dtype(before)
 
@@ -132,13 +132,13 @@ def test_operators(function: Callable[[Any, Any], Any]) -> None:
             left, their_left = (
                 (x.clone(), their_x.clone()) if in_place and hasattr(x, "clone") else (x, their_x)
             )
-            found, expected = outcome(function, left, y), outcome(function, their_left, their_y)
+            result, expected = outcome(function, left, y), outcome(function, their_left, their_y)
             if isinstance(expected, NotImplementedError) and "ComplexHalf" in str(expected):
                 continue
             if function in (operator.pow, operator.ipow) and _is_bool(x) and _is_bool(y):
                 continue
             try:
-                assert_same_outcome(found, expected, _same_type)
+                assert_same_outcome(result, expected, _same_type)
             except AssertionError as error:
                 raise AssertionError(f"{function.__name__}({their_x}, {their_y}): {error}") from error
 
@@ -168,18 +168,18 @@ def test_numpys_numbers_count_as_numbers(function: Callable[[Any, Any], Any]) ->
         for mine, theirs in both(["int32", "float16", "float32", "complex64"]):
             if function is operator.lt and mine.is_complex:
                 continue
-            found = function(tensor.ones(2, dtype=mine), number)
-            assert found.dtype is function(tensor.ones(2, dtype=mine), number.item()).dtype
+            result = function(tensor.ones(2, dtype=mine), number)
+            assert result.dtype is function(tensor.ones(2, dtype=mine), number.item()).dtype
             expected = outcome(function, torch.ones(2, dtype=theirs), number.item())
             if not isinstance(expected, NotImplementedError):
-                _same_type(found, expected)
+                _same_type(result, expected)
 
 
-def test_0_dim_tensors_of_the_cpu_are_scalars_on_a_device(place_name: str) -> None:
-    x = tensor.ones(2, dtype=tensor.float16, device=place_name)
+def test_0_dim_tensors_of_the_cpu_are_scalars_on_a_device(device_name: str) -> None:
+    x = tensor.ones(2, dtype=tensor.float16, device=device_name)
     for scalar in (tensor.tensor(2.0), tensor.tensor(2.0, dtype=tensor.float64), tensor.tensor(3)):
-        for found in (x + scalar, scalar + x, x * scalar, scalar < x):
-            assert found.device == x.device
+        for result in (x + scalar, scalar + x, x * scalar, scalar < x):
+            assert result.device == x.device
         assert (x + scalar).dtype is tensor.float16
 
 
@@ -236,8 +236,8 @@ MORE: list[str] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", MORE)
-def test_more_operations(text: str, place_name: str) -> None:
-    assert_expression(text, place_name)
+def test_more_operations(text: str, device_name: str) -> None:
+    assert_expression(text, device_name)
 
 
 QUERIES: list[str] = [
@@ -307,16 +307,16 @@ def test_limits(name: str) -> None:
     torch = pytest.importorskip("torch")
     kind, theirs = getattr(tensor, name), getattr(torch, name)
     for limits in ("finfo", "iinfo"):
-        found = outcome(getattr(tensor, limits), kind)
+        result = outcome(getattr(tensor, limits), kind)
         expected = outcome(getattr(torch, limits), theirs)
         if isinstance(expected, Exception):
-            assert isinstance(found, type(expected))
+            assert isinstance(result, type(expected))
             continue
-        assert repr(found) == repr(expected)
-        assert str(found) == str(expected)
+        assert repr(result) == repr(expected)
+        assert str(result) == str(expected)
         names = [each for each in dir(expected) if not each.startswith("_")]
         for each in names:
-            mine, other = getattr(found, each), getattr(expected, each)
+            mine, other = getattr(result, each), getattr(expected, each)
             assert type(mine) is type(other), each
             assert mine == other, each
 
@@ -336,17 +336,17 @@ def test_limits_compare_and_have_defaults() -> None:
         tensor.finfo(tensor.float16).max = 3
 
 
-def test_the_default_dtype_is_that_of_floats(place_name: str) -> None:
-    on = {"device": place_name}
+def test_the_default_dtype_is_that_of_floats(device_name: str) -> None:
+    on = {"device": device_name}
     tensor.set_default_dtype(tensor.float64)
     assert tensor.get_default_dtype() is tensor.float64
-    for made in (
+    for result in (
         tensor.tensor(1.5, **on),
         tensor.zeros(2, **on),
         tensor.arange(0, 1, 0.5, **on),
         tensor.eye(2, **on),
     ):
-        assert made.dtype is tensor.float64
+        assert result.dtype is tensor.float64
     assert tensor.tensor(1j, **on).dtype is tensor.complex128
     assert tensor.tensor([1, 2], **on).dtype is tensor.int64
     assert (tensor.tensor([1, 2], **on) / 2).dtype is tensor.float64
@@ -360,22 +360,22 @@ def test_the_default_dtype_is_that_of_floats(place_name: str) -> None:
 
 
 def test_dtypes_are_objects_that_stay_themselves() -> None:
-    for kind in dtypes.ALL:
-        assert pickle.loads(pickle.dumps(kind)) is kind
-        assert copy.deepcopy(kind) is kind
-        assert repr(kind) == f"tensor.{kind.name}"
-        assert hash(kind) == hash(kind)
-        assert getattr(tensor, kind.name) is kind
+    for dtype in dtypes.ALL:
+        assert pickle.loads(pickle.dumps(dtype)) is dtype
+        assert copy.deepcopy(dtype) is dtype
+        assert repr(dtype) == f"tensor.{dtype.name}"
+        assert hash(dtype) == hash(dtype)
+        assert getattr(tensor, dtype.name) is dtype
         assert (
-            tensor.zeros(1, dtype=kind).element_size()
-            == kind.itemsize
-            == tensor.zeros(1, dtype=kind).itemsize
+            tensor.zeros(1, dtype=dtype).element_size()
+            == dtype.itemsize
+            == tensor.zeros(1, dtype=dtype).itemsize
         )
 
 
 @pytest.mark.parametrize("operand", ["a", None, [1, 2], {}, object()])
-def test_operands_that_are_none(operand: Any, place_name: str) -> None:
-    x = tensor.ones(2, device=place_name)
+def test_operands_that_are_none(operand: Any, device_name: str) -> None:
+    x = tensor.ones(2, device=device_name)
     for function in (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.lt):
         with pytest.raises(TypeError):
             function(x, operand)

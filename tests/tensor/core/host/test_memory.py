@@ -38,8 +38,8 @@ def test_memory_stays_while_any_view_is_there():
 
 
 def test_living_arrays_never_share_memory():
-    made = [tensor.full((300, 301), float(i)) for i in range(8)]
-    for i, each in enumerate(made):
+    result = [tensor.full((300, 301), float(i)) for i in range(8)]
+    for i, each in enumerate(result):
         assert bool((each == i).all())
 
 
@@ -52,9 +52,9 @@ def test_small_and_huge_arrays_are_not_kept():
 
 
 def test_what_is_kept_is_bounded():
-    made = [host_memory.empty((16 << 20,), np.uint8, 16 << 20) for _ in range(12)]
-    while made:
-        made.pop()
+    result = [host_memory.empty((16 << 20,), np.uint8, 16 << 20) for _ in range(12)]
+    while result:
+        result.pop()
         assert host_memory.kept_bytes() <= host_memory.LIMIT
     assert host_memory.kept_bytes()
 

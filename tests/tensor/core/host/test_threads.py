@@ -70,6 +70,6 @@ def test_a_fork_starts_its_own() -> None:
 def test_the_environment_limits_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
-    for given, expected in (("", 8), ("3", 3), ("100", 8), ("0", 8), ("2,1", 8)):
-        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    for argument, expected in (("", 8), ("3", 3), ("100", 8), ("0", 8), ("2,1", 8)):
+        monkeypatch.setenv("OMP_NUM_THREADS", argument)
         assert host_threads.thread_count() == expected

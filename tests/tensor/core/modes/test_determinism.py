@@ -30,8 +30,8 @@ def test_names_of_the_same_state() -> None:
     tensor.use_deterministic_algorithms(True)
     assert tensor.get_deterministic_debug_mode() == 2
     for name, number in (("warn", 1), ("error", 2), ("default", 0)):
-        for given in (name, number):
-            tensor.set_deterministic_debug_mode(given)
+        for argument in (name, number):
+            tensor.set_deterministic_debug_mode(argument)
             assert tensor.get_deterministic_debug_mode() == number
             assert tensor.are_deterministic_algorithms_enabled() is (number > 0)
             assert tensor.is_deterministic_algorithms_warn_only_enabled() is (number == 1)
@@ -63,40 +63,40 @@ def _is(x: Any, value: Any) -> bool:
 
 
 @pytest.mark.parametrize(("name", "value"), KINDS)
-def test_new_memory_is_filled(name: str, value: Any, place_name: str) -> None:
+def test_new_memory_is_filled(name: str, value: Any, device_name: str) -> None:
     kind = getattr(tensor, name)
-    zeros = tensor.zeros(2, 3, dtype=kind, device=place_name)
+    zeros = tensor.zeros(2, 3, dtype=kind, device=device_name)
     tensor.use_deterministic_algorithms(True)
-    made = [
-        tensor.empty(2, 3, dtype=kind, device=place_name),
+    result = [
+        tensor.empty(2, 3, dtype=kind, device=device_name),
         tensor.empty_like(zeros),
-        tensor.empty_strided((2, 2), (3, 1), dtype=kind, device=place_name),
-        tensor.empty_permuted((2, 3), (1, 0), dtype=kind, device=place_name),
+        tensor.empty_strided((2, 2), (3, 1), dtype=kind, device=device_name),
+        tensor.empty_permuted((2, 3), (1, 0), dtype=kind, device=device_name),
         zeros.new_empty(4),
         zeros.new_empty_strided((2, 2), (1, 2)),
-        tensor.empty(0, dtype=kind, device=place_name).resize_(5),
-        tensor.empty(3, out=tensor.zeros(0, dtype=kind, device=place_name)),
+        tensor.empty(0, dtype=kind, device=device_name).resize_(5),
+        tensor.empty(3, out=tensor.zeros(0, dtype=kind, device=device_name)),
     ]
-    assert all(_is(each, value) for each in made)
-    grown = tensor.zeros(2, dtype=kind, device=place_name).resize_(6)
+    assert all(_is(each, value) for each in result)
+    grown = tensor.zeros(2, dtype=kind, device=device_name).resize_(6)
     assert not grown[:2].any()
     assert _is(grown[2:], value)
-    assert made[0]._version == 0
+    assert result[0]._version == 0
     # Not on request.
     deterministic.fill_uninitialized_memory = False
     with tensor.no_grad():
-        zeros = tensor.zeros(1 << 16, device=place_name)
+        zeros = tensor.zeros(1 << 16, device=device_name)
         del zeros
-    assert not tensor.empty(1 << 16, device=place_name).isnan().all()
+    assert not tensor.empty(1 << 16, device=device_name).isnan().all()
 
 
 def _gradient(function: Any, *shape: int) -> Any:
     """The gradient of a function of one tensor with respect to that."""
 
     def call(x: Any) -> Any:
-        given = x(0, *shape).requires_grad_()
-        made = function(given)
-        return tensor.autograd.grad(made, given, tensor.ones_like(made))[0]
+        argument = x(0, *shape).requires_grad_()
+        result = function(argument)
+        return tensor.autograd.grad(result, argument, tensor.ones_like(result))[0]
 
     return call
 
@@ -204,8 +204,8 @@ def test_nothing_is_added_atomically(name: str) -> None:
         lambda seed, *shape: tensor.from_numpy(np.random.default_rng(seed).standard_normal(shape)).cuda()
     )
     for compiled in KernelCache.of(drv.runtime())._compiled.values():
-        found = ATOMICS.search(compiled.image)
-        assert found is None, f"{found.group()!r} in {sorted(compiled.names)}"
+        result = ATOMICS.search(compiled.image)
+        assert result is None, f"{result.group()!r} in {sorted(compiled.names)}"
 
 
 @pytest.mark.simulator_only

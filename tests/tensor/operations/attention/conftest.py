@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["cpu", "cuda"])
-def checked_place(request: pytest.FixtureRequest) -> Iterator[str]:
+def checked_device(request: pytest.FixtureRequest) -> Iterator[str]:
     """The CPU, and a simulated device on which races inside kernels and reads of fresh memory are found too."""
     simulated = request.param == "cuda" and not request.config.getoption("--gpu")
     if simulated:

@@ -65,14 +65,14 @@ def _calls(options: dict[str, Any]) -> Any:
 @pytest.mark.parity
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("name", CASES)
-def test_like_pytorch(name: str, place_name: str) -> None:
+def test_like_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     arrays, options = _arrays(name)
 
     def reference(*operands: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(*operands, **options)
 
-    assert_like_torch(place_name, _calls(options), reference, arrays)
+    assert_like_torch(device_name, _calls(options), reference, arrays)
 
 
 @pytest.mark.usefixtures("full_precision")
@@ -80,20 +80,20 @@ def test_like_pytorch(name: str, place_name: str) -> None:
     "name",
     ["heads", "causal, more keys", "all masked apart", "shared keys", "added to queries", "groups, masked"],
 )
-def test_in_many_blocks(name: str, checked_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_many_blocks(name: str, checked_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays, options = _arrays(name)
     results = []
     for size in (attention.WORKSPACE, 900):
         monkeypatch.setattr(attention, "WORKSPACE", size)
-        operands = [on(checked_place, array, grad=True) for array in arrays]
+        operands = [on(checked_device, array, grad=True) for array in arrays]
         tensor.manual_seed(1)
         result = scaled_dot_product_attention(*operands, dropout_p=0.25, **options)
         (result * result).sum().backward()
         results.append([result, *(each.grad for each in operands if each.grad is not None)])
     assert len(results[0]) >= 4
-    for found, expected in zip(results[1], results[0], strict=True):
+    for actual, expected in zip(results[1], results[0], strict=True):
         np.testing.assert_allclose(
-            found.detach().cpu().numpy(), expected.detach().cpu().numpy(), rtol=1e-4, atol=2e-5
+            actual.detach().cpu().numpy(), expected.detach().cpu().numpy(), rtol=1e-4, atol=2e-5
         )
 
 
@@ -112,12 +112,14 @@ def _reference(q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool = False
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("workspace", [48 << 20, 2000])
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
-def test_types(kind: str, workspace: int, checked_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types(kind: str, workspace: int, checked_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "WORKSPACE", workspace)
     rng = np.random.default_rng(3)
-    q, k, v = (on(checked_place, rng.standard_normal((2, 13, 8))).to(getattr(tensor, kind)) for _ in range(3))
+    q, k, v = (
+        on(checked_device, rng.standard_normal((2, 13, 8))).to(getattr(tensor, kind)) for _ in range(3)
+    )
     mask = (
-        on(checked_place, rng.standard_normal((13, 13)).astype(np.float32)) if kind.endswith("16") else None
+        on(checked_device, rng.standard_normal((13, 13)).astype(np.float32)) if kind.endswith("16") else None
     )
     operands = [x.requires_grad_() for x in (q, k, v)]
     result = scaled_dot_product_attention(*operands, attn_mask=mask)
@@ -129,7 +131,7 @@ def test_types(kind: str, workspace: int, checked_place: str, monkeypatch: pytes
         result.detach().cpu().double().numpy(), expected, rtol=tolerance, atol=tolerance
     )
     # Gradients are those of the same tensors in double precision.
-    grad = on(checked_place, rng.standard_normal(result.shape))
+    grad = on(checked_device, rng.standard_normal(result.shape))
     result.backward(grad.to(q.dtype))
     exact = [on("cpu", array, grad=True) for array in wide]
     scaled_dot_product_attention(*exact, attn_mask=None if mask is None else mask.cpu().double()).backward(
@@ -144,11 +146,11 @@ def test_types(kind: str, workspace: int, checked_place: str, monkeypatch: pytes
 
 @pytest.mark.usefixtures("full_precision")
 @pytest.mark.parametrize("length", [40, 100, 200, 300, 600, 1030, 4100])
-def test_teams_of_every_size(length: int, checked_place: str) -> None:
+def test_teams_of_every_size(length: int, checked_device: str) -> None:
     """Rows of keys from one pack of a few threads up to several of a large block."""
     rng = np.random.default_rng(length)
     q, k, v = (rng.standard_normal((1, n, 4)).astype(np.float32) for n in (3, length, length))
-    operands = [on(checked_place, x, grad=True) for x in (q, k, v)]
+    operands = [on(checked_device, x, grad=True) for x in (q, k, v)]
     result = scaled_dot_product_attention(*operands)
     np.testing.assert_allclose(result.detach().cpu().numpy(), _reference(q, k, v), rtol=2e-5, atol=2e-6)
     exact = [on("cpu", x.astype(np.float64), grad=True) for x in (q, k, v)]
@@ -159,32 +161,32 @@ def test_teams_of_every_size(length: int, checked_place: str) -> None:
 
 
 @pytest.mark.usefixtures("full_precision")
-def test_strided_operands(place_name: str) -> None:
+def test_strided_operands(device_name: str) -> None:
     """Heads beside each other, as layers have them, a transposed matrix, and columns that lie apart."""
     rng = np.random.default_rng(5)
     packed = rng.standard_normal((3, 6, 2, 3, 4)).astype(np.float32)
-    q, k, v = (on(place_name, packed)[i].permute(1, 2, 0, 3) for i in range(3))
+    q, k, v = (on(device_name, packed)[i].permute(1, 2, 0, 3) for i in range(3))
     arrays = [packed[i].transpose(1, 2, 0, 3) for i in range(3)]
-    found = scaled_dot_product_attention(q, k, v).cpu().numpy()
-    np.testing.assert_allclose(found, _reference(*arrays), rtol=2e-5, atol=2e-6)
-    turned = on(place_name, np.ascontiguousarray(arrays[0].swapaxes(-1, -2))).transpose(-1, -2)
-    apart = on(place_name, np.repeat(arrays[1], 2, -1))[..., ::2]
-    mask = on(place_name, np.tri(6, dtype=bool).T.copy()).t()
-    found = scaled_dot_product_attention(turned, apart, v, mask).cpu().numpy()
-    np.testing.assert_allclose(found, _reference(*arrays, causal=True), rtol=2e-5, atol=2e-6)
+    result = scaled_dot_product_attention(q, k, v).cpu().numpy()
+    np.testing.assert_allclose(result, _reference(*arrays), rtol=2e-5, atol=2e-6)
+    turned = on(device_name, np.ascontiguousarray(arrays[0].swapaxes(-1, -2))).transpose(-1, -2)
+    apart = on(device_name, np.repeat(arrays[1], 2, -1))[..., ::2]
+    mask = on(device_name, np.tri(6, dtype=bool).T.copy()).t()
+    result = scaled_dot_product_attention(turned, apart, v, mask).cpu().numpy()
+    np.testing.assert_allclose(result, _reference(*arrays, causal=True), rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize(("workspace", "added"), [(48 << 20, False), (1000, True)])
 def test_rows_without_keys(
-    added: bool, workspace: int, checked_place: str, monkeypatch: pytest.MonkeyPatch
+    added: bool, workspace: int, checked_device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention, "WORKSPACE", workspace)
     rng = np.random.default_rng(0)
-    operands = [on(checked_place, rng.standard_normal((2, 10, 4)), grad=True) for _ in range(3)]
+    operands = [on(checked_device, rng.standard_normal((2, 10, 4)), grad=True) for _ in range(3)]
     seen = rng.random((10, 10)) < 0.8
     seen[3] = False
     seen[5, :9], seen[5, 9] = False, True
-    mask = on(checked_place, np.where(seen, 0.0, -np.inf) if added else seen)
+    mask = on(checked_device, np.where(seen, 0.0, -np.inf) if added else seen)
     result = scaled_dot_product_attention(*operands, attn_mask=mask)
     array = result.detach().cpu().numpy()
     np.testing.assert_array_equal(array[:, 3], np.zeros((2, 4)))
@@ -195,12 +197,12 @@ def test_rows_without_keys(
     np.testing.assert_array_equal(operands[0].grad.cpu().numpy()[:, 3], np.zeros((2, 4)))
 
 
-def test_numbers_that_are_none(place_name: str) -> None:
-    q, k, v = (tensor.randn(1, 3, 4, device=place_name) for _ in range(3))
+def test_numbers_that_are_none(device_name: str) -> None:
+    q, k, v = (tensor.randn(1, 3, 4, device=device_name) for _ in range(3))
     q[0, 1] = float("nan")
-    found = scaled_dot_product_attention(q, k, v).cpu().numpy()
-    assert np.isnan(found[0, 1]).all()
-    assert np.isfinite(found[0, [0, 2]]).all()
+    result = scaled_dot_product_attention(q, k, v).cpu().numpy()
+    assert np.isnan(result[0, 1]).all()
+    assert np.isfinite(result[0, [0, 2]]).all()
 
 
 @pytest.mark.parametrize(
@@ -233,11 +235,11 @@ def test_derivatives_on_a_device(device: drv.Device) -> None:
 
 
 @pytest.mark.parametrize("keys", [50, 52])
-def test_dropout(keys: int, place_name: str) -> None:
+def test_dropout(keys: int, device_name: str) -> None:
     """Values that are the identity show the weights."""
     tensor.manual_seed(2)
-    q, k = (tensor.zeros(2, n, 4, device=place_name) for n in (60, keys))
-    v = tensor.eye(keys, device=place_name).expand(2, keys, keys).clone().requires_grad_()
+    q, k = (tensor.zeros(2, n, 4, device=device_name) for n in (60, keys))
+    v = tensor.eye(keys, device=device_name).expand(2, keys, keys).clone().requires_grad_()
     result = scaled_dot_product_attention(q, k, v, dropout_p=0.25)
     weights = result.detach().cpu().double().numpy()
     kept = weights != 0
@@ -257,17 +259,17 @@ def test_devices_drop_what_the_host_drops(device: drv.Device, monkeypatch: pytes
     monkeypatch.setattr(attention, "WORKSPACE", 400)
     rng = np.random.default_rng(9)
     arrays = [rng.standard_normal((2, 2, 9, 4)).astype(np.float32) for _ in range(3)]
-    found = []
-    for place in ("cpu", "cuda"):
+    result = []
+    for device_name in ("cpu", "cuda"):
         tensor.manual_seed(4)
-        found.append(
-            scaled_dot_product_attention(*(on(place, x) for x in arrays), dropout_p=0.5).cpu().numpy()
+        result.append(
+            scaled_dot_product_attention(*(on(device_name, x) for x in arrays), dropout_p=0.5).cpu().numpy()
         )
-    np.testing.assert_allclose(*found, rtol=5e-3, atol=5e-3)
+    np.testing.assert_allclose(*result, rtol=5e-3, atol=5e-3)
 
 
-def test_all_dropped(place_name: str) -> None:
-    x = tensor.randn(2, 3, 4, device=place_name, requires_grad=True)
+def test_all_dropped(device_name: str) -> None:
+    x = tensor.randn(2, 3, 4, device=device_name, requires_grad=True)
     result = scaled_dot_product_attention(x, x, x, dropout_p=1.0)
     np.testing.assert_array_equal(result.detach().cpu().numpy(), np.zeros((2, 3, 4)))
     result.sum().backward()
@@ -296,10 +298,10 @@ def test_any_schedule_on_a_side_stream(schedule: str, monkeypatch: pytest.Monkey
     try:
         side = tensor.cuda.Stream()
         with tensor.cuda.stream(side):
-            found = [each.cpu().numpy() for each in step("cuda")]
+            actual = [each.cpu().numpy() for each in step("cuda")]
     finally:
         tensor.backends.cuda.matmul.allow_tf32 = True
-    for left, right in zip(found, expected, strict=True):
+    for left, right in zip(actual, expected, strict=True):
         np.testing.assert_allclose(left, right, rtol=2e-4, atol=2e-5)
     assert not drv.simulator.findings()
 
@@ -463,12 +465,12 @@ def test_operands_on_two_devices(device: drv.Device) -> None:
         scaled_dot_product_attention(x, x, x, tensor.zeros(2, 2, device="cuda"))
 
 
-def test_autocast(place_name: str) -> None:
-    q, k, v = (tensor.randn(2, 5, 8, device=place_name, requires_grad=True) for _ in range(3))
-    added = tensor.randn(5, 5, device=place_name, requires_grad=True)
-    seen = tensor.ones(5, 5, device=place_name, dtype=tensor.bool).tril()
+def test_autocast(device_name: str) -> None:
+    q, k, v = (tensor.randn(2, 5, 8, device=device_name, requires_grad=True) for _ in range(3))
+    added = tensor.randn(5, 5, device=device_name, requires_grad=True)
+    seen = tensor.ones(5, 5, device=device_name, dtype=tensor.bool).tril()
     expected = scaled_dot_product_attention(q, k, v, added).detach().cpu().numpy()
-    with tensor.autocast(place_name, dtype=tensor.bfloat16):
+    with tensor.autocast(device_name, dtype=tensor.bfloat16):
         result = scaled_dot_product_attention(q, k, v, added)
         assert scaled_dot_product_attention(q, k, v, seen).dtype is tensor.bfloat16
     assert result.dtype is tensor.bfloat16
@@ -480,7 +482,7 @@ def test_autocast(place_name: str) -> None:
 def test_saved_elsewhere(device: drv.Device) -> None:
     """What hooks give back may be laid out otherwise than what was saved."""
     x = tensor.randn(2, 5, 3, 4, device="cuda").transpose(1, 2).requires_grad_()
-    found = []
+    result = []
     for pinned in (None, True):
         x.grad = None
         if pinned is None:
@@ -489,8 +491,8 @@ def test_saved_elsewhere(device: drv.Device) -> None:
             with tensor.autograd.graph.save_on_cpu(pin_memory=pinned):
                 loss = scaled_dot_product_attention(x, x, x, is_causal=True).square().sum()
         loss.backward()
-        found.append(x.grad.cpu().numpy())
-    np.testing.assert_array_equal(*found)
+        result.append(x.grad.cpu().numpy())
+    np.testing.assert_array_equal(*result)
 
 
 def _random_call(random: np.random.Generator) -> tuple[list[tuple[Any, list[int]]], dict[str, Any]]:
@@ -543,13 +545,13 @@ def test_random_calls_like_pytorch(seed: int, monkeypatch: pytest.MonkeyPatch) -
             leaves = [library.from_numpy(array.copy()) for array, _ in operands]
             for leaf in leaves:
                 leaf.requires_grad_(leaf.is_floating_point())
-            given = [leaf.permute(*order) for leaf, (_, order) in zip(leaves, operands, strict=True)]
-            result = function(*given, **options)
+            argument = [leaf.permute(*order) for leaf, (_, order) in zip(leaves, operands, strict=True)]
+            result = function(*argument, **options)
             # Every other time by operations that have derivatives themselves.
-            wanted = [leaf for leaf in leaves if leaf.requires_grad]
-            grads = library.autograd.grad(result.square().sum(), wanted, create_graph=number % 2 == 0)
+            needed = [leaf for leaf in leaves if leaf.requires_grad]
+            grads = library.autograd.grad(result.square().sum(), needed, create_graph=number % 2 == 0)
             results.append([result.detach().numpy(), *(each.detach().numpy() for each in grads)])
-        for expected, found in zip(*results, strict=True):
-            assert found.shape == expected.shape
+        for expected, actual in zip(*results, strict=True):
+            assert actual.shape == expected.shape
             known = ~np.isnan(expected)
-            np.testing.assert_allclose(found[known], expected[known], rtol=1e-8, atol=1e-10)
+            np.testing.assert_allclose(actual[known], expected[known], rtol=1e-8, atol=1e-10)

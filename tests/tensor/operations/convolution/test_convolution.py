@@ -57,20 +57,20 @@ def _operands(name: str) -> list[np.ndarray[Any, Any]]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", CASES)
-def test_against_pytorch(name: str, place_name: str) -> None:
+def test_against_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     function, _, _, options = CASES[name]
     arrays = _operands(name)
-    mine = [_on(array, place_name) for array in arrays]
+    mine = [_on(array, device_name) for array in arrays]
     theirs = [torch.from_numpy(array.copy()).requires_grad_() for array in arrays]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = getattr(torch, function)(*theirs, **options)
-    found = getattr(convolution, function)(*mine, **options)
-    assert tuple(found.shape) == tuple(expected.shape)
-    np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-12)
+    result = getattr(convolution, function)(*mine, **options)
+    assert tuple(result.shape) == tuple(expected.shape)
+    np.testing.assert_allclose(result.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-12)
     grad = _RNG.standard_normal(tuple(expected.shape))
-    found.backward(tensor.from_numpy(grad.copy()).to(place_name))
+    result.backward(tensor.from_numpy(grad.copy()).to(device_name))
     expected.backward(torch.from_numpy(grad))
     for one, two in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(one.grad.cpu().numpy(), two.grad.numpy(), atol=1e-11)
@@ -88,18 +88,18 @@ def _written_out(x: Any, w: Any, stride: int, padding: int) -> Any:
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
-def test_types(stride: int, kind: str, place_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types(stride: int, kind: str, device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from tensor.core.modes.precision import settings
 
     monkeypatch.setattr(settings, "convolution_tf32", False)
     x, w = _RNG.standard_normal((2, 3, 6, 5)), _RNG.standard_normal((4, 3, 3, 2))
     dtype = getattr(tensor, kind)
-    given = [_on(array, place_name).detach().to(dtype) for array in (x, w)]
-    found = convolution.conv2d(*given, stride=stride, padding=1)
-    expected = _written_out(*[each.double().cpu().numpy() for each in given], stride, 1)
-    assert found.dtype is dtype
+    argument = [_on(array, device_name).detach().to(dtype) for array in (x, w)]
+    result = convolution.conv2d(*argument, stride=stride, padding=1)
+    expected = _written_out(*[each.double().cpu().numpy() for each in argument], stride, 1)
+    assert result.dtype is dtype
     tolerance = {"float16": 1e-2, "bfloat16": 8e-2, "float32": 1e-5, "float64": 1e-12}[kind]
-    np.testing.assert_allclose(found.double().cpu().numpy(), expected, atol=tolerance, rtol=tolerance)
+    np.testing.assert_allclose(result.double().cpu().numpy(), expected, atol=tolerance, rtol=tolerance)
 
 
 def test_tf32_follows_its_own_flag(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,13 +113,13 @@ def test_tf32_follows_its_own_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     for on in (True, False):
         monkeypatch.setattr(settings, "convolution_tf32", on)
         monkeypatch.setattr(settings, "matmul_tf32", not on)
-        found = convolution.conv2d(*[tensor.from_numpy(each.copy()).cuda() for each in (x, w)])
-        errors[on] = np.abs(found.cpu().numpy() - expected).max()
+        result = convolution.conv2d(*[tensor.from_numpy(each.copy()).cuda() for each in (x, w)])
+        errors[on] = np.abs(result.cpu().numpy() - expected).max()
     assert errors[False] < 1e-5 < 1e-4 < errors[True]
 
 
 @pytest.mark.parametrize("name", ["groups", "1x1", "depthwise", "transposed"])
-def test_second_derivatives(name: str, place_name: str) -> None:
+def test_second_derivatives(name: str, device_name: str) -> None:
     function, _, _, options = CASES[name]
     shapes = {
         "groups": ((1, 2, 4, 3), (2, 1, 2, 2)),
@@ -128,7 +128,7 @@ def test_second_derivatives(name: str, place_name: str) -> None:
         "transposed": ((1, 2, 2, 2), (2, 1, 3, 3)),
     }[name]
     options = {**options, **({"groups": 2} if options.get("groups") else {})}
-    x, w = (_on(_RNG.standard_normal(shape), place_name) for shape in shapes)
+    x, w = (_on(_RNG.standard_normal(shape), device_name) for shape in shapes)
 
     def call(x: Any, w: Any) -> Any:
         return getattr(convolution, function)(x, w, **options)
@@ -138,34 +138,34 @@ def test_second_derivatives(name: str, place_name: str) -> None:
 
 
 @pytest.mark.parity
-def test_third_derivatives(place_name: str) -> None:
+def test_third_derivatives(device_name: str) -> None:
     torch = pytest.importorskip("torch")
     arrays = [_RNG.standard_normal(shape) for shape in ((2, 2, 4, 5), (3, 2, 2, 3), (3,))]
 
     def third(library: Any, x: Any, w: Any, b: Any) -> Any:
         grad = library.autograd.grad
-        found = library.conv2d(x, w, b, stride=(1, 2), padding=1)
-        (first,) = grad((found**3).sum(), x, create_graph=True)
+        actual = library.conv2d(x, w, b, stride=(1, 2), padding=1)
+        (first,) = grad((actual**3).sum(), x, create_graph=True)
         (second,) = grad((first**2).sum(), w, create_graph=True)
         return grad((second**2).sum(), (x, w, b))
 
-    found = third(tensor, *[_on(array, place_name) for array in arrays])
+    result = third(tensor, *[_on(array, device_name) for array in arrays])
     expected = third(torch, *[torch.from_numpy(array.copy()).requires_grad_() for array in arrays])
-    for one, two in zip(found, expected, strict=True):
+    for one, two in zip(result, expected, strict=True):
         np.testing.assert_allclose(one.cpu().numpy(), two.numpy(), rtol=1e-9)
 
 
-def test_saved_operands_may_not_change(place_name: str) -> None:
-    x, w = (_on(_RNG.standard_normal(shape), place_name) for shape in ((1, 2, 3, 3), (2, 2, 2, 2)))
+def test_saved_operands_may_not_change(device_name: str) -> None:
+    x, w = (_on(_RNG.standard_normal(shape), device_name) for shape in ((1, 2, 3, 3), (2, 2, 2, 2)))
     doubled = x * 2.0
-    found = convolution.conv2d(doubled, w)
+    result = convolution.conv2d(doubled, w)
     doubled.mul_(2.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        found.sum().backward()
+        result.sum().backward()
 
 
-def test_options_of_other_types(place_name: str) -> None:
-    x, w = tensor.ones(1, 2, 5, 5, device=place_name), tensor.ones(3, 2, 2, 2, device=place_name)
+def test_options_of_other_types(device_name: str) -> None:
+    x, w = tensor.ones(1, 2, 5, 5, device=device_name), tensor.ones(3, 2, 2, 2, device=device_name)
     for _ in range(2):
         assert convolution.conv2d(x, w, stride=2, padding=(1, 1)).shape == (1, 3, 3, 3)
         assert convolution.conv2d(x, w, None, [2, 2], [1, 1]).shape == (1, 3, 3, 3)
@@ -178,8 +178,8 @@ def test_options_of_other_types(place_name: str) -> None:
 
 def test_names_of_nodes() -> None:
     x, w = tensor.ones(1, 1, 3, 3, requires_grad=True), tensor.ones(1, 1, 2, 2, requires_grad=True)
-    found = convolution.conv2d(x, w)
-    assert found.grad_fn.name() == "ConvolutionBackward0"
+    result = convolution.conv2d(x, w)
+    assert result.grad_fn.name() == "ConvolutionBackward0"
     assert convolution.conv2d(x[0], w).grad_fn.name() == "SqueezeBackward1"
 
 
@@ -217,15 +217,15 @@ UNFOLDED = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", UNFOLDED)
-def test_unfold_and_fold(name: str, place_name: str) -> None:
+def test_unfold_and_fold(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     shape, options = UNFOLDED[name]
     array = _RNG.standard_normal(shape)
-    mine, theirs = _on(array, place_name), torch.from_numpy(array.copy()).requires_grad_()
-    found = unfolding.unfold(mine, **options)
+    mine, theirs = _on(array, device_name), torch.from_numpy(array.copy()).requires_grad_()
+    result = unfolding.unfold(mine, **options)
     expected = torch.nn.functional.unfold(theirs, **options)
-    np.testing.assert_array_equal(found.detach().cpu().numpy(), expected.detach().numpy())
-    back = unfolding.fold(found, shape[-2:], **options)
+    np.testing.assert_array_equal(result.detach().cpu().numpy(), expected.detach().numpy())
+    back = unfolding.fold(result, shape[-2:], **options)
     expected_back = torch.nn.functional.fold(expected, shape[-2:], **options)
     np.testing.assert_allclose(back.detach().cpu().numpy(), expected_back.detach().numpy())
     (back**2).sum().backward()

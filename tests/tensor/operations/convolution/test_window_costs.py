@@ -111,9 +111,9 @@ CASES = CONVOLUTIONS | POOLING
 @pytest.mark.parametrize("name", CASES)
 def test_python_calls(name: str, unexecuted_place: str) -> None:
     function, shapes, forward, backward = CASES[name]
-    found = cost(function, [leaf(unexecuted_place, *shape) for shape in shapes])
-    assert found[0] <= forward, f"{found[0]} Python calls forward"
-    assert found[1] <= backward, f"{found[1]} Python calls backward"
+    result = cost(function, [leaf(unexecuted_place, *shape) for shape in shapes])
+    assert result[0] <= forward, f"{result[0]} Python calls forward"
+    assert result[1] <= backward, f"{result[1]} Python calls backward"
 
 
 #: Kernels of a forward and of a backward pass; each product of matrices comes in addition.
@@ -138,7 +138,7 @@ def test_what_is_queued(name: str) -> None:
     function, shapes, _, _ = CASES[name]
     leaves = [leaf("cuda", *shape) for shape in shapes]
     with counted() as calls:
-        found = []
+        actual = []
         for _ in range(2):
             calls.clear()
             result = function(*leaves)
@@ -148,9 +148,9 @@ def test_what_is_queued(name: str) -> None:
                 each.grad = None
             calls.clear()
             result.backward(gradient)
-            found = [{name: each[name] for name in each if name != "current"} for each in (forward, calls)]
+            actual = [{name: each[name] for name in each if name != "current"} for each in (forward, calls)]
     # Kernels, and nothing else: no copies, no memory from the driver, no waiting.
-    assert found == [{"cuLaunchKernel": count} for count in LAUNCHES[name]]
+    assert actual == [{"cuLaunchKernel": count} for count in LAUNCHES[name]]
 
 
 @pytest.mark.simulator_only

@@ -36,21 +36,21 @@ def numbers(kind: dtypes.dtype, *shape: int, device: str = "cuda") -> Tensor:
 
 @ALL
 def test_what_a_cuda_tensor_tells(device: drv.Device, kind: dtypes.dtype) -> None:
-    given = numbers(kind, 3, 4)
-    told = given.__cuda_array_interface__
+    argument = numbers(kind, 3, 4)
+    told = argument.__cuda_array_interface__
     assert told == {
         "shape": (3, 4),
         "strides": None,
         "typestr": np.dtype(kind.numpy).str,
-        "data": (given.data_ptr(), False),
+        "data": (argument.data_ptr(), False),
         "stream": 1,
         "version": 3,
     }
     assert type(told["shape"]) is tuple
-    part = given[1:, ::2]
+    part = argument[1:, ::2]
     told = part.__cuda_array_interface__
     assert told["strides"] == (4 * kind.itemsize, 2 * kind.itemsize)
-    assert told["data"][0] == given.data_ptr() + 4 * kind.itemsize
+    assert told["data"][0] == argument.data_ptr() + 4 * kind.itemsize
 
 
 def test_of_no_elements_and_of_one(device: drv.Device) -> None:
@@ -67,19 +67,19 @@ def test_the_stream_is_the_current_one_of_the_device(two_devices: tuple[drv.Devi
 
 
 def test_cpu_tensors_have_none() -> None:
-    given = tensor.ones(2)
-    assert not hasattr(given, "__cuda_array_interface__")
+    argument = tensor.ones(2)
+    assert not hasattr(argument, "__cuda_array_interface__")
     with pytest.raises(
         AttributeError, match=r"non-CUDA tensor type: tensor.FloatTensor .* use tensor.cuda\(\)"
     ):
-        _ = given.__cuda_array_interface__
+        _ = argument.__cuda_array_interface__
 
 
 def test_requires_grad_is_an_error(device: drv.Device) -> None:
-    given = tensor.ones(2, device="cuda", requires_grad=True)
+    argument = tensor.ones(2, device="cuda", requires_grad=True)
     with pytest.raises(RuntimeError, match=r"Variable that requires grad.*var.detach\(\)"):
-        _ = given.__cuda_array_interface__
-    assert given.detach().__cuda_array_interface__["shape"] == (2,)
+        _ = argument.__cuda_array_interface__
+    assert argument.detach().__cuda_array_interface__["shape"] == (2,)
 
 
 # Taking CUDA memory
@@ -88,54 +88,54 @@ def test_requires_grad_is_an_error(device: drv.Device) -> None:
 @ALL
 def test_memory_is_shared(device: drv.Device, kind: dtypes.dtype) -> None:
     whole = numbers(kind, 4, 6)
-    for given in (whole, whole.t(), whole[1:, 2:5], whole[::2, ::3], whole[2, 3], whole[1].expand(3, 6)):
-        found = as_tensor(Array(given))
-        assert found.dtype is kind
-        assert found.device == given.device
-        assert found.shape == given.shape
-        assert found.stride() == given.stride()
-        assert found.data_ptr() == given.data_ptr()
-        assert found.tolist() == given.tolist()
+    for argument in (whole, whole.t(), whole[1:, 2:5], whole[::2, ::3], whole[2, 3], whole[1].expand(3, 6)):
+        result = as_tensor(Array(argument))
+        assert result.dtype is kind
+        assert result.device == argument.device
+        assert result.shape == argument.shape
+        assert result.stride() == argument.stride()
+        assert result.data_ptr() == argument.data_ptr()
+        assert result.tolist() == argument.tolist()
     part = whole[1:, :2]
     as_tensor(Array(part)).fill_(0)
     assert part.tolist() == [[0, 0]] * 3
 
 
 def test_no_elements(device: drv.Device) -> None:
-    found = as_tensor(Array(tensor.empty(2, 0, device="cuda"), strides=(8, 4)))
-    assert found.shape == (2, 0)
-    assert found.is_cuda
-    assert (found + 1).tolist() == [[], []]
+    result = as_tensor(Array(tensor.empty(2, 0, device="cuda"), strides=(8, 4)))
+    assert result.shape == (2, 0)
+    assert result.is_cuda
+    assert (result + 1).tolist() == [[], []]
 
 
 def test_memory_of_the_driver(device: drv.Device) -> None:
     memory = drv.DeviceMemory(8)
-    found = as_tensor(memory)
-    found.fill_(3)
-    assert found.dtype is tensor.uint8
-    assert found.tolist() == [3] * 8
-    assert found.data_ptr() == memory.address
+    result = as_tensor(memory)
+    result.fill_(3)
+    assert result.dtype is tensor.uint8
+    assert result.tolist() == [3] * 8
+    assert result.data_ptr() == memory.address
 
 
 def test_the_device_is_that_of_the_address(two_devices: tuple[drv.Device, drv.Device]) -> None:
-    given = tensor.arange(4, device="cuda:1")
+    argument = tensor.arange(4, device="cuda:1")
     for current in (0, 1):
         with cuda.device(current):
-            found = as_tensor(Array(given[1:]))
-            assert found.device == tensor.device("cuda:1")
-            assert found.tolist() == [1, 2, 3]
+            result = as_tensor(Array(argument[1:]))
+            assert result.device == tensor.device("cuda:1")
+            assert result.tolist() == [1, 2, 3]
             assert cuda.current_device() == current
-    assert as_tensor(Array(given), device="cuda:0").device == tensor.device("cuda:0")
-    assert as_tensor(Array(given), device="cpu", dtype=tensor.float64).tolist() == [0, 1, 2, 3]
+    assert as_tensor(Array(argument), device="cuda:0").device == tensor.device("cuda:0")
+    assert as_tensor(Array(argument), device="cpu", dtype=tensor.float64).tolist() == [0, 1, 2, 3]
 
 
 def test_the_owner_is_kept(device: drv.Device) -> None:
-    given = tensor.arange(4, device="cuda")
-    owner = Array(given)
+    argument = tensor.arange(4, device="cuda")
+    owner = Array(argument)
     alive = weakref.ref(owner)
-    found = as_tensor(owner)
-    part = found[1:]
-    del owner, given, found
+    result = as_tensor(owner)
+    part = result[1:]
+    del owner, argument, result
     gc.collect()
     assert alive() is not None
     assert part.tolist() == [1, 2, 3]
@@ -145,10 +145,10 @@ def test_the_owner_is_kept(device: drv.Device) -> None:
 
 
 def test_old_versions(device: drv.Device) -> None:
-    given = tensor.arange(6, device="cuda").reshape(2, 3)
-    described = {key: given.__cuda_array_interface__[key] for key in ("shape", "typestr", "data")}
+    argument = tensor.arange(6, device="cuda").reshape(2, 3)
+    described = {key: argument.__cuda_array_interface__[key] for key in ("shape", "typestr", "data")}
     for more in ({}, {"version": 0}, {"version": 2, "strides": None}, {"version": 1, "strides": (24, 8)}):
-        owner = Array(given)
+        owner = Array(argument)
         owner.__cuda_array_interface__ = {**described, **more}
         assert as_tensor(owner).tolist() == [[0, 1, 2], [3, 4, 5]]
 
@@ -178,17 +178,17 @@ def test_old_versions(device: drv.Device) -> None:
 def test_what_is_refused(
     device: drv.Device, changes: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    given = Array(tensor.ones(2, 3, device="cuda"), **changes)
+    argument = Array(tensor.ones(2, 3, device="cuda"), **changes)
     with pytest.raises(error, match=message):
-        from_cuda_array_interface(given)
+        from_cuda_array_interface(argument)
 
 
 def test_memory_that_must_not_be_written_or_is_misaligned(device: drv.Device) -> None:
-    given = tensor.ones(4, device="cuda")
+    argument = tensor.ones(4, device="cuda")
     with pytest.raises(TypeError, match="the read only flag is not supported, should always be False"):
-        as_tensor(Array(given, data=(given.data_ptr(), True)))
+        as_tensor(Array(argument, data=(argument.data_ptr(), True)))
     with pytest.raises(BufferError, match="not aligned to their 4 bytes"):
-        as_tensor(Array(given, data=(given.data_ptr() + 2, False), shape=(2,)))
+        as_tensor(Array(argument, data=(argument.data_ptr() + 2, False), shape=(2,)))
 
 
 @pytest.mark.simulator_only
@@ -196,9 +196,9 @@ def test_memory_that_must_not_be_written_or_is_misaligned(device: drv.Device) ->
 def test_the_stream_is_waited_for(told: bool) -> None:
     drv.simulator.install(schedule="lazy", check="race")
     with cuda.stream(cuda.Stream()):
-        given = tensor.zeros(N, device="cuda")
-        given.fill_(5)
-        array = Array(given) if told else Array(given, stream=None)
+        argument = tensor.zeros(N, device="cuda")
+        argument.fill_(5)
+        array = Array(argument) if told else Array(argument, stream=None)
     with cuda.stream(cuda.Stream()):
         added = as_tensor(array) + 1
     if told:
@@ -215,33 +215,33 @@ def test_the_stream_is_waited_for(told: bool) -> None:
 @ALL
 def test_arrays_over_cpu_tensors(kind: dtypes.dtype) -> None:
     whole = numbers(kind, 4, 6, device="cpu")
-    for given in (whole, whole.t(), whole[1:, 2:5], whole[2, 3], whole[:, :0]):
-        found = np.asarray(given)
-        assert found.dtype == kind.numpy
-        assert found.shape == given.shape
-        np.testing.assert_array_equal(found, given.numpy())
-        if given.numel():
-            assert found.ctypes.data == given.data_ptr()
-            assert np.array(given, copy=False).ctypes.data == given.data_ptr()
-            assert np.array(given).ctypes.data != given.data_ptr()
+    for argument in (whole, whole.t(), whole[1:, 2:5], whole[2, 3], whole[:, :0]):
+        result = np.asarray(argument)
+        assert result.dtype == kind.numpy
+        assert result.shape == argument.shape
+        np.testing.assert_array_equal(result, argument.numpy())
+        if argument.numel():
+            assert result.ctypes.data == argument.data_ptr()
+            assert np.array(argument, copy=False).ctypes.data == argument.data_ptr()
+            assert np.array(argument).ctypes.data != argument.data_ptr()
     np.asarray(whole)[0, 0] = 1
     assert whole[0, 0].item() == 1
 
 
 def test_arrays_of_another_type() -> None:
-    given = tensor.arange(3)
-    assert np.asarray(given, np.float32).dtype == np.float32
-    assert np.asarray(given, "int64").ctypes.data == given.data_ptr()
-    assert given.__array__(np.float64).tolist() == [0.0, 1.0, 2.0]
-    assert given.__array__().ctypes.data == given.data_ptr()
+    argument = tensor.arange(3)
+    assert np.asarray(argument, np.float32).dtype == np.float32
+    assert np.asarray(argument, "int64").ctypes.data == argument.data_ptr()
+    assert argument.__array__(np.float64).tolist() == [0.0, 1.0, 2.0]
+    assert argument.__array__().ctypes.data == argument.data_ptr()
     with pytest.raises(ValueError, match="Unable to avoid copy while creating an array as requested"):
-        np.array(given, np.float32, copy=False)
+        np.array(argument, np.float32, copy=False)
 
 
 def test_an_array_keeps_the_memory() -> None:
-    found = np.asarray(tensor.arange(5)[1:])
+    result = np.asarray(tensor.arange(5)[1:])
     gc.collect()
-    assert found.tolist() == [1, 2, 3, 4]
+    assert result.tolist() == [1, 2, 3, 4]
 
 
 def test_arrays_of_what_is_not_on_the_cpu(device: drv.Device) -> None:
@@ -256,21 +256,21 @@ def test_arrays_of_what_is_not_on_the_cpu(device: drv.Device) -> None:
 
 
 def test_functions_of_numpy_give_tensors() -> None:
-    given = tensor.tensor([0.0, 1.0])
-    found = np.exp(given)
-    assert isinstance(found, Tensor)
-    np.testing.assert_array_equal(found.numpy(), np.exp(np.array([0, 1], np.float32)))
-    assert isinstance(np.greater(given, 0), Tensor)
+    argument = tensor.tensor([0.0, 1.0])
+    result = np.exp(argument)
+    assert isinstance(result, Tensor)
+    np.testing.assert_array_equal(result.numpy(), np.exp(np.array([0, 1], np.float32)))
+    assert isinstance(np.greater(argument, 0), Tensor)
     assert isinstance(np.square(tensor.tensor(3.0)), Tensor)
     assert isinstance(np.bitwise_or(tensor.tensor([1]), np.array([1], np.uint64).astype(np.int64)), Tensor)
-    assert given.__array_wrap__(np.array([1], np.uint16)).dtype == np.uint16
+    assert argument.__array_wrap__(np.array([1], np.uint16)).dtype == np.uint16
 
 
 def test_operators_between_arrays_and_tensors_are_the_tensors() -> None:
-    array, given = np.arange(3.0), tensor.arange(3.0)
-    for found in (array + given, given + array, array * given, array - given):
-        assert isinstance(found, Tensor)
-    assert (array + given).tolist() == [0, 2, 4]
+    array, argument = np.arange(3.0), tensor.arange(3.0)
+    for result in (array + argument, argument + array, array * argument, array - argument):
+        assert isinstance(result, Tensor)
+    assert (array + argument).tolist() == [0, 2, 4]
 
 
 def test_lists_that_hold_tensors() -> None:
@@ -288,24 +288,29 @@ def test_lists_that_hold_cuda_tensors(device: drv.Device) -> None:
 @pytest.mark.parity
 def test_arrays_of_dlpack_are_shared() -> None:
     torch = pytest.importorskip("torch")
-    given = torch.arange(6).reshape(2, 3).t()
-    for found in (as_tensor(given), asarray(given), asarray(given, copy=False), asarray(given.__dlpack__())):
-        assert found.data_ptr() == given.data_ptr()
-        assert found.stride() == given.stride()
-        assert found.tolist() == given.tolist()
-    assert asarray(given, copy=True).data_ptr() != given.data_ptr()
-    assert as_tensor(given, tensor.float32).dtype is tensor.float32
+    argument = torch.arange(6).reshape(2, 3).t()
+    for result in (
+        as_tensor(argument),
+        asarray(argument),
+        asarray(argument, copy=False),
+        asarray(argument.__dlpack__()),
+    ):
+        assert result.data_ptr() == argument.data_ptr()
+        assert result.stride() == argument.stride()
+        assert result.tolist() == argument.tolist()
+    assert asarray(argument, copy=True).data_ptr() != argument.data_ptr()
+    assert as_tensor(argument, tensor.float32).dtype is tensor.float32
     with pytest.raises(ValueError, match="without a copy"):
-        asarray(given, dtype=tensor.float32, copy=False)
+        asarray(argument, dtype=tensor.float32, copy=False)
 
 
 def test_asarray_of_arrays_and_tensors() -> None:
     array = np.arange(3)
-    given = tensor.arange(3)
+    argument = tensor.arange(3)
     assert asarray(array).data_ptr() == array.ctypes.data
     assert asarray(array, copy=True).data_ptr() != array.ctypes.data
-    assert asarray(given) is given
-    assert asarray(given, copy=True) is not given
+    assert asarray(argument) is argument
+    assert asarray(argument, copy=True) is not argument
     assert asarray([1, 2], copy=True).tolist() == [1, 2]
     with pytest.raises(ValueError, match="can't alias arbitrary Python objects"):
         asarray([1, 2], copy=False)

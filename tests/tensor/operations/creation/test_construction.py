@@ -167,10 +167,10 @@ ARRAYS: list[str] = [
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("text", NUMBERS + SEQUENCES + ARRAYS)
-def test_data_are_read_as_by_pytorch(text: str, place_name: str) -> None:
-    found, _ = assert_expression(text, place_name)
-    if not isinstance(found, Exception):
-        assert found.device.type == (place_name if "on)" in text else "cpu")
+def test_data_are_read_as_by_pytorch(text: str, device_name: str) -> None:
+    result, _ = assert_expression(text, device_name)
+    if not isinstance(result, Exception):
+        assert result.device.type == (device_name if "on)" in text else "cpu")
 
 
 ERRORS: list[str] = [
@@ -268,9 +268,9 @@ ERRORS: list[str] = [
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("text", ERRORS)
-def test_errors_are_of_pytorchs_class(text: str, place_name: str) -> None:
-    found, _ = assert_expression(text, place_name)
-    assert isinstance(found, Exception)
+def test_errors_are_of_pytorchs_class(text: str, device_name: str) -> None:
+    result, _ = assert_expression(text, device_name)
+    assert isinstance(result, Exception)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_data_that_numpy_reads_backwards_are_copied() -> None:
     assert tensor.tensor(np.zeros(3, [("a", "i1"), ("b", "<i4")])["b"]).tolist() == [0, 0, 0]
 
 
-def test_a_sequence_of_ones_own_is_read(place_name: str) -> None:
+def test_a_sequence_of_ones_own_is_read(device_name: str) -> None:
     class Row:
         def __init__(self, *values: Any) -> None:
             self.values = values
@@ -321,34 +321,34 @@ def test_a_sequence_of_ones_own_is_read(place_name: str) -> None:
         def __getitem__(self, position: int) -> Any:
             return self.values[position]
 
-    found = tensor.tensor([Row(1, 2.5), Row(3, 4)], device=place_name)
-    assert found.tolist() == [[1, 2.5], [3, 4]]
-    assert tensor.tensor(Row(), device=place_name).shape == (0,)
+    result = tensor.tensor([Row(1, 2.5), Row(3, 4)], device=device_name)
+    assert result.tolist() == [[1, 2.5], [3, 4]]
+    assert tensor.tensor(Row(), device=device_name).shape == (0,)
 
 
-def test_an_object_with_an_array_is_read(place_name: str) -> None:
+def test_an_object_with_an_array_is_read(device_name: str) -> None:
     class Holder:
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
             return np.array([[1, 2]], dtype or np.int16)
 
-    found = tensor.tensor(Holder(), device=place_name)
-    assert (found.dtype, found.tolist()) == (tensor.int16, [[1, 2]])
-    assert tensor.as_tensor(Holder(), dtype=tensor.float32, device=place_name).tolist() == [[1, 2]]
+    result = tensor.tensor(Holder(), device=device_name)
+    assert (result.dtype, result.tolist()) == (tensor.int16, [[1, 2]])
+    assert tensor.as_tensor(Holder(), dtype=tensor.float32, device=device_name).tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize("kind", dtypes.ALL, ids=lambda kind: kind.name)
-def test_arrays_of_every_dtype(kind: dtypes.dtype, place_name: str) -> None:
+def test_arrays_of_every_dtype(kind: dtypes.dtype, device_name: str) -> None:
     array = np.array([[0, 1, 2], [3, 4, 5]]).astype(kind.numpy)
-    for made in (
-        tensor.tensor(array, device=place_name),
-        tensor.as_tensor(array, device=place_name),
-        tensor.asarray(array, device=place_name),
-        tensor.tensor([list(row) for row in array], device=place_name),
-        tensor.from_numpy(array).to(place_name),
+    for result in (
+        tensor.tensor(array, device=device_name),
+        tensor.as_tensor(array, device=device_name),
+        tensor.asarray(array, device=device_name),
+        tensor.tensor([list(row) for row in array], device=device_name),
+        tensor.from_numpy(array).to(device_name),
     ):
-        assert made.dtype is kind
-        assert made.device.type == place_name
-        assert_same_elements(made.cpu().numpy(), array)
+        assert result.dtype is kind
+        assert result.device.type == device_name
+        assert_same_elements(result.cpu().numpy(), array)
 
 
 def test_bfloat16_travels_through_ml_dtypes() -> None:
@@ -373,10 +373,10 @@ def test_memory_is_shared_where_pytorch_shares_it() -> None:
     assert (part.shape, part.stride()) == ((2, 2), (2, 3))
     part.fill_(0)
     assert array.tolist() == [[0, 1, 0], [0, 4, 0]]
-    made = tensor.arange(3)
-    assert tensor.as_tensor(made) is made
-    assert tensor.asarray(made) is made
-    assert tensor.as_tensor(made, dtype=tensor.int64) is made
+    result = tensor.arange(3)
+    assert tensor.as_tensor(result) is result
+    assert tensor.asarray(result) is result
+    assert tensor.as_tensor(result, dtype=tensor.int64) is result
     data = bytearray(8)
     tensor.frombuffer(data, dtype=tensor.uint8)[3] = 9
     assert data[3] == 9
@@ -396,9 +396,9 @@ def test_memory_is_copied_where_pytorch_copies_it() -> None:
 
 
 def test_a_shared_array_stays_alive() -> None:
-    made = tensor.from_numpy(np.full(1000, 3.0))
+    result = tensor.from_numpy(np.full(1000, 3.0))
     np.full(1000, 4.0)
-    assert made.tolist() == [3.0] * 1000
+    assert result.tolist() == [3.0] * 1000
 
 
 def test_read_only_arrays_warn_and_are_not_written() -> None:
@@ -406,10 +406,10 @@ def test_read_only_arrays_warn_and_are_not_written() -> None:
     array.flags.writeable = False
     for make in (tensor.from_numpy, tensor.as_tensor, tensor.asarray):
         with pytest.warns(UserWarning, match="The given NumPy array is not writable"):
-            made = make(array)
-        assert made.tolist() == [0, 1, 2]
+            result = make(array)
+        assert result.tolist() == [0, 1, 2]
         with pytest.raises((RuntimeError, ValueError), match="read-only|not writ"):
-            made.add_(1)
+            result.add_(1)
     assert array.tolist() == [0, 1, 2]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -418,14 +418,14 @@ def test_read_only_arrays_warn_and_are_not_written() -> None:
         assert tensor.frombuffer(b"abc", dtype=tensor.uint8).tolist() == [97, 98, 99]
 
 
-def test_a_tensor_as_data_warns_and_is_detached(place_name: str) -> None:
-    given = tensor.ones(2, 3, device=place_name, requires_grad=True)
+def test_a_tensor_as_data_warns_and_is_detached(device_name: str) -> None:
+    argument = tensor.ones(2, 3, device=device_name, requires_grad=True)
     with pytest.warns(UserWarning, match=r"recommended to use sourceTensor.detach\(\).clone\(\)"):
-        found = tensor.tensor(given.t())
-    assert not found.requires_grad
-    assert found.device == given.device
-    assert found.stride() == (1, 3)
-    assert found.data_ptr() != given.data_ptr()
+        result = tensor.tensor(argument.t())
+    assert not result.requires_grad
+    assert result.device == argument.device
+    assert result.stride() == (1, 3)
+    assert result.data_ptr() != argument.data_ptr()
 
 
 def test_pinned_data() -> None:
@@ -457,12 +457,12 @@ def _nested(flat: list[Any], shape: tuple[int, ...]) -> list[Any]:
 
 
 @pytest.mark.parity
-@given(NESTED, st.sampled_from([None, *(kind.name for kind in dtypes.ALL)]))
+@given(NESTED, st.sampled_from([None, *(dtype.name for dtype in dtypes.ALL)]))
 def test_nested_lists_of_anything(data: list[Any], name: str | None) -> None:
     torch = pytest.importorskip("torch")
-    found = outcome(tensor.tensor, data, dtype=name and getattr(tensor, name))
+    result = outcome(tensor.tensor, data, dtype=name and getattr(tensor, name))
     expected = outcome(torch.tensor, data, dtype=name and getattr(torch, name))
-    assert_same_outcome(found, expected)
+    assert_same_outcome(result, expected)
 
 
 @pytest.mark.parity

@@ -321,37 +321,37 @@ ORIGINALS: dict[str, str] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", TO + TO_ERRORS)
-def test_to(text: str, place_name: str) -> None:
-    found, _ = assert_expression(text, place_name)
-    assert isinstance(found, Exception) == (text in TO_ERRORS)
-    if isinstance(found, tensor.Tensor):
-        assert found.device.type == place_name
+def test_to(text: str, device_name: str) -> None:
+    result, _ = assert_expression(text, device_name)
+    assert isinstance(result, Exception) == (text in TO_ERRORS)
+    if isinstance(result, tensor.Tensor):
+        assert result.device.type == device_name
 
 
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("text", NUMBERS + FORMATS)
-def test_as_numbers_and_texts(text: str, place_name: str) -> None:
-    assert_expression(text, place_name, math=math)
+def test_as_numbers_and_texts(text: str, device_name: str) -> None:
+    assert_expression(text, device_name, math=math)
 
 
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS.keys())
-def test_what_it_is(original: str, place_name: str) -> None:
+def test_what_it_is(original: str, device_name: str) -> None:
     for text in ABOUT:
         try:
-            assert_expression(re.sub(r"\bx\b", f"({original})", text), place_name)
+            assert_expression(re.sub(r"\bx\b", f"({original})", text), device_name)
         except AssertionError as error:
             raise AssertionError(f"{text}: {error}") from error
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", dtypes.ALL, ids=lambda kind: kind.name)
-def test_between_all_dtypes(kind: dtypes.dtype, place_name: str) -> None:
+def test_between_all_dtypes(kind: dtypes.dtype, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     numbers = [0, 1, 2.5, -3.75, 100.9] if kind.is_signed else [0, 1, 2.5, 200]
-    mine = tensor.tensor(numbers, dtype=tensor.float64, device=place_name).to(kind)
+    mine = tensor.tensor(numbers, dtype=tensor.float64, device=device_name).to(kind)
     theirs = torch.tensor(numbers, dtype=torch.float64).to(getattr(torch, kind.name))
     assert_same(mine, theirs)
     for other in dtypes.ALL:
@@ -360,27 +360,27 @@ def test_between_all_dtypes(kind: dtypes.dtype, place_name: str) -> None:
         assert_same(mine.to(other), theirs.to(getattr(torch, other.name)))
 
 
-def test_a_conversion_that_changes_nothing_is_the_tensor_itself(place_name: str) -> None:
-    x = tensor.ones(2, 3, device=place_name)
+def test_a_conversion_that_changes_nothing_is_the_tensor_itself(device_name: str) -> None:
+    x = tensor.ones(2, 3, device=device_name)
     same = ["x.to(m.float32)", "x.to(d)", "x.to(d, m.float32)", "x.to(x)", "x.float()", "x.type(m.float32)"]
     same += ["x.type_as(x)", "x.to()", "x.contiguous()", "x.to(dtype=None)", "x.resolve_conj()"]
     for text in same:
-        assert value(text, tensor, place_name, x=x) is x, text
-    assert value("x.cuda()" if x.is_cuda else "x.cpu()", tensor, place_name, x=x) is x
+        assert value(text, tensor, device_name, x=x) is x, text
+    assert value("x.cuda()" if x.is_cuda else "x.cpu()", tensor, device_name, x=x) is x
     for text in ("x.to(m.float32, copy=True)", "x.to(d, copy=True)", "x.to(x, copy=True)", "x.clone()"):
-        made = value(text, tensor, place_name, x=x)
-        assert made is not x
-        assert made.data_ptr() != x.data_ptr()
+        result = value(text, tensor, device_name, x=x)
+        assert result is not x
+        assert result.data_ptr() != x.data_ptr()
 
 
-def test_it_is_so_after_layouts_were_forgotten(place_name: str) -> None:
-    x = tensor.ones(2, 3, device=place_name)
+def test_it_is_so_after_layouts_were_forgotten(device_name: str) -> None:
+    x = tensor.ones(2, 3, device=device_name)
     # As happens in programs with very many shapes.
     layout.strided.clear()
     layout.contiguous.clear()
     for text in ("x.to(m.float32)", "x.to(d)", "x.to(x)", "x.float()", "x.contiguous()"):
-        assert value(text, tensor, place_name, x=x) is x, text
-    y = tensor.ones(2, 3, device=place_name, requires_grad=True)
+        assert value(text, tensor, device_name, x=x) is x, text
+    y = tensor.ones(2, 3, device=device_name, requires_grad=True)
     layout.strided.clear()
     layout.contiguous.clear()
     (y * x).sum().backward()
@@ -391,7 +391,7 @@ def test_it_is_so_after_layouts_were_forgotten(place_name: str) -> None:
 def test_between_devices() -> None:
     drv.simulator.install(devices=2, check="race")
     x = tensor.arange(6.0).reshape(2, 3).t()
-    for made in (
+    for result in (
         x.cuda(),
         x.cuda(1),
         x.cuda("cuda:1"),
@@ -399,11 +399,11 @@ def test_between_devices() -> None:
         x.cuda(device=1),
         x.to(1),
     ):
-        assert made.is_cuda
-        assert made.stride() == (1, 3)
-        assert made.cpu().tolist() == x.tolist()
-        assert made.to("cuda:0").cpu().tolist() == x.tolist()
-        assert made.to("cpu", tensor.int8).tolist() == x.tolist()
+        assert result.is_cuda
+        assert result.stride() == (1, 3)
+        assert result.cpu().tolist() == x.tolist()
+        assert result.to("cuda:0").cpu().tolist() == x.tolist()
+        assert result.to("cpu", tensor.int8).tolist() == x.tolist()
     assert x.cuda(1).get_device() == 1
     assert x.to(1).device == tensor.device("cuda:1")
     assert x.cuda(1).to("cuda").get_device() == 0
@@ -422,15 +422,15 @@ def test_types_of_other_objects_have_names() -> None:
 
 
 @pytest.mark.parity
-def test_types_have_names(place_name: str) -> None:
+def test_types_have_names(device_name: str) -> None:
     torch = pytest.importorskip("torch")
-    for kind in dtypes.ALL:
-        found = tensor.zeros(0, dtype=kind, device=place_name).type()
-        expected = torch.zeros(0, dtype=getattr(torch, kind.name)).type()
-        middle = "cuda." if place_name == "cuda" else ""
-        assert found == expected.replace("torch.", f"tensor.{middle}")
-        made = tensor.zeros(2, device=place_name).type(found)
-        assert (made.dtype, made.device.type) == (kind, place_name)
+    for dtype in dtypes.ALL:
+        result = tensor.zeros(0, dtype=dtype, device=device_name).type()
+        expected = torch.zeros(0, dtype=getattr(torch, dtype.name)).type()
+        middle = "cuda." if device_name == "cuda" else ""
+        assert result == expected.replace("torch.", f"tensor.{middle}")
+        output = tensor.zeros(2, device=device_name).type(result)
+        assert (output.dtype, output.device.type) == (dtype, device_name)
 
 
 # NumPy
@@ -476,8 +476,8 @@ NUMPY_ERRORS: list[str] = [
 @pytest.mark.parity
 @pytest.mark.parametrize("text", NUMPY_ERRORS)
 def test_numpy_errors(text: str) -> None:
-    found, _ = assert_expression(text)
-    assert isinstance(found, Exception)
+    result, _ = assert_expression(text)
+    assert isinstance(result, Exception)
 
 
 def test_a_device_tensor_is_no_array() -> None:
@@ -534,8 +534,8 @@ def test_numpys_reductions_are_the_tensors_own() -> None:
 # Python
 
 
-def test_hash_and_identity(place_name: str) -> None:
-    x, y = tensor.ones(2, device=place_name), tensor.ones(2, device=place_name)
+def test_hash_and_identity(device_name: str) -> None:
+    x, y = tensor.ones(2, device=device_name), tensor.ones(2, device=device_name)
     assert hash(x) == hash(x)
     assert len({x: 1, y: 2}) == 2
     assert len({x, y, x}) == 2
@@ -544,8 +544,8 @@ def test_hash_and_identity(place_name: str) -> None:
     assert x in {x}
 
 
-def test_weak_references_and_attributes(place_name: str) -> None:
-    x = tensor.ones(2, device=place_name)
+def test_weak_references_and_attributes(device_name: str) -> None:
+    x = tensor.ones(2, device=device_name)
     x.note = "kept"
     assert x.note == "kept"
     reference = weakref.ref(x)
@@ -554,15 +554,15 @@ def test_weak_references_and_attributes(place_name: str) -> None:
     assert reference() is None
 
 
-def test_copies(place_name: str) -> None:
-    x = tensor.arange(6.0, device=place_name).reshape(2, 3).t()
-    for made in (copy.deepcopy(x), x.clone()):
-        assert made.device == x.device
-        assert made.stride() == x.stride()
-        assert made.tolist() == x.tolist()
-        assert made.data_ptr() != x.data_ptr()
+def test_copies(device_name: str) -> None:
+    x = tensor.arange(6.0, device=device_name).reshape(2, 3).t()
+    for result in (copy.deepcopy(x), x.clone()):
+        assert result.device == x.device
+        assert result.stride() == x.stride()
+        assert result.tolist() == x.tolist()
+        assert result.data_ptr() != x.data_ptr()
     assert copy.copy(x).data_ptr() == x.data_ptr()
-    leaf = tensor.ones(2, requires_grad=True, device=place_name)
+    leaf = tensor.ones(2, requires_grad=True, device=device_name)
     assert copy.deepcopy(leaf).requires_grad
     shared = copy.deepcopy([x, x[0]])
     shared[0].fill_(7)
@@ -571,13 +571,13 @@ def test_copies(place_name: str) -> None:
         copy.deepcopy(leaf * 2)
 
 
-def test_numbers_of_python_in_all_places(place_name: str) -> None:
-    x = tensor.tensor(3, device=place_name)
+def test_numbers_of_python_in_all_places(device_name: str) -> None:
+    x = tensor.tensor(3, device=device_name)
     assert operator.index(x) == 3
     assert [0] * x == [0, 0, 0]
     assert list(range(x)) == [0, 1, 2]
-    assert math.isclose(math.exp(tensor.tensor(1.0, device=place_name)), math.e, rel_tol=1e-6)
-    assert max(tensor.tensor([1, 5, 2], device=place_name)).item() == 5
+    assert math.isclose(math.exp(tensor.tensor(1.0, device=device_name)), math.e, rel_tol=1e-6)
+    assert max(tensor.tensor([1, 5, 2], device=device_name)).item() == 5
 
 
 @pytest.mark.parity

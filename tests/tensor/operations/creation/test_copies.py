@@ -48,10 +48,10 @@ def _samples(kind: dtypes.dtype) -> Any:
             return np.array(_INTEGERS, np.int64).astype(kind.numpy)
         if kind.is_complex:
             values = np.array(_FLOATS)
-            found = np.empty(2 * len(values), kind.numpy)
-            found.real = np.concatenate([values, values])
-            found.imag = np.concatenate([np.zeros_like(values), values[::-1]])
-            return found
+            result = np.empty(2 * len(values), kind.numpy)
+            result.real = np.concatenate([values, values])
+            result.imag = np.concatenate([np.zeros_like(values), values[::-1]])
+            return result
         return np.array(_FLOATS).astype(kind.numpy)
 
 
@@ -69,19 +69,19 @@ def _is_defined(array: Any, to: dtypes.dtype) -> Any:
 @pytest.mark.parametrize("origin", dtypes.ALL, ids=str)
 @pytest.mark.parametrize("to", dtypes.ALL, ids=str)
 @pytest.mark.filterwarnings("ignore:Casting complex values to real", "error::RuntimeWarning")
-def test_between_dtypes(place_name: str, to: dtypes.dtype, origin: dtypes.dtype) -> None:
+def test_between_dtypes(device_name: str, to: dtypes.dtype, origin: dtypes.dtype) -> None:
     torch = pytest.importorskip("torch")
     array = _samples(origin)
     array = array[_is_defined(array, to)]
     source = tensor.from_numpy(array)
     other = torch.from_numpy(np.ascontiguousarray(array).view(np.uint8)).view(torch_dtype(origin))
     expected = torch.empty(len(array), dtype=torch_dtype(to)).copy_(other)
-    made = tensor.empty(len(array), dtype=to, device=place_name)
-    assert made.copy_(source.to(place_name)) is made
-    assert_same(made, expected)
+    result = tensor.empty(len(array), dtype=to, device=device_name)
+    assert result.copy_(source.to(device_name)) is result
+    assert_same(result, expected)
     # From and to the host the type changes on the way.
-    assert_same(tensor.empty(len(array), dtype=to, device=place_name).copy_(source), expected)
-    assert_same(tensor.empty(len(array), dtype=to).copy_(source.to(place_name)), expected)
+    assert_same(tensor.empty(len(array), dtype=to, device=device_name).copy_(source), expected)
+    assert_same(tensor.empty(len(array), dtype=to).copy_(source.to(device_name)), expected)
 
 
 # Between layouts
@@ -122,7 +122,7 @@ def _strided(shape: tuple[int, ...], placed: tuple[Any, ...]) -> tuple[int, tupl
 )
 @pytest.mark.filterwarnings("ignore:Casting complex values to real", "error::RuntimeWarning")
 def test_between_layouts(
-    place_name: str, shape: tuple[int, ...], to: str, origin: str, way: str, data: st.DataObject
+    device_name: str, shape: tuple[int, ...], to: str, origin: str, way: str, data: st.DataObject
 ) -> None:
     torch = pytest.importorskip("torch")
     # A dimension of size 1 of the source, or one that it has not, is stretched by copy_ itself.
@@ -135,11 +135,11 @@ def test_between_layouts(
             sizes, data.draw(_placed(sizes, may_stretch=bool(mine)), label="strides")
         )
         on_host = bool(mine) == (way == "there and here") and way != "here"
-        memory = tensor.arange(count).to(getattr(tensor, name)).to("cpu" if on_host else place_name)
+        memory = tensor.arange(count).to(getattr(tensor, name)).to("cpu" if on_host else device_name)
         mine.append(memory.as_strided(sizes, strides, offset))
         theirs.append(torch.arange(count).to(getattr(torch, name)).as_strided(sizes, strides, offset))
-    found, expected = outcome(mine[0].copy_, mine[1]), outcome(theirs[0].copy_, theirs[1])
-    assert_same_outcome(found, expected, lambda *_: None)
+    result, expected = outcome(mine[0].copy_, mine[1]), outcome(theirs[0].copy_, theirs[1])
+    assert_same_outcome(result, expected, lambda *_: None)
     whole = [
         each.as_strided((each.untyped_storage().nbytes() // each.element_size(),), (1,), 0)
         for each in (mine[0], theirs[0])
@@ -152,12 +152,12 @@ def test_between_layouts(
 @settings(max_examples=60, suppress_health_check=QUIET)
 @given(shape=SHAPES, kind=st.sampled_from(KINDS), data=st.data())
 def test_copies_that_keep_the_strides(
-    place_name: str, shape: tuple[int, ...], kind: str, data: st.DataObject
+    device_name: str, shape: tuple[int, ...], kind: str, data: st.DataObject
 ) -> None:
     torch = pytest.importorskip("torch")
     count, strides, offset = _strided(shape, data.draw(_placed(shape, may_stretch=True)))
     mine = (
-        tensor.arange(count, device=place_name).to(getattr(tensor, kind)).as_strided(shape, strides, offset)
+        tensor.arange(count, device=device_name).to(getattr(tensor, kind)).as_strided(shape, strides, offset)
     )
     theirs = torch.arange(count).to(getattr(torch, kind)).as_strided(shape, strides, offset)
     for name, options in [
@@ -171,10 +171,10 @@ def test_copies_that_keep_the_strides(
         ("to", {"memory_format": "contiguous_format"}),
     ]:
         both = [{key: getattr(module, value) for key, value in options.items()} for module in (tensor, torch)]
-        found, expected = outcome(getattr(mine, name), **both[0]), outcome(getattr(theirs, name), **both[1])
-        if assert_same_outcome(found, expected):
-            assert (found is mine) == (expected is theirs)
-            assert (found.untyped_storage() is mine.untyped_storage()) == (found is mine)
+        result, expected = outcome(getattr(mine, name), **both[0]), outcome(getattr(theirs, name), **both[1])
+        if assert_same_outcome(result, expected):
+            assert (result is mine) == (expected is theirs)
+            assert (result.untyped_storage() is mine.untyped_storage()) == (result is mine)
     for form in ("contiguous_format", "channels_last", "channels_last_3d"):
         expected = theirs.is_contiguous(memory_format=getattr(torch, form))
         assert mine.is_contiguous(memory_format=getattr(tensor, form)) == expected
@@ -194,27 +194,27 @@ def test_copies_that_keep_the_strides(
     ],
 )
 def test_writes_whose_result_depends_on_the_order_are_refused(
-    place_name: str, target: Any, source: Any
+    device_name: str, target: Any, source: Any
 ) -> None:
     torch = pytest.importorskip("torch")
-    mine, theirs = tensor.arange(2, device=place_name), torch.arange(2)
-    found = outcome(lambda: target(mine).copy_(source(mine)))
-    assert_same_outcome(found, outcome(lambda: target(theirs).copy_(source(theirs))), lambda *_: None)
-    if not isinstance(found, Exception):
+    mine, theirs = tensor.arange(2, device=device_name), torch.arange(2)
+    result = outcome(lambda: target(mine).copy_(source(mine)))
+    assert_same_outcome(result, outcome(lambda: target(theirs).copy_(source(theirs))), lambda *_: None)
+    if not isinstance(result, Exception):
         # Two single elements do not overlap.
         assert len(target(mine).shape) == 1
         return
-    assert "unsupported operation" in str(found)
-    assert "clone()" in str(found)
+    assert "unsupported operation" in str(result)
+    assert "clone()" in str(result)
     assert (mine.tolist(), mine._version) == ([0, 1], 0)
 
 
-def test_onto_itself(place_name: str) -> None:
-    x = tensor.arange(6, device=place_name).view(2, 3)
+def test_onto_itself(device_name: str) -> None:
+    x = tensor.arange(6, device=device_name).view(2, 3)
     x.copy_(x)
     x.t().copy_(x.t())
     assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
-    square = tensor.arange(4, device=place_name).view(2, 2)
+    square = tensor.arange(4, device=device_name).view(2, 2)
     with pytest.raises(RuntimeError, match="refer to a single memory location"):
         square.copy_(square.t())
     square.fill_(square[1, 0])
@@ -234,23 +234,23 @@ def test_onto_itself(place_name: str) -> None:
         (lambda _: [1, 2], "must be Tensor, not list"),
     ],
 )
-def test_errors(place_name: str, source: Any, message: str) -> None:
+def test_errors(device_name: str, source: Any, message: str) -> None:
     torch = pytest.importorskip("torch")
-    x = tensor.ones(2, device=place_name)
-    found = outcome(lambda: x.copy_(source(tensor)))
-    assert_same_outcome(found, outcome(lambda: torch.ones(2).copy_(source(torch))), lambda *_: None)
-    with pytest.raises(type(found), match=message):
-        raise found
+    x = tensor.ones(2, device=device_name)
+    result = outcome(lambda: x.copy_(source(tensor)))
+    assert_same_outcome(result, outcome(lambda: torch.ones(2).copy_(source(torch))), lambda *_: None)
+    with pytest.raises(type(result), match=message):
+        raise result
     assert (x.tolist(), x._version) == ([1, 1], 0)
 
 
 @pytest.mark.parity
-def test_numbers(place_name: str) -> None:
+def test_numbers(device_name: str) -> None:
     torch = pytest.importorskip("torch")
     for number in (3, 2.7, True, 300, 1 + 0j):
-        for kind in ("uint8", "float32", "complex64", "bool"):
-            mine = tensor.zeros(2, dtype=getattr(tensor, kind), device=place_name).copy_(number)
-            assert_same(mine, torch.zeros(2, dtype=getattr(torch, kind)).copy_(number))
+        for dtype in ("uint8", "float32", "complex64", "bool"):
+            mine = tensor.zeros(2, dtype=getattr(tensor, dtype), device=device_name).copy_(number)
+            assert_same(mine, torch.zeros(2, dtype=getattr(torch, dtype)).copy_(number))
 
 
 # Between devices

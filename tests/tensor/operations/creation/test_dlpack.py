@@ -22,7 +22,7 @@ from tensor import Tensor, cuda, from_dlpack
 ALL = pytest.mark.parametrize("kind", dtypes.ALL, ids=lambda kind: kind.name)
 #: Types that NumPy takes through DLPack.
 KNOWN = pytest.mark.parametrize(
-    "kind", [kind for kind in dtypes.ALL if kind is not dtypes.bfloat16], ids=lambda kind: kind.name
+    "kind", [dtype for dtype in dtypes.ALL if dtype is not dtypes.bfloat16], ids=lambda kind: kind.name
 )
 
 
@@ -66,20 +66,20 @@ class Old:
 
 @KNOWN
 def test_numpy_shares_what_it_is_given(kind: dtypes.dtype) -> None:
-    for given in views(numbers(kind, 4, 6)):
-        found = np.from_dlpack(given)
-        assert found.dtype == kind.numpy
-        assert found.shape == given.shape
-        np.testing.assert_array_equal(found, given.numpy())
-        if given.numel():
-            assert found.ctypes.data == given.data_ptr()
-            assert [step // kind.itemsize for step in found.strides] == list(given.stride())
+    for argument in views(numbers(kind, 4, 6)):
+        result = np.from_dlpack(argument)
+        assert result.dtype == kind.numpy
+        assert result.shape == argument.shape
+        np.testing.assert_array_equal(result, argument.numpy())
+        if argument.numel():
+            assert result.ctypes.data == argument.data_ptr()
+            assert [step // kind.itemsize for step in result.strides] == list(argument.stride())
 
 
 @KNOWN
 def test_arrays_of_numpy_are_shared(kind: dtypes.dtype) -> None:
     whole = numbers(kind, 4, 6).numpy()
-    for given in (
+    for argument in (
         whole,
         whole.T,
         whole[1:, 2:5],
@@ -88,41 +88,41 @@ def test_arrays_of_numpy_are_shared(kind: dtypes.dtype) -> None:
         whole[:, :0],
         whole[1:2, None],
     ):
-        found = from_dlpack(given)
-        assert found.dtype is kind
-        assert found.shape == given.shape
-        assert found.device == tensor.device("cpu")
-        np.testing.assert_array_equal(found.numpy(), given)
-        if given.size:
-            assert found.data_ptr() == given.ctypes.data
-    found = from_dlpack(whole)
-    found[0, 0] = 1
+        result = from_dlpack(argument)
+        assert result.dtype is kind
+        assert result.shape == argument.shape
+        assert result.device == tensor.device("cpu")
+        np.testing.assert_array_equal(result.numpy(), argument)
+        if argument.size:
+            assert result.data_ptr() == argument.ctypes.data
+    result = from_dlpack(whole)
+    result[0, 0] = 1
     assert whole[0, 0] == 1
     assert from_dlpack(np.array(3, kind.numpy)).shape == ()
 
 
 @ALL
 def test_old_and_new_capsules_round_trip(kind: dtypes.dtype) -> None:
-    for given in views(numbers(kind, 4, 6)):
+    for argument in views(numbers(kind, 4, 6)):
         for version in (None, (0, 8), (1, 0), (1, 9), (2, 0)):
-            capsule = given.__dlpack__(max_version=version)
+            capsule = argument.__dlpack__(max_version=version)
             new = version is not None and version[0] > 0
             assert ('"dltensor_versioned"' in repr(capsule)) is new
-            found = from_dlpack(capsule)
+            result = from_dlpack(capsule)
             assert '"used_dltensor' in repr(capsule)
-            assert found.dtype is kind
-            assert found.shape == given.shape
-            assert found.tolist() == given.tolist()
-            if given.numel():
-                assert found.data_ptr() == given.data_ptr()
+            assert result.dtype is kind
+            assert result.shape == argument.shape
+            assert result.tolist() == argument.tolist()
+            if argument.numel():
+                assert result.data_ptr() == argument.data_ptr()
 
 
 def test_views_keep_their_strides() -> None:
-    given = numbers(tensor.float32, 4, 6)[1::2, ::2].t()
-    found = from_dlpack(given)
-    assert found.stride() == given.stride() == (2, 12)
-    found.fill_(-1)
-    assert given.tolist() == [[-1, -1]] * 3
+    argument = numbers(tensor.float32, 4, 6)[1::2, ::2].t()
+    result = from_dlpack(argument)
+    assert result.stride() == argument.stride() == (2, 12)
+    result.fill_(-1)
+    assert argument.tolist() == [[-1, -1]] * 3
 
 
 def test_negative_strides_are_an_error_and_leave_the_capsule() -> None:
@@ -143,8 +143,8 @@ def test_numpy_types_that_tensors_lack() -> None:
 
 def test_a_producer_of_before_version_1() -> None:
     old = Old(np.arange(4.0))
-    found = from_dlpack(old)
-    found[1] = 9
+    result = from_dlpack(old)
+    result[1] = 9
     assert old.array[1] == 9
     assert old.streams == [None]
     copied = from_dlpack(old, copy=True)
@@ -160,14 +160,14 @@ def test_a_producer_of_before_version_1() -> None:
 @ALL
 def test_pytorch_shares_what_it_is_given(kind: dtypes.dtype) -> None:
     torch = pytest.importorskip("torch")
-    for given in views(numbers(kind, 4, 6)):
-        for capsule in (given, given.__dlpack__()):
-            found = torch.from_dlpack(capsule)
-            assert str(found.dtype) == f"torch.{kind.name}"
-            assert tuple(found.shape) == given.shape
-            assert found.tolist() == given.tolist()
-            if given.numel():
-                assert found.data_ptr() == given.data_ptr()
+    for argument in views(numbers(kind, 4, 6)):
+        for capsule in (argument, argument.__dlpack__()):
+            result = torch.from_dlpack(capsule)
+            assert str(result.dtype) == f"torch.{kind.name}"
+            assert tuple(result.shape) == argument.shape
+            assert result.tolist() == argument.tolist()
+            if argument.numel():
+                assert result.data_ptr() == argument.data_ptr()
 
 
 @pytest.mark.parity
@@ -175,24 +175,24 @@ def test_pytorch_shares_what_it_is_given(kind: dtypes.dtype) -> None:
 def test_tensors_of_pytorch_are_shared(kind: dtypes.dtype) -> None:
     torch = pytest.importorskip("torch")
     whole = torch.arange(24).reshape(4, 6).to(getattr(torch, kind.name))
-    for given in views(whole):
-        for source in (given, torch.utils.dlpack.to_dlpack(given)):
-            found = from_dlpack(source)
-            assert found.dtype is kind
-            assert found.shape == tuple(given.shape)
-            assert found.tolist() == given.tolist()
-            if given.numel():
-                assert found.data_ptr() == given.data_ptr()
+    for argument in views(whole):
+        for source in (argument, torch.utils.dlpack.to_dlpack(argument)):
+            result = from_dlpack(source)
+            assert result.dtype is kind
+            assert result.shape == tuple(argument.shape)
+            assert result.tolist() == argument.tolist()
+            if argument.numel():
+                assert result.data_ptr() == argument.data_ptr()
 
 
 # Arguments
 
 
 def test_requires_grad_is_an_error() -> None:
-    given = tensor.ones(2, requires_grad=True)
+    argument = tensor.ones(2, requires_grad=True)
     with pytest.raises(BufferError, match=r"require gradient, use tensor.detach\(\)"):
-        given.__dlpack__()
-    assert np.from_dlpack(given.detach()).tolist() == [1, 1]
+        argument.__dlpack__()
+    assert np.from_dlpack(argument.detach()).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("stream", ["1", 1.0, True, object()])
@@ -208,19 +208,19 @@ def test_streams_of_cpu_tensors() -> None:
 
 
 def test_copies_on_demand() -> None:
-    given = numbers(tensor.float32, 2, 3).t()
-    assert from_dlpack(given.__dlpack__(copy=False)).data_ptr() == given.data_ptr()
-    for found in (
-        from_dlpack(given.__dlpack__(copy=True)),
-        from_dlpack(given, copy=True),
-        from_dlpack(given.__dlpack__(), copy=True),
-        tensor.from_dlpack(given.__dlpack__(max_version=(1, 0), copy=True)),
+    argument = numbers(tensor.float32, 2, 3).t()
+    assert from_dlpack(argument.__dlpack__(copy=False)).data_ptr() == argument.data_ptr()
+    for result in (
+        from_dlpack(argument.__dlpack__(copy=True)),
+        from_dlpack(argument, copy=True),
+        from_dlpack(argument.__dlpack__(), copy=True),
+        tensor.from_dlpack(argument.__dlpack__(max_version=(1, 0), copy=True)),
     ):
-        assert found.data_ptr() != given.data_ptr()
-        assert found.stride() == given.stride()
-        assert found.tolist() == given.tolist()
-    assert np.from_dlpack(given, copy=True).ctypes.data != given.data_ptr()
-    assert np.from_dlpack(given, copy=False).ctypes.data == given.data_ptr()
+        assert result.data_ptr() != argument.data_ptr()
+        assert result.stride() == argument.stride()
+        assert result.tolist() == argument.tolist()
+    assert np.from_dlpack(argument, copy=True).ctypes.data != argument.data_ptr()
+    assert np.from_dlpack(argument, copy=False).ctypes.data == argument.data_ptr()
 
 
 def test_a_copy_says_that_it_is_one() -> None:
@@ -240,8 +240,11 @@ def test_a_copy_says_that_it_is_one() -> None:
     def header(capsule: Any) -> Managed:
         return Managed.from_address(pointer(capsule, b"dltensor_versioned"))
 
-    given = tensor.ones(3)
-    plain, copied = given.__dlpack__(max_version=(1, 1)), given.__dlpack__(max_version=(1, 1), copy=True)
+    argument = tensor.ones(3)
+    plain, copied = (
+        argument.__dlpack__(max_version=(1, 1)),
+        argument.__dlpack__(max_version=(1, 1), copy=True),
+    )
     assert (header(plain).major, header(plain).minor, header(plain).flags) == (1, 0, 0)
     assert header(copied).flags == 2
 
@@ -281,13 +284,13 @@ def test_memory_that_is_not_to_be_written() -> None:
     array = np.arange(3.0)
     array.flags.writeable = False
     with pytest.warns(UserWarning, match="given through DLPack is not writable"):
-        found = from_dlpack(array)
+        result = from_dlpack(array)
     with pytest.raises((RuntimeError, ValueError)):
-        found.fill_(1)
+        result.fill_(1)
     assert array.tolist() == [0, 1, 2]
-    assert not np.from_dlpack(found).flags.writeable
+    assert not np.from_dlpack(result).flags.writeable
     with pytest.raises(BufferError, match="Cannot export a read-only tensor"):
-        found.__dlpack__()
+        result.__dlpack__()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert from_dlpack(array, copy=True).add(1).tolist() == [1, 2, 3]
@@ -309,15 +312,15 @@ class Holder:
 
 def lent() -> tuple[Tensor, weakref.ref[Holder]]:
     holder = Holder()
-    found = weakref.ref(holder)
-    return tensor.from_numpy(np.asarray(holder)), found
+    result = weakref.ref(holder)
+    return tensor.from_numpy(np.asarray(holder)), result
 
 
 @pytest.mark.parametrize("version", [None, (1, 0)])
 def test_a_dropped_capsule_frees(version: Any) -> None:
-    given, holder = lent()
-    capsule = given.__dlpack__(max_version=version)
-    del given
+    argument, holder = lent()
+    capsule = argument.__dlpack__(max_version=version)
+    del argument
     assert holder() is not None
     del capsule
     assert holder() is None
@@ -326,34 +329,34 @@ def test_a_dropped_capsule_frees(version: Any) -> None:
 @pytest.mark.parity
 @pytest.mark.parametrize("version", [None, (1, 0)])
 def test_a_capsule_dropped_while_an_exception_is_raised(version: Any) -> None:
-    given, holder = lent()
+    argument, holder = lent()
 
     def refuse(capsule: Any, divisor: int) -> None:
         raise AssertionError
 
     with pytest.raises(ZeroDivisionError):
-        refuse(given.__dlpack__(max_version=version), 1 // 0)
+        refuse(argument.__dlpack__(max_version=version), 1 // 0)
     with pytest.raises(TypeError):
-        len(given.__dlpack__(max_version=version))
+        len(argument.__dlpack__(max_version=version))
     for name in ("numpy", "tensor", "torch"):
         if importlib.util.find_spec(name) is None:
             continue
         consumer = importlib.import_module(name)
         with pytest.raises(ZeroDivisionError):
-            refuse(consumer.from_dlpack(given), 1 // 0)
-    del given
+            refuse(consumer.from_dlpack(argument), 1 // 0)
+    del argument
     gc.collect()
     assert holder() is None
 
 
 @pytest.mark.parametrize("version", [None, (1, 0)])
 def test_a_consumer_keeps_the_memory(version: Any) -> None:
-    given, holder = lent()
-    capsule = given.__dlpack__(max_version=version)
-    del given
-    found = from_dlpack(capsule)
-    part = found[1:]
-    del found
+    argument, holder = lent()
+    capsule = argument.__dlpack__(max_version=version)
+    del argument
+    result = from_dlpack(capsule)
+    part = result[1:]
+    del result
     assert part.tolist() == [1, 2, 3]
     del part
     assert holder() is None
@@ -362,9 +365,9 @@ def test_a_consumer_keeps_the_memory(version: Any) -> None:
 
 
 def test_every_capsule_holds_on_its_own() -> None:
-    given, holder = lent()
-    arrays = [np.from_dlpack(given) for _ in range(3)]
-    del given
+    argument, holder = lent()
+    arrays = [np.from_dlpack(argument) for _ in range(3)]
+    del argument
     while arrays:
         assert holder() is not None
         assert arrays.pop().tolist() == [0, 1, 2, 3]
@@ -372,23 +375,23 @@ def test_every_capsule_holds_on_its_own() -> None:
 
 
 def test_memory_given_back_is_kept_for_its_consumers() -> None:
-    given = tensor.arange(4)
-    found = np.from_dlpack(given)
-    given.untyped_storage().resize_(0)
-    assert found.tolist() == [0, 1, 2, 3]
+    argument = tensor.arange(4)
+    result = np.from_dlpack(argument)
+    argument.untyped_storage().resize_(0)
+    assert result.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("kind", [tensor.float32, tensor.bfloat16])
 def test_nothing_is_left_over(device: drv.Device, kind: dtypes.dtype) -> None:
-    given = tensor.ones(1024, dtype=kind, device="cuda")
+    argument = tensor.ones(1024, dtype=kind, device="cuda")
     before = cuda.memory_allocated()
     for version in (None, (1, 0)):
         for _ in range(3):
-            given.__dlpack__(max_version=version)
-            from_dlpack(given.__dlpack__(max_version=version))
-            from_dlpack(given.clone().__dlpack__(max_version=version))
+            argument.__dlpack__(max_version=version)
+            from_dlpack(argument.__dlpack__(max_version=version))
+            from_dlpack(argument.clone().__dlpack__(max_version=version))
     assert cuda.memory_allocated() == before
-    del given
+    del argument
     assert cuda.memory_allocated() < before
 
 
@@ -433,7 +436,7 @@ def test_the_old_module() -> None:
     from tensor.utils.dlpack import from_dlpack as taken
     from tensor.utils.dlpack import to_dlpack
 
-    given = tensor.arange(3)
-    capsule = to_dlpack(given)
+    argument = tensor.arange(3)
+    capsule = to_dlpack(argument)
     assert '"dltensor"' in repr(capsule)
-    assert taken(capsule).data_ptr() == given.data_ptr()
+    assert taken(capsule).data_ptr() == argument.data_ptr()

@@ -9,7 +9,7 @@ from nvrtc_kernels import dtypes
 from tests.tensor.comparison import assert_same_outcome, outcome
 from tests.tensor.expressions import assert_expression, value
 
-NAMES = [kind.name for kind in dtypes.ALL]
+NAMES = [dtype.name for dtype in dtypes.ALL]
 
 SIZES: list[str] = [
     "m.zeros(2, 3, **on)",
@@ -141,15 +141,15 @@ GRIDS: list[str] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", SIZES + RANGES + GRIDS)
-def test_tensors_are_pytorchs(text: str, place_name: str) -> None:
-    found, _ = assert_expression(text, place_name)
-    for each in found if isinstance(found, tuple) else (found,):
-        assert each.device.type == place_name
+def test_tensors_are_pytorchs(text: str, device_name: str) -> None:
+    result, _ = assert_expression(text, device_name)
+    for each in result if isinstance(result, tuple) else (result,):
+        assert each.device.type == device_name
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", NAMES)
-def test_every_dtype(name: str, place_name: str) -> None:
+def test_every_dtype(name: str, device_name: str) -> None:
     for text in (
         "m.zeros(2, 3, dtype=m.{name}, **on)",
         "m.ones(2, 3, dtype=m.{name}, **on)",
@@ -163,12 +163,12 @@ def test_every_dtype(name: str, place_name: str) -> None:
         "m.tril_indices(2, 3, dtype=m.{name}, **on)",
         "m.triu_indices(2, 3, dtype=m.{name}, **on)",
     ):
-        assert_expression(text.replace("{name}", name), place_name)
+        assert_expression(text.replace("{name}", name), device_name)
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float", "int", "bool", "complex"])
-def test_pythons_types_stand_for_dtypes(kind: str, place_name: str) -> None:
+def test_pythons_types_stand_for_dtypes(kind: str, device_name: str) -> None:
     for text in (
         "m.zeros(2, dtype={kind}, **on)",
         "m.full((2,), 1, dtype={kind}, **on)",
@@ -179,7 +179,7 @@ def test_pythons_types_stand_for_dtypes(kind: str, place_name: str) -> None:
         "m.ones(2, dtype=m.float16, **on).to(dtype={kind})",
         "m.ones(2, dtype=m.float16, **on).type({kind})",
     ):
-        assert_expression(text.replace("{kind}", kind), place_name)
+        assert_expression(text.replace("{kind}", kind), device_name)
 
 
 LIKE: list[str] = [
@@ -231,17 +231,17 @@ ORIGINALS: dict[str, str] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS.keys())
-def test_like_another_tensor(original: str, place_name: str) -> None:
+def test_like_another_tensor(original: str, device_name: str) -> None:
     for text in LIKE:
-        found, _ = assert_expression(text.replace("x", f"({original})", 1), place_name)
-        assert found.device.type == ("cpu" if "cpu" in text else place_name)
+        result, _ = assert_expression(text.replace("x", f"({original})", 1), device_name)
+        assert result.device.type == ("cpu" if "cpu" in text else device_name)
 
 
 @pytest.mark.parity
-def test_channels_last_is_made_and_kept(place_name: str) -> None:
+def test_channels_last_is_made_and_kept(device_name: str) -> None:
     torch = pytest.importorskip("torch")
     for memory_format, shape in (("channels_last", (2, 3, 4, 5)), ("channels_last_3d", (2, 3, 4, 5, 6))):
-        mine = tensor.empty(shape, device=place_name, memory_format=getattr(tensor, memory_format))
+        mine = tensor.empty(shape, device=device_name, memory_format=getattr(tensor, memory_format))
         theirs = torch.empty(shape, memory_format=getattr(torch, memory_format))
         assert mine.stride() == theirs.stride()
         assert tensor.zeros_like(mine).stride() == theirs.stride()
@@ -270,18 +270,18 @@ OUT: list[str] = [
 @pytest.mark.parity
 @pytest.mark.parametrize("text", OUT)
 @pytest.mark.parametrize("name", ["float32", "int64", "float16", "complex64", "bool"])
-def test_out_gives_the_dtype_and_takes_the_shape(text: str, name: str, place_name: str) -> None:
+def test_out_gives_the_dtype_and_takes_the_shape(text: str, name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
-    mine = tensor.zeros(0, dtype=getattr(tensor, name), device=place_name)
+    mine = tensor.zeros(0, dtype=getattr(tensor, name), device=device_name)
     theirs = torch.zeros(0, dtype=getattr(torch, name))
-    found = outcome(value, text, tensor, place_name, out=mine)
+    result = outcome(value, text, tensor, device_name, out=mine)
     expected = outcome(value, text, torch, out=theirs)
-    if assert_same_outcome(found, expected):
-        assert found is mine
+    if assert_same_outcome(result, expected):
+        assert result is mine
 
 
-def test_out_with_the_right_shape_keeps_its_memory_and_strides(place_name: str) -> None:
-    base = tensor.zeros(3, 2, device=place_name)
+def test_out_with_the_right_shape_keeps_its_memory_and_strides(device_name: str) -> None:
+    base = tensor.zeros(3, 2, device=device_name)
     out = base.t()
     tensor.ones(2, 3, out=out)
     assert out.stride() == (1, 2)
@@ -391,5 +391,5 @@ ERRORS: list[str] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", ERRORS)
-def test_errors_are_of_pytorchs_class(text: str, place_name: str) -> None:
-    assert_expression(text, place_name)
+def test_errors_are_of_pytorchs_class(text: str, device_name: str) -> None:
+    assert_expression(text, device_name)

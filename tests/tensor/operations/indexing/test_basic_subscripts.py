@@ -79,13 +79,13 @@ def _compare_views(found: Any, expected: Any) -> None:
 @pytest.mark.parity
 @settings(max_examples=200, suppress_health_check=QUIET)
 @given(shape=SHAPES, data=st.data())
-def test_reads(place_name: str, shape: tuple[int, ...], data: st.DataObject) -> None:
-    mine, theirs = _pair(shape, "float32", place_name)
+def test_reads(device_name: str, shape: tuple[int, ...], data: st.DataObject) -> None:
+    mine, theirs = _pair(shape, "float32", device_name)
     key = data.draw(keys(shape), label="key")
-    found = outcome(lambda: mine[key])
+    result = outcome(lambda: mine[key])
     same = _compare if _is_advanced(key) else _compare_views
-    if assert_same_outcome(found, outcome(lambda: theirs[key]), same) and not _is_advanced(key):
-        assert found.untyped_storage() is mine.untyped_storage()
+    if assert_same_outcome(result, outcome(lambda: theirs[key]), same) and not _is_advanced(key):
+        assert result.untyped_storage() is mine.untyped_storage()
 
 
 def _values(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
@@ -99,8 +99,10 @@ def _values(shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
 @settings(max_examples=200, suppress_health_check=QUIET)
 @given(shape=SHAPES, kind=st.sampled_from(KINDS), origin=st.sampled_from(KINDS), data=st.data())
-def test_writes(place_name: str, shape: tuple[int, ...], kind: str, origin: str, data: st.DataObject) -> None:
-    mine, theirs = _pair(shape, kind, place_name)
+def test_writes(
+    device_name: str, shape: tuple[int, ...], kind: str, origin: str, data: st.DataObject
+) -> None:
+    mine, theirs = _pair(shape, kind, device_name)
     key = data.draw(keys(shape), label="key")
     part = outcome(lambda: theirs[key])
     bad_key = isinstance(part, Exception)
@@ -114,19 +116,19 @@ def test_writes(place_name: str, shape: tuple[int, ...], kind: str, origin: str,
             origin = kind
         value, other = _pair(data.draw(_values(inner), label="value"), origin, "cpu")
         value = value.to(
-            data.draw(st.sampled_from([place_name, "cpu"])) if not _is_advanced(key) else place_name
+            data.draw(st.sampled_from([device_name, "cpu"])) if not _is_advanced(key) else device_name
         )
-    found = outcome(mine.__setitem__, key, value)
-    assert_same_outcome(found, outcome(theirs.__setitem__, key, other), lambda *_: None)
+    result = outcome(mine.__setitem__, key, value)
+    assert_same_outcome(result, outcome(theirs.__setitem__, key, other), lambda *_: None)
     assert_same_elements(array_of(mine), array_of(theirs))
-    assert not isinstance(found, Exception) or mine._version == 0
+    assert not isinstance(result, Exception) or mine._version == 0
 
 
 @pytest.mark.parametrize(
     "at", [1, -2, np.int64(1), np.int8(-2), tensor.tensor(1), tensor.tensor(1, dtype=tensor.uint8)]
 )
-def test_what_counts_as_an_int(place_name: str, at: Any) -> None:
-    x = tensor.arange(9, device=place_name).view(3, 3)
+def test_what_counts_as_an_int(device_name: str, at: Any) -> None:
+    x = tensor.arange(9, device=device_name).view(3, 3)
     if isinstance(at, tensor.Tensor) and at.dtype is tensor.uint8:
         # Of a byte tensor PyTorch makes a mask.
         assert x[at].shape == (1, 3, 3)
@@ -155,8 +157,8 @@ def test_what_counts_as_an_int(place_name: str, at: Any) -> None:
         ((0, 2**62), IndexError, "out of bounds"),
     ],
 )
-def test_errors(place_name: str, key: Any, error: type[Exception], message: str) -> None:
-    mine, theirs = _pair((2, 3), "int64", place_name)
+def test_errors(device_name: str, key: Any, error: type[Exception], message: str) -> None:
+    mine, theirs = _pair((2, 3), "int64", device_name)
     with pytest.raises(error, match=message):
         mine[key]
     with pytest.raises(error, match=message):
@@ -167,8 +169,8 @@ def test_errors(place_name: str, key: Any, error: type[Exception], message: str)
     assert mine.tolist() == theirs.tolist()
 
 
-def test_a_tensor_without_dimensions(place_name: str) -> None:
-    x = tensor.tensor(5, device=place_name)
+def test_a_tensor_without_dimensions(device_name: str) -> None:
+    x = tensor.tensor(5, device=device_name)
     with pytest.raises(IndexError, match="invalid index of a 0-dim tensor"):
         x[0]
     with pytest.raises(IndexError):
@@ -185,16 +187,16 @@ def test_a_tensor_without_dimensions(place_name: str) -> None:
     assert x.item() == 8
 
 
-def test_steps_beyond_the_end(place_name: str) -> None:
-    x = tensor.arange(6, device=place_name).view(3, 2)
+def test_steps_beyond_the_end(device_name: str) -> None:
+    x = tensor.arange(6, device=device_name).view(3, 2)
     for step in (5, 2**60, 2**62):
         assert x[1::step].tolist() == [[2, 3]]
     x[:: 2**62, 1] = 9
     assert x.tolist() == [[0, 9], [2, 3], [4, 5]]
 
 
-def test_iteration_gives_views(place_name: str) -> None:
-    x = tensor.arange(6, device=place_name).view(3, 2)
+def test_iteration_gives_views(device_name: str) -> None:
+    x = tensor.arange(6, device=device_name).view(3, 2)
     for number, row in enumerate(x):
         row.fill_(number)
     assert x.tolist() == [[0, 0], [1, 1], [2, 2]]
@@ -203,8 +205,8 @@ def test_iteration_gives_views(place_name: str) -> None:
     assert (first.storage_offset(), len(rest)) == (0, 2)
 
 
-def test_augmented_assignment_to_a_part(place_name: str) -> None:
-    x = tensor.arange(6, device=place_name).view(2, 3)
+def test_augmented_assignment_to_a_part(device_name: str) -> None:
+    x = tensor.arange(6, device=device_name).view(2, 3)
     x[0] += 10
     x[:, 1] *= 2
     x[1, 2] -= 5
@@ -224,10 +226,10 @@ def test_values_from_other_devices(two_devices: tuple[drv.Device, drv.Device]) -
 
 
 @pytest.mark.parity
-def test_a_part_onto_itself_shifted(place_name: str) -> None:
+def test_a_part_onto_itself_shifted(device_name: str) -> None:
     """PyTorch refuses what depends on the order of elements."""
     torch = pytest.importorskip("torch")
-    mine, theirs = tensor.arange(6, device=place_name), torch.arange(6)
+    mine, theirs = tensor.arange(6, device=device_name), torch.arange(6)
     for target, source in [(slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))]:
         with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor"):
             theirs[target] = theirs[source]

@@ -21,12 +21,12 @@ def _normal(*shape: int) -> Any:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (), (0,)], ids=str)
-def test_rows_like_pytorch(shape: Any, checked_place: str) -> None:
+def test_rows_like_pytorch(shape: Any, checked_device: str) -> None:
     torch = pytest.importorskip("torch")
     indices = np.asarray(_RNG.integers(0, 6, shape))
     for options in ({}, {"padding_idx": 2}, {"scale_grad_by_freq": True, "padding_idx": 0}):
         assert_like_torch(
-            checked_place,
+            checked_device,
             lambda w, i, options=options: embeddings.embedding(w, i, **options),
             lambda w, i, options=options: torch.embedding(w, i, **options),
             (_normal(6, 3), indices),
@@ -36,7 +36,7 @@ def test_rows_like_pytorch(shape: Any, checked_place: str) -> None:
 @pytest.mark.parity
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("padding", [None, 1])
-def test_bags_like_pytorch(mode: str, padding: int | None, checked_place: str) -> None:
+def test_bags_like_pytorch(mode: str, padding: int | None, checked_device: str) -> None:
     torch = pytest.importorskip("torch")
     indices = np.array([0, 3, 1, 1, 2, 5, 3, 1, 0])
     offsets = np.array([0, 2, 2, 7, 9])
@@ -47,14 +47,14 @@ def test_bags_like_pytorch(mode: str, padding: int | None, checked_place: str) -
         return function(w, i, o, False, number, False, f, False, padding)[0]
 
     assert_like_torch(
-        checked_place,
+        checked_device,
         lambda *a: call(embeddings.embedding_bag, *a),
         lambda *a: call(torch.embedding_bag, *a),
         (_normal(6, 3), indices, offsets, factors),
     )
     w = _normal(6, 3)
     mine = embeddings.embedding_bag(
-        on(checked_place, w), on(checked_place, indices).int(), on(checked_place, offsets), mode=mode,
+        on(checked_device, w), on(checked_device, indices).int(), on(checked_device, offsets), mode=mode,
         include_last_offset=True, padding_idx=padding,
     )  # fmt: skip
     theirs = torch.embedding_bag(
@@ -65,38 +65,38 @@ def test_bags_like_pytorch(mode: str, padding: int | None, checked_place: str) -
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float64"])
-def test_other_types(kind: str, place_name: str) -> None:
-    w = on(place_name, _normal(4, 3)).to(getattr(tensor, kind)).requires_grad_()
+def test_other_types(kind: str, device_name: str) -> None:
+    w = on(device_name, _normal(4, 3)).to(getattr(tensor, kind)).requires_grad_()
     wide = w.detach().double().requires_grad_()
-    indices = on(place_name, np.repeat([0, 1, 1, 3], 10))
-    starts = on(place_name, np.array([0, 5, 20]))
+    indices = on(device_name, np.repeat([0, 1, 1, 3], 10))
+    starts = on(device_name, np.array([0, 5, 20]))
     tolerance = {"float16": 3e-3, "bfloat16": 2e-2, "float64": 1e-12}[kind]
     for call in (
         lambda w: embeddings.embedding(w, indices),
         lambda w: embeddings.embedding_bag(w, indices, starts, mode="mean")[0],
         lambda w: embeddings.embedding_bag(w, indices, starts, mode="sum")[0],
     ):
-        found, expected = call(w), call(wide)
-        assert found.dtype is w.dtype
-        close(found.double(), expected, tolerance)
-        found.sum().backward()
+        result, expected = call(w), call(wide)
+        assert result.dtype is w.dtype
+        close(result.double(), expected, tolerance)
+        result.sum().backward()
         expected.sum().backward()
         close(w.grad.double(), wide.grad, tolerance)
         w.grad = wide.grad = None
 
 
-def test_gradients_divided_by_frequencies(place_name: str) -> None:
-    indices, starts = on(place_name, np.array([0, 2, 2, 2, 3])), on(place_name, np.array([0, 3]))
-    w = tensor.zeros(4, 2, device=place_name, requires_grad=True)
+def test_gradients_divided_by_frequencies(device_name: str) -> None:
+    indices, starts = on(device_name, np.array([0, 2, 2, 2, 3])), on(device_name, np.array([0, 3]))
+    w = tensor.zeros(4, 2, device=device_name, requires_grad=True)
     embeddings.embedding_bag(w, indices, starts, True)[0].sum().backward()
     np.testing.assert_allclose(w.grad.cpu().numpy()[:, 0], [1, 0, 1, 1], rtol=1e-6)
 
 
-def test_derivatives(place_name: str) -> None:
-    w = on(place_name, _RNG.standard_normal((4, 2)), grad=True)
-    factors = on(place_name, _RNG.standard_normal(5), grad=True)
-    indices, starts = on(place_name, np.array([0, 3, 1, 1, 2])), on(place_name, np.array([0, 2, 2]))
-    fast = place_name == "cuda"
+def test_derivatives(device_name: str) -> None:
+    w = on(device_name, _RNG.standard_normal((4, 2)), grad=True)
+    factors = on(device_name, _RNG.standard_normal(5), grad=True)
+    indices, starts = on(device_name, np.array([0, 3, 1, 1, 2])), on(device_name, np.array([0, 2, 2]))
+    fast = device_name == "cuda"
     cases = [
         (lambda w: embeddings.embedding(w * w, indices, 1, True), (w,)),
         (lambda w: embeddings.embedding_bag(w * w, indices, starts, mode="mean")[0], (w,)),
@@ -115,33 +115,33 @@ def test_derivatives(place_name: str) -> None:
     np.testing.assert_allclose(w.grad.cpu().numpy(), expected)
 
 
-def test_the_same_in_every_run(place_name: str) -> None:
-    indices = on(place_name, _RNG.integers(0, 3, 500))
-    back = on(place_name, _normal(500, 2))
-    found = []
+def test_the_same_in_every_run(device_name: str) -> None:
+    indices = on(device_name, _RNG.integers(0, 3, 500))
+    back = on(device_name, _normal(500, 2))
+    result = []
     for _ in range(2):
-        w = tensor.zeros(3, 2, device=place_name, requires_grad=True)
+        w = tensor.zeros(3, 2, device=device_name, requires_grad=True)
         embeddings.embedding(w, indices).backward(back)
-        found.append(w.grad.cpu().numpy())
-    np.testing.assert_array_equal(*found)
+        result.append(w.grad.cpu().numpy())
+    np.testing.assert_array_equal(*result)
 
 
 @pytest.mark.parity
-def test_long_rows_are_scaled_down(place_name: str) -> None:
+def test_long_rows_are_scaled_down(device_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     import torch
 
     w = _normal(5, 3) * 3
     indices = np.array([0, 3, 3, 1])
-    mine = on(place_name, w)
+    mine = on(device_name, w)
     theirs = torch.from_numpy(w.copy())
-    embeddings.renormalise(mine, on(place_name, indices), 1.5, 2.0)
+    embeddings.renormalise(mine, on(device_name, indices), 1.5, 2.0)
     functional.embedding(torch.from_numpy(indices), theirs, max_norm=1.5)
     close(mine, theirs)
 
 
-def test_one_hot(place_name: str) -> None:
-    x = tensor.tensor([[0, 2], [1, 0]], device=place_name)
+def test_one_hot(device_name: str) -> None:
+    x = tensor.tensor([[0, 2], [1, 0]], device=device_name)
     np.testing.assert_array_equal(
         embeddings.one_hot(x).cpu().numpy(), np.eye(3, dtype=np.int64)[[[0, 2], [1, 0]]]
     )

@@ -23,13 +23,13 @@ TEXTS = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("text", TEXTS)
-def test_against_pytorch(text: str, place_name: str) -> None:
-    assert_expression(text, place_name)
+def test_against_pytorch(text: str, device_name: str) -> None:
+    assert_expression(text, device_name)
 
 
 def test_against_numpy() -> None:
-    found = tensor.unravel_index(tensor.arange(24), (2, 3, 4))
-    for mine, expected in zip(found, np.unravel_index(np.arange(24), (2, 3, 4)), strict=True):
+    result = tensor.unravel_index(tensor.arange(24), (2, 3, 4))
+    for mine, expected in zip(result, np.unravel_index(np.arange(24), (2, 3, 4)), strict=True):
         assert mine.tolist() == expected.tolist()
 
 

@@ -57,8 +57,8 @@ def _key(key: Any, device: str) -> Any:
 
 
 def _array(x: Any) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = x.detach().cpu().numpy()
-    return found
+    result: np.ndarray[Any, Any] = x.detach().cpu().numpy()
+    return result
 
 
 def _layouts(device: str) -> list[Any]:
@@ -71,53 +71,53 @@ def _layouts(device: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_keys(name: str, place_name: str) -> None:
+def test_keys(name: str, device_name: str) -> None:
     key = KEYS[name]
     expected = SOURCE[key]
-    for source in _layouts(place_name):
-        found = source[_key(key, place_name)]
-        assert found.dtype is tensor.float32
-        np.testing.assert_array_equal(_array(found), expected)
-        assert found.is_contiguous()
+    for source in _layouts(device_name):
+        result = source[_key(key, device_name)]
+        assert result.dtype is tensor.float32
+        np.testing.assert_array_equal(_array(result), expected)
+        assert result.is_contiguous()
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_writes(name: str, place_name: str) -> None:
+def test_writes(name: str, device_name: str) -> None:
     key = KEYS[name]
     shape = SOURCE[key].shape
     for value in (7.0, _RNG.standard_normal(shape).astype(np.float32)):
         expected = SOURCE.copy()
         expected[key] = value
-        for source in _layouts(place_name):
+        for source in _layouts(device_name):
             version = source._version
-            source[_key(key, place_name)] = (
-                value if isinstance(value, float) else tensor.from_numpy(value).to(place_name)
+            source[_key(key, device_name)] = (
+                value if isinstance(value, float) else tensor.from_numpy(value).to(device_name)
             )
             np.testing.assert_array_equal(_array(source), expected)
             assert source._version == version + 1 or key is False
 
 
 @pytest.mark.parametrize("name", [n for n in KEYS if n != "false"])
-def test_derivatives_of_keys(name: str, place_name: str) -> None:
+def test_derivatives_of_keys(name: str, device_name: str) -> None:
     key = KEYS[name]
-    source = tensor.from_numpy(SOURCE.copy()).to(place_name).requires_grad_()
-    (source[_key(key, place_name)] ** 2).sum().backward()
+    source = tensor.from_numpy(SOURCE.copy()).to(device_name).requires_grad_()
+    (source[_key(key, device_name)] ** 2).sum().backward()
     expected = np.zeros_like(SOURCE)
     np.add.at(expected, key, 2 * SOURCE[key])
     np.testing.assert_allclose(_array(source.grad), expected, rtol=1e-6)
 
 
-def test_indices_that_come_twice_add_up(place_name: str) -> None:
-    source = tensor.from_numpy(SOURCE.copy()).to(place_name).requires_grad_()
-    source[tensor.tensor([1, 1, 0, 1], device=place_name)].sum().backward()
+def test_indices_that_come_twice_add_up(device_name: str) -> None:
+    source = tensor.from_numpy(SOURCE.copy()).to(device_name).requires_grad_()
+    source[tensor.tensor([1, 1, 0, 1], device=device_name)].sum().backward()
     np.testing.assert_array_equal(_array(source.grad)[:, 0, 0], [1, 3, 0])
 
 
-def test_written_parts_pass_gradients_to_the_values(place_name: str) -> None:
-    source = tensor.from_numpy(SOURCE.copy()).to(place_name).requires_grad_()
-    values = tensor.ones(2, 5, device=place_name, requires_grad=True)
+def test_written_parts_pass_gradients_to_the_values(device_name: str) -> None:
+    source = tensor.from_numpy(SOURCE.copy()).to(device_name).requires_grad_()
+    values = tensor.ones(2, 5, device=device_name, requires_grad=True)
     result = source * 2
-    result[_key((_i(0, 2), _i(1, 3)), place_name)] = values * 3
+    result[_key((_i(0, 2), _i(1, 3)), device_name)] = values * 3
     result.sum().backward()
     expected = np.full_like(SOURCE, 2)
     expected[[0, 2], [1, 3]] = 0
@@ -149,25 +149,25 @@ BAD_KEYS = {
 
 
 @pytest.mark.parametrize("name", BAD_KEYS)
-def test_bad_keys(name: str, place_name: str) -> None:
+def test_bad_keys(name: str, device_name: str) -> None:
     key, error, message = BAD_KEYS[name]
-    source = tensor.from_numpy(SOURCE.copy()).to(place_name)
+    source = tensor.from_numpy(SOURCE.copy()).to(device_name)
     with pytest.raises(error, match=message):
-        source[_key(key, place_name)]
+        source[_key(key, device_name)]
     with pytest.raises(error, match=message):
-        source[_key(key, place_name)] = 0
+        source[_key(key, device_name)] = 0
     np.testing.assert_array_equal(_array(source), SOURCE)
 
 
-def test_bad_values(place_name: str) -> None:
-    source = tensor.from_numpy(SOURCE.copy()).to(place_name)
-    index = tensor.tensor([0, 1], device=place_name)
+def test_bad_values(device_name: str) -> None:
+    source = tensor.from_numpy(SOURCE.copy()).to(device_name)
+    index = tensor.tensor([0, 1], device=device_name)
     with pytest.raises(
         RuntimeError, match=r"shape mismatch: value tensor of shape \[3\] cannot be broadcast"
     ):
-        source[index] = tensor.ones(3, device=place_name)
+        source[index] = tensor.ones(3, device=device_name)
     with pytest.raises(RuntimeError, match="destination dtypes match"):
-        source[index] = tensor.ones(5, device=place_name, dtype=tensor.float64)
+        source[index] = tensor.ones(5, device=device_name, dtype=tensor.float64)
     np.testing.assert_array_equal(_array(source), SOURCE)
 
 
@@ -220,7 +220,7 @@ def _call(library: Any, x: Any, call: tuple[Any, ...], move: Any, ending: str = 
     """The result, and the operands whose gradients are wanted."""
     name, *rest = call
     named = rest.pop() if rest and isinstance(rest[-1], dict) else {}
-    given = [
+    argument = [
         tuple(move(part) for part in arg)
         if isinstance(arg, tuple)
         else move(arg)
@@ -229,35 +229,35 @@ def _call(library: Any, x: Any, call: tuple[Any, ...], move: Any, ending: str = 
         for arg in rest
     ]
     method = getattr(x, name + ending, None)
-    result = method(*given, **named) if method else getattr(library, name + ending)(x, *given, **named)
-    return result, [arg for arg in given if hasattr(arg, "requires_grad") and arg.requires_grad]
+    result = method(*argument, **named) if method else getattr(library, name + ending)(x, *argument, **named)
+    return result, [arg for arg in argument if hasattr(arg, "requires_grad") and arg.requires_grad]
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_against_pytorch(name: str, place_name: str) -> None:
+def test_calls_against_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
 
     def mine(array: np.ndarray[Any, Any]) -> Any:
-        made = tensor.from_numpy(array.copy()).to(place_name)
-        return made.requires_grad_() if array.dtype.kind == "f" else made
+        output = tensor.from_numpy(array.copy()).to(device_name)
+        return output.requires_grad_() if array.dtype.kind == "f" else output
 
     def theirs(array: np.ndarray[Any, Any]) -> Any:
-        made = torch.from_numpy(array.copy())
-        return made.requires_grad_() if array.dtype.kind == "f" else made
+        output = torch.from_numpy(array.copy())
+        return output.requires_grad_() if array.dtype.kind == "f" else output
 
     x, other = mine(SOURCE), theirs(SOURCE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found, sources = _call(tensor, x, CALLS[name], mine)
+        result, sources = _call(tensor, x, CALLS[name], mine)
         expected, other_sources = _call(torch, other, CALLS[name], theirs)
-    assert str(found.dtype).split(".")[1] == str(expected.dtype).split(".")[1]
-    np.testing.assert_allclose(_array(found), expected.detach().numpy(), rtol=1e-5)
-    assert found.requires_grad == expected.requires_grad
-    if not found.requires_grad or "NotImplemented" in expected.grad_fn.name():
+    assert str(result.dtype).split(".")[1] == str(expected.dtype).split(".")[1]
+    np.testing.assert_allclose(_array(result), expected.detach().numpy(), rtol=1e-5)
+    assert result.requires_grad == expected.requires_grad
+    if not result.requires_grad or "NotImplemented" in expected.grad_fn.name():
         return
-    assert found.grad_fn.name().rstrip("01") == expected.grad_fn.name().rstrip("01")
-    (found**2).sum().backward()
+    assert result.grad_fn.name().rstrip("01") == expected.grad_fn.name().rstrip("01")
+    (result**2).sum().backward()
     (expected**2).sum().backward()
     for one, two in zip([x, *sources], [other, *other_sources], strict=True):
         np.testing.assert_allclose(_array(one.grad), two.grad.numpy(), rtol=1e-4, atol=1e-5)
@@ -267,9 +267,9 @@ IN_PLACE = [n for n, call in CALLS.items() if hasattr(tensor.Tensor, call[0] + "
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_in_place_is_the_same(name: str, place_name: str) -> None:
+def test_in_place_is_the_same(name: str, device_name: str) -> None:
     def move(array: np.ndarray[Any, Any]) -> Any:
-        return tensor.from_numpy(array.copy()).to(place_name)
+        return tensor.from_numpy(array.copy()).to(device_name)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -288,23 +288,23 @@ _KINDS = [
 
 
 @pytest.mark.parametrize("kind", _KINDS, ids=str)
-def test_every_dtype(kind: Any, place_name: str) -> None:
-    x = tensor.arange(6, device=place_name).to(kind)
-    index = tensor.tensor([1, 3, 1], device=place_name)
+def test_every_dtype(kind: Any, device_name: str) -> None:
+    x = tensor.arange(6, device=device_name).to(kind)
+    index = tensor.tensor([1, 3, 1], device=device_name)
     expected = x.cpu().tolist()
     assert x[index].tolist() == [expected[1], expected[3], expected[1]]
     assert x.gather(0, index).dtype is kind
-    added = x.scatter_add(0, index, tensor.ones(3, device=place_name).to(kind)).tolist()
+    added = x.scatter_add(0, index, tensor.ones(3, device=device_name).to(kind)).tolist()
     assert added[0] == expected[0]
     if kind is not tensor.bool:
         assert (added[1], added[3]) == (expected[1] + 2, expected[3] + 1)
-    x[index] = tensor.zeros(3, device=place_name).to(kind)
+    x[index] = tensor.zeros(3, device=device_name).to(kind)
     assert not any(x.tolist()[1:4:2])
 
 
-def test_numbers(place_name: str) -> None:
-    x = tensor.tensor(3.0, device=place_name)
-    zero = tensor.tensor(0, device=place_name)
+def test_numbers(device_name: str) -> None:
+    x = tensor.tensor(3.0, device=device_name)
+    zero = tensor.tensor(0, device=device_name)
     assert x.gather(0, zero).tolist() == 3
     assert x.index_select(0, zero).tolist() == 3
     assert x.take(zero).tolist() == 3
@@ -416,7 +416,7 @@ def test_deterministic_sums() -> None:
         tensor.use_deterministic_algorithms(False)
 
 
-def test_values_that_share_memory_are_read_first(place_name: str) -> None:
-    x = tensor.arange(6.0, device=place_name)
-    x[tensor.tensor([0, 1, 2, 3, 4], device=place_name)] = x[1:]
+def test_values_that_share_memory_are_read_first(device_name: str) -> None:
+    x = tensor.arange(6.0, device=device_name)
+    x[tensor.tensor([0, 1, 2, 3, 4], device=device_name)] = x[1:]
     assert x.tolist() == [1, 2, 3, 4, 5, 5]

@@ -29,7 +29,7 @@ def _case(shape: tuple[int, ...], kind: Any = np.float32) -> tuple[Any, Any, Any
 
 @pytest.mark.parity
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_classes_like_pytorch(shape: Any, checked_place: str) -> None:
+def test_classes_like_pytorch(shape: Any, checked_device: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     x, target, weight = _case(shape)
     for options in (
@@ -43,9 +43,9 @@ def test_classes_like_pytorch(shape: Any, checked_place: str) -> None:
         if len(shape) == 1 and "ignore_index" in options:
             continue
         w = options.pop("weight", None)
-        _compare(checked_place, cross_entropy, functional.cross_entropy, x, target, w, options)
+        _compare(checked_device, cross_entropy, functional.cross_entropy, x, target, w, options)
         if "label_smoothing" not in options:
-            _compare(checked_place, nll_loss, functional.nll_loss, x, target, w, options)
+            _compare(checked_device, nll_loss, functional.nll_loss, x, target, w, options)
 
 
 def _compare(place: str, mine: Any, theirs: Any, x: Any, target: Any, weight: Any, options: Any) -> None:
@@ -62,13 +62,13 @@ def _compare(place: str, mine: Any, theirs: Any, x: Any, target: Any, weight: An
 
 @pytest.mark.parity
 @pytest.mark.parametrize("shape", [(4, 8), (2, 5, 3), (6,)], ids=str)
-def test_chances_like_pytorch(shape: Any, place_name: str) -> None:
+def test_chances_like_pytorch(shape: Any, device_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     x, _, weight = _case(shape)
     chances = _RNG.random(shape).astype(np.float32)
     for options in ({}, {"reduction": "sum", "label_smoothing": 0.2}, {"reduction": "none"}):
         assert_like_torch(
-            place_name,
+            device_name,
             lambda x, t, w, options=options: cross_entropy(x, t, w, **options),
             lambda x, t, w, options=options: functional.cross_entropy(x, t, w, **options),
             (x, chances, weight if options else None),
@@ -76,40 +76,40 @@ def test_chances_like_pytorch(shape: Any, place_name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float64"])
-def test_other_types(kind: str, place_name: str) -> None:
+def test_other_types(kind: str, device_name: str) -> None:
     logits, target, weight = _case((4, 16))
-    x = on(place_name, logits).to(getattr(tensor, kind)).requires_grad_()
+    x = on(device_name, logits).to(getattr(tensor, kind)).requires_grad_()
     wide = x.detach().double().requires_grad_()
-    w = on(place_name, weight).to(x.dtype)
-    goals = on(place_name, target)
-    found = cross_entropy(x, goals, w, label_smoothing=0.1)
+    w = on(device_name, weight).to(x.dtype)
+    goals = on(device_name, target)
+    result = cross_entropy(x, goals, w, label_smoothing=0.1)
     expected = cross_entropy(wide, goals, w.double(), label_smoothing=0.1)
-    assert found.dtype is x.dtype
-    found.backward()
+    assert result.dtype is x.dtype
+    result.backward()
     expected.backward()
     tolerance = {"float16": 2e-3, "bfloat16": 2e-2, "float64": 1e-12}[kind]
-    close(found.double(), expected, tolerance)
+    close(result.double(), expected, tolerance)
     close(x.grad.double(), wide.grad, tolerance)
     close(nll_loss(x, goals, reduction="none").double(), nll_loss(wide, goals, reduction="none"), tolerance)
 
 
-def test_logits_far_from_zero(place_name: str) -> None:
+def test_logits_far_from_zero(device_name: str) -> None:
     rows = [[1e4, 1e4 - 1, 0.0], [-1e4, -1e4, -1e4 + 2], [0.0, -float("inf"), 1.0]]
     target = [1, 0, 0]
-    x = tensor.tensor(rows, device=place_name, requires_grad=True)
-    found = cross_entropy(x, tensor.tensor(target, device=place_name), reduction="none")
+    x = tensor.tensor(rows, device=device_name, requires_grad=True)
+    result = cross_entropy(x, tensor.tensor(target, device=device_name), reduction="none")
     wide = np.array(rows)
     with np.errstate(all="ignore"):
         logs = wide - wide.max(1, keepdims=True)
         logs -= np.log(np.exp(logs).sum(1, keepdims=True))
-    np.testing.assert_allclose(found.detach().cpu().numpy(), -logs[np.arange(3), target], rtol=1e-5)
-    found.sum().backward()
+    np.testing.assert_allclose(result.detach().cpu().numpy(), -logs[np.arange(3), target], rtol=1e-5)
+    result.sum().backward()
     np.testing.assert_allclose(x.grad.cpu().numpy(), np.exp(logs) - np.eye(3)[target], atol=1e-5)
 
 
-def test_nothing_counts(place_name: str) -> None:
-    x = tensor.zeros(2, 3, device=place_name, requires_grad=True)
-    target = tensor.full((2,), -100, device=place_name)
+def test_nothing_counts(device_name: str) -> None:
+    x = tensor.zeros(2, 3, device=device_name, requires_grad=True)
+    target = tensor.full((2,), -100, device=device_name)
     assert np.isnan(cross_entropy(x, target).item())
     total = cross_entropy(x, target, reduction="sum")
     assert total.item() == 0
@@ -117,11 +117,11 @@ def test_nothing_counts(place_name: str) -> None:
     np.testing.assert_array_equal(x.grad.cpu().numpy(), np.zeros((2, 3)))
 
 
-def test_derivatives(place_name: str) -> None:
+def test_derivatives(device_name: str) -> None:
     for shape in ((2, 3), (2, 3, 2)):
         logits, target, weight = _case(shape, np.float64)
-        x, goals, w = on(place_name, logits, grad=True), on(place_name, target), on(place_name, weight)
-        fast = place_name == "cuda"
+        x, goals, w = on(device_name, logits, grad=True), on(device_name, target), on(device_name, weight)
+        fast = device_name == "cuda"
         for function in (
             lambda x, g=goals, w=w: cross_entropy(x, g, w, label_smoothing=0.2),
             lambda x, g=goals: cross_entropy(x, g, ignore_index=2, reduction="none"),
@@ -131,9 +131,9 @@ def test_derivatives(place_name: str) -> None:
             assert tensor.autograd.gradgradcheck(function, (x,), fast_mode=fast)
 
 
-def test_strides_and_addresses(place_name: str) -> None:
-    x = on(place_name, _RNG.standard_normal((5, 4)).astype(np.float32))
-    target = on(place_name, _RNG.integers(0, 5, 8))[::2]
+def test_strides_and_addresses(device_name: str) -> None:
+    x = on(device_name, _RNG.standard_normal((5, 4)).astype(np.float32))
+    target = on(device_name, _RNG.integers(0, 5, 8))[::2]
     close(cross_entropy(x.t(), target), cross_entropy(x.t().contiguous(), target.contiguous()))
     odd = x.view(-1)[1:17].view(2, 8)
     close(cross_entropy(odd, target[:2]), cross_entropy(odd.clone(), target[:2]))

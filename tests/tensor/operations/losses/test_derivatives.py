@@ -122,9 +122,9 @@ def test_orders_like_pytorch(name: str, reduction: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["huber", "bce", "bce logits", "kl", "nll", "cross entropy smooth"])
-def test_orders_on_a_device(name: str, checked_place: str) -> None:
+def test_orders_on_a_device(name: str, checked_device: str) -> None:
     for position in range(CASES[name][1]):
-        results = slopes(_Graphroot, name, "mean", position, checked_place)
+        results = slopes(_Graphroot, name, "mean", position, checked_device)
         for a, b in zip(results, slopes(_Graphroot, name, "mean", position), strict=True):
             np.testing.assert_allclose(array_of(a), array_of(b), rtol=1e-10, atol=1e-12)
 
@@ -151,10 +151,10 @@ def test_derivatives_of_scalars_and_of_nothing(name: str, shape: tuple[int, ...]
 
 
 @pytest.mark.parametrize("name", ["bce", "bce logits", "kl", "kl log", "mse", "huber"])
-def test_gradient_is_the_same_whether_recorded_or_not(name: str, place_name: str) -> None:
+def test_gradient_is_the_same_whether_recorded_or_not(name: str, device_name: str) -> None:
     for dtype, tolerance in ((tensor.float64, 1e-13), (tensor.float16, 4e-3)):
-        arrays = [x.to(dtype).requires_grad_() for x in _arrays(_Graphroot, name, place_name)]
-        direction = tensor.linspace(0.5, 1.5, 12, device=place_name, dtype=dtype).reshape(3, 4)
+        arrays = [x.to(dtype).requires_grad_() for x in _arrays(_Graphroot, name, device_name)]
+        direction = tensor.linspace(0.5, 1.5, 12, device=device_name, dtype=dtype).reshape(3, 4)
         results = [
             tensor.autograd.grad(
                 _apply(_Graphroot, name, arrays, "none"), arrays, direction, create_graph=each
@@ -168,7 +168,7 @@ def test_gradient_is_the_same_whether_recorded_or_not(name: str, place_name: str
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ["mse_loss", "huber_loss", "kl_div", "l1_loss"])
-def test_gradients_of_broadcast_inputs(name: str, place_name: str) -> None:
+def test_gradients_of_broadcast_inputs(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
 
     def program(library: Any, make: Any) -> list[Any]:
@@ -178,7 +178,7 @@ def test_gradients_of_broadcast_inputs(name: str, place_name: str) -> None:
             getattr(library.nn.functional, name)(x, y, reduction="sum").backward()
         return [array_of(x.grad), array_of(y.grad)]
 
-    results = program(_Graphroot, lambda x: tensor.from_numpy(x).to(place_name))
+    results = program(_Graphroot, lambda x: tensor.from_numpy(x).to(device_name))
     for a, b in zip(results, program(torch, torch.from_numpy), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 

@@ -67,13 +67,13 @@ def _function(name: str) -> Any:
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: f"{CASES[number][0]}-{number}")
-def test_like_pytorch(number: int, place_name: str) -> None:
+def test_like_pytorch(number: int, device_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     name, operands, options = CASES[number]
     reductions = ["none", "mean", "sum"] + (["batchmean"] if name == "kl_div" else [])
     for reduction in reductions:
         assert_like_torch(
-            place_name,
+            device_name,
             lambda *a, how=reduction: _function(name)(*a, reduction=how, **options),
             lambda *a, how=reduction: getattr(functional, name)(*a, reduction=how, **options),
             operands,
@@ -107,44 +107,44 @@ def test_derivatives(number: int) -> None:
 @pytest.mark.parametrize(
     "name", ["mse_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy_with_logits"]
 )
-def test_derivatives_of_targets_and_on_devices(name: str, place_name: str) -> None:
-    x = on(place_name, _RNG.standard_normal((2, 3)), grad=True)
-    y = on(place_name, _RNG.random((2, 3)) + 0.1, grad=True)
+def test_derivatives_of_targets_and_on_devices(name: str, device_name: str) -> None:
+    x = on(device_name, _RNG.standard_normal((2, 3)), grad=True)
+    y = on(device_name, _RNG.random((2, 3)) + 0.1, grad=True)
 
     def function(x: Any, y: Any) -> Any:
         return _function(name)(x, y, reduction="sum")
 
-    assert tensor.autograd.gradcheck(function, (x, y), fast_mode=place_name == "cuda")
-    assert tensor.autograd.gradgradcheck(function, (x, y), fast_mode=place_name == "cuda")
+    assert tensor.autograd.gradcheck(function, (x, y), fast_mode=device_name == "cuda")
+    assert tensor.autograd.gradgradcheck(function, (x, y), fast_mode=device_name == "cuda")
 
 
-def test_half_precision(place_name: str) -> None:
-    for kind, tolerance in ((tensor.float16, 2e-3), (tensor.bfloat16, 2e-2)):
-        x, y = (on(place_name, each).to(kind) for each in (_X, _Y))
+def test_half_precision(device_name: str) -> None:
+    for dtype, tolerance in ((tensor.float16, 2e-3), (tensor.bfloat16, 2e-2)):
+        x, y = (on(device_name, each).to(dtype) for each in (_X, _Y))
         x.requires_grad_()
         wide = x.detach().double().requires_grad_()
-        found, expected = elementwise.mse_loss(x, y), elementwise.mse_loss(wide, y.double())
-        assert found.dtype is kind
-        found.backward()
+        result, expected = elementwise.mse_loss(x, y), elementwise.mse_loss(wide, y.double())
+        assert result.dtype is dtype
+        result.backward()
         expected.backward()
-        close(found.double(), expected, tolerance)
+        close(result.double(), expected, tolerance)
         close(x.grad.double(), wide.grad, tolerance * 2)
 
 
-def test_reduced_in_one_kernel_over_any_strides(checked_place: str) -> None:
-    x, y = on(checked_place, _X, grad=True), on(checked_place, _Y)
-    found = elementwise.mse_loss(x.t(), y.t())
-    close(found, elementwise.mse_loss(x, y))
-    assert found.grad_fn.name() == "MseLossBackward0"
-    found.backward()
+def test_reduced_in_one_kernel_over_any_strides(checked_device: str) -> None:
+    x, y = on(checked_device, _X, grad=True), on(checked_device, _Y)
+    result = elementwise.mse_loss(x.t(), y.t())
+    close(result, elementwise.mse_loss(x, y))
+    assert result.grad_fn.name() == "MseLossBackward0"
+    result.backward()
     np.testing.assert_allclose(x.grad.cpu().numpy(), (_X - _Y) * 2 / _X.size, rtol=1e-5)
 
 
 @pytest.mark.parity
-def test_positive_weights(place_name: str) -> None:
+def test_positive_weights(device_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     assert_like_torch(
-        place_name,
+        device_name,
         lambda x, y, w: elementwise.binary_cross_entropy_with_logits(x, y, pos_weight=w),
         lambda x, y, w: functional.binary_cross_entropy_with_logits(x, y, pos_weight=w),
         (_X * 30, _chances(4, 5), _chances(5)),
@@ -152,18 +152,18 @@ def test_positive_weights(place_name: str) -> None:
     )
 
 
-def test_differences_of_integers_and_complex_numbers(place_name: str) -> None:
-    x, y = (tensor.tensor(each, device=place_name) for each in ([1, 5], [3, 2]))
+def test_differences_of_integers_and_complex_numbers(device_name: str) -> None:
+    x, y = (tensor.tensor(each, device=device_name) for each in ([1, 5], [3, 2]))
     assert elementwise.l1_loss(x, y, reduction="sum").item() == 5
-    z = tensor.tensor([3 + 4j, 0], device=place_name)
+    z = tensor.tensor([3 + 4j, 0], device=device_name)
     assert elementwise.l1_loss(z, z * 0).item() == pytest.approx(2.5)
 
 
-def test_chances_at_their_ends(place_name: str) -> None:
-    x = tensor.tensor([0.0, 1.0, 0.0, 1.0], device=place_name)
-    y = tensor.tensor([0.0, 1.0, 1.0, 0.0], device=place_name)
-    found = elementwise.binary_cross_entropy(x, y, reduction="none").cpu()
-    np.testing.assert_array_equal(found.numpy(), [0, 0, 100, 100])
+def test_chances_at_their_ends(device_name: str) -> None:
+    x = tensor.tensor([0.0, 1.0, 0.0, 1.0], device=device_name)
+    y = tensor.tensor([0.0, 1.0, 1.0, 0.0], device=device_name)
+    result = elementwise.binary_cross_entropy(x, y, reduction="none").cpu()
+    np.testing.assert_array_equal(result.numpy(), [0, 0, 100, 100])
 
 
 def test_no_chances(request: pytest.FixtureRequest) -> None:
@@ -178,7 +178,7 @@ def test_no_chances(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parity
-def test_similarities_like_pytorch(place_name: str) -> None:
+def test_similarities_like_pytorch(device_name: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     x, y = _normal(3, 4, 2), _normal(3, 4, 2)
     for name, options in (
@@ -188,12 +188,12 @@ def test_similarities_like_pytorch(place_name: str) -> None:
         ("pairwise_distance", {"keepdim": True}),
     ):
         assert_like_torch(
-            place_name,
+            device_name,
             lambda *a, name=name, options=options: getattr(similarity, name)(*a, **options),
             lambda *a, name=name, options=options: getattr(functional, name)(*a, **options),
             (x, y),
         )
-    assert_like_torch(place_name, similarity.cosine_similarity, functional.cosine_similarity, (x, y[:1]))
+    assert_like_torch(device_name, similarity.cosine_similarity, functional.cosine_similarity, (x, y[:1]))
 
 
 def test_wrong_arguments() -> None:

@@ -33,8 +33,8 @@ def test_like_pytorch(name: str, reduction: int) -> None:
     torch = pytest.importorskip("torch")
 
     def call(library: Any) -> Any:
-        given = [library.from_numpy(x.copy()) if isinstance(x, np.ndarray) else x for x in CASES[name]]
-        return array_of(getattr(library, name)(*given, reduction))
+        argument = [library.from_numpy(x.copy()) if isinstance(x, np.ndarray) else x for x in CASES[name]]
+        return array_of(getattr(library, name)(*argument, reduction))
 
     np.testing.assert_allclose(call(tensor), call(torch), rtol=2e-5, atol=1e-5)
 

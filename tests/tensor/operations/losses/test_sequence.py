@@ -25,13 +25,13 @@ def _log_probs(*shape: int, kind: Any = np.float32) -> Any:
 @pytest.mark.parity
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("padded", [True, False])
-def test_like_pytorch(reduction: str, padded: bool, checked_place: str) -> None:
+def test_like_pytorch(reduction: str, padded: bool, checked_device: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     targets = np.array([[1, 1, 3], [2, 2, 2], [4, 1, 1]])
     if not padded:
         targets = np.array([1, 1, 3, 4, 1])
     assert_like_torch(
-        checked_place,
+        checked_device,
         lambda x, t: ctc_loss(x, t, _LENGTHS, _TARGET_LENGTHS, reduction=reduction),
         lambda x, t: functional.ctc_loss(x, t, _LENGTHS, _TARGET_LENGTHS, reduction=reduction),
         (_log_probs(7, 3, 5), targets),
@@ -39,23 +39,23 @@ def test_like_pytorch(reduction: str, padded: bool, checked_place: str) -> None:
 
 
 @pytest.mark.parity
-def test_one_sample_and_other_blanks(checked_place: str) -> None:
+def test_one_sample_and_other_blanks(checked_device: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
-    for kind in (np.float32, np.float64):
+    for dtype in (np.float32, np.float64):
         assert_like_torch(
-            checked_place,
+            checked_device,
             lambda x, t: ctc_loss(x, t, (6,), (4,), blank=2),
             lambda x, t: functional.ctc_loss(x, t, (6,), (4,), blank=2),
-            (_log_probs(6, 40, kind=kind), np.array([0, 1, 1, 3])),
+            (_log_probs(6, 40, kind=dtype), np.array([0, 1, 1, 3])),
         )
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("zero_infinity", [True, False])
-def test_targets_that_are_too_long(zero_infinity: bool, checked_place: str) -> None:
+def test_targets_that_are_too_long(zero_infinity: bool, checked_device: str) -> None:
     functional = pytest.importorskip("torch.nn.functional")
     assert_like_torch(
-        checked_place,
+        checked_device,
         lambda x, t: ctc_loss(x, t, [3, 0, 3], [3, 1, 1], reduction="none", zero_infinity=zero_infinity),
         lambda x, t: functional.ctc_loss(
             x, t, [3, 0, 3], [3, 1, 1], reduction="none", zero_infinity=zero_infinity
@@ -65,7 +65,7 @@ def test_targets_that_are_too_long(zero_infinity: bool, checked_place: str) -> N
     )
 
 
-def test_the_sum_over_all_ways(place_name: str) -> None:
+def test_the_sum_over_all_ways(device_name: str) -> None:
     times, target = 4, (1, 1)
     log_probs = _log_probs(times, 1, 3, kind=np.float64)
     total = 0.0
@@ -73,28 +73,28 @@ def test_the_sum_over_all_ways(place_name: str) -> None:
         merged = [label for label, _ in itertools.groupby(way)]
         if tuple(label for label in merged if label) == target:
             total += np.exp(sum(log_probs[t, 0, label] for t, label in enumerate(way)))
-    found = ctc_loss(
-        on(place_name, log_probs), on(place_name, np.array([target])), [times], [2], reduction="sum"
+    result = ctc_loss(
+        on(device_name, log_probs), on(device_name, np.array([target])), [times], [2], reduction="sum"
     )
-    assert found.item() == pytest.approx(-np.log(total), rel=1e-12)
+    assert result.item() == pytest.approx(-np.log(total), rel=1e-12)
 
 
-def test_derivatives(place_name: str) -> None:
-    x = on(place_name, _RNG.standard_normal((4, 2, 3)), grad=True)
-    targets = on(place_name, np.array([[1, 2], [1, 1]]))
+def test_derivatives(device_name: str) -> None:
+    x = on(device_name, _RNG.standard_normal((4, 2, 3)), grad=True)
+    targets = on(device_name, np.array([[1, 2], [1, 1]]))
 
     def function(x: Any) -> Any:
         return ctc_loss(x.log_softmax(-1), targets, [4, 3], [2, 2], reduction="none")
 
-    assert tensor.autograd.gradcheck(function, (x,), fast_mode=place_name == "cuda")
+    assert tensor.autograd.gradcheck(function, (x,), fast_mode=device_name == "cuda")
     gradient = tensor.autograd.grad(function(x).sum(), x, create_graph=True)[0]
     with pytest.raises(NotImplementedError, match="not implemented"):
         gradient.sum().backward()
 
 
-def test_half_precision_and_strides(place_name: str) -> None:
-    x = on(place_name, _log_probs(3, 5, 4))
-    targets, lengths = on(place_name, np.array([[1], [2], [3]])), on(place_name, np.array([5, 5, 4]))
+def test_half_precision_and_strides(device_name: str) -> None:
+    x = on(device_name, _log_probs(3, 5, 4))
+    targets, lengths = on(device_name, np.array([[1], [2], [3]])), on(device_name, np.array([5, 5, 4]))
     moved = ctc_loss(x.transpose(0, 1), targets, lengths, (1, 1, 1))
     plain = ctc_loss(x.transpose(0, 1).contiguous(), targets.int(), [5, 5, 4], [1, 1, 1])
     assert moved.item() == pytest.approx(plain.item(), rel=1e-6)

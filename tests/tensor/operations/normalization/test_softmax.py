@@ -33,15 +33,15 @@ def _of(name: str, x: Any, dim: int, **named: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 @pytest.mark.parametrize("case", SHAPES, ids=str)
-def test_values_and_gradients(name: str, case: Any, place_name: str) -> None:
+def test_values_and_gradients(name: str, case: Any, device_name: str) -> None:
     shape, dim = case
     array = (_RNG.standard_normal(shape) * 4).astype(np.float32)
-    x = tensor.from_numpy(np.array(array)).to(place_name).requires_grad_()
-    found = _of(name, x, dim)
+    x = tensor.from_numpy(np.array(array)).to(device_name).requires_grad_()
+    result = _of(name, x, dim)
     expected = _reference(array, dim, log=name == "log_softmax")
-    np.testing.assert_allclose(found.detach().cpu().numpy(), expected, rtol=3e-6, atol=2e-6)
+    np.testing.assert_allclose(result.detach().cpu().numpy(), expected, rtol=3e-6, atol=2e-6)
     weight = _RNG.standard_normal(shape).astype(np.float32)
-    (found * tensor.from_numpy(np.array(weight)).to(place_name)).sum().backward()
+    (result * tensor.from_numpy(np.array(weight)).to(device_name)).sum().backward()
     y = _reference(array, dim, log=False)
     total = (weight if name == "log_softmax" else weight * y).sum(dim, keepdims=True) if array.ndim else 0.0
     if not array.ndim:
@@ -52,33 +52,33 @@ def test_values_and_gradients(name: str, case: Any, place_name: str) -> None:
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float64"])
-def test_other_types(name: str, kind: str, place_name: str) -> None:
+def test_other_types(name: str, kind: str, device_name: str) -> None:
     array = _RNG.standard_normal((3, 33)).astype(np.float32)
-    x = tensor.from_numpy(array).to(place_name, getattr(tensor, kind))
+    x = tensor.from_numpy(array).to(device_name, getattr(tensor, kind))
     expected = _reference(x.double().cpu().numpy(), 1, log=name == "log_softmax")
-    found = _of(name, x, 1)
-    assert found.dtype is x.dtype
+    result = _of(name, x, 1)
+    assert result.dtype is x.dtype
     tolerance = {"float16": 1e-3, "bfloat16": 8e-3, "float64": 1e-12}[kind]
-    np.testing.assert_allclose(found.double().cpu().numpy(), expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(result.double().cpu().numpy(), expected, rtol=tolerance, atol=tolerance)
     wide = _of(name, x, 1, dtype=tensor.float32)
     assert wide.dtype is tensor.float32
     np.testing.assert_allclose(wide.cpu().numpy(), expected, rtol=2e-6, atol=1e-6)
 
 
-def test_infinities_and_nan(place_name: str) -> None:
+def test_infinities_and_nan(device_name: str) -> None:
     inf, nan = float("inf"), float("nan")
     rows = [[-inf, 0.0, 0.0], [-inf, -inf, -inf], [inf, 0.0, 1.0], [nan, 0.0, 1.0]]
     for x in (rows, [list(column) for column in zip(*rows, strict=True)]):
         dim = 1 if x is rows else 0
-        found = tensor.tensor(x, device=place_name).softmax(dim).cpu().numpy()
-        lines = found if dim else found.T
+        result = tensor.tensor(x, device=device_name).softmax(dim).cpu().numpy()
+        lines = result if dim else result.T
         np.testing.assert_array_equal(lines[0], [0, 0.5, 0.5])
         assert np.isnan(lines[1:]).all()
 
 
-def test_any_strides_and_addresses(place_name: str) -> None:
+def test_any_strides_and_addresses(device_name: str) -> None:
     array = _RNG.standard_normal((6, 9)).astype(np.float32)
-    x = tensor.from_numpy(array.copy()).to(place_name)
+    x = tensor.from_numpy(array.copy()).to(device_name)
     np.testing.assert_allclose(
         x.t().softmax(-1).cpu().numpy(), _reference(array.T, -1, log=False), rtol=2e-6, atol=1e-7
     )
@@ -89,9 +89,9 @@ def test_any_strides_and_addresses(place_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
-def test_derivatives(name: str, place_name: str) -> None:
+def test_derivatives(name: str, device_name: str) -> None:
     for shape, dim in (((2, 5), 1), ((2, 3, 2), 1)):
-        x = tensor.from_numpy(_RNG.standard_normal(shape)).to(place_name).requires_grad_()
+        x = tensor.from_numpy(_RNG.standard_normal(shape)).to(device_name).requires_grad_()
 
         def function(x: Any, dim: int = dim) -> Any:
             return _of(name, x, dim)
@@ -100,8 +100,8 @@ def test_derivatives(name: str, place_name: str) -> None:
         assert tensor.autograd.gradgradcheck(function, (x,))
 
 
-def test_gradients_of_converted_input(place_name: str) -> None:
-    x = tensor.ones(2, 3, device=place_name, dtype=tensor.float16, requires_grad=True)
+def test_gradients_of_converted_input(device_name: str) -> None:
+    x = tensor.ones(2, 3, device=device_name, dtype=tensor.float16, requires_grad=True)
     (x.softmax(1, dtype=tensor.float32) ** 2).sum().backward()
     assert x.grad.dtype is tensor.float16
     assert x.softmax(1).grad_fn.name() == "SoftmaxBackward0"

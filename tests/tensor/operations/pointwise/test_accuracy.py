@@ -103,29 +103,29 @@ _COUNT = 1500
 def _points(low: float, high: float, seed: int) -> Any:
     """Single precision numbers: spread evenly, evenly near 0, and evenly over all sizes."""
     rng = np.random.default_rng(seed)
-    found = [rng.uniform(low, high, _COUNT // 3), rng.uniform(max(low, -3), min(high, 3), _COUNT // 3)]
+    result = [rng.uniform(low, high, _COUNT // 3), rng.uniform(max(low, -3), min(high, 3), _COUNT // 3)]
     for sign, least, most in ((1, low, high), (-1, -high, -low)):
         if most > 0:
             sizes = rng.uniform(np.log(max(least, 1e-30)), np.log(most), _COUNT // 6 * (1 + (low >= 0)))
-            found.append(sign * np.exp(sizes))
-    points = np.concatenate(found).astype(np.float32)
+            result.append(sign * np.exp(sizes))
+    points = np.concatenate(result).astype(np.float32)
     return rng.permutation(points)[:_COUNT].clip(np.float32(low), np.float32(high))
 
 
 @pytest.mark.parametrize("name", ACCURACY)
-def test_single_precision(name: str, place_name: str) -> None:
+def test_single_precision(name: str, device_name: str) -> None:
     low, high, *bounds = ACCURACY[name]
     sample = _BY_NAME[name]
     points = [_points(low, high, seed) for seed in range(sample.operands)]
-    found = call(sample, [on(place_name, x) for x in points])
+    result = call(sample, [on(device_name, x) for x in points])
     with np.errstate(all="ignore"):
         expected = sample.reference(*[x.astype(np.float64) for x in points])
     representable = np.abs(expected) < np.finfo(np.float32).max
-    off = np.where(representable, units_off(found, expected, sample.least), 0)
+    off = np.where(representable, units_off(result, expected, sample.least), 0)
     worst = int(np.argmax(off))
-    allowed = bounds[place_name == "cuda"]
+    allowed = bounds[device_name == "cuda"]
     assert off[worst] <= allowed + 0.001, (
-        f"{name}({', '.join(str(x[worst]) for x in points)}) is {found[worst].item()} instead of {expected[worst]}, "
+        f"{name}({', '.join(str(x[worst]) for x in points)}) is {result[worst].item()} instead of {expected[worst]}, "
         f"off by {off[worst]:.1f} units"
     )
 
@@ -138,14 +138,14 @@ def test_half_precision_is_rounded_once(name: str, kind: str) -> None:
     bits = tensor.arange(-(2**15), 2**15).to(tensor.int16)
     numbers = bits.view(getattr(tensor, kind))
     numbers = numbers[(numbers.abs() <= 8) & (numbers.abs() > 1e-3)]
-    found = call(sample, [numbers])
+    result = call(sample, [numbers])
     expected = sample.reference(numbers.double().numpy())
-    assert units_off(found, expected, 1e-4).max() < 0.51
+    assert units_off(result, expected, 1e-4).max() < 0.51
 
 
-def test_division_is_correctly_rounded(place_name: str) -> None:
+def test_division_is_correctly_rounded(device_name: str) -> None:
     """The quotient is the nearest number of the type: no approximate reciprocal."""
     a, b = (_points(-1e15, 1e15, seed) for seed in (5, 6))
-    found = (on(place_name, a) / on(place_name, b)).cpu().numpy()
-    np.testing.assert_array_equal(found, a / b)
-    np.testing.assert_array_equal(on(place_name, a).sqrt().cpu().numpy()[a > 0], np.sqrt(a[a > 0]))
+    result = (on(device_name, a) / on(device_name, b)).cpu().numpy()
+    np.testing.assert_array_equal(result, a / b)
+    np.testing.assert_array_equal(on(device_name, a).sqrt().cpu().numpy()[a > 0], np.sqrt(a[a > 0]))

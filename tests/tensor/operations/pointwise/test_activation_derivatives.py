@@ -129,10 +129,10 @@ def test_orders_of_prelu_like_pytorch(of_weight: bool) -> None:
 @pytest.mark.parametrize(
     "name", ["relu", "elu", "softplus", "silu", "mish", "gelu tanh", "hardswish", "softsign"]
 )
-def test_orders_on_a_device(name: str, checked_place: str) -> None:
+def test_orders_on_a_device(name: str, checked_device: str) -> None:
     x = tensor.tensor(ELEMENTS, dtype=tensor.float64)
     expected = slopes(_Graphroot, name, x.clone().requires_grad_(), 3)
-    results = slopes(_Graphroot, name, x.to(checked_place).requires_grad_(), 3)
+    results = slopes(_Graphroot, name, x.to(checked_device).requires_grad_(), 3)
     for a, b in zip(results, expected, strict=True):
         np.testing.assert_allclose(array_of(a), array_of(b), rtol=1e-11, atol=1e-13)
 

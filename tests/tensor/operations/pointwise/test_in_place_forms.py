@@ -37,10 +37,10 @@ def test_in_place_forms_are_pytorchs(text: str) -> None:
         assert result is target
         (result * result).sum().backward()
         outcomes.append([result.detach(), leaves["x"].grad, leaves["y"].grad])
-    for found, expected in zip(*outcomes, strict=True):
-        assert (found is None) == (expected is None)
-        if found is not None:
-            np.testing.assert_allclose(array_of(found), array_of(expected), 1e-9, 1e-12)
+    for actual, expected in zip(*outcomes, strict=True):
+        assert (actual is None) == (expected is None)
+        if actual is not None:
+            np.testing.assert_allclose(array_of(actual), array_of(expected), 1e-9, 1e-12)
 
 
 def test_reductions_of_nothing_name_themselves() -> None:
@@ -81,16 +81,16 @@ def test_reductions_of_nothing_name_themselves() -> None:
         ("m.max(x, other=y, out=out[0])", ("float64",)),
     ],
 )
-def test_results_are_written_where_wanted(text: str, kinds: tuple[str, ...], place_name: str) -> None:
+def test_results_are_written_where_wanted(text: str, kinds: tuple[str, ...], device_name: str) -> None:
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     arrays = {"x": rng.uniform(1, 2, (3, 4)), "y": rng.uniform(1, 2, (3, 4)), "p": np.array([2, 0, 1])}
     written = []
-    for library, device in ((tensor, place_name), (torch, "cpu")):
+    for library, device in ((tensor, device_name), (torch, "cpu")):
         out = [library.empty(0, dtype=getattr(library, kind), device=device) for kind in kinds]
-        given = {name: library.from_numpy(array.copy()).to(device) for name, array in arrays.items()}
-        result = eval(text, {"m": library, "out": tuple(out), **given})
+        argument = {name: library.from_numpy(array.copy()).to(device) for name, array in arrays.items()}
+        result = eval(text, {"m": library, "out": tuple(out), **argument})
         assert (result if len(kinds) == 1 else result[0]) is out[0]
         written.append(out)
-    for found, expected in zip(*written, strict=True):
-        np.testing.assert_allclose(array_of(found), array_of(expected), 1e-9)
+    for actual, expected in zip(*written, strict=True):
+        np.testing.assert_allclose(array_of(actual), array_of(expected), 1e-9)

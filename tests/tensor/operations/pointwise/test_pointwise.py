@@ -97,40 +97,40 @@ def _differentiate_twice(result: Any, given: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
-def test_numbers_of_every_type(sample: Sample, place_name: str) -> None:
+def test_numbers_of_every_type(sample: Sample, device_name: str) -> None:
     for letter in sample.kinds:
         kinds = KINDS[letter]
-        if place_name == "cuda" and str(sample) not in _TYPES:
+        if device_name == "cuda" and str(sample) not in _TYPES:
             result = call(sample, [on("cpu", x) for x in operands(sample, kinds[0], (1,))])
             if letter in "bi" and result.dtype.category > Category.INTEGER:
                 continue  # the same kernel as for floats, with operands converted
             kinds = kinds[:1]
         for kind in kinds:
             arrays = operands(sample, kind, (23,))
-            found = call(sample, [on(place_name, x) for x in arrays])
-            assert found.device.type == place_name
+            found = call(sample, [on(device_name, x) for x in arrays])
+            assert found.device.type == device_name
             assert_close(found, reference(sample, found.dtype, arrays), sample, f"{sample} of {kind!r}")
 
 
 @pytest.mark.parametrize("sample", _FLOATS, ids=str)
-def test_layouts(sample: Sample, place_name: str) -> None:
+def test_layouts(sample: Sample, device_name: str) -> None:
     """Strided, broadcast, empty and 0-dim operands give what contiguous copies give."""
-    if place_name == "cuda" and str(sample) not in _LAYOUTS:
+    if device_name == "cuda" and str(sample) not in _LAYOUTS:
         pytest.skip("the kernels of others differ by the expression alone")
     kind = dtypes.float32
     for shapes in (((), (), ()), ((0, 3), (0, 3), (0, 3)), ((2, 3), (3,), (2, 1))):
         arrays = operands(sample, kind, *(shapes if sample.operands > 1 else shapes[:1]))
-        found = call(sample, [on(place_name, x) for x in arrays])
+        found = call(sample, [on(device_name, x) for x in arrays])
         assert tuple(found.shape) == np.broadcast_shapes(*[x.shape for x in arrays])
         assert_close(found, reference(sample, found.dtype, arrays), sample, f"{sample} of {shapes}")
     arrays = operands(sample, kind, (6, 8))
-    found = call(sample, [on(place_name, x).t()[::2] for x in arrays])
+    found = call(sample, [on(device_name, x).t()[::2] for x in arrays])
     arrays = [x.T[::2] for x in arrays]
     assert_close(found, reference(sample, found.dtype, arrays), sample, f"{sample} of strided operands")
     # The first stretched, the others in another order.
     arrays = operands(sample, kind, (3, 4, 2))
-    first = on(place_name, arrays[0][:, :1])
-    others = [on(place_name, x.transpose(2, 0, 1)).permute(1, 2, 0) for x in arrays[1:]]
+    first = on(device_name, arrays[0][:, :1])
+    others = [on(device_name, x.transpose(2, 0, 1)).permute(1, 2, 0) for x in arrays[1:]]
     found = call(sample, [first.expand(3, 4, 2), *others])
     arrays[0] = np.broadcast_to(arrays[0][:, :1], (3, 4, 2))
     assert_close(found, reference(sample, found.dtype, arrays), sample, f"{sample} of stretched operands")
@@ -140,11 +140,11 @@ def test_layouts(sample: Sample, place_name: str) -> None:
 
 
 @pytest.mark.parametrize("sample", [each for each in SAMPLES if each.out or each.in_place], ids=str)
-def test_results_written_to_given_tensors(sample: Sample, place_name: str) -> None:
-    if place_name == "cuda" and not (_LAYOUTS | _TYPES) & {str(sample)}:
+def test_results_written_to_given_tensors(sample: Sample, device_name: str) -> None:
+    if device_name == "cuda" and not (_LAYOUTS | _TYPES) & {str(sample)}:
         pytest.skip("what writes results is the same for all")
     kind = KINDS["f" if "f" in sample.kinds else sample.kinds[0]][0]
-    given = [on(place_name, x) for x in operands(sample, kind, (2, 5))]
+    given = [on(device_name, x) for x in operands(sample, kind, (2, 5))]
     expected = call(sample, given)
     parameters = inspect.signature(sample.function).parameters
     if "out" in parameters and sample.out:
@@ -163,7 +163,7 @@ def test_results_written_to_given_tensors(sample: Sample, place_name: str) -> No
     assert target._version > before
     _assert_equal(target, expected.to(target.dtype))
     # A strided target, and one that the result would have to stretch.
-    base = tensor.zeros(5, 4, dtype=kind, device=place_name)
+    base = tensor.zeros(5, 4, dtype=kind, device=device_name)
     view = base[:, ::2].t()
     view.copy_(given[0])
     _in_place(sample, view, given[1:])
@@ -201,16 +201,16 @@ def _check_out(sample: Sample, given: list[Any], expected: Any) -> None:
             call(sample, given, out=tensor.empty(2, 5, dtype=tensor.bool, device=device))
 
 
-def test_views_of_one_storage(place_name: str) -> None:
+def test_views_of_one_storage(device_name: str) -> None:
     """Operands may share memory with what is written where no element is read after it has been written."""
-    base = tensor.arange(8.0, device=place_name)
+    base = tensor.arange(8.0, device=device_name)
     base[::2].add_(base[1::2])
     assert base.tolist() == [1, 1, 5, 3, 9, 5, 13, 7]
     base.mul_(base)
     assert base.tolist() == [1, 1, 25, 9, 81, 25, 169, 49]
     base[:4].copy_(tensor.add(base[4:], 1, out=base[:4]))
     assert base.tolist() == [82, 26, 170, 50, 81, 25, 169, 49]
-    matrix = tensor.arange(4.0, device=place_name).view(2, 2)
+    matrix = tensor.arange(4.0, device=device_name).view(2, 2)
     tensor.exp(matrix, out=matrix)
     before = matrix.tolist()
     for write in (
@@ -223,17 +223,17 @@ def test_views_of_one_storage(place_name: str) -> None:
     assert matrix.tolist() == before
 
 
-def test_stretched_tensors_are_not_written(place_name: str) -> None:
-    x = tensor.zeros(1, device=place_name).expand(3)
-    for write in (lambda: x.add_(1), lambda: tensor.exp(tensor.ones(3, device=place_name), out=x)):
+def test_stretched_tensors_are_not_written(device_name: str) -> None:
+    x = tensor.zeros(1, device=device_name).expand(3)
+    for write in (lambda: x.add_(1), lambda: tensor.exp(tensor.ones(3, device=device_name), out=x)):
         with pytest.raises(RuntimeError, match="single memory location"):
             write()
     assert x.tolist() == [0, 0, 0]
 
 
-def test_devices(place_name: str) -> None:
+def test_devices(device_name: str) -> None:
     """0-dim CPU tensors are numbers to a device; other tensors must be where the first is."""
-    x = tensor.ones(2, device=place_name)
+    x = tensor.ones(2, device=device_name)
     for found in (
         x + tensor.tensor(2.0),
         tensor.tensor(2.0) + x,
@@ -241,7 +241,7 @@ def test_devices(place_name: str) -> None:
     ):
         assert found.device == x.device
         assert found.tolist() == [3, 3]
-    if place_name == "cuda":
+    if device_name == "cuda":
         with pytest.raises(RuntimeError, match="same device.*cuda:0.*cpu|same device.*cpu.*cuda:0"):
             x + tensor.ones(2)
         with pytest.raises(RuntimeError, match="same device"):

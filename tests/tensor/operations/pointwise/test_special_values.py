@@ -84,19 +84,19 @@ def test_special_values_are_pytorchs(sample: Sample) -> None:
     torch = pytest.importorskip("torch")
     twin = getattr(torch, sample.name, None) or getattr(torch.nn.functional, sample.name)
     for name in _FLOATS:
-        given = _operands(sample, name)
-        found = call(sample, [tensor.from_numpy(x) for x in given])
-        expected = twin(*[torch.from_numpy(x) for x in given], **sample.arguments)
-        _assert_same_values(found, expected, sample, given)
+        argument = _operands(sample, name)
+        result = call(sample, [tensor.from_numpy(x) for x in argument])
+        expected = twin(*[torch.from_numpy(x) for x in argument], **sample.arguments)
+        _assert_same_values(result, expected, sample, argument)
 
 
-@pytest.mark.parametrize("place_name", ["cuda"], indirect=True)
+@pytest.mark.parametrize("device_name", ["cuda"], indirect=True)
 @pytest.mark.parametrize("sample", _TESTED, ids=str)
-def test_special_values_on_a_device(sample: Sample, place_name: str) -> None:
-    given = _operands(sample, "float32")
-    expected = call(sample, [tensor.from_numpy(x) for x in given])
-    found = call(sample, [tensor.from_numpy(x).to(place_name) for x in given])
-    _assert_same_values(found, expected, sample, given)
+def test_special_values_on_a_device(sample: Sample, device_name: str) -> None:
+    argument = _operands(sample, "float32")
+    expected = call(sample, [tensor.from_numpy(x) for x in argument])
+    result = call(sample, [tensor.from_numpy(x).to(device_name) for x in argument])
+    _assert_same_values(result, expected, sample, argument)
 
 
 # Integers
@@ -110,42 +110,44 @@ def _at_limits(sample: Sample, name: str) -> list[Any]:
     numbers += [-1, -2, -3, -8, limits.min + 1] if limits.min else []
     if sample.operands == 3:
         numbers = [0, 1, 3, limits.max, limits.min]
-    given = [x.reshape(-1) for x in np.meshgrid(*[np.array(numbers).astype(name)] * sample.operands)]
+    argument = [x.reshape(-1) for x in np.meshgrid(*[np.array(numbers).astype(name)] * sample.operands)]
     if sample.name in {"gcd", "lcm"}:
         # PyTorch divides by the size of the smallest, which is undefined.
-        defined = (given[0] != limits.min) & (given[1] != limits.min) if limits.min else given[0] >= 0
+        defined = (
+            (argument[0] != limits.min) & (argument[1] != limits.min) if limits.min else argument[0] >= 0
+        )
         if sample.name == "lcm":
             # What does not fit wraps, in another way.
-            product = np.abs(given[0].astype(np.float64) * given[1].astype(np.float64))
+            product = np.abs(argument[0].astype(np.float64) * argument[1].astype(np.float64))
             defined &= product < limits.max
-        given = [x[defined] for x in given]
+        argument = [x[defined] for x in argument]
     if sample.name in {"floor_divide", "remainder", "fmod", "div"}:
         # What divides by zero is an error on a CPU, and the smallest by -1 is undefined.
-        defined = (given[1] != 0) & ~((given[1] == -1) & (given[0] == limits.min))
-        given = [x[defined] for x in given]
-    return given
+        defined = (argument[1] != 0) & ~((argument[1] == -1) & (argument[0] == limits.min))
+        argument = [x[defined] for x in argument]
+    return argument
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("sample", _INTEGERS, ids=str)
-def test_integers_at_their_limits(sample: Sample, place_name: str) -> None:
+def test_integers_at_their_limits(sample: Sample, device_name: str) -> None:
     torch = pytest.importorskip("torch")
-    names = ["int8", "uint8", "int16", "int32", "int64"] if place_name == "cpu" else ["uint8", "int64"]
+    names = ["int8", "uint8", "int16", "int32", "int64"] if device_name == "cpu" else ["uint8", "int64"]
     for name in names:
-        given = _at_limits(sample, name)
-        found = call(sample, [tensor.from_numpy(x).to(place_name) for x in given])
-        if found.dtype.is_floating_point:
+        argument = _at_limits(sample, name)
+        result = call(sample, [tensor.from_numpy(x).to(device_name) for x in argument])
+        if result.dtype.is_floating_point:
             return  # converted before: nothing wraps
         twin = getattr(torch, sample.name, None) or getattr(torch.nn.functional, sample.name)
-        expected = twin(*[torch.from_numpy(x) for x in given], **sample.arguments)
-        np.testing.assert_array_equal(array_of(found), array_of(expected), err_msg=f"{sample} of {name}")
+        expected = twin(*[torch.from_numpy(x) for x in argument], **sample.arguments)
+        np.testing.assert_array_equal(array_of(result), array_of(expected), err_msg=f"{sample} of {name}")
 
 
-def test_integers_divided_by_zero(place_name: str) -> None:
+def test_integers_divided_by_zero(device_name: str) -> None:
     """An error on the CPU; on a device, which raises none, zero."""
-    a, b = (tensor.tensor(x, device=place_name) for x in ([5, -5, 0], [0, 0, 2]))
+    a, b = (tensor.tensor(x, device=device_name) for x in ([5, -5, 0], [0, 0, 2]))
     for function in (operator.floordiv, operator.mod, tensor.fmod):
-        if place_name == "cpu":
+        if device_name == "cpu":
             with pytest.raises(RuntimeError, match="ZeroDivisionError"):
                 function(a, b)
             assert function(a[2:], b[2:]).tolist() == [0]
@@ -156,8 +158,8 @@ def test_integers_divided_by_zero(place_name: str) -> None:
     assert tensor.div(a.float(), 0, rounding_mode="floor").tolist()[:2] == [INF, -INF]
 
 
-def test_remainders_have_the_sign_of_the_divisor(place_name: str) -> None:
-    a, b = (tensor.tensor(x, device=place_name) for x in ([7.0, -7.0, 7.0, -7.0], [3.0, 3.0, -3.0, -3.0]))
+def test_remainders_have_the_sign_of_the_divisor(device_name: str) -> None:
+    a, b = (tensor.tensor(x, device=device_name) for x in ([7.0, -7.0, 7.0, -7.0], [3.0, 3.0, -3.0, -3.0]))
     for x, y in ((a, b), (a.long(), b.long())):
         assert (x % y).tolist() == [1, 2, -2, -1]
         assert tensor.fmod(x, y).tolist() == [1, -1, 1, -1]
@@ -165,41 +167,41 @@ def test_remainders_have_the_sign_of_the_divisor(place_name: str) -> None:
         assert tensor.div(x, y, rounding_mode="trunc").tolist() == [2, -2, -2, 2]
 
 
-def test_numbers_that_wrap(place_name: str) -> None:
-    x = tensor.tensor([0, 200], dtype=tensor.uint8, device=place_name)
+def test_numbers_that_wrap(device_name: str) -> None:
+    x = tensor.tensor([0, 200], dtype=tensor.uint8, device=device_name)
     assert (x - 1).tolist() == [255, 199]
     assert (x + 300).tolist() == [44, 244]
     assert (x == 456).tolist() == [False, False]
     assert (x < -1).tolist() == [False, False]
     assert (-x).tolist() == [0, 56]
-    large = tensor.tensor([2**63 - 1, -(2**63)], device=place_name)
+    large = tensor.tensor([2**63 - 1, -(2**63)], device=device_name)
     assert (large + 1).tolist() == [-(2**63), -(2**63) + 1]
     assert (large * 2).tolist() == [-2, 0]
     assert abs(large).tolist() == [2**63 - 1, -(2**63)]
 
 
-def test_large_integers_stay_exact(place_name: str) -> None:
+def test_large_integers_stay_exact(device_name: str) -> None:
     """No integer passes through floating point."""
-    x = tensor.tensor([2**53 + 1, -(2**62) - 1], device=place_name)
+    x = tensor.tensor([2**53 + 1, -(2**62) - 1], device=device_name)
     assert (x + 0).tolist() == [2**53 + 1, -(2**62) - 1]
     assert (x // 1).tolist() == [2**53 + 1, -(2**62) - 1]
     assert (x == 2**53).tolist() == [False, False]
     assert x.clamp(min=2**53).tolist() == [2**53 + 1, 2**53]
     assert tensor.maximum(x, x - 1).tolist() == x.tolist()
     assert tensor.where(x > 0, x, -x).tolist() == [2**53 + 1, 2**62 + 1]
-    assert (tensor.tensor([3], device=place_name) ** 39).tolist() == [3**39]
-    assert tensor.tensor(2**62 + 1, device=place_name).add(1).item() == 2**62 + 2
+    assert (tensor.tensor([3], device=device_name) ** 39).tolist() == [3**39]
+    assert tensor.tensor(2**62 + 1, device=device_name).add(1).item() == 2**62 + 2
 
 
 # Casts
 
 
-def test_floating_point_becomes_integers_towards_zero(place_name: str) -> None:
-    x = tensor.tensor([0.9, -0.9, 1.5, -1.5, 255.9, -1.0, 256.0], device=place_name)
+def test_floating_point_becomes_integers_towards_zero(device_name: str) -> None:
+    x = tensor.tensor([0.9, -0.9, 1.5, -1.5, 255.9, -1.0, 256.0], device=device_name)
     assert x.int().tolist() == [0, 0, 1, -1, 255, -1, 256]
     assert x.to(tensor.uint8).tolist() == [0, 0, 1, 255, 255, 255, 0]
     assert x.to(tensor.int8).tolist() == [0, 0, 1, -1, -1, -1, 0]
-    assert tensor.tensor([0.0, -0.0, NAN, 1e-45], device=place_name).bool().tolist() == [
+    assert tensor.tensor([0.0, -0.0, NAN, 1e-45], device=device_name).bool().tolist() == [
         False,
         False,
         True,
@@ -207,18 +209,18 @@ def test_floating_point_becomes_integers_towards_zero(place_name: str) -> None:
     ]
 
 
-def test_what_is_too_large_for_a_float_becomes_infinite(place_name: str) -> None:
-    x = tensor.tensor([1e300, -1e300, 65519.0, 65520.0, 6e-8], dtype=tensor.float64, device=place_name)
+def test_what_is_too_large_for_a_float_becomes_infinite(device_name: str) -> None:
+    x = tensor.tensor([1e300, -1e300, 65519.0, 65520.0, 6e-8], dtype=tensor.float64, device=device_name)
     assert x.float().tolist()[:2] == [INF, -INF]
     assert x.half().tolist()[:4] == [INF, -INF, 65504.0, INF]
     assert x.half()[4].item() == 2**-24
-    out = tensor.empty(5, dtype=tensor.float16, device=place_name)
+    out = tensor.empty(5, dtype=tensor.float16, device=device_name)
     assert tensor.mul(x, 1, out=out).tolist()[:4] == [INF, -INF, 65504.0, INF]
 
 
-def test_numbers_beside_half_precision_are_rounded_once(place_name: str) -> None:
+def test_numbers_beside_half_precision_are_rounded_once(device_name: str) -> None:
     """A number keeps its digits while half precision is computed in single."""
-    x = tensor.tensor([1.0, 3.0], dtype=tensor.float16, device=place_name)
+    x = tensor.tensor([1.0, 3.0], dtype=tensor.float16, device=device_name)
     assert (x * (1 / 3)).tolist() == [float(np.float16(np.float32(1) * np.float32(1 / 3))), 1.0]
     assert (x + 1e-8).tolist() == [1.0, 3.0]
     assert (x * 1e6).tolist() == [INF, INF]

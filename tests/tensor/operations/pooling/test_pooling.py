@@ -41,31 +41,31 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", CASES)
-def test_against_pytorch(name: str, place_name: str) -> None:
+def test_against_pytorch(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     function, shape, options = CASES[name]
     array = _RNG.standard_normal(shape)
-    mine = tensor.from_numpy(array.copy()).to(place_name).requires_grad_()
+    mine = tensor.from_numpy(array.copy()).to(device_name).requires_grad_()
     theirs = torch.from_numpy(array.copy()).requires_grad_()
     if "max" in function:
-        found, places = getattr(pooling, function)(mine, **options, return_indices=True)
+        result, devices = getattr(pooling, function)(mine, **options, return_indices=True)
         expected, other = getattr(torch.nn.functional, function)(theirs, **options, return_indices=True)
-        np.testing.assert_array_equal(places.cpu().numpy(), other.numpy())
+        np.testing.assert_array_equal(devices.cpu().numpy(), other.numpy())
     else:
-        found = getattr(pooling, function)(mine, **options)
+        result = getattr(pooling, function)(mine, **options)
         expected = getattr(torch.nn.functional, function)(theirs, **options)
-    np.testing.assert_allclose(found.detach().cpu().numpy(), expected.detach().numpy())
+    np.testing.assert_allclose(result.detach().cpu().numpy(), expected.detach().numpy())
     grad = _RNG.standard_normal(tuple(expected.shape))
-    found.backward(tensor.from_numpy(grad.copy()).to(place_name))
+    result.backward(tensor.from_numpy(grad.copy()).to(device_name))
     expected.backward(torch.from_numpy(grad))
     np.testing.assert_allclose(mine.grad.cpu().numpy(), theirs.grad.numpy(), atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["max overlapping", "avg padded", "adaptive avg", "adaptive max"])
-def test_second_derivatives(name: str, place_name: str) -> None:
+def test_second_derivatives(name: str, device_name: str) -> None:
     function, _, options = CASES[name]
     options = {"output_size": 2} if "output_size" in options else options
-    x = tensor.from_numpy(_RNG.permutation(18.0 * np.arange(18)).reshape(1, 2, 3, 3)).to(place_name)
+    x = tensor.from_numpy(_RNG.permutation(18.0 * np.arange(18)).reshape(1, 2, 3, 3)).to(device_name)
 
     def call(x: Any) -> Any:
         return getattr(pooling, function)(x, **options) ** 2
@@ -74,9 +74,9 @@ def test_second_derivatives(name: str, place_name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
-def test_types(kind: str, place_name: str) -> None:
+def test_types(kind: str, device_name: str) -> None:
     array = _RNG.standard_normal((1, 2, 4, 4))
-    x = tensor.from_numpy(array).to(place_name, getattr(tensor, kind))
+    x = tensor.from_numpy(array).to(device_name, getattr(tensor, kind))
     exact = x.double().cpu().numpy().reshape(2, 2, 2, 2, 2)
     assert pooling.max_pool2d(x, 2).dtype is x.dtype
     np.testing.assert_array_equal(pooling.max_pool2d(x, 2)[0].double().cpu().numpy(), exact.max((2, 4)))
@@ -84,23 +84,23 @@ def test_types(kind: str, place_name: str) -> None:
     np.testing.assert_allclose(means, exact.mean((2, 4)), atol=1e-2)
 
 
-def test_nan_wins(place_name: str) -> None:
-    x = tensor.tensor([[1.0, float("nan"), 3.0, -1.0]], device=place_name)
-    values, places = pooling.max_pool1d(x, 2, return_indices=True)
+def test_nan_wins(device_name: str) -> None:
+    x = tensor.tensor([[1.0, float("nan"), 3.0, -1.0]], device=device_name)
+    values, devices = pooling.max_pool1d(x, 2, return_indices=True)
     assert np.isnan(values.cpu().numpy()[0, 0])
-    assert places.tolist() == [[1, 2]]
+    assert devices.tolist() == [[1, 2]]
 
 
-def test_no_items(place_name: str) -> None:
-    x = tensor.ones(0, 2, 4, 4, device=place_name, requires_grad=True)
-    for found in (pooling.max_pool2d(x, 2), pooling.avg_pool2d(x, 2), pooling.adaptive_max_pool2d(x, 2)):
-        assert found.shape == (0, 2, 2, 2)
-        found.sum().backward()
+def test_no_items(device_name: str) -> None:
+    x = tensor.ones(0, 2, 4, 4, device=device_name, requires_grad=True)
+    for result in (pooling.max_pool2d(x, 2), pooling.avg_pool2d(x, 2), pooling.adaptive_max_pool2d(x, 2)):
+        assert result.shape == (0, 2, 2, 2)
+        result.sum().backward()
     assert x.grad.shape == x.shape
 
 
-def test_options_of_other_types(place_name: str) -> None:
-    x = tensor.ones(1, 2, 4, 4, device=place_name)
+def test_options_of_other_types(device_name: str) -> None:
+    x = tensor.ones(1, 2, 4, 4, device=device_name)
     for _ in range(2):
         assert pooling.max_pool2d(x, (2, 2)).shape == (1, 2, 2, 2)
         assert pooling.max_pool2d(x, [2, 2], []).shape == (1, 2, 2, 2)

@@ -32,30 +32,30 @@ NORMS = {1: lp_pool1d, 2: lp_pool2d, 3: lp_pool3d}
         ((1, 2, 4, 6, 4), {"kernel_size": (2, 3, 2)}, None),
     ],
 )
-def test_unpooling(shape: Any, options: Any, size: Any, place_name: str) -> None:
+def test_unpooling(shape: Any, options: Any, size: Any, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     rank = len(size or shape[2:])
     rank = rank - 2 if rank > 3 else rank
     pool = getattr(torch.nn.functional, f"max_pool{rank}d")
     values, indices = pool(torch.from_numpy(_RNG.standard_normal(shape)), **options, return_indices=True)
     arrays = [values.numpy(), indices.numpy()]
-    found = assert_like_torch(
-        place_name,
+    result = assert_like_torch(
+        device_name,
         lambda x, at: UNPOOL[rank](x, at, **options, output_size=size),
         lambda x, at: getattr(torch.nn.functional, f"max_unpool{rank}d")(x, at, **options, output_size=size),
         arrays,
     )
-    assert found.grad_fn.name() == f"MaxUnpool{max(rank, 2)}DBackward0"
-    assert not found._is_view()
+    assert result.grad_fn.name() == f"MaxUnpool{max(rank, 2)}DBackward0"
+    assert not result._is_view()
 
 
-def test_unpooling_is_the_inverse(checked_place: str) -> None:
-    x = tensor.zeros(2, 3, 4, 6, device=checked_place)
-    x[:, :, ::2, 1::2] = tensor.arange(1.0, 37.0, device=checked_place).view(2, 3, 2, 3)
-    values, places = max_pool2d(x, 2, return_indices=True)
-    np.testing.assert_array_equal(max_unpool2d(values, places, 2).cpu().numpy(), x.cpu().numpy())
-    values, places = max_pool1d(x.flatten(2), 4, return_indices=True)
-    assert max_unpool1d(values[:0], places[:0], 4).shape == (0, 3, 24)
+def test_unpooling_is_the_inverse(checked_device: str) -> None:
+    x = tensor.zeros(2, 3, 4, 6, device=checked_device)
+    x[:, :, ::2, 1::2] = tensor.arange(1.0, 37.0, device=checked_device).view(2, 3, 2, 3)
+    values, devices = max_pool2d(x, 2, return_indices=True)
+    np.testing.assert_array_equal(max_unpool2d(values, devices, 2).cpu().numpy(), x.cpu().numpy())
+    values, devices = max_pool1d(x.flatten(2), 4, return_indices=True)
+    assert max_unpool1d(values[:0], devices[:0], 4).shape == (0, 3, 24)
 
 
 @pytest.mark.parity
@@ -69,7 +69,7 @@ def test_unpooling_is_the_inverse(checked_place: str) -> None:
         ((2, 5, 6, 7), {"kernel_size": 2, "output_ratio": 0.6}),
     ],
 )
-def test_fractional_pooling(shape: Any, options: Any, place_name: str) -> None:
+def test_fractional_pooling(shape: Any, options: Any, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     rank = 2 if isinstance(options.get("output_size"), int) else len(options.get("output_size", shape[1:]))
     items = shape[: len(shape) - rank]
@@ -80,51 +80,51 @@ def test_fractional_pooling(shape: Any, options: Any, place_name: str) -> None:
     else:
         reference = options
     array = _RNG.standard_normal(shape)
-    found = assert_like_torch(
-        place_name,
+    result = assert_like_torch(
+        device_name,
         lambda x, share: FRACTIONAL[rank](x, **options, _random_samples=share),
         lambda x, share: theirs(x, **reference, _random_samples=share),
         [array, samples],
         gradients=1,
     )
-    assert found.grad_fn.name() == f"FractionalMaxPool{rank}DBackward0"
-    share = tensor.from_numpy(samples).to(place_name)
-    places = FRACTIONAL[rank](
-        tensor.from_numpy(array).to(place_name), **options, return_indices=True, _random_samples=share
+    assert result.grad_fn.name() == f"FractionalMaxPool{rank}DBackward0"
+    share = tensor.from_numpy(samples).to(device_name)
+    devices = FRACTIONAL[rank](
+        tensor.from_numpy(array).to(device_name), **options, return_indices=True, _random_samples=share
     )[1]
     expected = theirs(
         torch.from_numpy(array), **reference, return_indices=True, _random_samples=torch.from_numpy(samples)
     )[1]
-    np.testing.assert_array_equal(places.cpu().numpy(), expected.numpy())
+    np.testing.assert_array_equal(devices.cpu().numpy(), expected.numpy())
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
-def test_fractional_pooling_of_nan_and_types(kind: str, place_name: str) -> None:
+def test_fractional_pooling_of_nan_and_types(kind: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     array = _RNG.standard_normal((1, 2, 6, 6)).astype(kind)
     array[0, 0, 2, 1:3] = np.nan
     samples = np.array([[[0.25, 0.5], [0.75, 0.125]]], kind)
-    found = fractional_max_pool2d(
-        tensor.from_numpy(array).to(place_name), 3, 3, return_indices=True,
-        _random_samples=tensor.from_numpy(samples).to(place_name),
+    result = fractional_max_pool2d(
+        tensor.from_numpy(array).to(device_name), 3, 3, return_indices=True,
+        _random_samples=tensor.from_numpy(samples).to(device_name),
     )  # fmt: skip
     expected = torch.nn.functional.fractional_max_pool2d(
         torch.from_numpy(array).double(), 3, 3, return_indices=True,
         _random_samples=torch.from_numpy(samples).double(),
     )  # fmt: skip
-    for one, two in zip(found, expected, strict=True):
+    for one, two in zip(result, expected, strict=True):
         np.testing.assert_array_equal(one.cpu().numpy(), two.numpy())
 
 
-def test_random_windows_cover_the_ends(checked_place: str) -> None:
+def test_random_windows_cover_the_ends(checked_device: str) -> None:
     tensor.manual_seed(0)
-    x = tensor.arange(64.0, device=checked_place).view(1, 1, 8, 8).expand(4, 2, 8, 8)
+    x = tensor.arange(64.0, device=checked_device).view(1, 1, 8, 8).expand(4, 2, 8, 8)
     for _ in range(3):
-        values, places = fractional_max_pool2d(x, 2, output_ratio=(0.5, 0.5), return_indices=True)
+        values, devices = fractional_max_pool2d(x, 2, output_ratio=(0.5, 0.5), return_indices=True)
         assert values.shape == (4, 2, 4, 4)
         assert (values[..., -1, -1] == 63).all().item()
-        assert (values.long() == places).all().item()
+        assert (values.long() == devices).all().item()
         assert (values[..., 0, 0] == 9).all().item()
 
 
@@ -141,32 +141,32 @@ def test_random_windows_cover_the_ends(checked_place: str) -> None:
         ((1, 2, 4, 4, 5), 2.0, {"kernel_size": 2}),
     ],
 )
-def test_norms(shape: Any, power: float, options: Any, place_name: str) -> None:
+def test_norms(shape: Any, power: float, options: Any, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     rank = len(shape) - 2
     array = np.abs(_RNG.standard_normal(shape))
     array[0, 0] = 0
     assert_like_torch(
-        place_name,
+        device_name,
         lambda x: NORMS[rank](x, power, **options),
         lambda x: getattr(torch.nn.functional, f"lp_pool{rank}d")(x, power, **options),
         [array],
     )
 
 
-def test_norms_written_out(checked_place: str) -> None:
+def test_norms_written_out(checked_device: str) -> None:
     array = _RNG.standard_normal((1, 1, 4, 6))
-    found = lp_pool2d(tensor.from_numpy(array).to(checked_place), 2, 2)
+    result = lp_pool2d(tensor.from_numpy(array).to(checked_device), 2, 2)
     expected = np.sqrt((array.reshape(2, 2, 3, 2) ** 2).sum((1, 3)))
-    close(found[0, 0], tensor.from_numpy(expected), 1e-12)
+    close(result[0, 0], tensor.from_numpy(expected), 1e-12)
 
 
 def test_second_derivatives() -> None:
     x = tensor.from_numpy(_RNG.standard_normal((1, 2, 4, 4))).requires_grad_()
     share = tensor.from_numpy(_RNG.uniform(size=(1, 2, 2)))
-    places = max_pool2d(tensor.from_numpy(_RNG.standard_normal((1, 2, 8, 8))), 2, return_indices=True)[1]
+    devices = max_pool2d(tensor.from_numpy(_RNG.standard_normal((1, 2, 8, 8))), 2, return_indices=True)[1]
     for call in (
-        lambda x: max_unpool2d(x, places, 2) ** 2,
+        lambda x: max_unpool2d(x, devices, 2) ** 2,
         lambda x: fractional_max_pool2d(x, 2, 2, _random_samples=share) ** 2,
         lambda x: lp_pool2d(x, 2, 2),
     ):

@@ -72,18 +72,18 @@ EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("equation", "shapes"), EQUATIONS, ids=[f"{e} {s}" for e, s in EQUATIONS])
-def test_einsum(equation: str, shapes: list[tuple[int, ...]], checked_place: str) -> None:
-    given = [small(shape, device=checked_place) for shape in shapes]
-    check("einsum", equation, *given)
-    if len(given) > 1:
-        turned = [x.mT.contiguous().mT if len(x.shape) > 1 else x for x in given]
+def test_einsum(equation: str, shapes: list[tuple[int, ...]], checked_device: str) -> None:
+    argument = [small(shape, device=checked_device) for shape in shapes]
+    check("einsum", equation, *argument)
+    if len(argument) > 1:
+        turned = [x.mT.contiguous().mT if len(x.shape) > 1 else x for x in argument]
         theirs = outcome(torch.einsum, equation, [torch_of(x) for x in turned])
         assert_same_outcome(outcome(tensor.einsum, equation, turned), theirs, assert_close)
 
 
 @pytest.mark.parity
-def test_einsum_with_lists_of_dimensions(checked_place: str) -> None:
-    a, b = small((2, 3), device=checked_place), small((3, 4), device=checked_place)
+def test_einsum_with_lists_of_dimensions(checked_device: str) -> None:
+    a, b = small((2, 3), device=checked_device), small((3, 4), device=checked_device)
     for tail in ([[0, 2]], [[2, 0]], [], [[]], [[..., 2]]):
         check("einsum", a, [0, 1], b, [1, 2], *tail)
     check("einsum", a, [..., 0], b, [0, 1], [..., 1])
@@ -111,14 +111,14 @@ TENSORDOTS: list[tuple[tuple[int, ...], tuple[int, ...], Any]] = [
 
 
 @pytest.mark.parity
-def test_tensordot(checked_place: str) -> None:
+def test_tensordot(checked_device: str) -> None:
     for left, right, dims in TENSORDOTS:
-        check("tensordot", small(left, device=checked_place), small(right, device=checked_place), dims)
+        check("tensordot", small(left, device=checked_device), small(right, device=checked_device), dims)
     check("tensordot", small((2, 3)), small((3, 2)), dims=torch.tensor([[1], [0]]).tolist())
 
 
 @pytest.mark.parity
-def test_cross(checked_place: str) -> None:
+def test_cross(checked_device: str) -> None:
     for left, right, dim in (
         ((3,), (3,), ()),
         ((2, 3), (2, 3), ()),
@@ -135,17 +135,17 @@ def test_cross(checked_place: str) -> None:
         ((), (), ()),
         ((2, 3), (4, 3), (1,)),
     ):
-        check("cross", small(left, device=checked_place), small(right, device=checked_place), *dim)
-    for kind in ("int32", "float16", "complex64"):
-        check("cross", small((2, 3), kind, checked_place), small((2, 3), kind, checked_place))
+        check("cross", small(left, device=checked_device), small(right, device=checked_device), *dim)
+    for dtype in ("int32", "float16", "complex64"):
+        check("cross", small((2, 3), dtype, checked_device), small((2, 3), dtype, checked_device))
 
 
 @pytest.mark.parity
-def test_trace(checked_place: str) -> None:
+def test_trace(checked_device: str) -> None:
     for shape in ((3, 3), (2, 4), (0, 3), (3,), (), (2, 2, 2)):
-        check("trace", small(shape, device=checked_place))
-    check("trace", small((3, 3), "int32", checked_place))
-    check("trace", small((3, 4), device=checked_place).t())
+        check("trace", small(shape, device=checked_device))
+    check("trace", small((3, 3), "int32", checked_device))
+    check("trace", small((3, 4), device=checked_device).t())
 
 
 #: Called with the library and two tensors: of shape (2, 3, 3) and (3, 3).
@@ -164,13 +164,13 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_derivatives(name: str, checked_place: str) -> None:
+def test_derivatives(name: str, checked_device: str) -> None:
     call = DIFFERENTIABLE[name]
     check_derivatives(
         lambda a, b: call(tensor, a, b),
         lambda a, b: call(torch, a, b),
-        small((2, 3, 3), device=checked_place),
-        small((3, 3), device=checked_place),
+        small((2, 3, 3), device=checked_device),
+        small((3, 3), device=checked_device),
         name=name if name.endswith("Backward0") else "",
     )
 
@@ -179,17 +179,17 @@ def test_derivatives(name: str, checked_place: str) -> None:
     "equation",
     ["ij,jk->ik", "ij,kj->ki", "bij,bjk->bik", "bij,bjk", "ab,cd->dabc", "i,i->", "bij,jk->kbi", "ij,ij->ji"],
 )
-def test_einsum_of_operands_as_they_lie(equation: str, place_name: str) -> None:
+def test_einsum_of_operands_as_they_lie(equation: str, device_name: str) -> None:
     terms = equation.partition("->")[0].split(",")
     sizes = dict(zip("abcdijk", (2, 3, 4, 5, 3, 4, 2), strict=True))
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal([sizes[label] for label in term]) for term in terms]
-    plain = [tensor.from_numpy(array).to(place_name) for array in arrays]
+    plain = [tensor.from_numpy(array).to(device_name) for array in arrays]
     # A view that begins later, with other strides.
     shifted = [tensor.stack([x, x], -1)[..., 1] for x in plain]
     expected = np.einsum(equation, *arrays)
     for operands in (plain, shifted, [x.clone().requires_grad_() for x in plain]):
         for _ in range(2):
-            found = tensor.einsum(equation, *operands)
-            np.testing.assert_allclose(found.detach().cpu().numpy(), expected, atol=1e-12)
-            assert found.requires_grad == operands[0].requires_grad
+            result = tensor.einsum(equation, *operands)
+            np.testing.assert_allclose(result.detach().cpu().numpy(), expected, atol=1e-12)
+            assert result.requires_grad == operands[0].requires_grad

@@ -29,9 +29,9 @@ SHAPES = [
 
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
-def test_cdist(shapes: Any, p: float, place_name: str) -> None:
+def test_cdist(shapes: Any, p: float, device_name: str) -> None:
     a, b = (_RNG.standard_normal(shape) for shape in shapes)
-    found = tensor.cdist(_on(a, place_name), _on(b, place_name), p)
+    result = tensor.cdist(_on(a, device_name), _on(b, device_name), p)
     difference = np.abs(a[..., :, None, :] - b[..., None, :, :])
     if p == 0:
         expected = (difference != 0).sum(-1).astype(float)
@@ -39,22 +39,22 @@ def test_cdist(shapes: Any, p: float, place_name: str) -> None:
         expected = difference.max(-1)
     else:
         expected = (difference**p).sum(-1) ** (1 / p)
-    assert found.dtype is tensor.float64
-    np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-9)
+    assert result.dtype is tensor.float64
+    np.testing.assert_allclose(result.cpu().numpy(), expected, rtol=1e-9)
 
 
-def test_equal_points_have_no_derivative(place_name: str) -> None:
+def test_equal_points_have_no_derivative(device_name: str) -> None:
     for rows in (3, 30):
-        x = _on(_RNG.integers(0, 9, (rows, 2)).astype(float), place_name).requires_grad_()
+        x = _on(_RNG.integers(0, 9, (rows, 2)).astype(float), device_name).requires_grad_()
         y = x.detach().clone()
         tensor.cdist(x, y).diagonal().sum().backward()
         assert x.grad.abs().max().item() == 0
 
 
-def test_derivatives_of_cdist(place_name: str) -> None:
+def test_derivatives_of_cdist(device_name: str) -> None:
     for rows in (3, 27):
-        x = _on(_RNG.standard_normal((rows, 2)), place_name).requires_grad_()
-        y = _on(_RNG.standard_normal((2, 2)), place_name).requires_grad_()
+        x = _on(_RNG.standard_normal((rows, 2)), device_name).requires_grad_()
+        y = _on(_RNG.standard_normal((2, 2)), device_name).requires_grad_()
         assert tensor.autograd.gradcheck(tensor.cdist, (x, y))
 
 
@@ -74,26 +74,28 @@ def test_wrong_arguments(call: Any, error: type[Exception], message: str) -> Non
         call()
 
 
-def test_dist(place_name: str) -> None:
+def test_dist(device_name: str) -> None:
     a, b = _RNG.standard_normal((3, 4)), _RNG.standard_normal(4)
-    assert tensor.dist(_on(a, place_name), _on(b, place_name)).item() == pytest.approx(np.linalg.norm(a - b))
+    assert tensor.dist(_on(a, device_name), _on(b, device_name)).item() == pytest.approx(
+        np.linalg.norm(a - b)
+    )
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
-def test_mode(dim: int, place_name: str) -> None:
+def test_mode(dim: int, device_name: str) -> None:
     values = _RNG.integers(0, 4, (5, 7, 3))
-    found = tensor.mode(_on(values, place_name), dim)
-    kept = tensor.mode(_on(values, place_name), dim, keepdim=True)
-    for at in np.ndindex(*found.values.shape):
+    result = tensor.mode(_on(values, device_name), dim)
+    kept = tensor.mode(_on(values, device_name), dim, keepdim=True)
+    for at in np.ndindex(*result.values.shape):
         line = np.moveaxis(values, dim, -1)[at]
         counts = np.bincount(line)
-        assert found.values[at].item() == counts.argmax()
-        assert found.indices[at].item() == np.flatnonzero(line == counts.argmax())[-1]
-    assert tensor.equal(kept.values.squeeze(dim), found.values)
+        assert result.values[at].item() == counts.argmax()
+        assert result.indices[at].item() == np.flatnonzero(line == counts.argmax())[-1]
+    assert tensor.equal(kept.values.squeeze(dim), result.values)
 
 
-def test_mode_passes_gradients_to_one_element(place_name: str) -> None:
-    x = tensor.tensor([1.0, 2.0, 2.0, 1.0, 2.0], device=place_name, requires_grad=True)
+def test_mode_passes_gradients_to_one_element(device_name: str) -> None:
+    x = tensor.tensor([1.0, 2.0, 2.0, 1.0, 2.0], device=device_name, requires_grad=True)
     (x.mode().values * 3).backward()
     assert x.grad.tolist() == [0, 0, 0, 0, 3]
 
@@ -106,14 +108,14 @@ def test_mode_of_numbers_and_of_nothing() -> None:
 
 @pytest.mark.parametrize("count", [0, 3, 40])
 @pytest.mark.parametrize("invert", [False, True])
-def test_isin(count: int, invert: bool, place_name: str) -> None:
-    elements, wanted = _RNG.integers(0, 50, (4, 6)), _RNG.integers(0, 50, count)
-    found = tensor.isin(_on(elements, place_name), _on(wanted, place_name), invert=invert)
-    np.testing.assert_array_equal(found.cpu().numpy(), np.isin(elements, wanted, invert=invert))
+def test_isin(count: int, invert: bool, device_name: str) -> None:
+    elements, expected = _RNG.integers(0, 50, (4, 6)), _RNG.integers(0, 50, count)
+    result = tensor.isin(_on(elements, device_name), _on(expected, device_name), invert=invert)
+    np.testing.assert_array_equal(result.cpu().numpy(), np.isin(elements, expected, invert=invert))
 
 
-def test_isin_with_numbers(place_name: str) -> None:
-    x = tensor.arange(3, device=place_name)
+def test_isin_with_numbers(device_name: str) -> None:
+    x = tensor.arange(3, device=device_name)
     assert tensor.isin(x, 1).tolist() == [False, True, False]
     assert tensor.isin(2, x).tolist() is True
 
@@ -128,11 +130,11 @@ ADDED = {
 
 
 @pytest.mark.parametrize("name", ADDED)
-def test_added_products_in_place(name: str, place_name: str) -> None:
+def test_added_products_in_place(name: str, device_name: str) -> None:
     arrays = [_RNG.standard_normal(shape) for shape in ADDED[name]]
     results = []
     for ending in ("", "_"):
-        first, *rest = (_on(array, place_name).requires_grad_() for array in arrays)
+        first, *rest = (_on(array, device_name).requires_grad_() for array in arrays)
         result = getattr(first * 1, name + ending)(*rest, beta=0.5, alpha=2)
         (result**2).sum().backward()
         results.append([result.detach(), first.grad, *[x.grad for x in rest]])
@@ -141,12 +143,12 @@ def test_added_products_in_place(name: str, place_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ADDED)
-def test_added_products_need_a_tensor_that_fits(name: str, place_name: str) -> None:
-    rest = [_on(_RNG.standard_normal(shape), place_name) for shape in ADDED[name][1:]]
-    target = tensor.ones(7, 7, device=place_name, dtype=tensor.float64)
+def test_added_products_need_a_tensor_that_fits(name: str, device_name: str) -> None:
+    rest = [_on(_RNG.standard_normal(shape), device_name) for shape in ADDED[name][1:]]
+    target = tensor.ones(7, 7, device=device_name, dtype=tensor.float64)
     with pytest.raises(RuntimeError, match="does not fit the tensor to be written"):
         getattr(target, name + "_")(*rest)
-    leaf = tensor.zeros(ADDED[name][0], device=place_name, dtype=tensor.float64, requires_grad=True)
+    leaf = tensor.zeros(ADDED[name][0], device=device_name, dtype=tensor.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match="leaf Variable"):
         getattr(leaf, name + "_")(*rest)
     assert (target == 1).all()

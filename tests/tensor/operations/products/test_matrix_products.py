@@ -62,20 +62,20 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", PAIRS)
-def test_shapes(name: str, checked_place: str) -> None:
+def test_shapes(name: str, checked_device: str) -> None:
     for left, right in SHAPES:
         if name == "mv" and not left:
             # PyTorch looks for dimensions that are not there before it says so.
             continue
-        check(name, small(left, device=checked_place), small(right, device=checked_place))
+        check(name, small(left, device=checked_device), small(right, device=checked_device))
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", TYPES)
-def test_types(kind: str, checked_place: str) -> None:
-    matrix, other = small((3, 4), kind, checked_place), small((4, 2), kind, checked_place)
-    batch = small((2, 3, 4), kind, checked_place)
-    vector = small((4,), kind, checked_place)
+def test_types(kind: str, checked_device: str) -> None:
+    matrix, other = small((3, 4), kind, checked_device), small((4, 2), kind, checked_device)
+    batch = small((2, 3, 4), kind, checked_device)
+    vector = small((4,), kind, checked_device)
     check("mm", matrix, other)
     check("bmm", batch, batch.mT)
     check("mv", matrix, vector)
@@ -103,14 +103,14 @@ def test_types_must_be_the_same(name: str) -> None:
         ("float32", "complex64"),
         ("int8", "uint8"),
     ):
-        given = [small(shapes[0], first), small(shapes[1], second)]
+        argument = [small(shapes[0], first), small(shapes[1], second)]
         if name == "addmm":
-            check(name, given[0], *given)
-            check(name, given[1], given[0], given[0])
+            check(name, argument[0], *argument)
+            check(name, argument[1], argument[0], argument[0])
         elif name == "einsum":
-            check(name, "ij,jk", *given)
+            check(name, "ij,jk", *argument)
         else:
-            check(name, *given)
+            check(name, *argument)
 
 
 def layouts(shape: tuple[int, ...], kind: str, device: str) -> list[Any]:
@@ -130,20 +130,20 @@ def layouts(shape: tuple[int, ...], kind: str, device: str) -> list[Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "float16", "complex64", "int32"])
-def test_layouts(kind: str, checked_place: str) -> None:
-    for left in layouts((3, 4), kind, checked_place):
-        for right in layouts((4, 2), kind, checked_place):
+def test_layouts(kind: str, checked_device: str) -> None:
+    for left in layouts((3, 4), kind, checked_device):
+        for right in layouts((4, 2), kind, checked_device):
             check("mm", left, right)
-        check("mv", left, small((8,), kind, checked_place)[::2])
+        check("mv", left, small((8,), kind, checked_device)[::2])
     # One row or column, whose strides are of no importance.
-    check("mm", small((4, 3), kind, checked_place)[:, :1].t(), small((4, 3), kind, checked_place)[:, 1:2])
-    check("dot", small((9,), kind, checked_place)[::3], small((3, 2), kind, checked_place)[:, 1])
-    for left in layouts((2, 3, 4), kind, checked_place):
-        check("bmm", left, small((2, 2, 4), kind, checked_place).mT)
-    turned = small((4, 2, 3), kind, checked_place).permute(1, 2, 0)
+    check("mm", small((4, 3), kind, checked_device)[:, :1].t(), small((4, 3), kind, checked_device)[:, 1:2])
+    check("dot", small((9,), kind, checked_device)[::3], small((3, 2), kind, checked_device)[:, 1])
+    for left in layouts((2, 3, 4), kind, checked_device):
+        check("bmm", left, small((2, 2, 4), kind, checked_device).mT)
+    turned = small((4, 2, 3), kind, checked_device).permute(1, 2, 0)
     check("bmm", turned, turned.mT)
-    check("matmul", turned, small((4, 2), kind, checked_place))
-    check("bmm", small((1, 3, 4), kind, checked_place).expand(2, 3, 4), turned.mT)
+    check("matmul", turned, small((4, 2), kind, checked_device))
+    check("bmm", small((1, 3, 4), kind, checked_device).expand(2, 3, 4), turned.mT)
 
 
 #: Shapes of the operands of products that are added to something.
@@ -194,16 +194,16 @@ FACTORS: list[dict[str, Any]] = [{}, {"beta": 0.5, "alpha": -2}, {"beta": 0}, {"
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ADDED)
-def test_added_products(name: str, checked_place: str) -> None:
+def test_added_products(name: str, checked_device: str) -> None:
     for shapes in ADDED[name]:
-        given = [small(shape, device=checked_place) for shape in shapes]
+        argument = [small(shape, device=checked_device) for shape in shapes]
         for factors in FACTORS:
-            check(name, *given, **factors)
-            mine, theirs = given[0].clone(), torch_of(given[0])
-            expected = outcome(getattr(theirs, f"{name}_"), *map(torch_of, given[1:]), **factors)
-            found = outcome(getattr(mine, f"{name}_"), *given[1:], **factors)
-            if assert_same_outcome(found, expected, assert_close):
-                assert found is mine
+            check(name, *argument, **factors)
+            mine, theirs = argument[0].clone(), torch_of(argument[0])
+            expected = outcome(getattr(theirs, f"{name}_"), *map(torch_of, argument[1:]), **factors)
+            result = outcome(getattr(mine, f"{name}_"), *argument[1:], **factors)
+            if assert_same_outcome(result, expected, assert_close):
+                assert result is mine
 
 
 @pytest.mark.parity
@@ -216,9 +216,9 @@ def test_numbers_for_added_products(name: str) -> None:
     check(name, *(small(shape, "float64") for shape in shapes), alpha=1j)
 
 
-def test_nothing_is_read_where_beta_is_zero(checked_place: str) -> None:
-    nothing = tensor.full((2, 2), float("nan"), device=checked_place)
-    ones = tensor.ones(2, 2, device=checked_place)
+def test_nothing_is_read_where_beta_is_zero(checked_device: str) -> None:
+    nothing = tensor.full((2, 2), float("nan"), device=checked_device)
+    ones = tensor.ones(2, 2, device=checked_device)
     assert tensor.addmm(nothing, ones, ones, beta=0).tolist() == [[2, 2], [2, 2]]
     assert nothing.clone().addmm_(ones, ones, beta=0).tolist() == [[2, 2], [2, 2]]
     assert tensor.baddbmm(nothing, ones[None], ones[None], beta=0).tolist() == [[[2, 2], [2, 2]]]
@@ -229,8 +229,8 @@ def test_nothing_is_read_where_beta_is_zero(checked_place: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
-def test_out(checked_place: str) -> None:
-    matrix, batch, vector = (small(shape, device=checked_place) for shape in ((3, 3), (2, 3, 3), (3,)))
+def test_out(checked_device: str) -> None:
+    matrix, batch, vector = (small(shape, device=checked_device) for shape in ((3, 3), (2, 3, 3), (3,)))
     calls: dict[str, tuple[Any, ...]] = {
         "mm": (matrix, matrix),
         "bmm": (batch, batch),
@@ -247,17 +247,17 @@ def test_out(checked_place: str) -> None:
         "baddbmm": (batch, batch, batch),
         "tensordot": (matrix, matrix, 1),
     }
-    for name, given in calls.items():
-        for kind in ("float32", "int64"):
+    for name, argument in calls.items():
+        for dtype in ("float32", "int64"):
             for shape in ((0,), (3, 3), (2, 3, 3)):
-                out = tensor.zeros(shape, dtype=dtypes.dtype_named(kind), device=checked_place)
+                out = tensor.zeros(shape, dtype=dtypes.dtype_named(dtype), device=checked_device)
                 theirs = torch.zeros(shape, dtype=torch_dtype(out.dtype))
-                arguments = [torch_of(x) if isinstance(x, tensor.Tensor) else x for x in given]
+                arguments = [torch_of(x) if isinstance(x, tensor.Tensor) else x for x in argument]
                 expected = outcome(getattr(torch, name), *arguments, out=theirs)
-                found = outcome(getattr(tensor, name), *given, out=out)
-                if assert_same_outcome(found, expected, assert_close):
-                    assert found is out, name
-    turned = tensor.zeros(3, 3, device=checked_place).t()
+                result = outcome(getattr(tensor, name), *argument, out=out)
+                if assert_same_outcome(result, expected, assert_close):
+                    assert result is out, name
+    turned = tensor.zeros(3, 3, device=checked_device).t()
     assert_close(tensor.mm(matrix, matrix, out=turned), torch.mm(torch_of(matrix), torch_of(matrix)))
     assert turned.stride() == (1, 3)
     with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
@@ -265,8 +265,8 @@ def test_out(checked_place: str) -> None:
 
 
 @pytest.mark.parity
-def test_in_place_products_of_what_is_written(checked_place: str) -> None:
-    matrix = small((3, 3), device=checked_place)
+def test_in_place_products_of_what_is_written(checked_device: str) -> None:
+    matrix = small((3, 3), device=checked_device)
     theirs = torch_of(matrix)
     expected = torch.addmm(theirs, theirs.clone(), theirs.clone().t())
     assert_close(matrix.addmm_(matrix, matrix.t()), expected)
@@ -306,12 +306,12 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_derivatives(name: str, checked_place: str) -> None:
+def test_derivatives(name: str, checked_device: str) -> None:
     call = DIFFERENTIABLE[name]
     check_derivatives(
         lambda a, b: call(tensor, a, b),
         lambda a, b: call(torch, a, b),
-        small((2, 3, 3), device=checked_place),
-        small((3, 3), device=checked_place),
+        small((2, 3, 3), device=checked_device),
+        small((3, 3), device=checked_device),
         name=name if name.endswith("Backward0") else "",
     )

@@ -14,11 +14,11 @@ from tests.tensor.operations.neural_comparison import assert_like_torch
 @pytest.mark.parity
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0, 3.0, float("inf")])
 @pytest.mark.parametrize("shape", [(5, 3), (2, 4)])
-def test_against_pytorch(power: float, shape: tuple[int, int], place_name: str) -> None:
+def test_against_pytorch(power: float, shape: tuple[int, int], device_name: str) -> None:
     torch = pytest.importorskip("torch")
     array = np.random.default_rng(0).standard_normal(shape)
     assert_like_torch(
-        place_name,
+        device_name,
         lambda x: tensor.pdist(x, power),
         lambda x: torch.pdist(x, power),
         [array],
@@ -26,18 +26,18 @@ def test_against_pytorch(power: float, shape: tuple[int, int], place_name: str) 
     )
 
 
-def test_it_is_the_upper_triangle(place_name: str) -> None:
-    x = tensor.from_numpy(np.random.default_rng(0).standard_normal((30, 4))).to(place_name)
+def test_it_is_the_upper_triangle(device_name: str) -> None:
+    x = tensor.from_numpy(np.random.default_rng(0).standard_normal((30, 4))).to(device_name)
     whole = tensor.cdist(x, x).cpu().numpy()
     np.testing.assert_allclose(tensor.pdist(x).cpu().numpy(), whole[np.triu_indices(30, 1)], atol=1e-6)
 
 
 @pytest.mark.parametrize(("shape", "pairs"), [((1, 3), 0), ((0, 3), 0), ((4, 0), 6)])
-def test_rows_without_pairs_or_elements(shape: tuple[int, int], pairs: int, place_name: str) -> None:
-    x = tensor.ones(shape, device=place_name, requires_grad=True)
-    found = tensor.pdist(x)
-    assert found.tolist() == [0.0] * pairs
-    found.sum().backward()
+def test_rows_without_pairs_or_elements(shape: tuple[int, int], pairs: int, device_name: str) -> None:
+    x = tensor.ones(shape, device=device_name, requires_grad=True)
+    result = tensor.pdist(x)
+    assert result.tolist() == [0.0] * pairs
+    result.sum().backward()
     assert x.grad.shape == shape
 
 

@@ -11,29 +11,29 @@ from tensor.operations.random import counts
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.05, 0.7, 3.0, 40.0, 1e4])
-def test_poisson_inverts_the_distribution_function(rate: float, place_name: str) -> None:
+def test_poisson_inverts_the_distribution_function(rate: float, device_name: str) -> None:
     u = np.random.default_rng(0).random(200)
-    rates = tensor.full((200,), rate, dtype=tensor.float64, device=place_name)
-    found = counts.POISSON(rates, tensor.from_numpy(u).to(place_name)).cpu().numpy()
-    np.testing.assert_array_equal(found, scipy.stats.poisson.ppf(u, rate) if rate else np.zeros(200))
+    rates = tensor.full((200,), rate, dtype=tensor.float64, device=device_name)
+    result = counts.POISSON(rates, tensor.from_numpy(u).to(device_name)).cpu().numpy()
+    np.testing.assert_array_equal(result, scipy.stats.poisson.ppf(u, rate) if rate else np.zeros(200))
 
 
 @pytest.mark.parametrize(
     ("count", "chance"), [(1, 0.3), (12, 0.5), (1000, 0.01), (1e5, 0.7), (7, 0.0), (7, 1.0), (0, 0.5)]
 )
-def test_binomial_counts_have_their_distribution(count: float, chance: float, place_name: str) -> None:
+def test_binomial_counts_have_their_distribution(count: float, chance: float, device_name: str) -> None:
     """Each number stands for as large a part of the uniform numbers as its probability."""
-    n = 2000 if place_name == "cpu" else 300
+    n = 2000 if device_name == "cpu" else 300
     u = (np.arange(n) + 0.5) / n
-    found = counts.BINOMIAL(
-        tensor.full((n,), count, dtype=tensor.float64, device=place_name),
-        tensor.tensor(chance, dtype=tensor.float64, device=place_name),
-        tensor.from_numpy(u).to(place_name),
+    result = counts.BINOMIAL(
+        tensor.full((n,), count, dtype=tensor.float64, device=device_name),
+        tensor.tensor(chance, dtype=tensor.float64, device=device_name),
+        tensor.from_numpy(u).to(device_name),
     )
-    values, number = np.unique(found.cpu().numpy(), return_counts=True)
+    values, number = np.unique(result.cpu().numpy(), return_counts=True)
     expected = scipy.stats.binom.pmf(values, count, chance)
     assert np.abs(number / n - expected).max() <= 2 / n
-    assert found.cpu().numpy().mean() == pytest.approx(count * chance, rel=0.01, abs=0.01)
+    assert result.cpu().numpy().mean() == pytest.approx(count * chance, rel=0.01, abs=0.01)
 
 
 def test_moments_and_seeds() -> None:
@@ -45,8 +45,8 @@ def test_moments_and_seeds() -> None:
     assert first.var().item() == pytest.approx(4.5, rel=0.04)
     tensor.manual_seed(3)
     assert first.equal(tensor.poisson(rates))
-    found = tensor.binomial(tensor.full((3, 1), 10.0), tensor.rand(4))
-    assert found.shape == (3, 4)
+    result = tensor.binomial(tensor.full((3, 1), 10.0), tensor.rand(4))
+    assert result.shape == (3, 4)
     generator = tensor.Generator().manual_seed(5)
     again = tensor.Generator().manual_seed(5)
     assert tensor.poisson(rates, generator).equal(tensor.poisson(rates, again))

@@ -82,10 +82,10 @@ def test_like(device: drv.Device, name: str) -> None:
     model = tensor.empty(5, 3, dtype=dtypes.float64, device="cuda").t()
     tensor.manual_seed(1)
     expected = call(dtype=dtypes.float64)
-    found = make(model, *arguments)
-    assert found.stride() == model.stride() == (1, 3)
-    assert found.device == model.device
-    assert_same_bits(found, expected)
+    result = make(model, *arguments)
+    assert result.stride() == model.stride() == (1, 3)
+    assert result.device == model.device
+    assert_same_bits(result, expected)
     other = make(
         model, *arguments, dtype=dtypes.float32, device="cpu", memory_format=tensor.contiguous_format,
         requires_grad=True, generator=tensor.Generator().manual_seed(1),
@@ -139,12 +139,12 @@ def test_permutations(device: drv.Device, where: str, count: int) -> None:
 
 
 def test_types_of_permutations_hold_all_numbers() -> None:
-    for kind, most in (
+    for dtype, most in (
         (dtypes.uint8, 256),
         (dtypes.int8, 128),
         (dtypes.float16, 2049),
         (dtypes.bfloat16, 257),
     ):
-        assert sorted(tensor.randperm(most, dtype=kind).tolist()) == list(range(most))
+        assert sorted(tensor.randperm(most, dtype=dtype).tolist()) == list(range(most))
         with pytest.raises(RuntimeError, match=f"n cannot be greater than {most}"):
-            tensor.randperm(most + 1, dtype=kind)
+            tensor.randperm(most + 1, dtype=dtype)

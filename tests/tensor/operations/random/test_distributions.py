@@ -78,7 +78,7 @@ def test_integers_by_exact_products(extent: int, low: int) -> None:
     x = numbers("random", np.dtype(np.int64), 500, 6, 3, extent, low)
     per = 2 if extent <= 1 << 32 else 4
     drawn = words(6, 3, 500 * per).reshape(-1, per).tolist()
-    bits = [sum(word << 32 * place for place, word in enumerate(row)) for row in drawn]
+    bits = [sum(word << 32 * device for device, word in enumerate(row)) for row in drawn]
     assert x.tolist() == [low + (value * extent >> 32 * per) for value in bits]
 
 

@@ -18,15 +18,15 @@ def _function(name: str) -> Any:
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 7), (4, 8), (1, 2, 1025)], ids=str)
-def test_elements(shape: Any, checked_place: str) -> None:
+def test_elements(shape: Any, checked_device: str) -> None:
     tensor.manual_seed(3)
-    x = tensor.ones(shape, device=checked_place, requires_grad=True)
-    found = dropouts.dropout(x, 0.25, True)
-    array = found.detach().cpu().numpy()
+    x = tensor.ones(shape, device=checked_device, requires_grad=True)
+    result = dropouts.dropout(x, 0.25, True)
+    array = result.detach().cpu().numpy()
     kept = array != 0
     np.testing.assert_allclose(array[kept], 1 / 0.75)
     assert abs(kept.mean() - 0.75) < 4 * (0.25 * 0.75 / kept.size) ** 0.5
-    found.sum().backward()
+    result.sum().backward()
     np.testing.assert_array_equal(x.grad.cpu().numpy(), array)
     other = dropouts.dropout(x, 0.25, True).detach().cpu().numpy()
     assert (other != array).any()
@@ -38,32 +38,32 @@ def test_devices_drop_what_the_host_drops(name: str, kind: str, request: pytest.
     request.getfixturevalue("device")
     x = tensor.randn(2, 6, 5).to(getattr(tensor, kind))
     results = []
-    for place in ("cpu", "cuda"):
+    for device in ("cpu", "cuda"):
         tensor.manual_seed(11)
-        results.append(_function(name)(x.to(place), 0.4, True).cpu().double().numpy())
+        results.append(_function(name)(x.to(device), 0.4, True).cpu().double().numpy())
     np.testing.assert_allclose(*results, rtol=1e-2 if kind == "bfloat16" else 2e-3)
     np.testing.assert_array_equal(results[0] == 0, results[1] == 0)
 
 
-def test_features_stand_or_fall_together(place_name: str) -> None:
+def test_features_stand_or_fall_together(device_name: str) -> None:
     tensor.manual_seed(5)
-    x = tensor.ones(6, 5, 3, 2, device=place_name)
+    x = tensor.ones(6, 5, 3, 2, device=device_name)
     array = dropouts.feature_dropout(x, 0.5, True).cpu().numpy().reshape(30, 6)
     assert (array == array[:, :1]).all()
     assert 5 < (array[:, 0] != 0).sum() < 25
 
 
-def test_alpha_dropout_keeps_mean_and_variance(place_name: str) -> None:
+def test_alpha_dropout_keeps_mean_and_variance(device_name: str) -> None:
     tensor.manual_seed(1)
-    x = tensor.randn(20000, device=place_name)
+    x = tensor.randn(20000, device=device_name)
     array = dropouts.alpha_dropout(x, 0.3, True).cpu().double().numpy()
     assert abs(array.mean()) < 0.05
     assert abs(array.std() - 1) < 0.05
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_in_place(name: str, place_name: str) -> None:
-    leaf = tensor.randn(3, 4, 2, device=place_name, requires_grad=True)
+def test_in_place(name: str, device_name: str) -> None:
+    leaf = tensor.randn(3, 4, 2, device=device_name, requires_grad=True)
     tensor.manual_seed(2)
     expected = _function(name)(leaf, 0.5, True)
     expected.sum().backward()
@@ -84,8 +84,8 @@ def test_in_place(name: str, place_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_derivatives(name: str, place_name: str) -> None:
-    x = tensor.randn(2, 3, 2, device=place_name, dtype=tensor.float64, requires_grad=True)
+def test_derivatives(name: str, device_name: str) -> None:
+    x = tensor.randn(2, 3, 2, device=device_name, dtype=tensor.float64, requires_grad=True)
 
     def function(x: Any) -> Any:
         tensor.manual_seed(4)
@@ -95,8 +95,8 @@ def test_derivatives(name: str, place_name: str) -> None:
     assert tensor.autograd.gradgradcheck(function, (x,), fast_mode=True)
 
 
-def test_all_or_nothing(place_name: str) -> None:
-    x = tensor.randn(3, 4, device=place_name, requires_grad=True)
+def test_all_or_nothing(device_name: str) -> None:
+    x = tensor.randn(3, 4, device=device_name, requires_grad=True)
     for name in NAMES:
         function = _function(name)
         assert function(x, 0.0, True) is x
@@ -106,14 +106,14 @@ def test_all_or_nothing(place_name: str) -> None:
         gone.sum().backward()
         np.testing.assert_array_equal(x.grad.cpu().numpy(), np.zeros((3, 4)))
         x.grad = None
-    assert dropouts.dropout(tensor.zeros(0, device=place_name), 0.5, True).shape == (0,)
+    assert dropouts.dropout(tensor.zeros(0, device=device_name), 0.5, True).shape == (0,)
 
 
 def test_nothing_is_kept_for_the_gradient() -> None:
     x = tensor.zeros(4, 4, requires_grad=True)
-    found = dropouts.dropout(x, 0.5, True)
-    assert found.grad_fn.name() == "NativeDropoutBackward0"
-    assert found.grad_fn.saved == ()
+    result = dropouts.dropout(x, 0.5, True)
+    assert result.grad_fn.name() == "NativeDropoutBackward0"
+    assert result.grad_fn.saved == ()
 
 
 def test_wrong_arguments() -> None:

@@ -140,9 +140,9 @@ def test_in_place(
 ) -> None:
     for where in ("cpu", "cuda"):
         x = tensor.zeros(3, dtype=getattr(tensor, kind), device=where)
-        with pytest.raises(error, match=message) as found:
+        with pytest.raises(error, match=message) as result:
             getattr(x, name)(*arguments)
-        assert type(found.value) is error
+        assert type(result.value) is error
         assert x._version == 0
         assert not any(x.tolist())
 
@@ -152,26 +152,26 @@ def test_in_place(
 def test_in_place_as_pytorch(case: tuple[Any, ...]) -> None:
     torch = pytest.importorskip("torch")
     name, arguments, kind, error, _ = case
-    with pytest.raises(error) as found:
+    with pytest.raises(error) as result:
         getattr(torch.zeros(3, dtype=getattr(torch, kind)), name)(*arguments)
-    assert type(found.value) is error
+    assert type(result.value) is error
 
 
 @pytest.mark.parametrize(("code", "error"), CREATION, ids=lambda value: str(value)[:40])
 def test_creation(device: drv.Device, code: str, error: type[Exception]) -> None:
-    with pytest.raises(error) as found:
+    with pytest.raises(error) as result:
         eval(f"t.{code}", {"t": tensor})
-    assert type(found.value) is error
-    assert str(found.value)
+    assert type(result.value) is error
+    assert str(result.value)
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("code", "error"), CREATION, ids=lambda value: str(value)[:40])
 def test_creation_as_pytorch(code: str, error: type[Exception]) -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(error) as found:
+    with pytest.raises(error) as result:
         eval(f"t.{code}", {"t": torch})
-    assert type(found.value) is error
+    assert type(result.value) is error
 
 
 def test_nothing_changes_before_an_error(device: drv.Device) -> None:

@@ -44,9 +44,9 @@ def test_fills(name: str, arguments: tuple, node: str) -> None:
 @pytest.mark.parametrize(("name", "arguments", "node"), FILLS, ids=lambda value: str(value)[:20])
 def test_names_are_pytorchs(name: str, arguments: tuple, node: str) -> None:
     torch = pytest.importorskip("torch")
-    given = [torch.ones(3) if isinstance(each, tensor.Tensor) else each for each in arguments]
+    argument = [torch.ones(3) if isinstance(each, tensor.Tensor) else each for each in arguments]
     x = torch.ones(3, requires_grad=True).clone()
-    assert getattr(x, name)(*given).grad_fn.name() == node
+    assert getattr(x, name)(*argument).grad_fn.name() == node
 
 
 def test_a_part_of_a_tensor() -> None:
@@ -76,10 +76,10 @@ def test_parameters(device: drv.Device, where: str) -> None:
         (tensor.bernoulli(mean), "BernoulliBackward0", (mean,)),
         (tensor.zeros(2, 3, device=where).bernoulli_(std), "BernoulliBackward1", (std,)),
     ]
-    for made, node, inputs in drawn:
-        assert made.requires_grad
-        assert made.grad_fn.name() == node
-        made.backward(tensor.ones(made.shape, device=where))
+    for result, node, inputs in drawn:
+        assert result.requires_grad
+        assert result.grad_fn.name() == node
+        result.backward(tensor.ones(result.shape, device=where))
         for each in inputs:
             assert each.grad.shape == each.shape
             assert not each.grad.cpu().numpy().any()

@@ -51,17 +51,17 @@ def filled(
 
 def assert_same_bits(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
     assert found.dtype == expected.dtype
-    kind = f"u{found.dtype.itemsize}"
-    np.testing.assert_array_equal(found.view(kind), expected.view(kind))
+    dtype = f"u{found.dtype.itemsize}"
+    np.testing.assert_array_equal(found.view(dtype), expected.view(dtype))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
 @pytest.mark.parametrize("distribution", CONTINUOUS)
 def test_continuous(device: drv.Device, distribution: str, dtype: dtypes.dtype) -> None:
     first, second = CONTINUOUS[distribution]
-    found = filled(device, dtype, (5003,), distribution, first, second)
+    result = filled(device, dtype, (5003,), distribution, first, second)
     expected = distributions.numbers(distribution, dtype.numpy, 5003, SEED, CALL, first, second)
-    assert_same_bits(found, expected)
+    assert_same_bits(result, expected)
     assert len(np.unique(expected.astype(np.float64))) > 10
 
 
@@ -72,23 +72,23 @@ def test_integers(device: drv.Device, dtype: dtypes.dtype, extent: int, low: int
         pytest.skip("the range does not fit the type")
     if dtype is dtypes.float16 and extent != 7:
         pytest.skip("the range does not fit the type")
-    found = filled(device, dtype, (517,), "random", extent, low)
-    assert_same_bits(found, distributions.numbers("random", dtype.numpy, 517, SEED, CALL, extent, low))
+    result = filled(device, dtype, (517,), "random", extent, low)
+    assert_same_bits(result, distributions.numbers("random", dtype.numpy, 517, SEED, CALL, extent, low))
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL[:10], ids=repr)
 def test_bernoulli(device: drv.Device, dtype: dtypes.dtype) -> None:
     limit = distributions.threshold(0.3)
-    found = filled(device, dtype, (1001,), "bernoulli", limit)
-    assert_same_bits(found, distributions.numbers("bernoulli", dtype.numpy, 1001, SEED, CALL, limit))
-    assert 200 < found.astype(np.float64).sum() < 400
+    result = filled(device, dtype, (1001,), "bernoulli", limit)
+    assert_same_bits(result, distributions.numbers("bernoulli", dtype.numpy, 1001, SEED, CALL, limit))
+    assert 200 < result.astype(np.float64).sum() < 400
 
 
 @pytest.mark.parametrize("dtype", (dtypes.uint8, dtypes.int64), ids=repr)
 def test_geometric_integers(device: drv.Device, dtype: dtypes.dtype) -> None:
     first = float(np.log1p(-1e-3))
-    found = filled(device, dtype, (1001,), "geometric", first)
-    assert_same_bits(found, distributions.numbers("geometric", dtype.numpy, 1001, SEED, CALL, first))
+    result = filled(device, dtype, (1001,), "geometric", first)
+    assert_same_bits(result, distributions.numbers("geometric", dtype.numpy, 1001, SEED, CALL, first))
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2, 3])
@@ -96,21 +96,21 @@ def test_geometric_integers(device: drv.Device, dtype: dtypes.dtype) -> None:
 def test_unaligned_targets_leave_their_neighbours(
     device: drv.Device, dtype: dtypes.dtype, offset: int
 ) -> None:
-    found = filled(device, dtype, (30,), "normal", 0.0, 1.0, offset=offset, elements=40)
+    result = filled(device, dtype, (30,), "normal", 0.0, 1.0, offset=offset, elements=40)
     assert_same_bits(
-        found[offset : offset + 30],
+        result[offset : offset + 30],
         distributions.numbers("normal", dtype.numpy, 30, SEED, CALL, 0.0, 1.0),
     )
-    assert (np.concatenate([found[:offset], found[offset + 30 :]]).view(np.uint8) == 0xCC).all()
+    assert (np.concatenate([result[:offset], result[offset + 30 :]]).view(np.uint8) == 0xCC).all()
 
 
 def test_numbers_do_not_depend_on_strides(device: drv.Device) -> None:
     shape, strides = (4, 5, 3), (40, 1, 10)
-    found = filled(device, dtypes.float32, shape, "uniform", 0.0, 1.0, strides, offset=2, elements=160)
-    view = np.lib.stride_tricks.as_strided(found[2:], shape, tuple(4 * s for s in strides))
+    result = filled(device, dtypes.float32, shape, "uniform", 0.0, 1.0, strides, offset=2, elements=160)
+    view = np.lib.stride_tricks.as_strided(result[2:], shape, tuple(4 * s for s in strides))
     expected = distributions.numbers("uniform", np.dtype(np.float32), 60, SEED, CALL, 0.0, 1.0)
     assert_same_bits(view.ravel(), expected)
-    assert (found.view(np.uint32) == 0xCCCCCCCC).sum() == 100
+    assert (result.view(np.uint32) == 0xCCCCCCCC).sum() == 100
 
 
 def test_nothing_to_fill(device: drv.Device) -> None:
@@ -122,32 +122,32 @@ def test_nothing_to_fill(device: drv.Device) -> None:
 @pytest.mark.parametrize("probability_dtype", FLOATS, ids=repr)
 def test_bernoulli_of_broadcast_probabilities(device: drv.Device, probability_dtype: dtypes.dtype) -> None:
     p = np.linspace(0, 1, 9).astype(probability_dtype.numpy)
-    given, out = drv.DeviceMemory(p.nbytes, device), drv.DeviceMemory(4 * 9 * 50, device)
-    drv.copy_to_device(given, p.view(np.uint8))
+    argument, out = drv.DeviceMemory(p.nbytes, device), drv.DeviceMemory(4 * 9 * 50, device)
+    drv.copy_to_device(argument, p.view(np.uint8))
     random.fill_bernoulli(
         device, device.default_stream.handle, out.address, (50, 9), (9, 1), dtypes.float32,
-        given.address, (9,), (1,), probability_dtype, SEED, CALL,
+        argument.address, (9,), (1,), probability_dtype, SEED, CALL,
     )  # fmt: skip
     device.synchronize()
-    found = np.empty((50, 9), np.float32)
-    drv.copy_to_host(found, out)
+    result = np.empty((50, 9), np.float32)
+    drv.copy_to_host(result, out)
     limits = np.broadcast_to(distributions.threshold(p), (50, 9)).ravel()
-    expected = distributions.numbers("bernoulli", found.dtype, 450, SEED, CALL, limits)
-    assert_same_bits(found.ravel(), expected)
-    assert found[:, 0].sum() == 0
-    assert found[:, -1].sum() == 50
+    expected = distributions.numbers("bernoulli", result.dtype, 450, SEED, CALL, limits)
+    assert_same_bits(result.ravel(), expected)
+    assert result[:, 0].sum() == 0
+    assert result[:, -1].sum() == 50
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, np.nan])
 def test_a_probability_outside_its_range_fails(device: drv.Device, p: float) -> None:
     if not device.runtime.simulated:
         pytest.skip("a failed assertion ends a GPU's context")
-    given, out = drv.DeviceMemory(4, device), drv.DeviceMemory(4, device)
-    drv.copy_to_device(given, np.float32([p]).view(np.uint8))
+    argument, out = drv.DeviceMemory(4, device), drv.DeviceMemory(4, device)
+    drv.copy_to_device(argument, np.float32([p]).view(np.uint8))
     with pytest.raises(drv.DeviceAssertError):
         random.fill_bernoulli(
             device, device.default_stream.handle, out.address, (1,), (1,), dtypes.float32,
-            given.address, (1,), (1,), dtypes.float32, SEED, CALL,
+            argument.address, (1,), (1,), dtypes.float32, SEED, CALL,
         )  # fmt: skip
         device.synchronize()
 
@@ -160,6 +160,6 @@ def test_streams_do_not_matter(device: drv.Device) -> None:
         run(stream.handle, block.address, "normal", SEED, call, 0.0, 1.0)
     device.synchronize()
     for call, block in enumerate(memory):
-        found = np.empty(1000, np.float32)
-        drv.copy_to_host(found, block)
-        assert_same_bits(found, distributions.numbers("normal", found.dtype, 1000, SEED, call, 0.0, 1.0))
+        result = np.empty(1000, np.float32)
+        drv.copy_to_host(result, block)
+        assert_same_bits(result, distributions.numbers("normal", result.dtype, 1000, SEED, call, 0.0, 1.0))

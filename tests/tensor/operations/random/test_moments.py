@@ -91,8 +91,8 @@ def test_normal_of_tensors() -> None:
     drawn = tensor.normal(mean.expand(5, 3).expand(COUNT // 8, 5, 3), std).numpy()
     for row in range(5):
         for column, width in enumerate((0.5, 1.0, 3.0)):
-            found = stats.kstest(drawn[:, row, column], stats.norm(row - 2, width).cdf)
-            assert found.pvalue > 1e-3
+            result = stats.kstest(drawn[:, row, column], stats.norm(row - 2, width).cdf)
+            assert result.pvalue > 1e-3
 
 
 def test_neighbours_and_calls_are_independent() -> None:

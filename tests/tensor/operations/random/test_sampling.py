@@ -31,8 +31,8 @@ def test_normal_is_the_same_everywhere(device: drv.Device, kind: dtypes.dtype) -
     for first, second in forms:
         tensor.manual_seed(12)
         on_cpu = tensor.normal(first, second)
-        given = (each.to("cuda") if isinstance(each, tensor.Tensor) else each for each in (first, second))
-        on_cuda = tensor.normal(*given)
+        argument = (each.to("cuda") if isinstance(each, tensor.Tensor) else each for each in (first, second))
+        on_cuda = tensor.normal(*argument)
         assert on_cpu.dtype is kind
         assert on_cpu.is_contiguous()
         assert on_cuda.is_contiguous()

@@ -63,9 +63,9 @@ def test_a_generators_state() -> None:
 
 def test_bad_states(device: drv.Device) -> None:
     state = tensor.get_rng_state()
-    for given in (state.tolist(), state.to(tensor.int8), state.cuda(), None):
+    for argument in (state.tolist(), state.to(tensor.int8), state.cuda(), None):
         with pytest.raises(TypeError, match="uint8"):
-            tensor.set_rng_state(given)
+            tensor.set_rng_state(argument)
     with pytest.raises(RuntimeError, match="size 16 but found the input RNG state size to be 3"):
         tensor.set_rng_state(state[:3])
     assert tensor.get_rng_state().tolist() == state.tolist()

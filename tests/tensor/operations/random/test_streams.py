@@ -29,7 +29,7 @@ def expected() -> list[object]:
 @pytest.mark.parametrize("options", SCHEDULES, ids=str)
 def test_side_streams_with_waits(options: dict[str, object]) -> None:
     drv.simulator.install(check="race", **options)
-    wanted = expected()
+    needed = expected()
     first, second = cuda.Stream(), cuda.Stream()
     with cuda.stream(first):
         p = tensor.rand(64, device="cuda")
@@ -39,7 +39,7 @@ def test_side_streams_with_waits(options: dict[str, object]) -> None:
         drawn = [p, z, tensor.bernoulli(p), tensor.normal(p, p), tensor.randperm(64, device="cuda")]
         drawn.append(tensor.randint(9, (64,), device="cuda"))
     cuda.current_stream().wait_stream(second)
-    assert [each.tolist() for each in drawn] == wanted
+    assert [each.tolist() for each in drawn] == needed
     for each in (p, z):
         each.record_stream(second)
 
@@ -60,9 +60,9 @@ def test_without_the_wait_it_is_a_race(fill: str) -> None:
 def test_pinned_memory_of_permutations_is_not_reused_too_early(options: dict[str, object]) -> None:
     drv.simulator.install(check="race", **options)
     tensor.manual_seed(3)
-    wanted = [tensor.randperm(50).tolist() for _ in range(8)]
-    found = [tensor.randperm(50, device="cuda") for _ in range(8)]
-    assert [each.tolist() for each in found] == wanted
+    expected = [tensor.randperm(50).tolist() for _ in range(8)]
+    result = [tensor.randperm(50, device="cuda") for _ in range(8)]
+    assert [each.tolist() for each in result] == expected
 
 
 def test_the_host_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,8 +78,8 @@ def test_the_host_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         for fill in (x.normal_, x.uniform_, x.bernoulli_, x.random_, x.exponential_, x.cauchy_):
             fill()
         p = tensor.rand(64, device="cuda")
-        made = [tensor.bernoulli(p), tensor.normal(p, p), tensor.randperm(64, device="cuda")]
+        result = [tensor.bernoulli(p), tensor.normal(p, p), tensor.randperm(64, device="cuda")]
         x.bernoulli_(tensor.tensor(0.5))
         with pytest.raises(AssertionError, match="the host waited"):
             x.tolist()
-    assert sorted(made[2].tolist()) == list(range(64))
+    assert sorted(result[2].tolist()) == list(range(64))

@@ -69,54 +69,54 @@ def _formula(which: str, arrays: Any, spans: Any) -> list[Any]:
             if name == "gru":
                 (xr, xz, xn), (yr, yz, yn) = np.split(x, 3), np.split(y, 3)
                 reset, stay = _sigmoid(xr + yr), _sigmoid(xz + yz)
-                made = (1 - stay) * np.tanh(xn + reset * yn) + stay * h[row]
+                result = (1 - stay) * np.tanh(xn + reset * yn) + stay * h[row]
             elif name == "lstm":
                 i, f, g, o = np.split(x + y, 4)
                 c[row] = _sigmoid(f) * c[row] + _sigmoid(i) * np.tanh(g)
-                made = _sigmoid(o) * np.tanh(c[row])
+                result = _sigmoid(o) * np.tanh(c[row])
             else:
-                made = np.tanh(x + y) if name == "rnn_tanh" else np.maximum(x + y, 0)
-            h[row] = out[first + row] = projection @ made if projected else made
+                result = np.tanh(x + y) if name == "rnn_tanh" else np.maximum(x + y, 0)
+            h[row] = out[first + row] = projection @ result if projected else result
     return [out, h] if c is None else [out, h, c]
 
 
 @pytest.mark.parametrize("order", SPANS)
 @pytest.mark.parametrize("which", CELLS)
-def test_formula(which: str, order: str, place_name: str) -> None:
+def test_formula(which: str, order: str, device_name: str) -> None:
     spans = SPANS[order]
     arrays = _arrays(which, sum(count for _, count in spans))
-    operands = [None if each is None else on(place_name, each) for each in arrays]
+    operands = [None if each is None else on(device_name, each) for each in arrays]
     expected = _formula(which, arrays, spans)
     for grad in (False, True):
         # What is kept for gradients changes nothing.
         operands[3].requires_grad_(grad)
-        found = _run(which, operands, spans)
-        assert len(found) == len(expected)
-        for left, right in zip(found, expected, strict=True):
+        result = _run(which, operands, spans)
+        assert len(result) == len(expected)
+        for left, right in zip(result, expected, strict=True):
             assert left.requires_grad is grad
             np.testing.assert_allclose(left.detach().cpu().numpy(), right, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("which", CELLS)
-def test_first_states_are_zeros_and_biases_may_be_missing(which: str, place_name: str) -> None:
+def test_first_states_are_zeros_and_biases_may_be_missing(which: str, device_name: str) -> None:
     arrays = _arrays(which, 9)
     zero = [None if each is None else np.zeros_like(each) for each in arrays]
-    operands = [None if each is None else on(place_name, each) for each in arrays]
+    operands = [None if each is None else on(device_name, each) for each in arrays]
     arrays[1:3], arrays[5:7] = zero[1:3], zero[5:7]
     operands[1] = operands[2] = operands[5] = operands[6] = None
-    found = _run(which, operands, EVEN)
-    for left, right in zip(found, _formula(which, arrays, EVEN), strict=True):
+    result = _run(which, operands, EVEN)
+    for left, right in zip(result, _formula(which, arrays, EVEN), strict=True):
         np.testing.assert_allclose(left.cpu().numpy(), right, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("which", CELLS)
-def test_derivatives(which: str, place_name: str) -> None:
+def test_derivatives(which: str, device_name: str) -> None:
     # Differences take long on a simulated device.
-    for order in SPANS if place_name == "cpu" else ["shrinking"]:
+    for order in SPANS if device_name == "cpu" else ["shrinking"]:
         spans = SPANS[order]
         arrays = _arrays(which, sum(count for _, count in spans))
         there = [number for number, each in enumerate(arrays) if each is not None]
-        operands = tuple(on(place_name, arrays[number], grad=True) for number in there)
+        operands = tuple(on(device_name, arrays[number], grad=True) for number in there)
 
         def call(*given: Any, spans: Any = spans, there: Any = there) -> Any:
             every: list[Any] = [None] * 8
@@ -125,14 +125,14 @@ def test_derivatives(which: str, place_name: str) -> None:
             return _run(which, every, spans)
 
         assert tensor.autograd.gradcheck(call, operands, fast_mode=True)
-        if place_name == "cpu" and order != "even":
+        if device_name == "cpu" and order != "even":
             assert tensor.autograd.gradgradcheck(call, operands, fast_mode=True)
 
 
-def test_gradients_of_what_is_given_twice(place_name: str) -> None:
+def test_gradients_of_what_is_given_twice(device_name: str) -> None:
     # One tensor is both weights, and the state is made of the data.
     data, weight = (
-        on(place_name, np.random.default_rng(n).standard_normal((3, 3)), grad=True) for n in (0, 1)
+        on(device_name, np.random.default_rng(n).standard_normal((3, 3)), grad=True) for n in (0, 1)
     )
 
     def call(data: Any, weight: Any) -> Any:
@@ -145,68 +145,68 @@ def test_gradients_of_what_is_given_twice(place_name: str) -> None:
 
 @pytest.mark.parametrize("used", range(3))
 @pytest.mark.parametrize("which", ["lstm", "lstm projected"])
-def test_gradients_of_one_result(which: str, used: int, place_name: str) -> None:
-    operands = [None if each is None else on(place_name, each, grad=True) for each in _arrays(which, 9)]
+def test_gradients_of_one_result(which: str, used: int, device_name: str) -> None:
+    operands = [None if each is None else on(device_name, each, grad=True) for each in _arrays(which, 9)]
     leaves = [each for each in operands if each is not None]
     results = _run(which, operands, EVEN)
-    backs = [on(place_name, np.random.default_rng(2).standard_normal(tuple(each.shape))) for each in results]
-    found = tensor.autograd.grad(results[used], leaves, backs[used], retain_graph=True)
+    backs = [on(device_name, np.random.default_rng(2).standard_normal(tuple(each.shape))) for each in results]
+    result = tensor.autograd.grad(results[used], leaves, backs[used], retain_graph=True)
     backs = [back if number == used else tensor.zeros_like(back) for number, back in enumerate(backs)]
-    for left, right in zip(found, tensor.autograd.grad(list(results), leaves, backs), strict=True):
+    for left, right in zip(result, tensor.autograd.grad(list(results), leaves, backs), strict=True):
         np.testing.assert_allclose(left.cpu().numpy(), right.cpu().numpy(), rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("which", CELLS)
-def test_types(which: str, kind: str, place_name: str, full_precision: None) -> None:
+def test_types(which: str, kind: str, device_name: str, full_precision: None) -> None:
     arrays = _arrays(which, 9)
     exact, rounded = [], []
     for each in arrays:
-        low = None if each is None else on(place_name, each).to(getattr(tensor, kind))
+        low = None if each is None else on(device_name, each).to(getattr(tensor, kind))
         rounded.append(None if low is None else low.requires_grad_())
         exact.append(None if low is None else low.detach().double().requires_grad_())
     tolerance = {"float16": 1e-2, "bfloat16": 8e-2, "float32": 1e-5}[kind]
-    found, expected = _run(which, rounded, EVEN), _run(which, exact, EVEN)
-    for left, right in zip(found, expected, strict=True):
+    result, expected = _run(which, rounded, EVEN), _run(which, exact, EVEN)
+    for left, right in zip(result, expected, strict=True):
         assert left.dtype is getattr(tensor, kind)
         np.testing.assert_allclose(
             left.detach().double().cpu().numpy(), right.detach().cpu().numpy(), rtol=tolerance, atol=tolerance
         )
-    sum(each.sum() for each in found).backward()
+    sum(each.sum() for each in result).backward()
     sum(each.sum() for each in expected).backward()
     for left, right in zip(rounded, exact, strict=True):
         if left is not None:
-            wanted = right.grad.cpu().numpy()
-            scale = max(np.abs(wanted).max(), 1)
-            np.testing.assert_allclose(left.grad.double().cpu().numpy(), wanted, atol=4 * tolerance * scale)
+            needed = right.grad.cpu().numpy()
+            scale = max(np.abs(needed).max(), 1)
+            np.testing.assert_allclose(left.grad.double().cpu().numpy(), needed, atol=4 * tolerance * scale)
 
 
 @pytest.mark.parametrize("which", CELLS)
-def test_wide_loads(which: str, place_name: str, full_precision: None) -> None:
+def test_wide_loads(which: str, device_name: str, full_precision: None) -> None:
     """Many rows, of which threads take several units at once, and then few."""
     batch, hidden = 4100, 8
     spans = [(0, batch), (batch, 5)]
     results: list[list[Any]] = []
-    for place, kind in (("cpu", np.float64), (place_name, np.float32)):
+    for device, dtype in (("cpu", np.float64), (device_name, np.float32)):
         arrays = [
-            None if each is None else each.astype(kind) for each in _arrays(which, batch + 5, hidden, batch)
+            None if each is None else each.astype(dtype) for each in _arrays(which, batch + 5, hidden, batch)
         ]
-        operands = [None if each is None else on(place, each, grad=True) for each in arrays]
-        found = _run(which, operands, spans, hidden, batch)
+        operands = [None if each is None else on(device, each, grad=True) for each in arrays]
+        result = _run(which, operands, spans, hidden, batch)
         rng = np.random.default_rng(1)
-        backs = [on(place, rng.standard_normal(tuple(each.shape)).astype(kind)) for each in found]
-        tensor.autograd.backward(list(found), backs)
-        results.append([*[each.detach() for each in found], *[x.grad for x in operands if x is not None]])
+        backs = [on(device, rng.standard_normal(tuple(each.shape)).astype(dtype)) for each in result]
+        tensor.autograd.backward(list(result), backs)
+        results.append([*[each.detach() for each in result], *[x.grad for x in operands if x is not None]])
     for left, right in zip(*results, strict=True):
         np.testing.assert_allclose(right.cpu().numpy(), left.numpy(), rtol=1e-3, atol=2e-3)
 
 
-def test_unaligned_gradients(place_name: str) -> None:
-    operands = [None if each is None else on(place_name, each, grad=True) for each in _arrays("gru", 9)]
+def test_unaligned_gradients(device_name: str) -> None:
+    operands = [None if each is None else on(device_name, each, grad=True) for each in _arrays("gru", 9)]
     out = _run("gru", operands, EVEN)[0]
-    back = tensor.ones(out.numel() + 1, dtype=out.dtype, device=place_name)[1:].view(out.shape)
+    back = tensor.ones(out.numel() + 1, dtype=out.dtype, device=device_name)[1:].view(out.shape)
     out.backward(back)
-    again = [None if each is None else on(place_name, each, grad=True) for each in _arrays("gru", 9)]
+    again = [None if each is None else on(device_name, each, grad=True) for each in _arrays("gru", 9)]
     _run("gru", again, EVEN)[0].sum().backward()
     for left, right in zip(operands, again, strict=True):
         if left is not None:
@@ -217,19 +217,19 @@ def test_unaligned_gradients(place_name: str) -> None:
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
 def test_any_schedule_on_a_side_stream(schedule: str) -> None:
     def step(place: str) -> list[Any]:
-        found = []
+        actual = []
         for which in CELLS:
             operands = [None if each is None else on(place, each, grad=True) for each in _arrays(which, 6)]
             results = _run(which, operands, SHRINKING)
             sum((each * each).sum() for each in results).backward()
-            found += [*[each.detach() for each in results], *[x.grad for x in operands if x is not None]]
-        return found
+            actual += [*[each.detach() for each in results], *[x.grad for x in operands if x is not None]]
+        return actual
 
     expected = [each.numpy() for each in step("cpu")]
     drv.simulator.install(check="full", schedule=schedule)
     with tensor.cuda.stream(tensor.cuda.Stream()):
-        found = [each.cpu().numpy() for each in step("cuda")]
-    for left, right in zip(found, expected, strict=True):
+        result = [each.cpu().numpy() for each in step("cuda")]
+    for left, right in zip(result, expected, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-12)
     assert not drv.simulator.findings()
 
@@ -255,8 +255,8 @@ def test_a_step_is_one_kernel_beside_products(which: str) -> None:
         assert launches(8, calls) - launches(4, calls) == 4 * 2 * kernels
 
 
-def test_errors(place_name: str) -> None:
-    operands = [None if each is None else on(place_name, each) for each in _arrays("lstm", 9)]
+def test_errors(device_name: str) -> None:
+    operands = [None if each is None else on(device_name, each) for each in _arrays("lstm", 9)]
     with pytest.raises(RuntimeError, match="same dtype"):
         _run("lstm", [operands[0].float(), *operands[1:]], EVEN)
     with pytest.raises(NotImplementedError, match="int64"):
@@ -271,10 +271,10 @@ def test_errors(place_name: str) -> None:
             "bias_ih": (3,),
         }.items()
     ):
-        given = [*operands]
-        given[number] = tensor.ones(wrong, dtype=tensor.float64, device=place_name)
+        argument = [*operands]
+        argument[number] = tensor.ones(wrong, dtype=tensor.float64, device=device_name)
         with pytest.raises(RuntimeError, match=f"expected {name} of shape"):
-            _run("lstm", given, EVEN)
+            _run("lstm", argument, EVEN)
     operands[3].requires_grad_()
     out = _run("lstm", operands, EVEN)[0].sum()
     out.backward()
@@ -284,7 +284,7 @@ def test_errors(place_name: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
-def test_functions_of_parameters(name: str, place_name: str) -> None:
+def test_functions_of_parameters(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     gates = CELLS[name][1] * HIDDEN
@@ -306,33 +306,33 @@ def test_functions_of_parameters(name: str, place_name: str) -> None:
         )  # fmt: skip
 
     for form in ((False, False), (True, False), (False, True)):
-        found = call(tensor, lambda array: on(place_name, array), *form)
+        result = call(tensor, lambda array: on(device_name, array), *form)
         expected = call(torch, torch.from_numpy, *form)
-        for left, right in zip(found, expected, strict=True):
+        for left, right in zip(result, expected, strict=True):
             np.testing.assert_allclose(left.cpu().numpy(), right.numpy(), rtol=1e-10, atol=1e-12)
-    x, h = (on(place_name, each) for each in arrays)
+    x, h = (on(device_name, each) for each in arrays)
     rest = True, 1, 0.0, False, True, False
     with pytest.raises(RuntimeError, match="expected 8 parameters"):
         getattr(tensor, name)(x, (h, h) if name == "lstm" else h, [], *rest)
     with pytest.raises(RuntimeError, match="expects"):
-        getattr(tensor, name)(x, (h, h, h), [on(place_name, each) for each in params], *rest)
+        getattr(tensor, name)(x, (h, h, h), [on(device_name, each) for each in params], *rest)
     with pytest.raises(TypeError, match="batch_sizes"):
         getattr(tensor, name)(x, h)
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ["lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"])
-def test_cells_as_functions(name: str, place_name: str) -> None:
+def test_cells_as_functions(name: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     _, h, c, *weights = _arrays(name.removesuffix("_cell"), BATCH)
     data = np.random.default_rng(2).standard_normal((BATCH, INPUTS))
 
     def call(library: Any, make: Any, count: int) -> Any:
         states = (make(h), make(c)) if c is not None else make(h)
-        found = getattr(library, name)(make(data), states, *[make(each) for each in weights[:count]])
-        return found if isinstance(found, tuple) else (found,)
+        actual = getattr(library, name)(make(data), states, *[make(each) for each in weights[:count]])
+        return actual if isinstance(actual, tuple) else (actual,)
 
     for count in (2, 4):
-        found = call(tensor, lambda array: on(place_name, array), count)
-        for left, right in zip(found, call(torch, torch.from_numpy, count), strict=True):
+        result = call(tensor, lambda array: on(device_name, array), count)
+        for left, right in zip(result, call(torch, torch.from_numpy, count), strict=True):
             np.testing.assert_allclose(left.cpu().numpy(), right.numpy(), rtol=1e-10, atol=1e-12)

@@ -22,11 +22,11 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_functions(name: str, checked_place: str) -> None:
-    for given in inputs(checked_place).values():
+def test_functions(name: str, checked_device: str) -> None:
+    for argument in inputs(checked_device).values():
         for arguments in CALLS[name]:
-            check(getattr(tensor, name), getattr(torch, name), given, *arguments)
-            check(getattr(tensor.Tensor, name), getattr(torch.Tensor, name), given, *arguments)
+            check(getattr(tensor, name), getattr(torch, name), argument, *arguments)
+            check(getattr(tensor.Tensor, name), getattr(torch.Tensor, name), argument, *arguments)
 
 
 #: Functions that are no methods.
@@ -39,11 +39,11 @@ FUNCTIONS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_that_are_no_methods(name: str, checked_place: str) -> None:
-    for kind in ("float32", "int64", "bool") if checked_place == "cpu" else ("float32",):
-        for given in inputs(checked_place, kind).values():
+def test_functions_that_are_no_methods(name: str, checked_device: str) -> None:
+    for dtype in ("float32", "int64", "bool") if checked_device == "cpu" else ("float32",):
+        for argument in inputs(checked_device, dtype).values():
             for arguments, options in FUNCTIONS[name]:
-                check(getattr(tensor, name), getattr(torch, name), given, *arguments, **options)
+                check(getattr(tensor, name), getattr(torch, name), argument, *arguments, **options)
 
 
 #: Called with the library and a tensor of three dimensions.
@@ -60,25 +60,25 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_derivatives(name: str, checked_place: str) -> None:
-    check_derivatives_of_call(DIFFERENTIABLE[name], checked_place, name)
+def test_derivatives(name: str, checked_device: str) -> None:
+    check_derivatives_of_call(DIFFERENTIABLE[name], checked_device, name)
 
 
-def test_places_of_integrals(checked_place: str) -> None:
-    y = make((3, 4), device=checked_place)
-    places = [(4,), (3, 4), (1, 4), (3, 1), (5,), ()]
+def test_places_of_integrals(checked_device: str) -> None:
+    y = make((3, 4), device=checked_device)
+    devices = [(4,), (3, 4), (1, 4), (3, 1), (5,), ()]
     for name in ("trapezoid", "cumulative_trapezoid"):
-        for shape in places:
-            check(getattr(tensor, name), getattr(torch, name), y, make(shape, device=checked_place))
-        check(getattr(tensor, name), getattr(torch, name), y, make((3,), device=checked_place), dim=0)
-        check(getattr(tensor, name), getattr(torch, name), y[:, :0], make((0,), device=checked_place))
+        for shape in devices:
+            check(getattr(tensor, name), getattr(torch, name), y, make(shape, device=checked_device))
+        check(getattr(tensor, name), getattr(torch, name), y, make((3,), device=checked_device), dim=0)
+        check(getattr(tensor, name), getattr(torch, name), y[:, :0], make((0,), device=checked_device))
         with pytest.raises(TypeError):
             getattr(tensor, name)(y, y, dx=2)
 
 
-def test_differences_with_more_around(checked_place: str) -> None:
-    for kind in ("float32", "int32", "bool"):
-        x, more = make((2, 3), kind, checked_place), make((2, 1), kind, checked_place)
+def test_differences_with_more_around(checked_device: str) -> None:
+    for dtype in ("float32", "int32", "bool"):
+        x, more = make((2, 3), dtype, checked_device), make((2, 1), dtype, checked_device)
         check(tensor.diff, torch.diff, x, prepend=more)
         check(tensor.diff, torch.diff, x, 2, append=x)
         check(tensor.diff, torch.diff, x, 1, 0, prepend=x, append=x)

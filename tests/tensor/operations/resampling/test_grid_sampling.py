@@ -33,17 +33,17 @@ def arrays(rank: int, kind: str = "float64") -> tuple[Any, Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("mode", "rank", "padding", "align"), CASES)
-def test_against_pytorch(mode: str, rank: int, padding: str, align: bool, place_name: str) -> None:
+def test_against_pytorch(mode: str, rank: int, padding: str, align: bool, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     options: dict[str, Any] = {"mode": mode, "padding_mode": padding, "align_corners": align}
-    found = assert_like_torch(
-        place_name,
+    result = assert_like_torch(
+        device_name,
         lambda image, grid: grid_sample(image, grid, **options),
         lambda image, grid: torch.nn.functional.grid_sample(image, grid, **options),
         arrays(rank),
         tolerance=1e-12,
     )
-    assert found.grad_fn.name() == f"GridSampler{rank}DBackward0"
+    assert result.grad_fn.name() == f"GridSampler{rank}DBackward0"
 
 
 @pytest.mark.parametrize(
@@ -57,27 +57,27 @@ def test_the_order_of_sums_can_be_fixed(
     drv.simulator.install(check="race")
     monkeypatch.setattr(kernels, "_BUSY", 0.05)
     image, grid = arrays(rank)
-    found = []
-    for place, fixed in (("cpu", False), ("cuda", False), ("cuda", True)):
-        x, y = (tensor.from_numpy(each).to(place).requires_grad_() for each in (image, grid))
-        made = grid_sample(x, y, mode, padding, align)
+    result = []
+    for device, fixed in (("cpu", False), ("cuda", False), ("cuda", True)):
+        x, y = (tensor.from_numpy(each).to(device).requires_grad_() for each in (image, grid))
+        output = grid_sample(x, y, mode, padding, align)
         tensor.use_deterministic_algorithms(fixed)
         try:
-            grads = tensor.autograd.grad((made**2).sum(), (x, y))
+            grads = tensor.autograd.grad((output**2).sum(), (x, y))
         finally:
             tensor.use_deterministic_algorithms(False)
-        found.append([made, *grads])
-    for others in found[1:]:
-        for left, right in zip(found[0], others, strict=True):
+        result.append([output, *grads])
+    for others in result[1:]:
+        for left, right in zip(result[0], others, strict=True):
             close(left, right, 1e-12)
 
 
 @pytest.mark.parametrize("wanted", ["image", "grid"])
-def test_one_gradient(wanted: str, checked_place: str) -> None:
+def test_one_gradient(wanted: str, checked_device: str) -> None:
     image, grid = arrays(2)
     grads = []
-    for place in ("cpu", checked_place):
-        x, y = (tensor.from_numpy(each).to(place) for each in (image, grid))
+    for device in ("cpu", checked_device):
+        x, y = (tensor.from_numpy(each).to(device) for each in (image, grid))
         (x if wanted == "image" else y).requires_grad_()
         grid_sample(x, y, align_corners=False).square().sum().backward()
         assert (x.grad is None) == (wanted == "grid")
@@ -106,13 +106,13 @@ def test_derivatives(mode: str, rank: int, padding: str, align: bool) -> None:
 
 def test_second_derivatives_on_a_device() -> None:
     drv.simulator.install(check="race")
-    found = []
-    for place in ("cpu", "cuda"):
-        image, grid = (tensor.from_numpy(each).to(place).requires_grad_() for each in _small())
-        made = grid_sample(image, grid, align_corners=False)
-        grads = tensor.autograd.grad((made**2).sum(), (image, grid), create_graph=True)
-        found.append(tensor.autograd.grad(sum((each**2).sum() for each in grads), (image, grid)))
-    for left, right in zip(*found, strict=True):
+    result = []
+    for device in ("cpu", "cuda"):
+        image, grid = (tensor.from_numpy(each).to(device).requires_grad_() for each in _small())
+        output = grid_sample(image, grid, align_corners=False)
+        grads = tensor.autograd.grad((output**2).sum(), (image, grid), create_graph=True)
+        result.append(tensor.autograd.grad(sum((each**2).sum() for each in grads), (image, grid)))
+    for left, right in zip(*result, strict=True):
         close(left, right, 1e-11)
 
 
@@ -124,56 +124,56 @@ def _small() -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     ("mode", "kind"), [("bilinear", "bfloat16"), ("bilinear", "float32"), ("bicubic", "float16")]
 )
-def test_types(mode: str, kind: str, place_name: str) -> None:
-    image, grid = (tensor.from_numpy(each).to(place_name, getattr(tensor, kind)) for each in arrays(2))
-    found, exact = [], []
-    for results, kinds in ((found, tensor.float32), (exact, tensor.float64)):
+def test_types(mode: str, kind: str, device_name: str) -> None:
+    image, grid = (tensor.from_numpy(each).to(device_name, getattr(tensor, kind)) for each in arrays(2))
+    result, exact = [], []
+    for results, dtypes in ((result, tensor.float32), (exact, tensor.float64)):
         x, y = image, grid
         if results is exact:
-            x, y = x.to(kinds), y.to(kinds)
+            x, y = x.to(dtypes), y.to(dtypes)
         x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
-        made = grid_sample(x, y, mode, "border", False)
-        made.sum().backward()
-        assert made.dtype is x.grad.dtype is y.grad.dtype is x.dtype
-        results += [made, x.grad, y.grad]
+        output = grid_sample(x, y, mode, "border", False)
+        output.sum().backward()
+        assert output.dtype is x.grad.dtype is y.grad.dtype is x.dtype
+        results += [output, x.grad, y.grad]
     tolerance = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5}[kind]
-    for left, right in zip(found, exact, strict=True):
+    for left, right in zip(result, exact, strict=True):
         close(left.double(), right, tolerance)
 
 
-def test_places_without_a_number(place_name: str) -> None:
+def test_places_without_a_number(device_name: str) -> None:
     """Zeros where zeros are outside, otherwise an element of the end."""
-    image = tensor.arange(1.0, 10.0, device=place_name).view(1, 1, 3, 3)
-    places = [[float("nan"), 0.0], [float("inf"), 0.0], [float("-inf"), 0.0], [1e30, 0.0]]
-    grid = tensor.tensor([[places]], device=place_name)
+    image = tensor.arange(1.0, 10.0, device=device_name).view(1, 1, 3, 3)
+    devices = [[float("nan"), 0.0], [float("inf"), 0.0], [float("-inf"), 0.0], [1e30, 0.0]]
+    grid = tensor.tensor([[devices]], device=device_name)
     for mode in ("bilinear", "nearest"):
         assert grid_sample(image, grid, mode, "zeros", True).flatten().tolist() == [0, 0, 0, 0]
         assert grid_sample(image, grid, mode, "border", True).flatten().tolist() == [4, 6, 4, 6]
 
 
-def test_the_identity_reads_what_is_there(place_name: str) -> None:
+def test_the_identity_reads_what_is_there(device_name: str) -> None:
     image = tensor.from_numpy(_RNG.standard_normal((2, 3, 4, 5)))
-    x = image.to(place_name).permute(0, 1, 3, 2)
-    theta = tensor.tensor([[[1.0, 0, 0], [0, 1, 0]]] * 2, dtype=tensor.float64, device=place_name)
+    x = image.to(device_name).permute(0, 1, 3, 2)
+    theta = tensor.tensor([[[1.0, 0, 0], [0, 1, 0]]] * 2, dtype=tensor.float64, device=device_name)
     for align in (False, True):
         grid = affine_grid(theta, x.shape, align_corners=align)
         for mode in ("bilinear", "nearest", "bicubic"):
-            found = grid_sample(x, grid, mode, "border", align)
-            np.testing.assert_allclose(found.cpu().numpy(), x.cpu().numpy(), atol=1e-12)
+            result = grid_sample(x, grid, mode, "border", align)
+            np.testing.assert_allclose(result.cpu().numpy(), x.cpu().numpy(), atol=1e-12)
 
 
-def test_nothing_to_read(place_name: str) -> None:
-    image = tensor.ones(0, 2, 3, 3, device=place_name, requires_grad=True)
-    grid = tensor.ones(0, 4, 5, 2, device=place_name, requires_grad=True)
-    made = grid_sample(image, grid, align_corners=False)
-    assert made.shape == (0, 2, 4, 5)
-    made.sum().backward()
+def test_nothing_to_read(device_name: str) -> None:
+    image = tensor.ones(0, 2, 3, 3, device=device_name, requires_grad=True)
+    grid = tensor.ones(0, 4, 5, 2, device=device_name, requires_grad=True)
+    result = grid_sample(image, grid, align_corners=False)
+    assert result.shape == (0, 2, 4, 5)
+    result.sum().backward()
     assert image.grad.shape == image.shape
     assert grid.grad.shape == grid.shape
     without = grid_sample(tensor.ones(1, 2, 3, 3), tensor.ones(1, 0, 5, 2), align_corners=False)
     assert without.shape == (1, 2, 0, 5)
-    image = tensor.ones(1, 0, 3, 3, device=place_name)
-    grid = tensor.ones(1, 4, 5, 2, device=place_name, requires_grad=True)
+    image = tensor.ones(1, 0, 3, 3, device=device_name)
+    grid = tensor.ones(1, 4, 5, 2, device=device_name, requires_grad=True)
     grid_sample(image, grid, align_corners=False).sum().backward()
     assert not grid.grad.any().item()
 
@@ -181,12 +181,12 @@ def test_nothing_to_read(place_name: str) -> None:
 @pytest.mark.parity
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("size", [(2, 1, 3, 4), (1, 2, 5, 1), (2, 3, 2, 3, 4)])
-def test_affine_grids(size: tuple[int, ...], align: bool, place_name: str) -> None:
+def test_affine_grids(size: tuple[int, ...], align: bool, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     rank = len(size) - 2
     theta = _RNG.standard_normal((size[0], rank, rank + 1))
     assert_like_torch(
-        place_name,
+        device_name,
         lambda x: affine_grid(x, size, align),
         lambda x: torch.affine_grid_generator(x, list(size), align),
         [theta],

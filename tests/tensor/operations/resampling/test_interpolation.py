@@ -59,7 +59,7 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("name", CASES)
-def test_against_pytorch(name: str, kind: str, place_name: str) -> None:
+def test_against_pytorch(name: str, kind: str, device_name: str) -> None:
     torch = pytest.importorskip("torch")
     shape, options = CASES[name]
 
@@ -70,12 +70,12 @@ def test_against_pytorch(name: str, kind: str, place_name: str) -> None:
         return interpolate(x, **options)
 
     array = _RNG.standard_normal(shape).astype(kind)
-    found = assert_like_torch(
-        place_name, mine, theirs, [array], tolerance=1e-5 if kind == "float32" else 1e-12
+    result = assert_like_torch(
+        device_name, mine, theirs, [array], tolerance=1e-5 if kind == "float32" else 1e-12
     )
     expected = theirs(torch.from_numpy(array).requires_grad_()).grad_fn.name()
     if options.get("mode") != "area":
-        assert found.grad_fn.name() == expected
+        assert result.grad_fn.name() == expected
 
 
 @pytest.mark.parity
@@ -83,22 +83,22 @@ def test_against_pytorch(name: str, kind: str, place_name: str) -> None:
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "linear"])
 def test_places_are_rounded_as_in_pytorch(mode: str, kind: str) -> None:
     torch = pytest.importorskip("torch")
-    for given in range(1, 60, 3):
-        array = np.arange(1.0, given + 1, dtype=kind).reshape(1, 1, given)
+    for argument in range(1, 60, 3):
+        array = np.arange(1.0, argument + 1, dtype=kind).reshape(1, 1, argument)
         x, y = tensor.from_numpy(array), torch.from_numpy(array)
-        for options in [{"size": made} for made in range(1, 80, 2)] + [
+        for options in [{"size": output} for output in range(1, 80, 2)] + [
             {"scale_factor": f / 10} for f in (7, 9, 13, 21, 33)
         ]:
-            if given * options.get("scale_factor", 1) < 1:
+            if argument * options.get("scale_factor", 1) < 1:
                 continue
-            found = interpolate(x, mode=mode, **options).numpy()
+            result = interpolate(x, mode=mode, **options).numpy()
             expected = torch.nn.functional.interpolate(y, mode=mode, **options).numpy()
-            np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=f"{given} {options}")
+            np.testing.assert_allclose(result, expected, rtol=1e-6, err_msg=f"{argument} {options}")
 
 
 def _bilinear(x: Any, height: int, width: int) -> Any:
     """Written out for one image, with the edges where they were."""
-    made = np.zeros((height, width))
+    result = np.zeros((height, width))
     for i in range(height):
         for j in range(width):
             y = max((i + 0.5) * x.shape[0] / height - 0.5, 0)
@@ -107,27 +107,29 @@ def _bilinear(x: Any, height: int, width: int) -> Any:
             below, right = min(at + 1, x.shape[0] - 1), min(to + 1, x.shape[1] - 1)
             upper = (1 - (z - to)) * x[at, to] + (z - to) * x[at, right]
             lower = (1 - (z - to)) * x[below, to] + (z - to) * x[below, right]
-            made[i, j] = (1 - (y - at)) * upper + (y - at) * lower
-    return made
+            result[i, j] = (1 - (y - at)) * upper + (y - at) * lower
+    return result
 
 
 @pytest.mark.parametrize("size", [(7, 9), (3, 2), (5, 6), (12, 1)])
-def test_against_sums(size: tuple[int, int], checked_place: str) -> None:
+def test_against_sums(size: tuple[int, int], checked_device: str) -> None:
     array = _RNG.standard_normal((2, 1, 5, 6))
-    x = tensor.from_numpy(array).to(checked_place)
-    found = interpolate(x, size, mode="bilinear").cpu().numpy()
-    np.testing.assert_allclose(found[1, 0], _bilinear(array[1, 0], *size), rtol=1e-12)
+    x = tensor.from_numpy(array).to(checked_device)
+    result = interpolate(x, size, mode="bilinear").cpu().numpy()
+    np.testing.assert_allclose(result[1, 0], _bilinear(array[1, 0], *size), rtol=1e-12)
     nearest = interpolate(x, size).cpu().numpy()
-    rows, columns = (np.arange(made) * given // made for made, given in zip(size, (5, 6), strict=True))
+    rows, columns = (
+        np.arange(output) * argument // output for output, argument in zip(size, (5, 6), strict=True)
+    )
     np.testing.assert_array_equal(nearest, array[:, :, rows][..., columns])
 
 
 @pytest.mark.parametrize(
     "name", ["nearest odd", "bilinear factor", "trilinear", "bicubic", "smooth bicubic", "smooth bilinear"]
 )
-def test_derivatives(name: str, place_name: str) -> None:
+def test_derivatives(name: str, device_name: str) -> None:
     shape, options = CASES[name]
-    x = tensor.from_numpy(_RNG.standard_normal((1, 1, *shape[2:]))[..., :5, :5]).to(place_name)
+    x = tensor.from_numpy(_RNG.standard_normal((1, 1, *shape[2:]))[..., :5, :5]).to(device_name)
     options = {**options, "size": (3, 2, 4)[: len(shape) - 2]}
     options.pop("scale_factor", None)
     assert tensor.autograd.gradcheck(
@@ -147,101 +149,101 @@ def test_devices_agree(name: str, monkeypatch: pytest.MonkeyPatch, request: pyte
     shape, options = CASES[name]
     array = _RNG.standard_normal((3, 4, *shape[2:]))
     grads, results = [], []
-    for place, many in (("cpu", 1), ("cuda", 1 << 31), ("cuda", 1)):
+    for device, many in (("cpu", 1), ("cuda", 1 << 31), ("cuda", 1)):
         monkeypatch.setattr(kernels, "_MANY", many)
         monkeypatch.setattr(kernels, "_BUSY", 0.01)
-        x = tensor.from_numpy(array).to(place)[:, 1:].requires_grad_()
+        x = tensor.from_numpy(array).to(device)[:, 1:].requires_grad_()
         x._layout.device_state.plans.clear()
         y = interpolate(x, **options)
         (grad,) = tensor.autograd.grad((y**2).sum(), x)
         results.append(y.detach().cpu().numpy())
         grads.append(grad.cpu().numpy())
-    for found in (results, grads):
-        np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(found[1], found[2])
+    for result in (results, grads):
+        np.testing.assert_allclose(result[1], result[0], rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(result[1], result[2])
     if simulated:
         assert not drv.simulator.findings()
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
-def test_half_precision_is_summed_in_single(kind: str, mode: str, place_name: str) -> None:
-    x = tensor.from_numpy(_RNG.standard_normal((1, 2, 5, 7))).to(place_name, getattr(tensor, kind))
-    found = interpolate(x, (8, 3), mode=mode)
-    assert found.dtype is x.dtype
-    wanted = interpolate(x.float(), (8, 3), mode=mode).to(x.dtype)
-    np.testing.assert_array_equal(found.float().cpu().numpy(), wanted.float().cpu().numpy())
+def test_half_precision_is_summed_in_single(kind: str, mode: str, device_name: str) -> None:
+    x = tensor.from_numpy(_RNG.standard_normal((1, 2, 5, 7))).to(device_name, getattr(tensor, kind))
+    result = interpolate(x, (8, 3), mode=mode)
+    assert result.dtype is x.dtype
+    expected = interpolate(x.float(), (8, 3), mode=mode).to(x.dtype)
+    np.testing.assert_array_equal(result.float().cpu().numpy(), expected.float().cpu().numpy())
 
 
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
-def test_bytes(mode: str, place_name: str) -> None:
+def test_bytes(mode: str, device_name: str) -> None:
     array = _RNG.integers(0, 256, (1, 2, 5, 7)).astype(np.uint8)
-    x = tensor.from_numpy(array).to(place_name)
-    found = interpolate(x, (9, 4), mode=mode)
-    assert found.dtype is tensor.uint8
+    x = tensor.from_numpy(array).to(device_name)
+    result = interpolate(x, (9, 4), mode=mode)
+    assert result.dtype is tensor.uint8
     exact = interpolate(x.double(), (9, 4), mode=mode).cpu().numpy().clip(0, 255)
-    assert np.abs(found.cpu().numpy() - exact).max() <= 0.5 + 1e-4
+    assert np.abs(result.cpu().numpy() - exact).max() <= 0.5 + 1e-4
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
-def test_strides_and_empty_batches(mode: str, place_name: str) -> None:
+def test_strides_and_empty_batches(mode: str, device_name: str) -> None:
     array = _RNG.standard_normal((4, 5, 3, 2))
-    x = tensor.from_numpy(array).to(place_name).permute(3, 2, 0, 1)
-    found = interpolate(x, (6, 3), mode=mode).cpu().numpy()
+    x = tensor.from_numpy(array).to(device_name).permute(3, 2, 0, 1)
+    result = interpolate(x, (6, 3), mode=mode).cpu().numpy()
     same = interpolate(x.contiguous(), (6, 3), mode=mode).cpu().numpy()
-    np.testing.assert_array_equal(found, same)
+    np.testing.assert_array_equal(result, same)
     wide = x[:1, :1, :1, :1].expand(2, 3, 4, 5)
     np.testing.assert_allclose(interpolate(wide, (6, 3), mode=mode).cpu().numpy(), array[0, 0, 0, 0])
     empty = x[:0].requires_grad_()
-    made = interpolate(empty, (6, 3), mode=mode)
-    assert made.shape == (0, 3, 6, 3)
-    assert tensor.autograd.grad(made.sum(), empty)[0].shape == (0, 3, 4, 5)
+    output = interpolate(empty, (6, 3), mode=mode)
+    assert output.shape == (0, 3, 6, 3)
+    assert tensor.autograd.grad(output.sum(), empty)[0].shape == (0, 3, 4, 5)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("antialias", [False, True])
-def test_what_is_infinite_stays_where_it_is(mode: str, antialias: bool, place_name: str) -> None:
-    x = tensor.ones(1, 1, 3, 40, device=place_name)
+def test_what_is_infinite_stays_where_it_is(mode: str, antialias: bool, device_name: str) -> None:
+    x = tensor.ones(1, 1, 3, 40, device=device_name)
     x[0, 0, 1, 2] = float("inf")
     x[0, 0, 1, 30] = float("nan")
-    found = interpolate(x, (3, 20), mode=mode, antialias=antialias).cpu().numpy()[0, 0]
-    assert np.isfinite(found[:, 6:11]).all()
-    assert np.isnan(found[1, 15])
-    assert not np.isfinite(found[1, 1])
-    assert interpolate(x, (3, 20), mode=mode).shape == found[None, None].shape
+    result = interpolate(x, (3, 20), mode=mode, antialias=antialias).cpu().numpy()[0, 0]
+    assert np.isfinite(result[:, 6:11]).all()
+    assert np.isnan(result[1, 15])
+    assert not np.isfinite(result[1, 1])
+    assert interpolate(x, (3, 20), mode=mode).shape == result[None, None].shape
 
 
-def test_a_size_that_stays_is_not_smoothed(place_name: str) -> None:
+def test_a_size_that_stays_is_not_smoothed(device_name: str) -> None:
     """Whatever the factor says that led to it."""
-    x = tensor.from_numpy(_RNG.standard_normal((1, 2, 6, 4))).to(place_name)
+    x = tensor.from_numpy(_RNG.standard_normal((1, 2, 6, 4))).to(device_name)
     for mode in ("bilinear", "bicubic"):
-        found = interpolate(x, scale_factor=(1.16, 1.2), mode=mode, antialias=True)
-        np.testing.assert_array_equal(found.cpu().numpy(), x.cpu().numpy())
+        result = interpolate(x, scale_factor=(1.16, 1.2), mode=mode, antialias=True)
+        np.testing.assert_array_equal(result.cpu().numpy(), x.cpu().numpy())
 
 
-def test_one_column_depends_on_the_row(place_name: str) -> None:
+def test_one_column_depends_on_the_row(device_name: str) -> None:
     """As the separable sums say, where PyTorch gives all rows the first one."""
     array = _RNG.standard_normal((1, 1, 6, 3))
-    found = interpolate(tensor.from_numpy(array).to(place_name), (3, 1), mode="bilinear", antialias=True)
+    result = interpolate(tensor.from_numpy(array).to(device_name), (3, 1), mode="bilinear", antialias=True)
     rows = interpolate(tensor.from_numpy(array), (3, 3), mode="bilinear", antialias=True).numpy()
     weights = interpolate(
         tensor.eye(3, dtype=tensor.float64).view(1, 3, 1, 3), (2, 1), mode="bilinear", antialias=True
     )
     expected = rows[0, 0] @ weights.numpy()[0, :, 0, 0]
-    np.testing.assert_allclose(found.cpu().numpy().ravel(), expected, atol=1e-12)
+    np.testing.assert_allclose(result.cpu().numpy().ravel(), expected, atol=1e-12)
 
 
-def test_the_result_is_no_view(place_name: str) -> None:
-    x = tensor.ones(1, 1, 2, 2, device=place_name)
+def test_the_result_is_no_view(device_name: str) -> None:
+    x = tensor.ones(1, 1, 2, 2, device=device_name)
     for mode in ("nearest", "bilinear"):
         interpolate(x, (2, 2), mode=mode).zero_()
     assert x.sum().item() == 4
 
 
-def test_a_long_signal_keeps_no_large_matrix(place_name: str) -> None:
-    x = tensor.arange(3.0, device=place_name).view(1, 1, 3).requires_grad_()
-    made = interpolate(x, 3000, mode="linear")
-    (grad,) = tensor.autograd.grad(made.sum(), x)
+def test_a_long_signal_keeps_no_large_matrix(device_name: str) -> None:
+    x = tensor.arange(3.0, device=device_name).view(1, 1, 3).requires_grad_()
+    result = interpolate(x, 3000, mode="linear")
+    (grad,) = tensor.autograd.grad(result.sum(), x)
     assert grad.sum().item() == pytest.approx(3000)
 
 

@@ -24,11 +24,11 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", CALLS)
-def test_functions(name: str, checked_place: str) -> None:
-    for given in inputs(checked_place).values():
+def test_functions(name: str, checked_device: str) -> None:
+    for argument in inputs(checked_device).values():
         for arguments in CALLS[name]:
-            check(getattr(tensor, name), getattr(torch, name), given, *arguments)
-            check(getattr(tensor.Tensor, name), getattr(torch.Tensor, name), given, *arguments)
+            check(getattr(tensor, name), getattr(torch, name), argument, *arguments)
+            check(getattr(tensor.Tensor, name), getattr(torch.Tensor, name), argument, *arguments)
 
 
 #: Functions that are no methods.
@@ -47,11 +47,11 @@ FUNCTIONS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_that_are_no_methods(name: str, checked_place: str) -> None:
-    for kind in ("float32", "int64", "bool") if checked_place == "cpu" else ("float32",):
-        for given in inputs(checked_place, kind).values():
+def test_functions_that_are_no_methods(name: str, checked_device: str) -> None:
+    for dtype in ("float32", "int64", "bool") if checked_device == "cpu" else ("float32",):
+        for argument in inputs(checked_device, dtype).values():
             for arguments, options in FUNCTIONS[name]:
-                check(getattr(tensor, name), getattr(torch, name), given, *arguments, **options)
+                check(getattr(tensor, name), getattr(torch, name), argument, *arguments, **options)
 
 
 #: Called with the library and a tensor of three dimensions.
@@ -65,21 +65,21 @@ DIFFERENTIABLE: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_derivatives(name: str, checked_place: str) -> None:
-    check_derivatives_of_call(DIFFERENTIABLE[name], checked_place, name)
+def test_derivatives(name: str, checked_device: str) -> None:
+    check_derivatives_of_call(DIFFERENTIABLE[name], checked_device, name)
 
 
 @pytest.mark.parity
-def test_repeats_for_each_slice(checked_place: str) -> None:
+def test_repeats_for_each_slice(checked_device: str) -> None:
     def repeats(*numbers: int, kind: str = "int64") -> Any:
-        return tensor.tensor(numbers, dtype=dtypes.dtype_named(kind), device=checked_place)
+        return tensor.tensor(numbers, dtype=dtypes.dtype_named(kind), device=checked_device)
 
-    for given in (make((2, 3), device=checked_place), make((3, 2), "int16", checked_place).t()):
+    for argument in (make((2, 3), device=checked_device), make((3, 2), "int16", checked_device).t()):
         for arguments in (
             (repeats(1, 0, 2), 1),
             (repeats(1, 0, 2, kind="int32"), -1),
             (repeats(2), 1),
-            (tensor.tensor(2, device=checked_place), 0),
+            (tensor.tensor(2, device=checked_device), 0),
             (repeats(1, 2, 3, 0, 0, 1),),
             (repeats(0, 0), 0),
             (repeats(1, 2), 1),
@@ -88,16 +88,16 @@ def test_repeats_for_each_slice(checked_place: str) -> None:
             (repeats(1, 2).reshape(1, 2), 0),
             (repeats(1, 2, 3),),
         ):
-            check(tensor.repeat_interleave, torch.repeat_interleave, given, *arguments)
-            check(tensor.Tensor.repeat_interleave, torch.Tensor.repeat_interleave, given, *arguments)
-        check(tensor.repeat_interleave, torch.repeat_interleave, given, repeats(1, 2), 0, output_size=3)
-        check(tensor.repeat_interleave, torch.repeat_interleave, given, 2, 0, output_size=4)
-        check(tensor.repeat_interleave, torch.repeat_interleave, given, 2, 0, output_size=5)
+            check(tensor.repeat_interleave, torch.repeat_interleave, argument, *arguments)
+            check(tensor.Tensor.repeat_interleave, torch.Tensor.repeat_interleave, argument, *arguments)
+        check(tensor.repeat_interleave, torch.repeat_interleave, argument, repeats(1, 2), 0, output_size=3)
+        check(tensor.repeat_interleave, torch.repeat_interleave, argument, 2, 0, output_size=4)
+        check(tensor.repeat_interleave, torch.repeat_interleave, argument, 2, 0, output_size=5)
     for alone in (
         repeats(1, 0, 3),
         repeats(2, 1, kind="int32"),
         repeats(),
-        tensor.tensor(3, device=checked_place),
+        tensor.tensor(3, device=checked_device),
     ):
         check(tensor.repeat_interleave, torch.repeat_interleave, alone)
         check(tensor.repeat_interleave, torch.repeat_interleave, repeats=alone)
@@ -105,15 +105,15 @@ def test_repeats_for_each_slice(checked_place: str) -> None:
 
 def test_a_given_size_of_repeats_spares_a_wait() -> None:
     drv.simulator.install(schedule="lazy")
-    given = tensor.arange(3.0, device="cuda")
+    argument = tensor.arange(3.0, device="cuda")
     repeats = tensor.tensor([2, 0, 1], device="cuda")
-    found = given.repeat_interleave(repeats, output_size=3)
+    result = argument.repeat_interleave(repeats, output_size=3)
     assert not tensor.cuda.current_stream().query()
-    assert found.tolist() == [0, 0, 2]
+    assert result.tolist() == [0, 0, 2]
 
 
 @pytest.mark.parity
-def test_broadcasting(checked_place: str) -> None:
+def test_broadcasting(checked_device: str) -> None:
     shapes: list[tuple[Any, ...]] = [
         ((2, 1), (3,)),
         ((),),
@@ -122,14 +122,17 @@ def test_broadcasting(checked_place: str) -> None:
         ((2,), (3,)),
         (),
     ]
-    for given in shapes:
-        found, expected = outcome(tensor.broadcast_shapes, *given), outcome(torch.broadcast_shapes, *given)
+    for argument in shapes:
+        result, expected = (
+            outcome(tensor.broadcast_shapes, *argument),
+            outcome(torch.broadcast_shapes, *argument),
+        )
         if not isinstance(expected, Exception):
-            assert found == tuple(expected)
-            assert type(found) is tensor.Size
+            assert result == tuple(expected)
+            assert type(result) is tensor.Size
         else:
-            assert isinstance(found, type(expected))
-    tensors = [make(shape, device=checked_place) for shape in ((2, 1), (3,), (4, 1, 1))]
+            assert isinstance(result, type(expected))
+    tensors = [make(shape, device=checked_device) for shape in ((2, 1), (3,), (4, 1, 1))]
     check(tensor.broadcast_tensors, torch.broadcast_tensors, *tensors)
     assert [x.shape for x in tensor.broadcast_tensors(tensors)] == [(4, 2, 3)] * 3
     with pytest.raises(RuntimeError, match="must match"):

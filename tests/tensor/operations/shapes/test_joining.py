@@ -48,32 +48,32 @@ def check_join(name: str, given: Sequence[Any], *arguments: Any, **options: Any)
     theirs = [torch_of(x) if isinstance(x, tensor.Tensor) else x for x in given]
     expected = outcome(getattr(torch, name), theirs, *arguments, **options)
     for sequence in (list, tuple):
-        found = outcome(getattr(tensor, name), sequence(given), *arguments, **options)
-        assert_same_outcome(found, expected)
+        result = outcome(getattr(tensor, name), sequence(given), *arguments, **options)
+        assert_same_outcome(result, expected)
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", JOINS)
-def test_shapes_and_dimensions(name: str, checked_place: str) -> None:
+def test_shapes_and_dimensions(name: str, checked_device: str) -> None:
     dims: list[tuple[int, ...]] = [()]
     if name in ("cat", "stack", "concat", "concatenate"):
         dims = [(), (0,), (1,), (-1,), (2,), (-2,), (4,)]
     for shapes in SHAPES:
-        given = [make(shape, device=checked_place) for shape in shapes]
+        argument = [make(shape, device=checked_device) for shape in shapes]
         for dim in dims:
-            check_join(name, given, *dim)
+            check_join(name, argument, *dim)
     check_join(name, [])
-    check_join(name, [make((2,), device=checked_place), 3])
+    check_join(name, [make((2,), device=checked_device), 3])
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", ["cat", "stack", "hstack", "dstack", "column_stack"])
-def test_layouts(name: str, checked_place: str) -> None:
-    whole = make((4, 6, 3), device=checked_place)
+def test_layouts(name: str, checked_device: str) -> None:
+    whole = make((4, 6, 3), device=checked_device)
     parts = [
         whole.permute(1, 0, 2)[::2],
         whole.permute(2, 0, 1)[:, :, 1:4].permute(0, 1, 2),
-        make((3, 1, 1), device=checked_place).expand(3, 4, 3),
+        make((3, 1, 1), device=checked_device).expand(3, 4, 3),
     ]
     check_join(name, parts)
     check_join(name, [part.transpose(0, 2) for part in parts])
@@ -92,33 +92,33 @@ def test_types_are_promoted(name: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", TYPES)
-def test_types(kind: str, checked_place: str) -> None:
-    given = [make((2, 3), kind, checked_place), make((2, 2), kind, checked_place)]
-    check_join("cat", given, 1)
-    check_join("cat", [given[0], make((1, 3), "float32", checked_place)])
-    check_join("stack", [given[0], given[0]], -1)
-    check(tensor.tile, torch.tile, given[0], (2, 2))
+def test_types(kind: str, checked_device: str) -> None:
+    argument = [make((2, 3), kind, checked_device), make((2, 2), kind, checked_device)]
+    check_join("cat", argument, 1)
+    check_join("cat", [argument[0], make((1, 3), "float32", checked_device)])
+    check_join("stack", [argument[0], argument[0]], -1)
+    check(tensor.tile, torch.tile, argument[0], (2, 2))
 
 
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
-def test_out(checked_place: str) -> None:
-    given = [make((2, 3), device=checked_place), make((2, 3), device=checked_place)]
+def test_out(checked_device: str) -> None:
+    argument = [make((2, 3), device=checked_device), make((2, 3), device=checked_device)]
     for name in JOINS:
-        for kind in ("float32", "float64", "int64", "complex64"):
+        for dtype in ("float32", "float64", "int64", "complex64"):
             for shape in ((0,), (4, 3), (3, 3)):
-                out = tensor.zeros(shape, dtype=dtypes.dtype_named(kind), device=checked_place)
+                out = tensor.zeros(shape, dtype=dtypes.dtype_named(dtype), device=checked_device)
                 theirs = torch.zeros(shape, dtype=torch_dtype(out.dtype))
-                expected = outcome(getattr(torch, name), [torch_of(x) for x in given], out=theirs)
-                found = outcome(getattr(tensor, name), given, out=out)
-                if assert_same_outcome(found, expected):
-                    assert found is out
-    turned = tensor.zeros(3, 4, device=checked_place).t()
+                expected = outcome(getattr(torch, name), [torch_of(x) for x in argument], out=theirs)
+                result = outcome(getattr(tensor, name), argument, out=out)
+                if assert_same_outcome(result, expected):
+                    assert result is out
+    turned = tensor.zeros(3, 4, device=checked_device).t()
     theirs = torch_of(turned)
-    tensor.cat(given, out=turned)
-    assert_same(turned, torch.cat([torch_of(x) for x in given], out=theirs))
+    tensor.cat(argument, out=turned)
+    assert_same(turned, torch.cat([torch_of(x) for x in argument], out=theirs))
     with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
-        tensor.cat([given[0].requires_grad_(), given[1]], out=turned)
+        tensor.cat([argument[0].requires_grad_(), argument[1]], out=turned)
 
 
 def test_two_devices_are_an_error() -> None:
@@ -136,38 +136,38 @@ REPEATS: dict[str, list[tuple[Any, ...]]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", REPEATS)
-def test_repetition(name: str, checked_place: str) -> None:
+def test_repetition(name: str, checked_device: str) -> None:
     for shape in ((), (3,), (2, 3), (0,), (2, 0), (2, 1, 3)):
-        given = make(shape, device=checked_place)
-        for x in (given, given.mT if len(shape) >= 2 else given):
+        argument = make(shape, device=checked_device)
+        for x in (argument, argument.mT if len(shape) >= 2 else argument):
             for arguments in REPEATS[name]:
                 check(getattr(tensor.Tensor, name), getattr(torch.Tensor, name), x, *arguments)
-    check(tensor.tile, torch.tile, make((2, 3), device=checked_place), (2,))
+    check(tensor.tile, torch.tile, make((2, 3), device=checked_device), (2,))
 
 
 @pytest.mark.parity
-def test_lifted_ranks(checked_place: str) -> None:
+def test_lifted_ranks(checked_device: str) -> None:
     tensors = [
-        make(shape, device=checked_place) for shape in ((), (3,), (2, 3), (2, 3, 4), (0,), (2, 3, 1, 1))
+        make(shape, device=checked_device) for shape in ((), (3,), (2, 3), (2, 3, 4), (0,), (2, 3, 1, 1))
     ]
     for name in ("atleast_1d", "atleast_2d", "atleast_3d"):
         for x in tensors:
             check(getattr(tensor, name), getattr(torch, name), x)
         check(getattr(tensor, name), getattr(torch, name), *tensors)
-        found = getattr(tensor, name)(tensors)
-        for one, other in zip(found, getattr(torch, name)([torch_of(x) for x in tensors]), strict=True):
+        result = getattr(tensor, name)(tensors)
+        for one, other in zip(result, getattr(torch, name)([torch_of(x) for x in tensors]), strict=True):
             assert_same(one, other)
 
 
 @pytest.mark.parity
-def test_blocks_and_products_of_vectors(checked_place: str) -> None:
+def test_blocks_and_products_of_vectors(checked_device: str) -> None:
     for shapes in ([(2, 3), (1, 1)], [(), (3,), (2, 2)], [(0, 2), (2, 0)], [(0,), (3,)], [(2, 2, 2)], [(3,)]):
-        tensors = [make(shape, device=checked_place) for shape in shapes]
+        tensors = [make(shape, device=checked_device) for shape in shapes]
         check(tensor.block_diag, torch.block_diag, *tensors)
-    mixed = [make((2, 2), "int32", checked_place), make((1, 2), "float64", checked_place)]
+    mixed = [make((2, 2), "int32", checked_device), make((1, 2), "float64", checked_device)]
     check(tensor.block_diag, torch.block_diag, *mixed)
     for shapes in ([(2,), (3,)], [(2,), (1,), (3,)], [(3,)], [(2,), (0,)], [(2, 2), (3,)], [()], [(2,), ()]):
-        tensors = [make(shape, "int64", checked_place) for shape in shapes]
+        tensors = [make(shape, "int64", checked_device) for shape in shapes]
         check(tensor.cartesian_prod, torch.cartesian_prod, *tensors)
 
 
@@ -188,21 +188,21 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_derivatives(name: str, checked_place: str) -> None:
+def test_derivatives(name: str, checked_device: str) -> None:
     call = DIFFERENTIABLE[name]
-    given = [make((2, 3), device=checked_place) / 20 for _ in range(3)]
+    argument = [make((2, 3), device=checked_device) / 20 for _ in range(3)]
     check_derivatives(
         lambda *x: call(tensor, *x),
         lambda *x: call(torch, *x),
-        *given,
+        *argument,
         name=name if name.endswith("Backward0") else "",
     )
 
 
 def test_only_what_wants_gradients_gets_them() -> None:
     first, second = make((2, 3)).requires_grad_(), make((2, 3))
-    found = tensor.cat([second, first, second.long()])
-    found.backward(tensor.arange(18.0).reshape(6, 3))
+    result = tensor.cat([second, first, second.long()])
+    result.backward(tensor.arange(18.0).reshape(6, 3))
     np.testing.assert_array_equal(first.grad.numpy(), np.arange(6.0, 12.0).reshape(2, 3))
     assert second.grad is None
     assert not tensor.stack([first.detach(), second]).requires_grad

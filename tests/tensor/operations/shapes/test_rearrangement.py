@@ -59,17 +59,17 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", CALLS)
-def test_functions(name: str, checked_place: str) -> None:
-    for given in inputs(checked_place).values():
+def test_functions(name: str, checked_device: str) -> None:
+    for argument in inputs(checked_device).values():
         for arguments in CALLS[name]:
-            check(getattr(tensor, name), getattr(torch, name), given, *arguments)
-            check(getattr(tensor.Tensor, name), getattr(torch.Tensor, name), given, *arguments)
+            check(getattr(tensor, name), getattr(torch, name), argument, *arguments)
+            check(getattr(tensor.Tensor, name), getattr(torch.Tensor, name), argument, *arguments)
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("kind", TYPES)
-def test_types(kind: str, checked_place: str) -> None:
-    given = inputs(checked_place, kind)
+def test_types(kind: str, checked_device: str) -> None:
+    argument = inputs(checked_device, kind)
     for which in ("words", "unaligned", "steps"):
         for name, arguments in {
             "flip": ((0, 2),),
@@ -79,33 +79,33 @@ def test_types(kind: str, checked_place: str) -> None:
             "diag_embed": (1,),
             "repeat_interleave": (2, 1),
         }.items():
-            check(getattr(tensor, name), getattr(torch, name), given[which], *arguments)
+            check(getattr(tensor, name), getattr(torch, name), argument[which], *arguments)
 
 
-def test_moves_of_all_kinds_of_words(checked_place: str) -> None:
+def test_moves_of_all_kinds_of_words(checked_device: str) -> None:
     """Flips and rolls of some dimensions of contiguous tensors are words of many elements, or of one."""
     numbers = RNG.integers(0, 256, (4, 6, 32)).astype(np.uint8)
-    given = tensor.from_numpy(numbers).to(checked_place)
+    argument = tensor.from_numpy(numbers).to(checked_device)
     for axes in ((0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)):
-        np.testing.assert_array_equal(array_of(given.flip(axes)), np.flip(numbers, axes))
+        np.testing.assert_array_equal(array_of(argument.flip(axes)), np.flip(numbers, axes))
     for shifts in ((0, 0, 16), (0, 0, 8), (0, 0, 3), (1, 2, 0), (0, 5, 0), (3, 5, 2)):
         np.testing.assert_array_equal(
-            array_of(given.roll(shifts, (0, 1, 2))), np.roll(numbers, shifts, (0, 1, 2))
+            array_of(argument.roll(shifts, (0, 1, 2))), np.roll(numbers, shifts, (0, 1, 2))
         )
 
 
-def test_many_elements(checked_place: str) -> None:
+def test_many_elements(checked_device: str) -> None:
     """Threads with several words each."""
     numbers = np.arange(3 * 50 * 1100, dtype=np.int16).reshape(3, 50, 1100)
-    given = tensor.from_numpy(numbers).to(checked_place)
-    np.testing.assert_array_equal(array_of(given[:, 1:].flip(0, 1)), np.flip(numbers[:, 1:], (0, 1)))
-    np.testing.assert_array_equal(array_of(given.roll(7)), np.roll(numbers, 7))
+    argument = tensor.from_numpy(numbers).to(checked_device)
+    np.testing.assert_array_equal(array_of(argument[:, 1:].flip(0, 1)), np.flip(numbers[:, 1:], (0, 1)))
+    np.testing.assert_array_equal(array_of(argument.roll(7)), np.roll(numbers, 7))
 
 
 @pytest.mark.parity
 def test_flip_takes_dimensions_one_by_one() -> None:
-    given = make((2, 3, 4))
-    assert_same(given.flip(0, -1), torch_of(given).flip(0, -1))
+    argument = make((2, 3, 4))
+    assert_same(argument.flip(0, -1), torch_of(argument).flip(0, -1))
 
 
 #: Called with the library and a tensor of three dimensions.
@@ -139,20 +139,20 @@ def _changed(x: Any, change: Callable[[Any], Any]) -> Any:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_derivatives(name: str, checked_place: str) -> None:
-    check_derivatives_of_call(DIFFERENTIABLE[name], checked_place, name)
+def test_derivatives(name: str, checked_device: str) -> None:
+    check_derivatives_of_call(DIFFERENTIABLE[name], checked_device, name)
 
 
 @pytest.mark.parity
-def test_triangles_in_place(checked_place: str) -> None:
+def test_triangles_in_place(checked_device: str) -> None:
     for name in ("tril_", "triu_"):
-        for given in inputs(checked_place).values():
-            if 0 in given.stride() and given.numel():
+        for argument in inputs(checked_device).values():
+            if 0 in argument.stride() and argument.numel():
                 with pytest.raises(RuntimeError, match="more than one element"):
-                    getattr(given, name)()
+                    getattr(argument, name)()
                 continue
             for diagonal in (0, -1, 2):
-                whole = given.clone() if given.is_contiguous() else given
+                whole = argument.clone() if argument.is_contiguous() else argument
                 mine, theirs = whole, torch_of(whole)
                 version = mine._version
                 ours = outcome(getattr(mine, name), diagonal)
@@ -161,31 +161,31 @@ def test_triangles_in_place(checked_place: str) -> None:
                     assert mine._version == version + 1
 
 
-def test_triangles_of_all_kinds_of_words(checked_place: str) -> None:
+def test_triangles_of_all_kinds_of_words(checked_device: str) -> None:
     """Words of several elements, cut by the diagonal at any place, in both orders of the dimensions."""
-    for kind in (np.uint8, np.int16, np.float32, np.complex64):
-        numbers = (RNG.standard_normal((2, 16, 32)) * 50).astype(kind)
-        given = tensor.from_numpy(numbers).to(checked_place)
-        turned = tensor.from_numpy(np.ascontiguousarray(numbers.transpose(0, 2, 1))).to(checked_place).mT
+    for dtype in (np.uint8, np.int16, np.float32, np.complex64):
+        numbers = (RNG.standard_normal((2, 16, 32)) * 50).astype(dtype)
+        argument = tensor.from_numpy(numbers).to(checked_device)
+        turned = tensor.from_numpy(np.ascontiguousarray(numbers.transpose(0, 2, 1))).to(checked_device).mT
         for diagonal in (-15, -3, 0, 5, 30):
-            for x in (given, turned):
+            for x in (argument, turned):
                 np.testing.assert_array_equal(array_of(x.tril(diagonal)), np.tril(numbers, diagonal))
                 np.testing.assert_array_equal(array_of(x.clone().triu_(diagonal)), np.triu(numbers, diagonal))
 
 
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
-def test_out(checked_place: str) -> None:
-    given = make((4, 5), device=checked_place)
+def test_out(checked_device: str) -> None:
+    argument = make((4, 5), device=checked_device)
     for name in ("tril", "triu", "diag"):
-        for kind in ("float32", "float64", "int32"):
+        for dtype in ("float32", "float64", "int32"):
             for shape in ((0,), (4, 5), (5, 4)):
-                out = tensor.empty(shape, dtype=dtypes.dtype_named(kind), device=checked_place)
-                theirs = outcome(getattr(torch, name), torch_of(given), out=torch_of(out))
-                if assert_same_outcome(outcome(getattr(tensor, name), given, out=out), theirs):
+                out = tensor.empty(shape, dtype=dtypes.dtype_named(dtype), device=checked_device)
+                theirs = outcome(getattr(torch, name), torch_of(argument), out=torch_of(out))
+                if assert_same_outcome(outcome(getattr(tensor, name), argument, out=out), theirs):
                     assert_same(out, theirs)
     with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
-        tensor.tril(given.requires_grad_(), out=tensor.empty(4, 5, device=checked_place))
+        tensor.tril(argument.requires_grad_(), out=tensor.empty(4, 5, device=checked_device))
 
 
 #: Arguments of the functions that replace a part, the part's shape first.
@@ -214,34 +214,38 @@ PARTS: dict[str, list[tuple[tuple[int, ...], tuple[Any, ...]]]] = {
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", PARTS)
-def test_replaced_parts(name: str, checked_place: str) -> None:
-    whole = [make((2, 3, 4), device=checked_place), make((4, 3, 2), device=checked_place).permute(2, 1, 0)]
+def test_replaced_parts(name: str, checked_device: str) -> None:
+    whole = [make((2, 3, 4), device=checked_device), make((4, 3, 2), device=checked_device).permute(2, 1, 0)]
     for shape, arguments in PARTS[name]:
-        for given in whole:
-            for kind in ("float32", "int32"):
-                part = make(shape, kind, checked_place)
-                check(getattr(tensor, name), getattr(torch, name), given, part, *arguments)
-                before = array_of(given).copy()
-                outcome(getattr(given, name), part, *arguments)
-                np.testing.assert_array_equal(array_of(given), before)
+        for argument in whole:
+            for dtype in ("float32", "int32"):
+                part = make(shape, dtype, checked_device)
+                check(getattr(tensor, name), getattr(torch, name), argument, part, *arguments)
+                before = array_of(argument).copy()
+                outcome(getattr(argument, name), part, *arguments)
+                np.testing.assert_array_equal(array_of(argument), before)
 
 
 def test_results_made_in_inference_mode_belong_to_it() -> None:
     with tensor.inference_mode():
-        given = make((3, 3))
-        for found in (tensor.cat([given, given]), given.diag_embed(), given.select_scatter(given[0], 0, 1)):
-            assert found.is_inference()
+        argument = make((3, 3))
+        for result in (
+            tensor.cat([argument, argument]),
+            argument.diag_embed(),
+            argument.select_scatter(argument[0], 0, 1),
+        ):
+            assert result.is_inference()
 
 
 @pytest.mark.parity
-def test_filled_diagonals(checked_place: str) -> None:
+def test_filled_diagonals(checked_device: str) -> None:
     shapes = ((3, 4), (7, 3), (4, 3), (5, 3), (1, 1), (2, 2, 2), (0, 3), (2, 3, 2), (3,), ())
     for shape in shapes:
-        for kind in ("float32", "int64"):
-            whole = make(shape, kind, checked_place)
-            for given in (whole, whole.mT.contiguous().mT if len(shape) > 1 else whole):
+        for dtype in ("float32", "int64"):
+            whole = make(shape, dtype, checked_device)
+            for argument in (whole, whole.mT.contiguous().mT if len(shape) > 1 else whole):
                 for arguments in ((2,), (2.5, True), (1j,)):
-                    mine, theirs = given.clone(), torch_of(given.clone())
-                    found = outcome(mine.fill_diagonal_, *arguments)
-                    if assert_same_outcome(found, outcome(theirs.fill_diagonal_, *arguments)):
-                        assert found is mine
+                    mine, theirs = argument.clone(), torch_of(argument.clone())
+                    result = outcome(mine.fill_diagonal_, *arguments)
+                    if assert_same_outcome(result, outcome(theirs.fill_diagonal_, *arguments)):
+                        assert result is mine

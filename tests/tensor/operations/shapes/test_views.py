@@ -25,21 +25,21 @@ def test_chains_against_numpy(shape: tuple[int, ...], data: st.DataObject) -> No
     view = tensor.from_numpy(array)
     for _ in range(4):
         name, args = data.draw(steps(tuple(view.shape)))
-        found = outcome(make, view, name, args)
-        if isinstance(found, Exception):
-            assert isinstance(found, (RuntimeError, IndexError, ValueError))
+        result = outcome(make, view, name, args)
+        if isinstance(result, Exception):
+            assert isinstance(result, (RuntimeError, IndexError, ValueError))
             continue
         expected = make_in_numpy(array, name, args)
         if expected is None:
             continue
-        assert len(found) == len(expected)
-        for each, that in zip(found, expected, strict=True):
+        assert len(result) == len(expected)
+        for each, that in zip(result, expected, strict=True):
             assert_same_elements(each.numpy(), that)
             copied = name in {"reshape", "ravel", "flatten"}
             assert copied or each.untyped_storage() is view.untyped_storage()
-        if found:
-            at = data.draw(st.integers(0, len(found) - 1))
-            view, array = found[at], expected[at]
+        if result:
+            at = data.draw(st.integers(0, len(result) - 1))
+            view, array = result[at], expected[at]
 
 
 def _compare(found: Any, expected: Any) -> None:
@@ -67,23 +67,23 @@ def _has_negative_sizes(made: Any) -> bool:
 @settings(max_examples=60, suppress_health_check=QUIET)
 @given(shape=SHAPES, data=st.data())
 def test_chains_against_pytorch(
-    place_name: str, kind: str, shape: tuple[int, ...], data: st.DataObject
+    device_name: str, kind: str, shape: tuple[int, ...], data: st.DataObject
 ) -> None:
     torch = pytest.importorskip("torch")
     count = prod(shape)
-    base = tensor.arange(count, device=place_name).to(getattr(tensor, kind))
+    base = tensor.arange(count, device=device_name).to(getattr(tensor, kind))
     other_base = torch.arange(count).to(getattr(torch, kind))
     view, other = base.view(shape), other_base.view(shape)
     shared = True
     for _ in range(4):
         step = data.draw(steps(tuple(view.shape)), label="step")
-        found, expected = outcome(make, view, *step), outcome(make, other, *step)
+        result, expected = outcome(make, view, *step), outcome(make, other, *step)
         if _has_negative_sizes(expected):
-            assert isinstance(found, RuntimeError)
+            assert isinstance(result, RuntimeError)
             continue
-        if assert_same_outcome(found, expected, _compare_all) and found:
-            at = data.draw(st.integers(0, len(found) - 1))
-            view, other = found[at], expected[at]
+        if assert_same_outcome(result, expected, _compare_all) and result:
+            at = data.draw(st.integers(0, len(result) - 1))
+            view, other = result[at], expected[at]
             is_shared = other.untyped_storage().data_ptr() == other_base.untyped_storage().data_ptr()
             assert not count or (view.untyped_storage() is base.untyped_storage()) == is_shared
             shared &= is_shared
@@ -97,8 +97,8 @@ def test_chains_against_pytorch(
 # Each method as scripts call it
 
 
-def test_names_of_one_view(place_name: str) -> None:
-    x = tensor.arange(24, device=place_name).view(2, 3, 4)
+def test_names_of_one_view(device_name: str) -> None:
+    x = tensor.arange(24, device=device_name).view(2, 3, 4)
     assert x.moveaxis(0, 2).stride() == x.movedim(0, 2).stride() == (4, 1, 12)
     assert x.swapdims(0, 1).stride() == x.swapaxes(0, 1).stride() == x.transpose(0, 1).stride()
     assert x.permute(2, 0, 1).shape == x.permute((2, 0, 1)).shape == x.permute([2, 0, 1]).shape == (4, 2, 3)
@@ -113,9 +113,9 @@ def test_names_of_one_view(place_name: str) -> None:
 
 
 @pytest.mark.parity
-def test_methods_that_change_the_tensor_itself(place_name: str) -> None:
+def test_methods_that_change_the_tensor_itself(device_name: str) -> None:
     torch = pytest.importorskip("torch")
-    mine = tensor.arange(6, device=place_name).view(1, 2, 3)
+    mine = tensor.arange(6, device=device_name).view(1, 2, 3)
     theirs = torch.arange(6).view(1, 2, 3)
     for name, args in [
         ("transpose_", (1, 2)),
@@ -132,8 +132,8 @@ def test_methods_that_change_the_tensor_itself(place_name: str) -> None:
         _compare(mine, theirs)
 
 
-def test_complex_numbers_and_their_parts_share_memory(place_name: str) -> None:
-    pairs = tensor.arange(12, dtype=tensor.float32, device=place_name).view(2, 3, 2)
+def test_complex_numbers_and_their_parts_share_memory(device_name: str) -> None:
+    pairs = tensor.arange(12, dtype=tensor.float32, device=device_name).view(2, 3, 2)
     numbers = tensor.view_as_complex(pairs)
     numbers.imag.fill_(-1)
     numbers.real[1] = 7
@@ -143,8 +143,8 @@ def test_complex_numbers_and_their_parts_share_memory(place_name: str) -> None:
     assert again.data_ptr() == pairs.data_ptr()
 
 
-def test_other_types_of_the_same_bytes(place_name: str) -> None:
-    x = tensor.tensor([1.0, -2.0], device=place_name)
+def test_other_types_of_the_same_bytes(device_name: str) -> None:
+    x = tensor.tensor([1.0, -2.0], device=device_name)
     assert x.view(tensor.int32).tolist() == [0x3F800000, -0x40000000]
     x.view(tensor.int16)[1::2] = 0
     assert x.tolist() == [0.0, 0.0]
@@ -202,12 +202,12 @@ HUGE = 2**62
         ("narrow", (0, "1", 1), None),
     ],
 )
-def test_errors(place_name: str, name: str, args: tuple[Any, ...], message: str | None) -> None:
+def test_errors(device_name: str, name: str, args: tuple[Any, ...], message: str | None) -> None:
     torch = pytest.importorskip("torch")
-    x = tensor.arange(6, device=place_name).view(2, 3)
-    found = outcome(getattr(x, name), *args)
-    assert_same_outcome(found, outcome(getattr(torch.arange(6).view(2, 3), name), *args), lambda *_: None)
+    x = tensor.arange(6, device=device_name).view(2, 3)
+    result = outcome(getattr(x, name), *args)
+    assert_same_outcome(result, outcome(getattr(torch.arange(6).view(2, 3), name), *args), lambda *_: None)
     if message is not None:
-        with pytest.raises(type(found), match=message):
-            raise found
+        with pytest.raises(type(result), match=message):
+            raise result
     assert (tuple(x.shape), x._version) == ((2, 3), 0)

@@ -96,8 +96,8 @@ def make(given: Any, name: str, args: tuple[Any, ...]) -> list[Any]:
         import torch
 
         args = tuple(getattr(torch, arg.name) if isinstance(arg, dtypes.dtype) else arg for arg in args)
-    found = getattr(given, name)(*args)
-    return list(found) if name in MANY else [found]
+    result = getattr(given, name)(*args)
+    return list(result) if name in MANY else [result]
 
 
 def make_in_numpy(array: Any, name: str, args: tuple[Any, ...]) -> list[Any] | None:
@@ -125,8 +125,8 @@ def make_in_numpy(array: Any, name: str, args: tuple[Any, ...]) -> list[Any] | N
             return [np.expand_dims(array, args[0])]
         case "expand" | "broadcast_to":
             lead = len(args[0]) - rank
-            wanted = [array.shape[axis - lead] if size == -1 else size for axis, size in enumerate(args[0])]
-            return [np.broadcast_to(array, wanted)]
+            expected = [array.shape[axis - lead] if size == -1 else size for axis, size in enumerate(args[0])]
+            return [np.broadcast_to(array, expected)]
         case "view" | "reshape" if not isinstance(args[0], dtypes.dtype):
             return [array.reshape(args[0])]
         case "ravel":

@@ -53,21 +53,21 @@ def test_aliases() -> None:
         ("spherical_bessel_j0", [_INF, -_INF, _NAN, 0], [0, 0, _NAN, 1]),
     ],
 )
-def test_special_values(name: str, points: list[float], expected: list[float], place_name: str) -> None:
-    found = getattr(special, name)(tensor.tensor(points, device=place_name))
-    np.testing.assert_array_equal(found.cpu().numpy(), np.array(expected, np.float32))
+def test_special_values(name: str, points: list[float], expected: list[float], device_name: str) -> None:
+    result = getattr(special, name)(tensor.tensor(points, device=device_name))
+    np.testing.assert_array_equal(result.cpu().numpy(), np.array(expected, np.float32))
 
 
-def test_incomplete_gamma_of_special_values(place_name: str) -> None:
-    a = tensor.tensor([0, -1, 1, 0, 2, _INF, 1, _INF, _NAN, 0], device=place_name)
-    x = tensor.tensor([0, 1, -1, 2, 0, 1, _INF, _INF, 1, _INF], device=place_name)
+def test_incomplete_gamma_of_special_values(device_name: str) -> None:
+    a = tensor.tensor([0, -1, 1, 0, 2, _INF, 1, _INF, _NAN, 0], device=device_name)
+    x = tensor.tensor([0, 1, -1, 2, 0, 1, _INF, _INF, 1, _INF], device=device_name)
     lower = [_NAN, _NAN, _NAN, 1, 0, 0, 1, _NAN, _NAN, 1]
     np.testing.assert_array_equal(tensor.igamma(a, x).cpu().numpy(), lower)
     np.testing.assert_array_equal(tensor.igammac(a, x).cpu().numpy(), 1 - np.array(lower))
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
-def test_incomplete_gamma_in_every_region(kind: str, place_name: str) -> None:
+def test_incomplete_gamma_in_every_region(kind: str, device_name: str) -> None:
     """Small operands, a tail on both sides, large operands close together."""
     a = np.array([1e-7, 1e-3, 0.3, 0.9, 3, 15, 60, 199, 201, 1e4, 1e6, 500], kind)
     x = np.array([0.5, 1e-3, 1.05, 4, 2.9, 40, 20, 205, 190, 1.01e4, 999000, 900], kind)
@@ -75,17 +75,17 @@ def test_incomplete_gamma_in_every_region(kind: str, place_name: str) -> None:
         (tensor.igamma, scipy.special.gammainc),
         (tensor.igammac, scipy.special.gammaincc),
     ):
-        found = function(tensor.from_numpy(a).to(place_name), tensor.from_numpy(x).to(place_name))
+        result = function(tensor.from_numpy(a).to(device_name), tensor.from_numpy(x).to(device_name))
         expected = reference(a.astype(np.float64), x.astype(np.float64))
         limit = 2e-7 if kind == "float32" else 2e-12
         np.testing.assert_allclose(
-            found.cpu().numpy(), expected, limit, 1e-30 if kind == "float32" else 1e-300
+            result.cpu().numpy(), expected, limit, 1e-30 if kind == "float32" else 1e-300
         )
 
 
-def test_zeta_of_special_values(place_name: str) -> None:
-    s = tensor.tensor([1, 0.5, 2, 2, 2, _NAN, 2, 3, 100], device=place_name)
-    x = tensor.tensor([1, 1, 0, -1, -1.5, 1, _NAN, -1.5, 2], device=place_name)
+def test_zeta_of_special_values(device_name: str) -> None:
+    s = tensor.tensor([1, 0.5, 2, 2, 2, _NAN, 2, 3, 100], device=device_name)
+    x = tensor.tensor([1, 1, 0, -1, -1.5, 1, _NAN, -1.5, 2], device=device_name)
     expected = [_INF, _NAN, _INF, _INF, 9.379246, _NAN, _NAN, 0.11810203, 2.0**-100]
     np.testing.assert_allclose(special.zeta(s, x).cpu().numpy(), expected, 1e-6)
 
@@ -114,9 +114,9 @@ def test_mvlgamma_checks_the_dimension() -> None:
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
-def test_frexp(kind: str, place_name: str) -> None:
+def test_frexp(kind: str, device_name: str) -> None:
     x = tensor.tensor(
-        [1, -3, 0, 0.1, 6e-5, _INF, -_INF, _NAN], dtype=getattr(tensor, kind), device=place_name
+        [1, -3, 0, 0.1, 6e-5, _INF, -_INF, _NAN], dtype=getattr(tensor, kind), device=device_name
     )
     mantissa, exponent = tensor.frexp(x)
     assert mantissa.dtype is x.dtype
@@ -138,15 +138,15 @@ def test_frexp_writes_and_differentiates() -> None:
         tensor.frexp(tensor.ones(2, dtype=tensor.int64))
 
 
-def test_ldexp_does_not_overflow_on_the_way(place_name: str) -> None:
-    x = tensor.tensor([1e-30, 1e30, 1.0], device=place_name)
-    found = tensor.ldexp(x, tensor.tensor([140, -140, 200], device=place_name)).cpu().numpy()
-    np.testing.assert_allclose(found, [1e-30 * 2.0**140, 1e30 * 2.0**-140, np.inf], 1e-6)
+def test_ldexp_does_not_overflow_on_the_way(device_name: str) -> None:
+    x = tensor.tensor([1e-30, 1e30, 1.0], device=device_name)
+    result = tensor.ldexp(x, tensor.tensor([140, -140, 200], device=device_name)).cpu().numpy()
+    np.testing.assert_allclose(result, [1e-30 * 2.0**140, 1e30 * 2.0**-140, np.inf], 1e-6)
 
 
-def test_divisors_of_the_extremes(place_name: str) -> None:
-    a = tensor.tensor([0, -12, 2**62, -7], device=place_name)
-    b = tensor.tensor([0, 18, 2**40, 0], device=place_name)
+def test_divisors_of_the_extremes(device_name: str) -> None:
+    a = tensor.tensor([0, -12, 2**62, -7], device=device_name)
+    b = tensor.tensor([0, 18, 2**40, 0], device=device_name)
     assert tensor.gcd(a, b).tolist() == [0, 6, 2**40, 7]
     assert tensor.lcm(a, b).tolist() == [0, 36, 2**62, 0]
     with pytest.raises(NotImplementedError, match="gcd"):
@@ -156,10 +156,10 @@ def test_divisors_of_the_extremes(place_name: str) -> None:
 
 
 @pytest.mark.parametrize("shifted", [False, True])
-def test_chebyshev_polynomials_of_the_third_and_fourth_kind(shifted: bool, place_name: str) -> None:
+def test_chebyshev_polynomials_of_the_third_and_fourth_kind(shifted: bool, device_name: str) -> None:
     """By their trigonometric form, with ``x = cos(t)``."""
     angle = np.linspace(0.1, 3.0, 7)
-    x = tensor.tensor((np.cos(angle) + 1) / 2 if shifted else np.cos(angle), device=place_name)
+    x = tensor.tensor((np.cos(angle) + 1) / 2 if shifted else np.cos(angle), device=device_name)
     prefix = "shifted_" if shifted else ""
     for n in range(5):
         third = getattr(tensor.special, f"{prefix}chebyshev_polynomial_v")(x, n)

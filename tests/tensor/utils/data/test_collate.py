@@ -29,8 +29,8 @@ def assert_same_nested(found: Any, expected: Any) -> None:
         found, expected = list(found.values()), list(expected.values())
     if isinstance(expected, (list, tuple, UserList)):
         assert len(found) == len(expected)
-        for mine, wanted in zip(found, expected, strict=True):
-            assert_same_nested(mine, wanted)
+        for mine, needed in zip(found, expected, strict=True):
+            assert_same_nested(mine, needed)
     elif isinstance(expected, np.ndarray):
         assert (found == expected).all()
     else:
@@ -118,6 +118,6 @@ def test_functions_for_types_of_ones_own() -> None:
     functions = {str: joined} | {
         key: value for key, value in default_collate_fn_map.items() if key is not str
     }
-    made = collate([("a", 1), ("b", 2)], collate_fn_map=functions)
-    assert made[0] == "ab"
-    assert made[1].tolist() == [1, 2]
+    result = collate([("a", 1), ("b", 2)], collate_fn_map=functions)
+    assert result[0] == "ab"
+    assert result[1].tolist() == [1, 2]

@@ -64,8 +64,8 @@ CASES = {
     "iterable exact": lambda d: list(d.DataLoader(iterable(d, 4), 2)),
     "iterable unbatched": lambda d: list(d.DataLoader(iterable(d, 3), None)),
     "lengths": lambda d: [
-        len(d.DataLoader(PAIRS if made else iterable(d, 5), size, drop_last=bool(drop)))
-        for made in (0, 1)
+        len(d.DataLoader(PAIRS if result else iterable(d, 5), size, drop_last=bool(drop)))
+        for result in (0, 1)
         for size, drop in ((1, 0), (2, 0), (2, 1), (None, 0))
     ],
     "attributes": lambda d: [

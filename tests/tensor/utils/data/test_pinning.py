@@ -33,17 +33,17 @@ class Own:
 
 def test_nested() -> None:
     x = tensor.arange(3)
-    given = {"a": [x, "text", b"bytes", 1], "b": (x, None), "c": Point(x, OrderedDict(d=x)), "own": Own(x)}
-    pinned = pin_memory(given)
+    argument = {"a": [x, "text", b"bytes", 1], "b": (x, None), "c": Point(x, OrderedDict(d=x)), "own": Own(x)}
+    pinned = pin_memory(argument)
     assert not x.is_pinned()
-    found = [pinned["a"][0], pinned["b"][0], pinned["c"].x, pinned["c"].y["d"], pinned["own"].x]
-    assert all(each.is_pinned() and each.tolist() == [0, 1, 2] for each in found)
+    result = [pinned["a"][0], pinned["b"][0], pinned["c"].x, pinned["c"].y["d"], pinned["own"].x]
+    assert all(each.is_pinned() and each.tolist() == [0, 1, 2] for each in result)
     assert pinned["a"][1:] == ["text", b"bytes", 1]
     assert isinstance(pinned["b"], tuple)
     assert pinned["b"][1] is None
     assert isinstance(pinned["c"], Point)
     assert isinstance(pinned["c"].y, OrderedDict)
-    assert given["a"][0] is x
+    assert argument["a"][0] is x
 
 
 def test_pinned_already() -> None:

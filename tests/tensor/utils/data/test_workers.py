@@ -129,9 +129,9 @@ def test_iterable_datasets(prefetch: int) -> None:
 
 
 def test_unbatched_views_travel_without_the_storage() -> None:
-    found = list(data.DataLoader(Slices(), None, num_workers=1))
-    assert [each.tolist() for each in found] == [list(range(i, i + 4)) for i in (0, 10, 20)]
-    assert all(each.untyped_storage().nbytes() == 32 for each in found)
+    result = list(data.DataLoader(Slices(), None, num_workers=1))
+    assert [each.tolist() for each in result] == [list(range(i, i + 4)) for i in (0, 10, 20)]
+    assert all(each.untyped_storage().nbytes() == 32 for each in result)
 
 
 def test_random_numbers_differ_by_worker_and_repeat_by_seed() -> None:

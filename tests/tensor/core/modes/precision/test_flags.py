@@ -100,8 +100,8 @@ def test_products_of_two_vectors_are_never_rounded(name: str) -> None:
     a, b = (_RNG.standard_normal(1000).astype(np.float32) for _ in range(2))
     exact = np.dot(a.astype(float), b.astype(float))
     assert cuda.matmul.allow_tf32
-    found = getattr(tensor, name)(tensor.from_numpy(a).cuda(), tensor.from_numpy(b).cuda())
-    assert abs(found.item() - exact) < 1e-6 * np.abs(a * b).sum()
+    result = getattr(tensor, name)(tensor.from_numpy(a).cuda(), tensor.from_numpy(b).cuda())
+    assert abs(result.item() - exact) < 1e-6 * np.abs(a * b).sum()
 
 
 @pytest.mark.parametrize("name", BOTH)

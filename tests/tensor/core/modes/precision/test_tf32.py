@@ -20,12 +20,12 @@ def _errors(size: int, *, exact_on: str) -> dict[str, float]:
     a, b = (tensor.randn(size, size) for _ in range(2))
     exact = a.to(exact_on).double() @ b.to(exact_on).double()
     magnitude = exact.abs().mean()
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for name in ("tf32", "ieee"):
         tensor.backends.cuda.matmul.fp32_precision = name
         product = a.cuda() @ b.cuda()
-        found[name] = ((product.to(exact_on) - exact).abs().max() / magnitude).item()
-    return found
+        result[name] = ((product.to(exact_on) - exact).abs().max() / magnitude).item()
+    return result
 
 
 def _check(errors: dict[str, Any], most: float) -> None:

@@ -26,13 +26,13 @@ def matrix(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_it_is_counted(matrix: Any) -> None:
     before = tensor.cuda.memory_allocated()
     matrix @ matrix
-    place = cuda_state(0)
-    size = 32 * MIB if place.native.compute_capability >= (9, 0) else 4 * MIB
+    device = cuda_state(0)
+    size = 32 * MIB if device.native.compute_capability >= (9, 0) else 4 * MIB
     assert tensor.cuda.memory_allocated() == before + size
     assert tensor.cuda.memory_reserved() >= before + size
     matrix @ matrix
     assert tensor.cuda.memory_allocated() == before + size, "one for all products on a stream"
-    (storage,) = handle_for(place).workspaces.values()
+    (storage,) = handle_for(device).workspaces.values()
     blocks = [block for each in tensor.cuda.memory_snapshot() for block in each["blocks"]]
     assert any(block["address"] == storage.address and block["size"] == size for block in blocks)
 
