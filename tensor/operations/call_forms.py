@@ -4,8 +4,8 @@ name arguments.
 The function that a family defines takes PyTorch's arguments. What users call is one function around it that also takes
 ``axis`` and ``keepdims`` for ``dim`` and ``keepdim``, casts what an autocast block says, and turns the AttributeError
 about an argument that should have been a tensor, which the families do not ask about as asking costs time, into an error
-that names the argument. It is written out with all parameters, since that is the fastest way to pass them on; its lines
-are where :mod:`linecache` finds them, so that tracebacks show them.
+that names the argument. It is written out with all parameters, since that is the fastest way to pass them on: in
+:mod:`.written_forms`, a file like any other, so that tracebacks show its lines.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import linecache
 from functools import cache, update_wrapper
+from hashlib import blake2b
 from textwrap import indent
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,7 @@ from tensor.core.modes.grad_mode import modes
 
 from .autocast import enter
 from .catalogue import published
+from .written_forms import FORMS
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -293,19 +295,43 @@ def _explanation(
     return None
 
 
-@cache
-def _compiled(text: str) -> CodeType:
-    """The code of ``text``: functions of equal text share the compilation, which is most of the work."""
-    file = f"{FILE_PREFIX}{_compiled.cache_info().currsize}>"
-    # Without a time of change, linecache keeps what no file has.
-    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
-    return compile(text, file, "exec")
+#: The texts of all functions that were written out, in the order in which they were asked for.
+texts: dict[str, CodeType] = {}
+
+
+def _code_of(text: str) -> CodeType:
+    """Code that defines ``_call`` as ``text`` does and returns it, with names looked up in its globals.
+
+    It is in :mod:`.written_forms`, which ``python -m tools.stubs`` writes, or, for a definition that came later, compiled.
+    """
+    code = texts.get(text)
+    if code is None:
+        maker = FORMS.get(key_of(text))
+        if maker is None:
+            namespace: dict[str, Any] = {}
+            file = f"{FILE_PREFIX}{len(texts)}>"
+            source = maker_text("maker", text)
+            # Without a time of change, linecache keeps what no file has.
+            linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+            exec(compile(source, file, "exec"), namespace)
+            maker = namespace["maker"]
+        code = texts[text] = maker.__code__
+    return code
+
+
+def maker_text(name: str, text: str) -> str:
+    """The source of a function ``name`` that returns the function ``_call`` which ``text`` defines."""
+    return f"def {name}():\n{indent(text.strip(), '    ')}\n    return _call\n"
+
+
+def key_of(text: str) -> str:
+    """What a text is found by."""
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def written(text: str, name: str, namespace: dict[str, Any]) -> FunctionType:
     """The function ``_call`` that ``text`` defines, under ``name``, with ``namespace`` as its globals."""
-    exec(_compiled(text), namespace)
-    call: FunctionType = namespace.pop("_call")
+    call: FunctionType = FunctionType(_code_of(text), namespace)()
     # Tracebacks show the name of the code.
     call.__code__ = call.__code__.replace(co_name=name, co_qualname=name)
     return call
